@@ -1,0 +1,2 @@
+//! Placeholder while the workspace is laid out.
+fn main() {}

@@ -1,0 +1,117 @@
+//! What is asked for, and by whom.
+
+use std::sync::Arc;
+
+use crate::holder::Label;
+use crate::{Holder, Key, Misuse, Ttl};
+
+/// How a key is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Alone: nobody else holds the key in any way.
+    Exclusive,
+}
+
+/// One key of a claim, and how it is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub struct Want {
+    /// The key.
+    pub key: Key,
+    /// How it is wanted.
+    pub mode: Mode,
+}
+
+/// Keys and modes asked for together: all are granted, or none.
+///
+/// The keys stand in the order of their bytes, each once, so that all callers meet them in one order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Claim(Arc<[Want]>);
+
+impl Claim {
+    /// A claim on one key, alone.
+    #[must_use]
+    pub fn exclusive(key: Key) -> Self {
+        Self([Want { key, mode: Mode::Exclusive }].into())
+    }
+
+    /// A claim on several keys together, each alone. A key named twice counts once.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoKeys`] when there is none: a lock on nothing would keep nobody out.
+    pub fn exclusive_all(keys: impl IntoIterator<Item = Key>) -> Result<Self, Misuse> {
+        let mut wants: Vec<Want> = keys.into_iter().map(|key| Want { key, mode: Mode::Exclusive }).collect();
+        wants.sort();
+        wants.dedup();
+        if wants.is_empty() { Err(Misuse::NoKeys) } else { Ok(Self(wants.into())) }
+    }
+
+    /// What is wanted, in byte order of the keys.
+    #[must_use]
+    pub fn wants(&self) -> &[Want] {
+        &self.0
+    }
+
+    /// The keys, in byte order.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &Key> {
+        self.0.iter().map(|want| &want.key)
+    }
+
+    /// The first key in byte order; every claim has one.
+    #[must_use]
+    pub fn first_key(&self) -> &Key {
+        &self.0[0].key
+    }
+}
+
+/// One attempt to hold a claim: what every request to a store is about.
+///
+/// A store grants, renews and releases by the holder alone; asking again with the same attempt never looks taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// What is asked for.
+    pub claim: Claim,
+    /// Who asks: fresh for every attempt.
+    pub holder: Holder,
+    /// What the holder says of itself.
+    pub label: Option<Label>,
+    /// How long the lease is to last from the store's answering this request.
+    pub ttl: Ttl,
+}
+
+impl Attempt {
+    /// An attempt by a fresh holder.
+    #[must_use]
+    pub const fn new(claim: Claim, holder: Holder, label: Option<Label>, ttl: Ttl) -> Self {
+        Self { claim, holder, label, ttl }
+    }
+
+    /// The same attempt with another ttl.
+    #[must_use]
+    pub fn with_ttl(&self, ttl: Ttl) -> Self {
+        Self { ttl, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new(name).unwrap()
+    }
+
+    #[test]
+    fn several_keys_stand_in_byte_order_each_once() {
+        let claim = Claim::exclusive_all(["b", "a", "b", "B"].map(key)).unwrap();
+        assert_eq!(claim.keys().cloned().collect::<Vec<_>>(), ["B", "a", "b"].map(key));
+    }
+
+    #[test]
+    fn a_claim_on_nothing_is_a_misuse() {
+        assert_eq!(Claim::exclusive_all([]).unwrap_err(), Misuse::NoKeys);
+    }
+}

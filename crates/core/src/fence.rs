@@ -1,0 +1,87 @@
+//! The number that only grows.
+
+use std::fmt;
+
+/// A fencing token: every grant of a key carries a greater one than all grants of that key before it.
+///
+/// Send it with every write to what the lock guards, and let the resource refuse a smaller one than it has seen: then a
+/// holder that was paused past its lease cannot do harm. (Kleppmann, *How to do distributed locking*, 2016.)
+///
+/// It counts microseconds since 1970 when nothing greater was handed out, so it stays below 2⁵³ − 1 for two centuries and
+/// fits every database's and every language's numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(u64);
+
+impl Fence {
+    /// 2⁵³ − 1, the greatest integer that a double holds exactly; Lua's and JavaScript's numbers are doubles.
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// Takes a number as a fence; `None` above [`Fence::MAX`].
+    #[must_use]
+    pub const fn new(number: u64) -> Option<Self> {
+        if number > Self::MAX.0 { None } else { Some(Self(number)) }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The fence of the next grant: above the last one, and not below the floor that the store's clock gives, so that it
+    /// rises also where the last one was lost. `None` when the numbers are used up.
+    #[must_use]
+    pub fn next(last: Option<Self>, floor: Self) -> Option<Self> {
+        let above = last.map_or(0, |last| last.0 + 1);
+        Self::new(above.max(floor.0))
+    }
+}
+
+/// Databases have no unsigned numbers; a fence always fits.
+impl From<Fence> for i64 {
+    fn from(fence: Fence) -> Self {
+        fence.0.cast_signed()
+    }
+}
+
+impl From<Fence> for u64 {
+    fn from(fence: Fence) -> Self {
+        fence.0
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fence({})", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fence(number: u64) -> Fence {
+        Fence::new(number).unwrap()
+    }
+
+    #[test]
+    fn the_next_fence_is_above_the_last_and_not_below_the_floor() {
+        assert_eq!(Fence::next(None, fence(70)), Some(fence(70)));
+        assert_eq!(Fence::next(Some(fence(69)), fence(70)), Some(fence(70)));
+        assert_eq!(Fence::next(Some(fence(70)), fence(70)), Some(fence(71)));
+        assert_eq!(Fence::next(Some(fence(90)), fence(70)), Some(fence(91)));
+    }
+
+    #[test]
+    fn numbers_that_a_double_cannot_hold_are_never_handed_out() {
+        assert_eq!(Fence::new(1 << 53), None);
+        assert_eq!(Fence::next(Some(Fence::MAX), fence(70)), None);
+        assert_eq!(i64::from(Fence::MAX), 9_007_199_254_740_991);
+    }
+}

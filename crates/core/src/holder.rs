@@ -1,0 +1,143 @@
+//! Who holds: an unguessable id for the machine, a label for people.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Misuse;
+use crate::key::Escaped;
+
+/// The id of one attempt to hold: 128 random bits, fresh for every attempt, never used again.
+///
+/// Whoever knows it could release or renew the lease, so it is shown only by its first eight digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Holder(u128);
+
+impl Holder {
+    /// Digits of the written form.
+    pub const DIGITS: usize = 32;
+
+    /// Makes an id of 128 bits, which must come from a cryptographic generator.
+    #[must_use]
+    pub const fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// The bits.
+    #[must_use]
+    pub const fn bits(self) -> u128 {
+        self.0
+    }
+
+    /// The whole id as 32 hexadecimal digits, as stores keep it. Not for people and not for logs.
+    #[must_use]
+    pub fn digits(self) -> String {
+        format!("{:032x}", self.0)
+    }
+
+    /// Reads what [`Holder::digits`] wrote; `None` for anything else, capitals included.
+    #[must_use]
+    pub fn from_digits(digits: &[u8]) -> Option<Self> {
+        let plain = digits.len() == Self::DIGITS
+            && digits.iter().all(|d| d.is_ascii_digit() || (b'a'..=b'f').contains(d));
+        let text = std::str::from_utf8(digits).ok().filter(|_| plain)?;
+        u128::from_str_radix(text, 16).ok().map(Self)
+    }
+}
+
+/// The first eight digits: enough to tell holders apart, not enough to be one.
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0 >> 96)
+    }
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Holder({self}…)")
+    }
+}
+
+/// What a holder says of itself: printable text of up to 256 bytes, for the people who ask who holds a lock.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Label(Arc<str>);
+
+impl Label {
+    /// The longest label, in bytes. It travels with every answer that says who holds the lock.
+    pub const MAX_LEN: usize = 256;
+
+    /// Takes a text as a label.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::LabelTooLong`] and [`Misuse::LabelNotPrintable`].
+    pub fn new(text: &str) -> Result<Self, Misuse> {
+        if text.len() > Self::MAX_LEN {
+            return Err(Misuse::LabelTooLong { len: text.len() });
+        }
+        if text.chars().any(char::is_control) {
+            return Err(Misuse::LabelNotPrintable);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// A label as a store gave it back. Whatever is there is shown, escaped and cut: somebody else may have written it.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Self {
+        let mut text = Escaped(bytes).to_string();
+        text.truncate(text.floor_char_boundary(Self::MAX_LEN));
+        Self(text.into())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &*self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_reads_back_what_it_wrote() {
+        for bits in [0, 1, u128::MAX, 0x0123_4567_89ab_cdef_0011_2233_4455_6677] {
+            let holder = Holder::from_bits(bits);
+            assert_eq!(Holder::from_digits(holder.digits().as_bytes()), Some(holder));
+        }
+    }
+
+    #[test]
+    fn only_thirty_two_small_digits_are_a_holder() {
+        let digits = Holder::from_bits(u128::MAX).digits();
+        assert_eq!(Holder::from_digits(&digits.as_bytes()[1..]), None);
+        assert_eq!(Holder::from_digits(digits.to_uppercase().as_bytes()), None);
+        assert_eq!(Holder::from_digits(b"+1234567890123456789012345678901"), None);
+    }
+
+    #[test]
+    fn a_holder_is_shown_by_its_first_eight_digits_only() {
+        let holder = Holder::from_bits(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
+        assert_eq!(format!("{holder} {holder:?}"), "01234567 Holder(01234567…)");
+    }
+
+    #[test]
+    fn a_label_that_would_break_the_line_is_refused_when_ours_and_escaped_when_read() {
+        assert_eq!(Label::new("a\nb").unwrap_err(), Misuse::LabelNotPrintable);
+        assert_eq!(Label::new(&"x".repeat(257)).unwrap_err(), Misuse::LabelTooLong { len: 257 });
+        assert_eq!(Label::read(b"a\nb\xff").as_str(), "a\\nb\\xff");
+        assert!(Label::read("ü".repeat(300).as_bytes()).as_str().len() <= Label::MAX_LEN);
+    }
+}

@@ -1,0 +1,423 @@
+//! From the grant to the release, or to the loss.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backoff::Dice;
+use crate::{Backoff, Drift, HoldAnswer, Instant, Key, Lease, Tenancy, Ttl};
+
+/// Whether and for how long a lease is renewed while its guard lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Renewal {
+    /// As long as the guard lives. The default: work often takes longer than planned, and a holder that died stops renewing.
+    #[default]
+    Automatic,
+    /// As long as the guard lives, but no longer than this in all; then the lease is lost. For work that may hang.
+    AtMost(Duration),
+    /// Not by itself: the lease lasts one ttl, unless the guard is told to renew.
+    Off,
+}
+
+/// Why a lease is held no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Loss {
+    /// It ran out before a renewal was answered.
+    Expired {
+        /// What the store last said to a renewal, if that was a fault.
+        fault: Option<Arc<str>>,
+    },
+    /// It was held for as long as [`Renewal::AtMost`] allows.
+    HeldTooLong {
+        /// The longest hold.
+        at_most: Duration,
+    },
+    /// The store says that somebody else holds the key.
+    TakenByOther {
+        /// Who.
+        held_by: Tenancy,
+    },
+    /// The store has no such lease any more: it was deleted, it expired there, or the store lost its state.
+    Gone {
+        /// The key.
+        key: Key,
+    },
+    /// This process stopped keeping its locks.
+    Closed {
+        /// Why.
+        reason: Arc<str>,
+    },
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired { fault: None } => write!(f, "the lease ended without having been renewed"),
+            Self::Expired { fault: Some(fault) } => {
+                write!(f, "the lease ended, and could not be renewed: {fault}")
+            }
+            Self::HeldTooLong { at_most } => write!(f, "the longest hold of {at_most:?} has ended"),
+            Self::TakenByOther { held_by } => write!(f, "{} is held by {held_by}", held_by.key),
+            Self::Gone { key } => {
+                write!(
+                    f,
+                    "{key}: the store has the lease no more (expired there, deleted, or the store lost its state)"
+                )
+            }
+            Self::Closed { reason } => write!(f, "the lease is kept no more: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for Loss {}
+
+/// What to do next for a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Keeping {
+    /// Nothing before this instant, or before an answer.
+    WaitUntil(Instant),
+    /// Ask the store to renew with this ttl, and report [`Keep::handle_sent`] just before.
+    Renew(Ttl),
+    /// It is lost, for good.
+    Lost(Loss),
+}
+
+/// The machine of one lease.
+///
+/// Invariant: the end that it believes only ever comes from an answer, counted from before its request was sent; a fault
+/// moves it neither way.
+#[derive(Debug)]
+pub struct Keep {
+    lease: Lease,
+    ttl: Ttl,
+    drift: Drift,
+    renewal: Renewal,
+    granted: Instant,
+    /// When the last request that was answered had been sent.
+    confirmed: Instant,
+    asking: Option<(Instant, Ttl)>,
+    retry: Option<Instant>,
+    faults: u32,
+    fault: Option<Arc<str>>,
+    loss: Option<Loss>,
+    dice: Dice,
+}
+
+impl Keep {
+    /// Keeps a lease that was granted now. `seed` spreads the retries; it need not be secret.
+    #[must_use]
+    pub fn new(now: Instant, lease: Lease, ttl: Ttl, drift: Drift, renewal: Renewal, seed: u64) -> Self {
+        let mut keep = Self {
+            lease,
+            ttl,
+            drift,
+            renewal,
+            granted: now,
+            confirmed: now,
+            asking: None,
+            retry: None,
+            faults: 0,
+            fault: None,
+            loss: None,
+            dice: Dice::new(seed),
+        };
+        if let Some(limit) = keep.limit() {
+            keep.lease = lease.ending_by(limit);
+        }
+        keep
+    }
+
+    /// Until when the lease is believed.
+    #[must_use]
+    pub const fn lease(&self) -> Lease {
+        self.lease
+    }
+
+    /// How long the lease lasts without renewal.
+    #[must_use]
+    pub const fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+
+    /// When the lease was granted.
+    #[must_use]
+    pub const fn granted(&self) -> Instant {
+        self.granted
+    }
+
+    /// Why the lease is lost, if it is.
+    #[must_use]
+    pub const fn loss(&self) -> Option<&Loss> {
+        self.loss.as_ref()
+    }
+
+    /// A renewal is about to be sent.
+    pub fn handle_sent(&mut self, now: Instant, ttl: Ttl) {
+        self.asking = Some((now, ttl));
+        self.retry = None;
+    }
+
+    /// The renewal under way was answered.
+    pub fn handle_answer(&mut self, now: Instant, answer: HoldAnswer) {
+        let Some((sent, ttl)) = self.asking.take() else { return };
+        self.confirm(now, sent, ttl, answer);
+    }
+
+    /// A renewal that the holder asked for itself was answered; its ttl is the lease's from now on.
+    pub fn handle_own_renewal(&mut self, now: Instant, sent: Instant, ttl: Ttl, answer: HoldAnswer) {
+        if answer == HoldAnswer::Done {
+            self.ttl = ttl;
+        }
+        self.confirm(now, sent, ttl, answer);
+    }
+
+    /// The renewal under way ended in a fault. The lease is as good as before; it is asked again.
+    pub fn handle_fault(&mut self, now: Instant, fault: Arc<str>) {
+        self.asking = None;
+        let rest = Backoff::WHILE_SILENT.delay(self.faults, self.dice.roll());
+        // With a short ttl a second is too long to rest: at least four retries fit into what is left after a first miss.
+        self.retry = Some(now + rest.min(self.ttl.duration() / 8));
+        self.faults += 1;
+        self.fault = Some(fault);
+    }
+
+    /// This process stops keeping the lease.
+    pub fn handle_close(&mut self, reason: Arc<str>) {
+        self.loss.get_or_insert(Loss::Closed { reason });
+    }
+
+    /// What to do next.
+    pub fn next(&mut self, now: Instant) -> Keeping {
+        if self.loss.is_none() && !self.lease.is_held(now) {
+            self.loss = Some(self.end_of_lease());
+        }
+        if let Some(loss) = &self.loss {
+            return Keeping::Lost(loss.clone());
+        }
+        let end = self.lease.end();
+        let Some(ttl) = self.worth_asking(now) else { return Keeping::WaitUntil(end) };
+        if self.asking.is_some() {
+            return Keeping::WaitUntil(end);
+        }
+        let due = self.retry.unwrap_or(self.confirmed + self.ttl.duration() / 3);
+        if now < due { Keeping::WaitUntil(due.min(end)) } else { Keeping::Renew(ttl) }
+    }
+
+    /// The ttl of a renewal that would make the lease last longer; `None` when none may or would.
+    fn worth_asking(&self, now: Instant) -> Option<Ttl> {
+        match self.renewal {
+            Renewal::Automatic => Some(self.ttl),
+            Renewal::Off => None,
+            Renewal::AtMost(_) => {
+                let limit = self.limit()?;
+                (self.lease.end() < limit).then(|| self.ttl.up_to(limit.saturating_since(now)))
+            }
+        }
+    }
+
+    fn limit(&self) -> Option<Instant> {
+        match self.renewal {
+            Renewal::AtMost(at_most) => Some(self.granted + at_most),
+            _ => None,
+        }
+    }
+
+    fn confirm(&mut self, now: Instant, sent: Instant, ttl: Ttl, answer: HoldAnswer) {
+        match answer {
+            HoldAnswer::Done => {
+                // An answer that comes when the lease has been given up for lost does not bring it back.
+                if self.loss.is_none() && self.lease.is_held(now) {
+                    self.confirmed = self.confirmed.max(sent);
+                    self.faults = 0;
+                    self.fault = None;
+                    self.retry = None;
+                    self.believe(Lease::counted_from(sent, ttl, self.drift));
+                }
+            }
+            HoldAnswer::NotHeld { key, held_by: None } => {
+                self.loss.get_or_insert(Loss::Gone { key });
+            }
+            HoldAnswer::NotHeld { held_by: Some(held_by), .. } => {
+                self.loss.get_or_insert(Loss::TakenByOther { held_by });
+            }
+        }
+    }
+
+    /// No renewal shortens what the store keeps, so of two answers the one with the later end holds, in whatever order they
+    /// were given. A longest hold ends the belief to the instant, although renewals ask in whole milliseconds.
+    fn believe(&mut self, lease: Lease) {
+        let lease = self.limit().map_or(lease, |limit| lease.ending_by(limit));
+        if lease.end() > self.lease.end() {
+            self.lease = lease;
+        }
+    }
+
+    fn end_of_lease(&self) -> Loss {
+        match self.renewal {
+            // The drift of the last lease ends the hold a little before the limit: nothing could have made it longer.
+            Renewal::AtMost(at_most) if self.fault.is_none() => Loss::HeldTooLong { at_most },
+            _ => Loss::Expired { fault: self.fault.clone() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Holder, Tenant};
+
+    const START: Instant = Instant::from_nanos(1_000_000_000_000);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn ttl() -> Ttl {
+        Ttl::new(9 * SECOND).unwrap()
+    }
+
+    fn keep(renewal: Renewal) -> Keep {
+        let lease = Lease::counted_from(START, ttl(), Drift::NONE);
+        Keep::new(START, lease, ttl(), Drift::NONE, renewal, 3)
+    }
+
+    fn taken() -> HoldAnswer {
+        let tenant = Tenant::Holder { holder: Holder::from_bits(1), label: None };
+        let key = Key::new("k").unwrap();
+        HoldAnswer::NotHeld { key: key.clone(), held_by: Some(Tenancy::exclusive(key, tenant, None, None)) }
+    }
+
+    #[test]
+    fn a_lease_is_renewed_when_a_third_of_it_is_gone() {
+        let mut keep = keep(Renewal::Automatic);
+        assert_eq!(keep.next(START), Keeping::WaitUntil(START + 3 * SECOND));
+        assert_eq!(keep.next(START + 3 * SECOND), Keeping::Renew(ttl()));
+        keep.handle_sent(START + 3 * SECOND, ttl());
+        assert_eq!(keep.next(START + 3 * SECOND), Keeping::WaitUntil(START + 9 * SECOND));
+        keep.handle_answer(START + 5 * SECOND, HoldAnswer::Done);
+        assert_eq!(keep.lease().end(), START + 12 * SECOND);
+        assert_eq!(keep.next(START + 5 * SECOND), Keeping::WaitUntil(START + 6 * SECOND));
+    }
+
+    /// node-redlock 4 gives up everything when one renewal fails; others never notice at all.
+    #[test]
+    fn failed_renewals_lose_nothing_before_the_lease_ends() {
+        let mut keep = keep(Renewal::Automatic);
+        let (mut now, mut asked) = (START, 0);
+        let loss = loop {
+            match keep.next(now) {
+                Keeping::WaitUntil(until) => now = until,
+                Keeping::Renew(ttl) => {
+                    asked += 1;
+                    keep.handle_sent(now, ttl);
+                    keep.handle_fault(now, "timed out".into());
+                }
+                Keeping::Lost(loss) => break loss,
+            }
+        };
+        assert_eq!(now, START + 9 * SECOND);
+        assert_eq!(loss, Loss::Expired { fault: Some("timed out".into()) });
+        assert!((5..40).contains(&asked), "asked {asked} times");
+    }
+
+    #[test]
+    fn an_answer_that_never_comes_loses_the_lease_at_its_end() {
+        let mut keep = keep(Renewal::Automatic);
+        keep.handle_sent(START + 3 * SECOND, ttl());
+        assert_eq!(keep.next(START + 8 * SECOND), Keeping::WaitUntil(START + 9 * SECOND));
+        assert_eq!(keep.next(START + 9 * SECOND), Keeping::Lost(Loss::Expired { fault: None }));
+        keep.handle_answer(START + 9 * SECOND, HoldAnswer::Done);
+        assert!(
+            matches!(keep.next(START + 9 * SECOND), Keeping::Lost(_)),
+            "a late answer brings nothing back"
+        );
+    }
+
+    #[test]
+    fn what_the_store_says_is_lost_is_lost_at_once() {
+        let mut keep = keep(Renewal::Automatic);
+        keep.handle_sent(START + 3 * SECOND, ttl());
+        keep.handle_answer(START + 3 * SECOND, taken());
+        assert!(matches!(keep.next(START + 3 * SECOND), Keeping::Lost(Loss::TakenByOther { .. })));
+    }
+
+    #[test]
+    fn a_longest_hold_is_kept_to_the_instant_and_the_last_renewal_asks_for_no_more() {
+        let at_most = 20 * SECOND;
+        let mut keep = keep(Renewal::AtMost(at_most));
+        let (mut now, mut last) = (START, ttl());
+        let loss = loop {
+            match keep.next(now) {
+                Keeping::WaitUntil(until) => now = until,
+                Keeping::Renew(ttl) => {
+                    last = ttl;
+                    assert!(now + ttl.duration() <= START + at_most);
+                    keep.handle_sent(now, ttl);
+                    keep.handle_answer(now, HoldAnswer::Done);
+                }
+                Keeping::Lost(loss) => break loss,
+            }
+        };
+        assert_eq!((now, loss), (START + at_most, Loss::HeldTooLong { at_most }));
+        assert!(last < ttl());
+    }
+
+    #[test]
+    fn without_renewal_a_lease_lasts_one_ttl() {
+        let mut keep = keep(Renewal::Off);
+        assert_eq!(keep.next(START + 8 * SECOND), Keeping::WaitUntil(START + 9 * SECOND));
+        assert_eq!(keep.next(START + 9 * SECOND), Keeping::Lost(Loss::Expired { fault: None }));
+    }
+
+    #[test]
+    fn a_renewal_of_ones_own_lengthens_the_lease_and_never_shortens_it() {
+        let mut keep = keep(Renewal::Off);
+        let (short, long) = (Ttl::new(SECOND).unwrap(), Ttl::new(20 * SECOND).unwrap());
+        keep.handle_own_renewal(START + SECOND, START + SECOND, short, HoldAnswer::Done);
+        assert_eq!((keep.lease().end(), keep.ttl()), (START + 9 * SECOND, short));
+        keep.handle_own_renewal(START + SECOND, START + SECOND, long, HoldAnswer::Done);
+        assert_eq!((keep.lease().end(), keep.ttl()), (START + 21 * SECOND, long));
+    }
+
+    proptest! {
+        /// The belief against the plainest record of it: the last answered sending plus the ttl.
+        #[test]
+        fn a_lease_is_never_believed_longer_than_its_last_answered_renewal(
+            events in prop::collection::vec((0..4u8, 0..4_000u64), 1..100),
+        ) {
+            let mut keep = keep(Renewal::Automatic);
+            let (mut now, mut end, mut sent) = (START, START + 9 * SECOND, None);
+            for (kind, late) in events {
+                now = now + Duration::from_millis(late);
+                match (keep.next(now), kind) {
+                    (Keeping::Lost(_), _) => {
+                        prop_assert!(now >= end);
+                        break;
+                    }
+                    (_, _) if now >= end => prop_assert!(false, "believed past its end"),
+                    (Keeping::Renew(ttl), _) => {
+                        prop_assert!(sent.is_none());
+                        keep.handle_sent(now, ttl);
+                        sent = Some(now);
+                    }
+                    (Keeping::WaitUntil(until), 0) => {
+                        prop_assert!(until > now && until <= end);
+                        if let Some(sent) = sent.take() {
+                            keep.handle_answer(now, HoldAnswer::Done);
+                            end = sent + 9 * SECOND;
+                        }
+                    }
+                    (Keeping::WaitUntil(_), 1) => {
+                        if sent.take().is_some() {
+                            keep.handle_fault(now, "fault".into());
+                        }
+                    }
+                    (Keeping::WaitUntil(_), _) => {}
+                }
+                prop_assert_eq!(keep.lease().end(), end);
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The name of what is locked.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use crate::Misuse;
+
+/// The name of what is locked: 1 to 1,024 bytes, taken verbatim.
+///
+/// Any bytes will do, also braces, spaces and what is not UTF-8. Only names that start with `leasehold:` are refused: the
+/// fences live there.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Arc<[u8]>);
+
+impl Key {
+    /// The longest key, in bytes. Longer names are nearly always a value that strayed into the key's place.
+    pub const MAX_LEN: usize = 1024;
+
+    /// What no key may start with: Leasehold's own entries on a server do.
+    pub const RESERVED: &'static str = "leasehold:";
+
+    /// Takes a name as a key.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`] when the name is empty, longer than [`Key::MAX_LEN`], or starts with [`Key::RESERVED`].
+    pub fn new(name: impl AsRef<[u8]>) -> Result<Self, Misuse> {
+        let name = name.as_ref();
+        if name.is_empty() {
+            return Err(Misuse::EmptyKey);
+        }
+        if name.len() > Self::MAX_LEN {
+            return Err(Misuse::KeyTooLong { len: name.len() });
+        }
+        if name.starts_with(Self::RESERVED.as_bytes()) {
+            return Err(Misuse::ReservedKey { key: Escaped(name).to_string() });
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The key's bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Key {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Readable on one line: control characters and what is not UTF-8 are escaped.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Escaped(&self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+/// Bytes from elsewhere, made fit for one line of a terminal.
+pub(crate) struct Escaped<'a>(pub(crate) &'a [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                if c.is_control() {
+                    write!(f, "{}", c.escape_default())?;
+                } else {
+                    f.write_char(c)?;
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_are_a_key_and_come_back_verbatim() {
+        for name in [&b"a"[..], b"{", b"}{", b"a b\n", b"\xff\0", &[b'x'; Key::MAX_LEN]] {
+            assert_eq!(Key::new(name).unwrap().as_bytes(), name);
+        }
+    }
+
+    #[test]
+    fn empty_long_and_reserved_names_are_refused_by_name() {
+        assert_eq!(Key::new("").unwrap_err(), Misuse::EmptyKey);
+        assert_eq!(Key::new([b'x'; 1025]).unwrap_err(), Misuse::KeyTooLong { len: 1025 });
+        let reserved = Key::new("leasehold:f{}x").unwrap_err();
+        assert_eq!(reserved, Misuse::ReservedKey { key: "leasehold:f{}x".into() });
+    }
+
+    #[test]
+    fn a_key_shows_on_one_line_whatever_its_bytes() {
+        assert_eq!(Key::new("größe\n\u{1b}[2J").unwrap().to_string(), "größe\\n\\u{1b}[2J");
+        assert_eq!(Key::new(b"a\xff\xfe").unwrap().to_string(), "a\\xff\\xfe");
+    }
+}

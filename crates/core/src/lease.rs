@@ -1,0 +1,99 @@
+//! When a lease ends. Nowhere else is that computed.
+
+use std::time::Duration;
+
+use crate::{Instant, Ttl};
+
+/// How much earlier than the store a holder stops believing in its lease.
+///
+/// A share of the ttl for clocks that run at different rates, and a constant for rounding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drift {
+    per_thousand: u32,
+    constant: Duration,
+}
+
+impl Drift {
+    /// None: the store counts on the holder's own clock.
+    pub const NONE: Self = Self { per_thousand: 0, constant: Duration::ZERO };
+
+    /// Between two machines.
+    ///
+    /// A thousandth: the kernel's clock discipline changes a clock's rate by at most 500 parts per million (RFC 5905,
+    /// appendix A.1), and there are two clocks. 2 ms: the server cuts its clock to milliseconds before it adds the ttl, and
+    /// compares in milliseconds again when it expires the key.
+    pub const BETWEEN_MACHINES: Self = Self { per_thousand: 1, constant: Duration::from_millis(2) };
+
+    /// What is taken off a ttl.
+    fn of(self, ttl: Ttl) -> Duration {
+        ttl.duration() / 1000 * self.per_thousand + self.constant
+    }
+}
+
+/// The time for which a holder may believe that it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    end: Instant,
+}
+
+impl Lease {
+    /// The lease that a request gave which was sent at `sent`: the store counted the ttl from when it got the request, so
+    /// counting from before it was sent can only err on the safe side.
+    #[must_use]
+    pub fn counted_from(sent: Instant, ttl: Ttl, drift: Drift) -> Self {
+        Self { end: sent + ttl.duration().saturating_sub(drift.of(ttl)) }
+    }
+
+    /// The same lease, but ending no later than `limit`.
+    #[must_use]
+    pub fn ending_by(self, limit: Instant) -> Self {
+        Self { end: self.end.min(limit) }
+    }
+
+    /// The first instant at which the lease is no longer believed.
+    #[must_use]
+    pub const fn end(self) -> Instant {
+        self.end
+    }
+
+    /// Whether the lease still runs.
+    #[must_use]
+    pub fn is_held(self, now: Instant) -> bool {
+        now < self.end
+    }
+
+    /// How much of it is left.
+    #[must_use]
+    pub fn remaining(self, now: Instant) -> Duration {
+        self.end.saturating_since(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENT: Instant = Instant::from_nanos(5_000_000_000);
+
+    #[test]
+    fn a_lease_ends_a_little_before_the_ttl_counted_from_the_sending() {
+        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+        let lease = Lease::counted_from(SENT, ttl, Drift::BETWEEN_MACHINES);
+        assert_eq!(lease.end(), SENT + Duration::from_millis(10_000 - 10 - 2));
+        assert_eq!(Lease::counted_from(SENT, ttl, Drift::NONE).end(), SENT + Duration::from_secs(10));
+    }
+
+    #[test]
+    fn at_its_end_a_lease_is_no_longer_held() {
+        let lease = Lease::counted_from(SENT, Ttl::MIN, Drift::NONE);
+        assert!(lease.is_held(lease.end() - Duration::from_nanos(1)));
+        assert!(!lease.is_held(lease.end()));
+        assert_eq!(lease.remaining(lease.end() + Duration::from_secs(1)), Duration::ZERO);
+    }
+
+    #[test]
+    fn even_the_shortest_ttl_leaves_a_lease() {
+        let lease = Lease::counted_from(SENT, Ttl::MIN, Drift::BETWEEN_MACHINES);
+        assert!(lease.is_held(SENT + Duration::from_millis(7)));
+    }
+}

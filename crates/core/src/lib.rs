@@ -1,0 +1,44 @@
+//! What a lease is and who may have it: the decisions of [Leasehold], without I/O, clock, runtime or dependencies.
+//!
+//! Time is an argument everywhere. [`apply`] is the one semantics that every store has; [`Acquire`] and [`Keep`] are the two
+//! machines that a client runs on it: inputs by `handle_*`, output by one `next(now)`.
+//!
+//! Programs use the `leasehold` crate. This one is for those who write a [`Store`] or a [`Runtime`] of their own.
+//!
+//! [Leasehold]: https://docs.rs/leasehold
+
+mod acquire;
+mod apply;
+mod backoff;
+mod claim;
+mod fence;
+mod holder;
+mod keep;
+mod key;
+mod lease;
+mod line;
+mod misuse;
+mod records;
+mod request;
+mod runtime;
+mod store;
+mod tenancy;
+mod ttl;
+
+pub use acquire::{Acquire, Outcome, Patience, Step};
+pub use apply::{Scene, apply};
+pub use backoff::Backoff;
+pub use claim::{Attempt, Claim, Mode, Want};
+pub use fence::Fence;
+pub use holder::{Holder, Label};
+pub use keep::{Keep, Keeping, Loss, Renewal};
+pub use key::Key;
+pub use lease::{Drift, Lease};
+pub use line::{Line, Ticket};
+pub use misuse::Misuse;
+pub use records::{Content, LastFence, Lock, Records};
+pub use request::{Answer, GrantAnswer, HoldAnswer, Request};
+pub use runtime::{BoxFuture, Instant, Runtime, Stamp};
+pub use store::{Fault, FaultKind, Manner, Store, Wake};
+pub use tenancy::{KeyState, Tenancy, Tenant};
+pub use ttl::Ttl;

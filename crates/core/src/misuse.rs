@@ -1,0 +1,107 @@
+//! What the caller can mend by reading the call again.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::holder::Label;
+use crate::{Key, Ttl};
+
+/// A request that no store can serve. Found before anything is sent; the text says what is wrong and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Misuse {
+    /// The key has no bytes.
+    EmptyKey,
+    /// The key is longer than [`Key::MAX_LEN`] bytes.
+    KeyTooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// The key starts with [`Key::RESERVED`].
+    ReservedKey {
+        /// The key, escaped for one line.
+        key: String,
+    },
+    /// No key was named.
+    NoKeys,
+    /// The ttl is shorter than [`Ttl::MIN`].
+    TtlTooShort {
+        /// What was asked for.
+        asked: Duration,
+    },
+    /// The ttl is longer than [`Ttl::MAX`].
+    TtlTooLong {
+        /// What was asked for.
+        asked: Duration,
+    },
+    /// The longest hold is shorter than one ttl, so that not even the first lease would fit into it.
+    HoldShorterThanTtl {
+        /// The longest hold asked for.
+        at_most: Duration,
+        /// The ttl.
+        ttl: Ttl,
+    },
+    /// The label is longer than [`Label::MAX_LEN`] bytes.
+    LabelTooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// The label has a control character in it.
+    LabelNotPrintable,
+    /// A backoff that begins with no delay, or with a longer one than it may grow to.
+    Backoff {
+        /// The first delay.
+        first: Duration,
+        /// The longest delay.
+        most: Duration,
+    },
+    /// The store URL cannot be used. Never contains a password.
+    Url {
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EmptyKey => write!(f, "the key is empty: name what is to be locked"),
+            Self::KeyTooLong { len } => write!(
+                f,
+                "the key is {len} bytes long and may have {}: use a shorter name, or a hash of this one",
+                Key::MAX_LEN
+            ),
+            Self::ReservedKey { key } => {
+                write!(f, "{key}: keys that start with {} are reserved: choose another prefix", Key::RESERVED)
+            }
+            Self::NoKeys => write!(f, "no key was named: name at least one"),
+            Self::TtlTooShort { asked } => write!(
+                f,
+                "a ttl of {asked:?} is too short: {:?} is the least, some seconds are usual",
+                Ttl::MIN.duration()
+            ),
+            Self::TtlTooLong { asked } => write!(
+                f,
+                "a ttl of {asked:?} is too long: a year is the most; leases are renewed while they are held, \
+                 so that the ttl is only how long a crash blocks others"
+            ),
+            Self::HoldShorterThanTtl { at_most, ttl } => {
+                write!(f, "a longest hold of {at_most:?} is shorter than the ttl of {ttl}: shorten the ttl")
+            }
+            Self::LabelTooLong { len } => {
+                write!(f, "the label is {len} bytes long and may have {}: shorten it", Label::MAX_LEN)
+            }
+            Self::LabelNotPrintable => {
+                write!(f, "the label has a control character in it: use printable text on one line")
+            }
+            Self::Backoff { first, most } => write!(
+                f,
+                "a backoff from {first:?} to {most:?} cannot be: the first delay must be above zero and not \
+                 above the longest"
+            ),
+            Self::Url { reason } => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Misuse {}

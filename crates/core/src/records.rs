@@ -1,0 +1,121 @@
+//! What a store remembers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::holder::Label;
+use crate::{Fence, Holder, Key, Stamp, Tenancy, Tenant, Ttl};
+
+/// What stands at a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Content {
+    /// A lease of ours.
+    Lease {
+        /// Who holds it.
+        holder: Holder,
+        /// What the holder says of itself.
+        label: Option<Label>,
+    },
+    /// A string that is none of ours. Only stores that others write to have it.
+    Foreign(Arc<[u8]>),
+    /// Something that is no string, and so no lock.
+    NotALock,
+}
+
+/// What stands at a key, and until when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lock {
+    /// What stands there.
+    pub content: Content,
+    /// When it goes by itself; ours always does.
+    pub ends: Option<Stamp>,
+}
+
+impl Lock {
+    /// What stands at a key, until `ends`.
+    #[must_use]
+    pub const fn new(content: Content, ends: Option<Stamp>) -> Self {
+        Self { content, ends }
+    }
+}
+
+/// The last fence of a key, and until when it is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LastFence {
+    /// The fence.
+    pub fence: Fence,
+    /// When it is forgotten.
+    pub ends: Stamp,
+}
+
+impl LastFence {
+    /// A fence remembered until `ends`.
+    #[must_use]
+    pub const fn new(fence: Fence, ends: Stamp) -> Self {
+        Self { fence, ends }
+    }
+
+    /// How long a fence is remembered after its last use: twice the ttl, so that it outlives every lease that carries it,
+    /// and ten minutes at least, which is more than clocks are usually set back. After that the clock's floor alone makes
+    /// fences rise, and nothing of a key that nobody uses stays behind.
+    #[must_use]
+    pub fn kept_for(ttl: Ttl) -> Duration {
+        const LEAST: Duration = Duration::from_secs(600);
+        LEAST.max(ttl.duration() * 2)
+    }
+}
+
+/// Everything that a store remembers of its keys, or the part that a request is about.
+///
+/// What has ended counts as absent from that very moment on, whether or not it was removed yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Records {
+    /// What stands at each key.
+    pub locks: BTreeMap<Key, Lock>,
+    /// The last fence of each key.
+    pub fences: BTreeMap<Key, LastFence>,
+}
+
+impl Records {
+    /// What stands at a key now.
+    #[must_use]
+    pub fn lock(&self, key: &Key, now: Stamp) -> Option<&Lock> {
+        self.locks.get(key).filter(|lock| lock.ends.is_none_or(|ends| now < ends))
+    }
+
+    /// The last fence of a key, while it is remembered.
+    #[must_use]
+    pub fn fence(&self, key: &Key, now: Stamp) -> Option<Fence> {
+        self.fences.get(key).filter(|last| now < last.ends).map(|last| last.fence)
+    }
+
+    /// Whether this attempt holds the key now.
+    pub(crate) fn is_held_by(&self, key: &Key, holder: Holder, now: Stamp) -> bool {
+        matches!(self.lock(key, now), Some(Lock { content: Content::Lease { holder: owner, .. }, .. }) if *owner == holder)
+    }
+
+    /// Who holds the key now, as an onlooker sees it.
+    pub(crate) fn tenancy(&self, key: &Key, now: Stamp) -> Option<Tenancy> {
+        let lock = self.lock(key, now)?;
+        let (tenant, fence) = match &lock.content {
+            Content::Lease { holder, label } => {
+                (Tenant::Holder { holder: *holder, label: label.clone() }, self.fence(key, now))
+            }
+            Content::Foreign(value) => (Tenant::Foreign { value: value.clone() }, None),
+            Content::NotALock => (Tenant::NotALock, None),
+        };
+        let remaining = lock.ends.map(|ends| now.saturating_until(ends));
+        Some(Tenancy::exclusive(key.clone(), tenant, fence, remaining))
+    }
+
+    /// Removes what has ended. Changes no answer; it only frees memory.
+    pub fn forget_ended(&mut self, now: Stamp) {
+        self.locks.retain(|_, lock| lock.ends.is_none_or(|ends| now < ends));
+        self.fences.retain(|_, last| now < last.ends);
+    }
+}

@@ -1,0 +1,118 @@
+//! What the shell must lend: a clock, timers, tasks, randomness.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::{Add, Sub};
+use std::pin::Pin;
+use std::time::Duration;
+
+/// A boxed future that may move between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A point on this process's lease clock: one that never steps and that runs on while the machine sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The instant so many nanoseconds after the clock's own beginning.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the clock's own beginning.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time since an earlier instant; zero if that is later.
+    #[must_use]
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Saturates at the end of time, which "without limit" is.
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, after: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Saturates at the clock's beginning.
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    fn sub(self, before: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(before.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// A point on a store's own clock, in microseconds. It never meets an [`Instant`]: the two clocks have nothing in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp(u64);
+
+impl Stamp {
+    /// The point so many microseconds after the clock's beginning.
+    #[must_use]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the clock's beginning.
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// The time until a later point; zero if that is earlier.
+    #[must_use]
+    pub const fn saturating_until(self, later: Self) -> Duration {
+        Duration::from_micros(later.0.saturating_sub(self.0))
+    }
+}
+
+impl Add<Duration> for Stamp {
+    type Output = Self;
+
+    fn add(self, after: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(after.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Clock, timers, tasks and randomness: all that Leasehold takes from the world besides its stores.
+///
+/// The library brings one for tokio. A simulation brings its own, and then owns every source of chance.
+pub trait Runtime: fmt::Debug + Send + Sync + 'static {
+    /// The lease clock: never steps, and counts the time that the machine sleeps.
+    fn now(&self) -> Instant;
+
+    /// Wall time since 1970. Only fences rest on it, and only as a floor.
+    fn since_epoch(&self) -> Duration;
+
+    /// Resolves when the lease clock has reached `at`, or within a second after the machine woke from sleep beyond it.
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()>;
+
+    /// Runs a task to its end beside the others. Where the runtime has ended the task is dropped; this never panics.
+    fn spawn(&self, task: BoxFuture<'static, ()>);
+
+    /// 128 bits that nobody can guess.
+    fn random(&self) -> u128;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_saturate_instead_of_wrapping() {
+        let start = Instant::from_nanos(10);
+        assert_eq!(start + Duration::MAX, Instant::from_nanos(u64::MAX));
+        assert_eq!(start - Duration::from_secs(1), Instant::from_nanos(0));
+        assert_eq!(start.saturating_since(start + Duration::from_secs(1)), Duration::ZERO);
+        assert_eq!(Stamp::from_micros(7) + Duration::MAX, Stamp::from_micros(u64::MAX));
+    }
+}

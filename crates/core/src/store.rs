@@ -1,0 +1,109 @@
+//! The seam between deciding and doing: where leases live.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::lease::Drift;
+use crate::{Attempt, BoxFuture, GrantAnswer, HoldAnswer, Key, KeyState};
+
+/// Where leases live.
+///
+/// Every method answers within a time of its own that is small beside a ttl, with a [`Fault`] if it must; retrying is the
+/// caller's. None is believed to be cancelled by dropping its future: what was sent may still be done.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// The place, as a person would write it, without any password.
+    fn name(&self) -> &str;
+
+    /// How much earlier than this store a holder must stop believing in its lease.
+    fn drift(&self) -> Drift;
+
+    /// Makes the store ready, and finds out what would keep it from serving. The other methods do this by themselves.
+    fn open(&self) -> BoxFuture<'_, Result<(), Fault>>;
+
+    /// Gives the attempt all keys of its claim, or none. Asking again with the same attempt is no different from asking.
+    fn grant<'a>(&'a self, attempt: &'a Attempt, manner: Manner)
+    -> BoxFuture<'a, Result<GrantAnswer, Fault>>;
+
+    /// Lets leases last their ttl from now; an answer for each attempt, in their order.
+    fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>>;
+
+    /// Takes back what the attempt holds, and its place in line.
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>>;
+
+    /// Takes back what the attempt holds or may still be given by a request that is under way. When this resolves without a
+    /// fault, nothing of the attempt is left and nothing of it can appear any more.
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>>;
+
+    /// Says who holds a key.
+    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>>;
+
+    /// Resolves when it is worth asking again for an attempt that was answered busy while it waits in line. It may never
+    /// resolve, so a caller also asks by itself from time to time. Cancel safe: a wake-up that nobody took is not lost to the
+    /// next waiter once the attempt gives up.
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake>;
+}
+
+/// Whether an attempt that meets a taken key stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Manner {
+    /// It goes; the store keeps nothing of it.
+    Try,
+    /// It waits, until it is granted or given up; the store may keep its place in line.
+    Wait,
+}
+
+/// Why a waiter is woken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wake {
+    /// The key may be free.
+    AskAgain {
+        /// The key.
+        key: Key,
+    },
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fault {
+    /// Whether it will pass.
+    pub kind: FaultKind,
+    /// The store's name, without any password.
+    pub store: Arc<str>,
+    /// What happened, and the remedy where there is one.
+    pub reason: Arc<str>,
+}
+
+impl Fault {
+    /// A fault that may pass: no answer, no connection, a server that is starting.
+    #[must_use]
+    pub fn passing(store: &str, reason: impl fmt::Display) -> Self {
+        Self { kind: FaultKind::Passing, store: store.into(), reason: reason.to_string().into() }
+    }
+
+    /// A fault that stays until somebody mends it: a wrong password, a missing permission.
+    #[must_use]
+    pub fn lasting(store: &str, reason: impl fmt::Display) -> Self {
+        Self { kind: FaultKind::Lasting, store: store.into(), reason: reason.to_string().into() }
+    }
+}
+
+/// Whether a fault will pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// It may pass by itself: ask again. What was asked may have been done all the same.
+    Passing,
+    /// It stays until somebody mends it, and what was asked was not done.
+    Lasting,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.store, self.reason)
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,102 @@
+//! A holding as an onlooker sees it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::holder::Label;
+use crate::key::Escaped;
+use crate::{Fence, Holder, Key, Mode};
+
+/// Who sits on a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tenant {
+    /// A holder of Leasehold's.
+    Holder {
+        /// Its id, shown by eight digits.
+        holder: Holder,
+        /// What it says of itself.
+        label: Option<Label>,
+    },
+    /// Another library's lock, or an operator's: a string that is none of ours.
+    Foreign {
+        /// The string.
+        value: Arc<[u8]>,
+    },
+    /// Something that is no lock at all: a list, a hash, a stream.
+    NotALock,
+}
+
+impl fmt::Display for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// As much of a stranger's value as helps to find its owner.
+        const SHOWN: usize = 64;
+        match self {
+            Self::Holder { holder, label: None } => write!(f, "{holder}"),
+            Self::Holder { holder, label: Some(label) } => write!(f, "{label} ({holder})"),
+            Self::Foreign { value } if value.len() > SHOWN => {
+                write!(f, "another program's lock ({}…)", Escaped(&value[..SHOWN]))
+            }
+            Self::Foreign { value } => write!(f, "another program's lock ({})", Escaped(value)),
+            Self::NotALock => write!(f, "a value that is no lock"),
+        }
+    }
+}
+
+/// One holding as an onlooker sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tenancy {
+    /// The key that is held.
+    pub key: Key,
+    /// Who holds it.
+    pub tenant: Tenant,
+    /// How it is held.
+    pub mode: Mode,
+    /// The fence of the holding, where the store knows it; a foreign lock has none.
+    pub fence: Option<Fence>,
+    /// How long it will last if it is not renewed; `None` where it never ends by itself.
+    pub remaining: Option<Duration>,
+}
+
+impl Tenancy {
+    /// A holding of a key, exclusive.
+    #[must_use]
+    pub const fn exclusive(
+        key: Key,
+        tenant: Tenant,
+        fence: Option<Fence>,
+        remaining: Option<Duration>,
+    ) -> Self {
+        Self { key, tenant, mode: Mode::Exclusive, fence, remaining }
+    }
+}
+
+impl fmt::Display for Tenancy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.tenant)?;
+        match self.remaining {
+            Some(left) => write!(f, " for {:.1} s more unless renewed", left.as_secs_f64()),
+            None => write!(f, " without an end"),
+        }
+    }
+}
+
+/// All that an onlooker can see of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyState {
+    /// The key.
+    pub key: Key,
+    /// Who holds it; empty when it is free.
+    pub tenancies: Vec<Tenancy>,
+}
+
+impl KeyState {
+    /// What is to be seen of a key.
+    #[must_use]
+    pub const fn new(key: Key, tenancies: Vec<Tenancy>) -> Self {
+        Self { key, tenancies }
+    }
+}

@@ -1,0 +1,113 @@
+//! How long a lease lasts without renewal.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::Misuse;
+
+/// How long a lease lasts without renewal, in whole milliseconds; between [`Ttl::MIN`] and [`Ttl::MAX`].
+///
+/// A running holder renews long before its end, so the ttl is how long a crashed holder keeps the others out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ttl(u64);
+
+impl Ttl {
+    /// 10 ms. Below it the milliseconds of rounding and drift that a lease subtracts would eat a good part of it.
+    pub const MIN: Self = Self(10);
+
+    /// 365 days. Longer ones are arithmetic gone wrong, and some servers take them and overflow.
+    pub const MAX: Self = Self(365 * 24 * 60 * 60 * 1000);
+
+    /// 30 s: long enough that a stopped or failing-over server (some seconds) loses nobody its lock, short enough that the
+    /// others can wait for a crash to pass.
+    pub const DEFAULT: Self = Self(30_000);
+
+    /// Takes a duration as a ttl; fractions of a millisecond are dropped, so that a lease is never believed longer than the
+    /// store, which counts milliseconds, keeps it.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TtlTooShort`] and [`Misuse::TtlTooLong`].
+    pub fn new(asked: Duration) -> Result<Self, Misuse> {
+        if asked > Self::MAX.duration() {
+            return Err(Misuse::TtlTooLong { asked });
+        }
+        let ms = u64::try_from(asked.as_millis()).unwrap_or(u64::MAX);
+        if ms < Self::MIN.0 {
+            return Err(Misuse::TtlTooShort { asked });
+        }
+        Ok(Self(ms))
+    }
+
+    /// The same as a duration.
+    #[must_use]
+    pub const fn duration(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+
+    /// The ttl in milliseconds, as stores count.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// This ttl, or what is left until a limit if that is less; no less than a millisecond. For the last renewal before a
+    /// longest hold ends.
+    pub(crate) fn up_to(self, limit: Duration) -> Self {
+        let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        Self(self.0.min(limit).max(1))
+    }
+}
+
+impl Default for Ttl {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl TryFrom<Duration> for Ttl {
+    type Error = Misuse;
+
+    fn try_from(asked: Duration) -> Result<Self, Misuse> {
+        Self::new(asked)
+    }
+}
+
+impl From<Ttl> for Duration {
+    fn from(ttl: Ttl) -> Self {
+        ttl.duration()
+    }
+}
+
+impl fmt::Display for Ttl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.duration())
+    }
+}
+
+impl fmt::Debug for Ttl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ttl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ttl_is_whole_milliseconds_and_never_more_than_asked() {
+        assert_eq!(Ttl::new(Duration::from_micros(10_999)).unwrap().as_millis(), 10);
+        assert_eq!(Ttl::new(Ttl::MAX.duration()).unwrap(), Ttl::MAX);
+    }
+
+    #[test]
+    fn zero_tiny_and_endless_ttls_are_refused() {
+        for asked in [Duration::ZERO, Duration::from_micros(9_999)] {
+            assert_eq!(Ttl::new(asked).unwrap_err(), Misuse::TtlTooShort { asked });
+        }
+        for asked in [Ttl::MAX.duration() + Duration::from_nanos(1), Duration::MAX] {
+            assert_eq!(Ttl::new(asked).unwrap_err(), Misuse::TtlTooLong { asked });
+        }
+    }
+}
