@@ -1,0 +1,136 @@
+//! Which servers the project is proven against, and where their programs lie.
+
+use std::{
+    env,
+    error::Error,
+    fmt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// A server program and its release line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Flavor {
+    /// Redis 6.2, the oldest line that is still widely run.
+    Redis62,
+    /// Redis 7.0 as Debian builds it: the only one here that speaks TLS.
+    Redis70,
+    /// Redis 8.2.
+    Redis82,
+    /// Valkey 9.1.
+    Valkey91,
+}
+
+impl Flavor {
+    /// Every flavor, oldest first.
+    pub const ALL: [Self; 4] = [Self::Redis62, Self::Redis70, Self::Redis82, Self::Valkey91];
+
+    /// The name in messages, and of its directory in `target/servers`: `redis-6.2`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Redis62 => "redis-6.2",
+            Self::Redis70 => "redis-7.0",
+            Self::Redis82 => "redis-8.2",
+            Self::Valkey91 => "valkey-9.1",
+        }
+    }
+
+    /// Major and minor version: `6.2`.
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Redis62 => "6.2",
+            Self::Redis70 => "7.0",
+            Self::Redis82 => "8.2",
+            Self::Valkey91 => "9.1",
+        }
+    }
+
+    /// The file name of the program: `redis-server` or `valkey-server`.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Redis62 | Self::Redis70 | Self::Redis82 => "redis-server",
+            Self::Valkey91 => "valkey-server",
+        }
+    }
+
+    /// Where `cargo xtask servers` puts the program, whether or not it is there.
+    pub fn fetched(self) -> PathBuf {
+        Self::fetched_into().join(self.name()).join(self.program())
+    }
+
+    /// The directory of all fetched servers: `target/servers` of this workspace, whatever `CARGO_TARGET_DIR` says.
+    pub fn fetched_into() -> PathBuf {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+        workspace.expect("this crate lies two levels down").join("target/servers")
+    }
+
+    /// The program to run: the fetched one, else one of this very version on the `PATH`.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`], which names the remedy.
+    pub fn find(self) -> Result<PathBuf, NotFound> {
+        let fetched = self.fetched();
+        if fetched.is_file() {
+            return Ok(fetched);
+        }
+        self.on_path().ok_or(NotFound(self))
+    }
+
+    /// The program of this very version on the `PATH`, if there is one.
+    pub fn on_path(self) -> Option<PathBuf> {
+        let directories = env::var_os("PATH")?;
+        env::split_paths(&directories)
+            .map(|directory| directory.join(self.program()))
+            .find(|program| self.check(program).is_ok())
+    }
+
+    /// Runs the program with `--version` and compares what it says.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, in words: it does not run, or it is another server or version.
+    pub fn check(self, program: &Path) -> Result<(), String> {
+        let output = Command::new(program)
+            .arg("--version")
+            .output()
+            .map_err(|error| format!("{} does not run: {error}", program.display()))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let kind = if self == Self::Valkey91 { "Valkey" } else { "Redis" };
+        if said.starts_with(&format!("{kind} server v={}.", self.version())) {
+            return Ok(());
+        }
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        Err(format!(
+            "{} is no {self}: its --version says {:?}",
+            program.display(),
+            format!("{}{}", said.trim(), stderr.trim())
+        ))
+    }
+}
+
+impl fmt::Display for Flavor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The program of a flavor is neither fetched nor on the `PATH`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotFound(Flavor);
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(flavor) = self;
+        write!(
+            f,
+            "{flavor}: no server: neither target/servers/{flavor}/{program} nor a {program} {version} on the PATH; \
+             run `cargo xtask servers`",
+            program = flavor.program(),
+            version = flavor.version(),
+        )
+    }
+}
+
+impl Error for NotFound {}

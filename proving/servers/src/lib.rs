@@ -1,0 +1,28 @@
+//! Real servers for the tests: each on a free port of 127.0.0.1, with a directory of its own, gone when it is dropped.
+//!
+//! ```no_run
+//! use servers::{Flavor, Server};
+//!
+//! let server = Server::start(Flavor::Valkey91);
+//! server.text(&["SET", "invoice:42", "taken", "NX", "PX", "30000"]);
+//! server.kill_9();
+//! server.restart();
+//! ```
+//!
+//! `cargo xtask servers` fetches the programs. One that cannot be had is a panic that says so, never a skipped test.
+//!
+//! Everything here blocks the calling thread, and panics where a test could only unwrap.
+
+mod flavor;
+mod launch;
+mod process;
+mod proxy;
+mod resp;
+mod server;
+mod setup;
+
+pub use flavor::{Flavor, NotFound};
+pub use proxy::Proxy;
+pub use resp::{Connection, Reply};
+pub use server::Server;
+pub use setup::{Setup, TlsFiles};

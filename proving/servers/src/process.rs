@@ -1,0 +1,133 @@
+//! A server process: ended with its owner, however the owner ends.
+
+use std::{
+    io,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{LazyLock, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+/// How long a server may take to end in good order before it is killed. It has next to nothing to save.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// A running child; killed and reaped on drop.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Starts a command made by [`dying_with_us`].
+    pub(crate) fn spawn(command: Command) -> io::Result<Self> {
+        Ok(Self { child: spawn_from_lasting_thread(command)? })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it did.
+    pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// SIGKILL, and reaps. Does nothing to one that has ended.
+    pub(crate) fn kill(&mut self) {
+        // Fails only if it has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// SIGTERM, as an operator's restart does; SIGKILL if that takes too long.
+    pub(crate) fn end(&mut self) {
+        let deadline = Instant::now() + ENDS_WITHIN;
+        // One that is stopped would never see the SIGTERM.
+        if self.signal(Signal::TERM).is_ok() && self.signal(Signal::CONT).is_ok() {
+            while matches!(self.ended(), Ok(None)) && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+        self.kill();
+    }
+
+    /// SIGSTOP; returns when the process has in fact stopped, so that it answers nothing afterwards.
+    pub(crate) fn stop(&mut self) -> io::Result<()> {
+        self.signal(Signal::STOP)?;
+        // NOWAIT leaves the end of the process to be reaped by the standard library, which alone knows the child.
+        let until = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        loop {
+            match waitid(WaitId::Pid(self.pid()), until) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(Some(status)) if status.stopped() => return Ok(()),
+                Ok(_) => return Err(io::Error::other("it has ended")),
+            }
+        }
+    }
+
+    /// SIGCONT.
+    pub(crate) fn cont(&mut self) -> io::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Refuses to signal one that has ended: its id may be another process's by now.
+    fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        if let Some(status) = self.ended()? {
+            return Err(io::Error::other(format!("it has ended: {status}")));
+        }
+        kill_process(self.pid(), signal).map_err(io::Error::from)
+    }
+
+    fn pid(&self) -> Pid {
+        i32::try_from(self.id()).ok().and_then(Pid::from_raw).expect("a child has a positive process id")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A command whose process the kernel kills when this process dies, also of `kill -9`: util-linux's `setpriv` asks for
+/// that and then becomes the program. Where there is none, a server can outlive its tests, and nothing else changes.
+pub(crate) fn dying_with_us(program: &Path) -> Command {
+    static SETPRIV: LazyLock<bool> = LazyLock::new(|| {
+        Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--", "true"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    });
+    if !*SETPRIV {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
+type Order = (Command, mpsc::Sender<io::Result<Child>>);
+
+/// The death of a parent means, to the kernel, the death of the *thread* that made the child. So one thread that lasts as
+/// long as the process makes them all; otherwise a server would die with the test, or the runtime's worker, that started it.
+fn spawn_from_lasting_thread(command: Command) -> io::Result<Child> {
+    static ORDERS: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
+        let (sender, orders) = mpsc::channel::<Order>();
+        thread::spawn(move || {
+            for (mut command, reply) in orders {
+                // Whoever asked waits for the answer, so that somebody takes it.
+                let _ = reply.send(command.spawn());
+            }
+        });
+        sender
+    });
+    let (reply, answer) = mpsc::channel();
+    ORDERS.send((command, reply)).expect("the thread that starts servers lasts");
+    answer.recv().expect("the thread that starts servers lasts")
+}

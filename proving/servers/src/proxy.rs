@@ -1,0 +1,264 @@
+//! A network that fails on request.
+
+use std::{
+    collections::HashMap,
+    io::{self, Read},
+    net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use rustix::{
+    io::Errno,
+    net::{SendFlags, send},
+};
+
+use crate::Server;
+
+/// A server on this machine accepts at once, unless its backlog is full; then the client is let go instead of kept waiting.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
+
+/// Stands between a client and a server, and loses the connection between them when told to. Dropping it closes all
+/// connections and ends its threads.
+///
+/// While it is a black hole, connections stay open and new ones are accepted, but nothing passes either way, not even an end
+/// or a reset. [`heal`](Self::heal) lets through what was sent meanwhile, as TCP's retransmission would.
+///
+/// Each of the three takes effect at once: when the call returns, no byte passes that should not.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    gate: Arc<Gate>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl Proxy {
+    /// A proxy before this server; also across its restarts.
+    ///
+    /// # Panics
+    ///
+    /// If there is no port to be had.
+    #[track_caller]
+    pub fn before(server: &Server) -> Self {
+        Self::to_port(server.port())
+    }
+
+    /// A proxy before a port of 127.0.0.1, whether or not anybody listens there now.
+    ///
+    /// # Panics
+    ///
+    /// If there is no port to be had.
+    #[track_caller]
+    pub fn to_port(upstream: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("127.0.0.1 has a free port");
+        let port = listener.local_addr().expect("a listener has an address").port();
+        let gate = Arc::new(Gate::default());
+        let acceptor = thread::spawn({
+            let gate = Arc::clone(&gate);
+            move || accept(&listener, &gate, upstream)
+        });
+        Self { port, gate, acceptor: Some(acceptor) }
+    }
+
+    /// The port on 127.0.0.1 to connect to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `redis://127.0.0.1:PORT` of the proxy.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Lets nothing through from now on.
+    pub fn black_hole(&self) {
+        self.gate.state().shut = true;
+    }
+
+    /// Lets everything through again.
+    pub fn heal(&self) {
+        self.gate.state().shut = false;
+        self.gate.changed.notify_all();
+    }
+
+    /// Closes all connections, on both sides. New ones are treated as before.
+    pub fn cut(&self) {
+        self.gate.cut_all();
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.gate.state().closing = true;
+        self.gate.cut_all();
+        // The acceptor sits in `accept`; a visitor makes it look.
+        drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+    }
+}
+
+/// What every thread of the proxy asks before it does anything that could be seen outside.
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    shut: bool,
+    closing: bool,
+    made: u64,
+    /// The ends of each connection that is not cut: the client's, and the server's once there is one.
+    links: HashMap<u64, Vec<Arc<TcpStream>>>,
+}
+
+/// What became of one try to pass something on.
+enum Passed {
+    Bytes(usize),
+    NothingYet,
+    Broken,
+}
+
+impl Gate {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No holder of this lock panics halfway through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while the gate is shut. `None` if the connection was cut.
+    fn open_for(&self, link: u64) -> Option<MutexGuard<'_, State>> {
+        let waits = |state: &mut State| state.shut && state.links.contains_key(&link);
+        let state = self.changed.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
+        state.links.contains_key(&link).then_some(state)
+    }
+
+    /// Passes `bytes` on; false if the connection is cut or broken.
+    fn pass(&self, link: u64, to: &TcpStream, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let Some(open) = self.open_for(link) else { return false };
+            // The gate cannot be shut between the look and the write, because the lock is held; so the write may not block.
+            let passed = match send(to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(sent) => Passed::Bytes(sent),
+                Err(Errno::AGAIN | Errno::INTR) => Passed::NothingYet,
+                Err(_) => Passed::Broken,
+            };
+            drop(open);
+            match passed {
+                Passed::Bytes(sent) => bytes = &bytes[sent..],
+                Passed::NothingYet => thread::sleep(Duration::from_millis(1)),
+                Passed::Broken => return false,
+            }
+        }
+        true
+    }
+
+    /// A new connection; `None` if the proxy is closing.
+    fn admit(&self, client: Arc<TcpStream>) -> Option<u64> {
+        let mut state = self.state();
+        if state.closing {
+            return None;
+        }
+        state.made += 1;
+        let link = state.made;
+        state.links.insert(link, vec![client]);
+        Some(link)
+    }
+
+    /// Adds the server's end, so that it is cut too; false if that came first.
+    fn join(&self, link: u64, server: Arc<TcpStream>) -> bool {
+        match self.state().links.get_mut(&link) {
+            Some(ends) => {
+                ends.push(server);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn cut(&self, link: u64) {
+        let ends = self.state().links.remove(&link);
+        shut_down(ends.into_iter().flatten());
+        self.changed.notify_all();
+    }
+
+    fn cut_all(&self) {
+        let links: Vec<_> = self.state().links.drain().collect();
+        shut_down(links.into_iter().flat_map(|(_, ends)| ends));
+        self.changed.notify_all();
+    }
+}
+
+/// Wakes the threads that read from these, and tells the other side.
+fn shut_down(ends: impl Iterator<Item = Arc<TcpStream>>) {
+    for end in ends {
+        // Fails if the other side was first, which comes to the same.
+        let _ = end.shutdown(Shutdown::Both);
+    }
+}
+
+fn accept(listener: &TcpListener, gate: &Gate, upstream: u16) {
+    // The scope waits for the threads of all connections, so that the end of this thread is the end of the proxy.
+    thread::scope(|scope| {
+        for client in listener.incoming() {
+            let Ok(client) = client else { continue };
+            let client = Arc::new(client);
+            match gate.admit(Arc::clone(&client)) {
+                Some(link) => drop(scope.spawn(move || serve(gate, link, &client, upstream))),
+                None => return,
+            }
+        }
+    });
+}
+
+fn serve(gate: &Gate, link: u64, client: &TcpStream, upstream: u16) {
+    // Not connected through a black hole: the server would see the client come.
+    if gate.open_for(link).is_some()
+        && let Ok(server) = reach(upstream).map(Arc::new)
+        && gate.join(link, Arc::clone(&server))
+    {
+        // Without this a test would measure Nagle's algorithm.
+        let _ = client.set_nodelay(true);
+        thread::scope(|scope| {
+            scope.spawn(|| pump(gate, link, client, &server));
+            pump(gate, link, &server, client);
+        });
+    }
+    gate.cut(link);
+}
+
+fn reach(upstream: u16) -> io::Result<TcpStream> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, upstream));
+    let server = TcpStream::connect_timeout(&address, CONNECTS_WITHIN)?;
+    server.set_nodelay(true)?;
+    Ok(server)
+}
+
+fn pump(gate: &Gate, link: u64, mut from: &TcpStream, to: &TcpStream) {
+    let mut chunk = [0; 16 * 1024];
+    loop {
+        match from.read(&mut chunk) {
+            Ok(0) => {
+                if let Some(_open) = gate.open_for(link) {
+                    // Only this direction has ended; an answer may still be on its way back.
+                    let _ = to.shutdown(Shutdown::Write);
+                }
+                return;
+            }
+            Ok(read) => {
+                if !gate.pass(link, to, &chunk[..read]) {
+                    return gate.cut(link);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => {
+                // A reset is news as well, which no black hole lets through.
+                drop(gate.open_for(link));
+                return gate.cut(link);
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What a server is started with.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use crate::{Flavor, Server};
+
+/// A server that is not started yet; made by [`Server::setup`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing runs before `start`"]
+pub struct Setup {
+    pub(crate) flavor: Flavor,
+    pub(crate) password: Option<String>,
+    pub(crate) unix_socket: bool,
+    pub(crate) tls: Option<TlsFiles>,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    lines: Vec<String>,
+}
+
+/// The PEM files of a server that speaks TLS.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TlsFiles {
+    /// The server's certificate, with what leads to its authority.
+    pub certificate: PathBuf,
+    /// The private key of that certificate.
+    pub key: PathBuf,
+    /// The authority of client certificates. With it, a client must show one; without it, none is asked for.
+    pub client_authority: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// A certificate and its key; clients are not asked for one.
+    pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        Self { certificate: certificate.into(), key: key.into(), client_authority: None }
+    }
+
+    /// Refuses clients that show no certificate of this authority.
+    #[must_use]
+    pub fn client_authority(mut self, authority: impl Into<PathBuf>) -> Self {
+        self.client_authority = Some(authority.into());
+        self
+    }
+}
+
+impl Setup {
+    pub(crate) fn new(flavor: Flavor) -> Self {
+        Self {
+            flavor,
+            password: None,
+            unix_socket: false,
+            tls: None,
+            environment: Vec::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// Starts it.
+    ///
+    /// # Panics
+    ///
+    /// As [`Server::start`].
+    #[track_caller]
+    pub fn start(self) -> Server {
+        Server::launch(self)
+    }
+
+    /// One more line of configuration, with or without the dashes of the command line: `.arg("--maxmemory", "1mb")`.
+    ///
+    /// The value stands in the configuration file as given, so several words are several values.
+    pub fn arg(mut self, name: &str, value: &str) -> Self {
+        let value = if value.is_empty() { "\"\"" } else { value };
+        self.lines.push(format!("{} {value}", name.trim_start_matches('-')));
+        self
+    }
+
+    /// An environment variable of the server process.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.as_ref().into(), value.as_ref().into()));
+        self
+    }
+
+    /// The password of the default user. [`Server::command`] knows it.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// A user with these ACL rules: `.acl_user("app", "on >secret ~invoice:* +get")`.
+    pub fn acl_user(self, name: &str, rules: &str) -> Self {
+        self.arg("user", &format!("{name} {rules}"))
+    }
+
+    /// Keeps an append-only file: what was written survives [`Server::kill_9`] and [`Server::restart`].
+    pub fn append_only(self) -> Self {
+        self.arg("appendonly", "yes")
+    }
+
+    /// Listens on a Unix socket too: [`Server::unix_path`].
+    pub fn unix_socket(mut self) -> Self {
+        self.unix_socket = true;
+        self
+    }
+
+    /// Speaks TLS on [`Server::port`], and nothing else there. A Unix socket comes with it, through which
+    /// [`Server::command`] talks.
+    ///
+    /// # Panics
+    ///
+    /// For every flavor but [`Flavor::Redis70`]: the other programs are built without TLS.
+    #[track_caller]
+    pub fn tls(mut self, files: TlsFiles) -> Self {
+        assert!(
+            self.flavor == Flavor::Redis70,
+            "{} is built without TLS; only {} has it",
+            self.flavor,
+            Flavor::Redis70
+        );
+        self.tls = Some(files);
+        self.unix_socket()
+    }
+
+    /// The configuration file.
+    pub(crate) fn configuration(&self, port: u16, unix_path: &Path) -> String {
+        let mut text = String::from("bind 127.0.0.1\nsave \"\"\n");
+        let mut line = |name: &str, value: &dyn AsRef<OsStr>| {
+            // Quoted, because a path or a password may have a space in it.
+            let value = value.as_ref().to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+            writeln!(text, "{name} \"{value}\"").expect("writing to a String does not fail");
+        };
+        match &self.tls {
+            None => line("port", &port.to_string()),
+            Some(files) => {
+                line("port", &"0");
+                line("tls-port", &port.to_string());
+                line("tls-cert-file", &files.certificate);
+                line("tls-key-file", &files.key);
+                match &files.client_authority {
+                    Some(authority) => line("tls-ca-cert-file", authority),
+                    None => line("tls-auth-clients", &"no"),
+                }
+            }
+        }
+        if self.unix_socket {
+            line("unixsocket", &unix_path);
+        }
+        if let Some(password) = &self.password {
+            line("requirepass", password);
+        }
+        for extra in &self.lines {
+            text.push_str(extra);
+            text.push('\n');
+        }
+        text
+    }
+}

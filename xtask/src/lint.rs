@@ -1,0 +1,39 @@
+//! `cargo xtask lint`: what must hold of the text before the tests are worth running.
+
+use std::process::ExitCode;
+
+use crate::{
+    clock_rule,
+    step::{Step, account, workspace},
+    takes_no_arguments,
+};
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if let Err(refused) = takes_no_arguments("lint", arguments) {
+        return refused;
+    }
+    // All of them, also after a failure: one run shows everything that is to be done.
+    let steps = [
+        Step::cargo(&["fmt", "--all", "--check"], &[]),
+        Step::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]),
+        Step::cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]),
+        clocks(),
+    ];
+    account("lint", &steps)
+}
+
+fn clocks() -> Step {
+    let name = "clocks, timers, tasks and randomness only in crates/leasehold/src/runtime.rs";
+    match clock_rule::violations(workspace()) {
+        Ok(found) => {
+            for violation in &found {
+                eprintln!("xtask: {violation}");
+            }
+            Step::own(name, found.is_empty())
+        }
+        Err(error) => {
+            eprintln!("xtask: {name}: cannot look: {error}");
+            Step::own(name, false)
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The project's own commands: `cargo xtask`.
+
+mod clock_rule;
+mod files;
+mod lint;
+mod servers;
+mod step;
+mod test;
+
+use std::{env, process::ExitCode};
+
+/// `EX_USAGE`, as in the `leasehold` command.
+const USAGE: u8 = 64;
+
+struct Task {
+    name: &'static str,
+    usage: &'static str,
+    does: &'static str,
+    run: fn(&[String]) -> ExitCode,
+}
+
+const TASKS: [Task; 3] = [
+    Task {
+        name: "test",
+        usage: "test [ARG]…",
+        does: "fetch the servers, build the command, run every test; the arguments go to the test runner",
+        run: test::run,
+    },
+    Task {
+        name: "lint",
+        usage: "lint",
+        does: "formatting, clippy, documentation, and where the clock may be read",
+        run: lint::run,
+    },
+    Task {
+        name: "servers",
+        usage: "servers",
+        does: "fetch the Redis and Valkey servers that the tests run against into target/servers",
+        run: servers::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let Some((name, rest)) = words.split_first() else {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    };
+    if ["--help", "-h", "help"].contains(&name.as_str()) {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    }
+    match TASKS.iter().find(|task| task.name == name) {
+        Some(task) => (task.run)(rest),
+        None => {
+            eprintln!("xtask: no command {name:?}\n{}", hint(name));
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+/// Refuses arguments to a command that takes none.
+fn takes_no_arguments(task: &str, arguments: &[String]) -> Result<(), ExitCode> {
+    let Some(first) = arguments.first() else { return Ok(()) };
+    eprintln!("xtask {task}: takes no arguments, and was given {first:?}");
+    Err(ExitCode::from(USAGE))
+}
+
+fn help() -> String {
+    let mut text = String::from("The commands of this project:\n\n");
+    for Task { usage, does, .. } in &TASKS {
+        text += &format!("  cargo xtask {usage:<14} {does}\n");
+    }
+    text
+}
+
+fn hint(name: &str) -> String {
+    let nearest = TASKS.iter().map(|task| (distance(name, task.name), task.name)).min();
+    match nearest {
+        Some((edits, task)) if edits <= 2 => format!("hint: did you mean `cargo xtask {task}`?"),
+        _ => "hint: `cargo xtask --help` lists the commands".to_owned(),
+    }
+}
+
+/// The Levenshtein distance.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (deleted, letter) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = deleted + 1;
+        for (column, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_finger_is_understood() {
+        assert_eq!(hint("tset"), "hint: did you mean `cargo xtask test`?");
+        assert_eq!(hint("server"), "hint: did you mean `cargo xtask servers`?");
+        assert_eq!(hint("lints"), "hint: did you mean `cargo xtask lint`?");
+        assert_eq!(hint("deploy"), "hint: `cargo xtask --help` lists the commands");
+    }
+
+    #[test]
+    fn the_distance_counts_single_edits() {
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("abc", ""), 3);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("lint", "lint"), 0);
+    }
+}

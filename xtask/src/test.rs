@@ -1,0 +1,41 @@
+//! `cargo xtask test`: every test of the workspace, against real servers.
+
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::{
+    servers,
+    step::{Step, account},
+};
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if let Err(failed) = servers::fetch() {
+        return failed;
+    }
+    // The tests of the command run its binary, which cargo builds only for tests of its own package.
+    let mut steps = vec![Step::cargo(&["build", "-p", "leasehold-cli"], &[])];
+    if steps[0].passed() {
+        // Before the other tests, so that what they say in closing stands last. Arguments choose among the other tests, and
+        // a filter of nextest's means nothing to rustdoc.
+        if arguments.is_empty() {
+            steps.push(Step::cargo(&["test", "--workspace", "--doc"], &[]));
+        }
+        let runner: &[&str] = if has_nextest() {
+            &["nextest", "run", "--workspace"]
+        } else {
+            &["test", "--workspace", "--lib", "--bins", "--tests"]
+        };
+        let line: Vec<_> = runner.iter().copied().chain(arguments.iter().map(String::as_str)).collect();
+        steps.push(Step::cargo(&line, &[]));
+    }
+    account("test", &steps)
+}
+
+/// nextest runs each test in a process of its own, and the tests of all crates side by side; cargo's own runner does as well.
+fn has_nextest() -> bool {
+    Command::new("cargo-nextest")
+        .args(["nextest", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
