@@ -1,1 +1,38 @@
-//! Placeholder while the workspace is laid out.
+//! A distributed lock manager: a process takes a lease on a key, and while it lasts nobody else is granted that key.
+//!
+//! Leases live in this process, in a file on this machine, or on a Redis, Valkey or KeyDB server; the API is the same.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let locks = leasehold::Locks::connect("redis://127.0.0.1").await?;
+//! let guard = locks.mutex("invoice:42").lock().await?;
+//! println!("write with fence {}", guard.fence());
+//! guard.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What is promised, and what is not, stands in the repository's README.
+
+mod any_store;
+mod builder;
+mod defaults;
+mod error;
+mod lock;
+mod locks;
+mod memory;
+mod mutex;
+mod place;
+mod runtime;
+
+pub use builder::LocksBuilder;
+pub use error::{CloseError, ConnectError, HoldError, LockError, ReleaseError, RenewError};
+pub use leasehold_core::{
+    Backoff, Fault, FaultKind, Fence, Holder, Key, Label, Loss, Misuse, Mode, Renewal, Runtime, Store,
+    Tenancy, Tenant, Ttl,
+};
+pub use lock::{Acquire, Guard, Held};
+pub use locks::Locks;
+pub use memory::MemoryStore;
+pub use mutex::Mutex;
+pub use runtime::TokioRuntime;

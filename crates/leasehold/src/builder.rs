@@ -1,0 +1,166 @@
+//! Locks with other defaults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Fault, FaultKind, Label, Misuse, Renewal, Runtime, Store, Ttl};
+
+use crate::any_store;
+use crate::defaults::Defaults;
+use crate::error::ConnectError;
+use crate::locks::Locks;
+use crate::memory::MemoryStore;
+use crate::place::{Place, rest};
+use crate::runtime::TokioRuntime;
+
+/// Defaults for the locks of one place; a lock or a request can say otherwise.
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing until it connects"]
+pub struct LocksBuilder {
+    defaults: Defaults,
+    own_thread: bool,
+    runtime: Option<Arc<dyn Runtime>>,
+}
+
+impl LocksBuilder {
+    /// How long a lease lasts without renewal; 30 s if not said. Long enough that a server that restarts loses nobody its lock,
+    /// short enough that the others can wait for a crash to pass.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.defaults.ttl = Ttl::new(ttl);
+        self
+    }
+
+    /// Whether leases are renewed; [`Renewal::Automatic`] if not said.
+    pub const fn renewal(mut self, renewal: Renewal) -> Self {
+        self.defaults.renewal = renewal;
+        self
+    }
+
+    /// What holders say of themselves to those who ask; nothing if not said.
+    pub fn label(mut self, label: &str) -> Self {
+        self.defaults.label = Label::new(label).map(Some);
+        self
+    }
+
+    /// What stands before the name of every key, literally; nothing if not said.
+    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
+        self.defaults.prefix = prefix.as_ref().to_vec();
+        self
+    }
+
+    /// How long requests wait for a store that does not answer; 10 s if not said: longer than most failovers and restarts,
+    /// shorter than people wait before they look.
+    pub const fn outage_limit(mut self, limit: Duration) -> Self {
+        self.defaults.outage_limit = limit;
+        self
+    }
+
+    /// Keeps the locks on a thread of their own, so that guards outlive the runtime that connected, and a blocked runtime
+    /// does not keep leases from being renewed. If not said, the calling runtime keeps them.
+    pub const fn own_thread(mut self, own: bool) -> Self {
+        self.own_thread = own;
+        self
+    }
+
+    /// Takes clock, timers, tasks and randomness from elsewhere: for simulations and for tests with a clock of their own.
+    pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Connects to the store at a URL; see [`Locks::connect`].
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: a URL or default that cannot be used, a store that does not answer within the outage limit, or one
+    /// that refuses.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn connect(self, url: &str) -> Result<Locks, ConnectError> {
+        self.check()?;
+        let runtime = self.any_runtime()?;
+        let store = any_store::from_url(url, &runtime)?;
+        open(&*store, &*runtime, self.defaults.outage_limit).await?;
+        Ok(self.over_on(store, runtime))
+    }
+
+    /// Locks of this process alone.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: a default that cannot be used, or no thread.
+    pub fn in_memory(self) -> Result<Locks, ConnectError> {
+        self.check()?;
+        let runtime = self.any_runtime()?;
+        let store = Arc::new(MemoryStore::new(runtime.clone()));
+        Ok(self.over_on(store, runtime))
+    }
+
+    /// Locks on a store of your own, or one made from a connection that you already have. Opens nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: a default that cannot be used, or no thread.
+    pub fn over(self, store: Arc<dyn Store>) -> Result<Locks, ConnectError> {
+        self.check()?;
+        let runtime = self.any_runtime()?;
+        Ok(self.over_on(store, runtime))
+    }
+
+    fn over_on(self, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) -> Locks {
+        Locks::new(Place::new(store, runtime), self.defaults)
+    }
+
+    /// Defaults that cannot be used are said at once, and not with the first lock.
+    fn check(&self) -> Result<(), Misuse> {
+        let ttl = self.defaults.ttl.clone()?;
+        self.defaults.label.clone()?;
+        match self.defaults.renewal {
+            Renewal::AtMost(at_most) if at_most < ttl.duration() => {
+                Err(Misuse::HoldShorterThanTtl { at_most, ttl })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The runtime that was given or that this is called in, or one on a thread of its own.
+    fn any_runtime(&self) -> Result<Arc<dyn Runtime>, ConnectError> {
+        if let Some(runtime) = &self.runtime {
+            return Ok(runtime.clone());
+        }
+        if let Some(runtime) = TokioRuntime::current().filter(|_| !self.own_thread) {
+            return Ok(Arc::new(runtime));
+        }
+        let runtime = TokioRuntime::on_own_thread();
+        Ok(Arc::new(runtime.map_err(|error| ConnectError::NoThread { reason: error.to_string().into() })?))
+    }
+}
+
+/// Waits until the store is ready, through faults that may pass.
+async fn open(store: &dyn Store, runtime: &dyn Runtime, outage_limit: Duration) -> Result<(), ConnectError> {
+    let started = runtime.now();
+    let end = started + outage_limit;
+    let mut last: Option<Fault> = None;
+    let mut tries = 0;
+    loop {
+        let opened = tokio::select! {
+            biased;
+            opened = store.open() => opened,
+            () = runtime.sleep_until(end) => Err(last.clone().unwrap_or_else(|| Fault::passing(store.name(), "no answer"))),
+        };
+        let Err(fault) = opened else { return Ok(()) };
+        if fault.kind == FaultKind::Lasting {
+            return Err(ConnectError::Refused(fault));
+        }
+        let again = runtime.now() + rest(tries, runtime);
+        if again >= end {
+            let waited = runtime.now().saturating_since(started);
+            return Err(ConnectError::Unreachable { fault, waited });
+        }
+        last = Some(fault);
+        tries += 1;
+        runtime.sleep_until(again).await;
+    }
+}

@@ -1,0 +1,40 @@
+//! What a lock is taken with when nothing else is said.
+
+use std::time::Duration;
+
+use leasehold_core::{Key, Label, Misuse, Renewal, Ttl};
+
+/// What a lock is taken with when nothing else is said.
+#[derive(Clone, Debug)]
+pub(crate) struct Defaults {
+    pub(crate) prefix: Vec<u8>,
+    pub(crate) ttl: Result<Ttl, Misuse>,
+    pub(crate) label: Result<Option<Label>, Misuse>,
+    pub(crate) renewal: Renewal,
+    pub(crate) outage_limit: Duration,
+}
+
+impl Defaults {
+    /// 10 s: longer than a failover or a restart usually takes, shorter than people wait before they look.
+    const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
+
+    /// The key of this name, behind the prefix.
+    pub(crate) fn key(&self, name: &[u8]) -> Result<Key, Misuse> {
+        if self.prefix.is_empty() || name.is_empty() {
+            return Key::new(name);
+        }
+        Key::new([&self.prefix, name].concat())
+    }
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            prefix: Vec::new(),
+            ttl: Ok(Ttl::DEFAULT),
+            label: Ok(None),
+            renewal: Renewal::Automatic,
+            outage_limit: Self::OUTAGE_LIMIT,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The request that a caller awaits.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Backoff, BoxFuture, Misuse};
+
+use super::drive::{Terms, acquire};
+use super::guard::Guard;
+use super::holding::Held;
+use crate::error::{HoldError, LockError};
+use crate::place::Place;
+
+/// A request for a lock. It does nothing until it is awaited.
+///
+/// # Cancel safety
+///
+/// Dropped at any point, it gives the request up in the background: no lock is left behind, or at worst one that ends with
+/// its ttl, where the store is out of reach. A new request starts afresh.
+#[derive(Clone, Debug)]
+#[must_use = "a request does nothing until it is awaited"]
+pub struct Acquire {
+    place: Arc<Place>,
+    terms: Result<Terms, Misuse>,
+}
+
+impl Acquire {
+    pub(crate) const fn new(place: Arc<Place>, terms: Result<Terms, Misuse>) -> Self {
+        Self { place, terms }
+    }
+
+    /// Waits for a holder no longer than this; zero is one try, whose error says who holds the lock. Without it, the request
+    /// waits as long as it takes.
+    ///
+    /// For a store that does not answer it waits no longer than the outage limit in any case.
+    pub fn within(mut self, limit: Duration) -> Self {
+        if let Ok(terms) = &mut self.terms {
+            terms.patience.within = Some(limit);
+        }
+        self
+    }
+
+    /// The rests between asks, where the store cannot wake a waiter.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        if let Ok(terms) = &mut self.terms {
+            terms.patience.backoff = backoff;
+        }
+        self
+    }
+
+    /// Takes the lock, runs `work` under it, and releases it. The work is stopped at an await when the lease is lost.
+    ///
+    /// What the work gives back is never lost to a release that fails; the lease then ends by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`HoldError::NotTaken`] when the work never began; [`HoldError::Lost`] when it was stopped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work and releases the lock in the background.
+    pub async fn hold<T, Work>(self, work: impl FnOnce(Held) -> Work) -> Result<T, HoldError>
+    where
+        Work: Future<Output = T>,
+    {
+        let guard = self.await.map_err(HoldError::NotTaken)?;
+        let done = tokio::select! {
+            biased;
+            done = work(guard.held()) => done,
+            loss = guard.lost() => return Err(HoldError::Lost(loss)),
+        };
+        // The value counts, whatever became of the release.
+        let _ = guard.release().await;
+        Ok(done)
+    }
+
+    /// One try: `None` when somebody else holds the lock.
+    pub(crate) async fn once(self) -> Result<Option<Guard>, LockError> {
+        match self.within(Duration::ZERO).await {
+            Ok(guard) => Ok(Some(guard)),
+            Err(LockError::TimedOut { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl IntoFuture for Acquire {
+    type Output = Result<Guard, LockError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { acquire(&self.place, self.terms?).await })
+    }
+}

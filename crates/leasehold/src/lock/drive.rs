@@ -1,0 +1,157 @@
+//! Runs one acquisition: asks what the machine says, tells it what came back.
+
+use std::sync::Arc;
+
+use leasehold_core::{
+    Acquire as Machine, Attempt, Claim, FaultKind, Fence, GrantAnswer, Instant, Keep, Label, Lease, Manner,
+    Outcome, Patience, Renewal, Step, Ttl,
+};
+
+use super::guard::Guard;
+use super::holding::Holding;
+use crate::error::LockError;
+use crate::place::{Place, low_bits};
+
+/// What is asked for, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) claim: Claim,
+    pub(crate) label: Option<Label>,
+    pub(crate) ttl: Ttl,
+    pub(crate) renewal: Renewal,
+    pub(crate) patience: Patience,
+}
+
+/// Waits for the lock on these terms.
+///
+/// Cancel safe: dropped at any await, it gives the attempt up in the background.
+pub(crate) async fn acquire(place: &Arc<Place>, terms: Terms) -> Result<Guard, LockError> {
+    let one_try = terms.patience.within.is_some_and(|within| within.is_zero());
+    let manner = if one_try { Manner::Try } else { Manner::Wait };
+    let started = place.runtime.now();
+    let seed = low_bits(place.runtime.random());
+    let mut machine = Machine::new(started, terms.ttl, place.store.drift(), terms.patience, seed);
+    // Made before the first byte is sent, so that whatever comes of it is undone if this future goes.
+    let mut request = Armed::new(place, &terms);
+    loop {
+        if let Some(reason) = place.roster.closed_because() {
+            return Err(LockError::Closed { reason });
+        }
+        let now = place.runtime.now();
+        match machine.next(now) {
+            Step::Ask => request.ask(&mut machine, manner).await,
+            Step::WaitUntil(until) => request.rest(&mut machine, until).await,
+            Step::Done(outcome) => {
+                return match outcome {
+                    Outcome::Granted { lease, fence } => {
+                        request.into_guard(&terms, machine.asks(), lease, fence)
+                    }
+                    other => Err(failure(place, &terms, &machine, started, other)),
+                };
+            }
+            _ => unreachable!("a step of the machine that this driver does not know"),
+        }
+    }
+}
+
+fn failure(place: &Place, terms: &Terms, machine: &Machine, started: Instant, outcome: Outcome) -> LockError {
+    let key = terms.claim.first_key().clone();
+    let waited = place.runtime.now().saturating_since(started);
+    let attempts = machine.asks();
+    match outcome {
+        Outcome::Busy { held_by } => {
+            let key = held_by.as_ref().map_or(key, |held_by| held_by.key.clone());
+            LockError::TimedOut { key, held_by, waited, attempts }
+        }
+        Outcome::Silent { fault } => {
+            LockError::Unreachable { key, store: place.store.name().into(), fault, waited, attempts }
+        }
+        Outcome::Refused(fault) => LockError::Refused { key, fault },
+        Outcome::NotALock { key } => LockError::NotALock { key },
+        Outcome::FencesSpent { key } => LockError::FencesSpent { key },
+        _ => unreachable!("an outcome of the machine that this driver does not know"),
+    }
+}
+
+/// An attempt that is given up when this is dropped, unless it became a guard or certainly left nothing.
+struct Armed<'a> {
+    place: &'a Arc<Place>,
+    attempt: Option<Attempt>,
+    /// Whether the store may have something of the attempt.
+    traces: bool,
+}
+
+impl<'a> Armed<'a> {
+    fn new(place: &'a Arc<Place>, terms: &Terms) -> Self {
+        let holder = leasehold_core::Holder::from_bits(place.runtime.random());
+        let attempt = Attempt::new(terms.claim.clone(), holder, terms.label.clone(), terms.ttl);
+        Self { place, attempt: Some(attempt), traces: false }
+    }
+
+    async fn ask(&mut self, machine: &mut Machine, manner: Manner) {
+        let Some(attempt) = &self.attempt else { return };
+        let unsettled = std::mem::replace(&mut self.traces, true);
+        let runtime = &self.place.runtime;
+        machine.handle_sent(runtime.now());
+        let Step::WaitUntil(limit) = machine.next(runtime.now()) else { return };
+        let answer = tokio::select! {
+            biased;
+            answer = self.place.store.grant(attempt, manner) => answer,
+            // The machine finds by itself that the time is up.
+            () = runtime.sleep_until(limit) => return,
+        };
+        let now = runtime.now();
+        match answer {
+            Ok(answer) => {
+                // One definite refusal of a single try leaves nothing behind, and nothing need be undone.
+                self.traces =
+                    unsettled || manner == Manner::Wait || matches!(answer, GrantAnswer::Granted { .. });
+                machine.handle_answer(now, answer);
+            }
+            Err(fault) => {
+                self.traces = unsettled || fault.kind == FaultKind::Passing;
+                machine.handle_fault(now, fault);
+            }
+        }
+    }
+
+    async fn rest(&self, machine: &mut Machine, until: Instant) {
+        let Some(attempt) = &self.attempt else { return };
+        tokio::select! {
+            _ = self.place.store.woken(attempt) => machine.handle_wake(),
+            () = self.place.runtime.sleep_until(until) => {}
+            _ = self.place.roster.closed() => {}
+        }
+    }
+
+    fn into_guard(
+        mut self,
+        terms: &Terms,
+        asks: u32,
+        lease: Lease,
+        fence: Fence,
+    ) -> Result<Guard, LockError> {
+        let (place, runtime) = (self.place, &self.place.runtime);
+        let now = runtime.now();
+        let seed = low_bits(runtime.random());
+        let keep = Keep::new(now, lease, terms.ttl, place.store.drift(), terms.renewal, seed);
+        let Some(attempt) = self.attempt.clone() else { unreachable!("taken only below") };
+        let holding = Holding::new(attempt, fence, now, asks, keep.lease(), runtime.clone());
+        let holding = Arc::new(holding);
+        match place.roster.enter(holding.clone(), keep, now) {
+            Ok(number) => {
+                self.attempt = None;
+                Ok(Guard::new(place.clone(), holding, number, terms.renewal))
+            }
+            Err(reason) => Err(LockError::Closed { reason }),
+        }
+    }
+}
+
+impl Drop for Armed<'_> {
+    fn drop(&mut self) {
+        if let Some(attempt) = self.attempt.take().filter(|_| self.traces) {
+            self.place.give_up(attempt);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The holding, as its holder has it in hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{FaultKind, Fence, HoldAnswer, Holder, Key, Loss, Renewal, Ttl};
+
+use super::holding::{Held, Holding};
+use crate::error::{ReleaseError, RenewError};
+use crate::place::{Place, rest};
+
+/// A lock that is held.
+///
+/// While it lives its lease is renewed in the background (see [`Renewal`]). Dropping it releases the lock soon after, without
+/// waiting; [`release`](Guard::release) waits, and says whether the lock was held to the end.
+///
+/// A guard outlives the [`Locks`](crate::Locks) that it came from.
+#[derive(Debug)]
+#[must_use = "dropping the guard releases the lock"]
+pub struct Guard {
+    place: Arc<Place>,
+    held: Held,
+    number: u64,
+    renewal: Renewal,
+    /// Whether dropping this gives the attempt up.
+    armed: bool,
+}
+
+impl Guard {
+    pub(super) fn new(place: Arc<Place>, holding: Arc<Holding>, number: u64, renewal: Renewal) -> Self {
+        Self { place, held: Held(holding), number, renewal, armed: true }
+    }
+
+    /// A view of this holding, to lend to those who work under it.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        self.held.clone()
+    }
+
+    /// The keys that are held, in byte order.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &Key> {
+        self.held.keys()
+    }
+
+    /// The id of this holding, shown by its first eight digits.
+    #[must_use]
+    pub fn holder(&self) -> Holder {
+        self.held.holder()
+    }
+
+    /// The fence of this holding: send it with every write to what the lock guards.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.held.fence()
+    }
+
+    /// How long the lease lasts without renewal.
+    #[must_use]
+    pub fn ttl(&self) -> Ttl {
+        self.place.roster.ttl(self.number).unwrap_or(self.held.0.attempt.ttl)
+    }
+
+    /// How long the lock has been held.
+    #[must_use]
+    pub fn held_for(&self) -> Duration {
+        self.held.held_for()
+    }
+
+    /// How long the lease is believed from now if no renewal comes; zero when it is lost.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.held.remaining()
+    }
+
+    /// How often the store was asked before it granted.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.held.attempts()
+    }
+
+    /// Whether the lease is still believed. This looks at the clock itself, so it is right also when the program was paused
+    /// or its runtime blocked; a moment later it may have changed.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.held.is_held()
+    }
+
+    /// Resolves when the lease is lost: at its end at the latest (within a second of waking when the machine slept through
+    /// it), and at once when the store says that it is gone. Pends for ever after a normal release.
+    ///
+    /// The future is independent of the guard and can be moved elsewhere.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static + use<> {
+        self.held.lost()
+    }
+
+    /// Makes the lease last at least `ttl` from now; later automatic renewals use that ttl too. A renewal never shortens
+    /// what is left.
+    ///
+    /// # Errors
+    ///
+    /// [`RenewError::Lost`] when the lease is lost, which renewing does not mend; [`RenewError::Unreachable`] when the store
+    /// did not answer, which changes nothing; [`RenewError::PastLongestHold`] and [`RenewError::Misuse`] before anything is
+    /// sent.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the store may have renewed, and the guard then believes less than it could.
+    pub async fn renew(&self, ttl: Duration) -> Result<(), RenewError> {
+        let ttl = Ttl::new(ttl)?;
+        let holding = &self.held.0;
+        let sent = self.place.runtime.now();
+        if let Renewal::AtMost(at_most) = self.renewal {
+            if sent + ttl.duration() > holding.granted + at_most {
+                return Err(RenewError::PastLongestHold { at_most, ttl });
+            }
+        }
+        if !self.is_held() {
+            return Err(RenewError::Lost(self.loss()));
+        }
+        let attempt = [holding.attempt.with_ttl(ttl)];
+        let answer = self.place.store.renew(&attempt).await.pop();
+        let now = self.place.runtime.now();
+        match answer {
+            Some(Ok(answer)) => {
+                self.place.roster.handle_own_renewal(self.number, now, sent, ttl, answer);
+                if self.is_held() { Ok(()) } else { Err(RenewError::Lost(self.loss())) }
+            }
+            Some(Err(fault)) => Err(RenewError::Unreachable(fault)),
+            None => unreachable!("a store answers each attempt"),
+        }
+    }
+
+    /// Releases the lock, and says whether it was held to the end.
+    ///
+    /// Where the store does not answer it is asked again until the lease ends.
+    ///
+    /// # Errors
+    ///
+    /// [`ReleaseError::Expired`] and [`ReleaseError::TakenByOther`] when the lock was lost before: the work under it may not
+    /// have been alone. [`ReleaseError::Unreachable`] when the store did not answer; the lease then ends by itself.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not keep the lock: the release goes on in the background.
+    pub async fn release(mut self) -> Result<(), ReleaseError> {
+        self.place.roster.leave(self.number);
+        let holding = self.held.0.clone();
+        if !holding.is_held() {
+            // The rest is done by the drop: the store may have the lease for a moment yet.
+            return Err(match self.loss() {
+                Loss::TakenByOther { held_by } => ReleaseError::TakenByOther { held_by },
+                _ => ReleaseError::Expired { key: holding.attempt.claim.first_key().clone() },
+            });
+        }
+        let (store, runtime) = (&self.place.store, &self.place.runtime);
+        let mut tries = 0;
+        loop {
+            let fault = match store.release(&holding.attempt).await {
+                Ok(HoldAnswer::Done) => {
+                    self.armed = false;
+                    return Ok(());
+                }
+                // A release whose answer was lost may have been done; nobody held the key between it and this one.
+                Ok(_) if tries > 0 && holding.is_held() => {
+                    self.armed = false;
+                    return Ok(());
+                }
+                Ok(HoldAnswer::NotHeld { key, held_by }) => {
+                    self.armed = false;
+                    return Err(held_by.map_or(ReleaseError::Expired { key }, |held_by| {
+                        ReleaseError::TakenByOther { held_by }
+                    }));
+                }
+                Ok(_) => unreachable!("a release is done or not"),
+                Err(fault) => fault,
+            };
+            let again = runtime.now() + rest(tries, &**runtime);
+            if fault.kind == FaultKind::Lasting || again >= holding.end() {
+                return Err(ReleaseError::Unreachable(fault));
+            }
+            tries += 1;
+            runtime.sleep_until(again).await;
+        }
+    }
+
+    fn loss(&self) -> Loss {
+        self.held.0.loss().cloned().unwrap_or(Loss::Expired { fault: None })
+    }
+}
+
+/// Releases the lock soon after, in the background.
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.place.roster.leave(self.number);
+        if self.armed {
+            self.place.give_up(self.held.0.attempt.clone());
+        }
+    }
+}

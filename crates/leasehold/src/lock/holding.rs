@@ -1,0 +1,144 @@
+//! One holding: what its guard, its keeper and everybody who was lent a view of it share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Fence, Holder, Instant, Key, Lease, Loss, Runtime};
+use tokio::sync::Notify;
+
+/// One holding. The keeper writes its end and its loss; everybody may read them.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    pub(crate) attempt: Attempt,
+    pub(crate) fence: Fence,
+    pub(crate) granted: Instant,
+    pub(crate) asks: u32,
+    runtime: Arc<dyn Runtime>,
+    /// The lease's end, in nanoseconds of the lease clock.
+    end: AtomicU64,
+    loss: OnceLock<Loss>,
+    lost: Notify,
+}
+
+impl Holding {
+    pub(crate) fn new(
+        attempt: Attempt,
+        fence: Fence,
+        granted: Instant,
+        asks: u32,
+        lease: Lease,
+        runtime: Arc<dyn Runtime>,
+    ) -> Self {
+        let end = AtomicU64::new(lease.end().as_nanos());
+        Self { attempt, fence, granted, asks, runtime, end, loss: OnceLock::new(), lost: Notify::new() }
+    }
+
+    pub(crate) fn believe(&self, lease: Lease) {
+        self.end.store(lease.end().as_nanos(), Ordering::Release);
+    }
+
+    pub(crate) fn lose(&self, loss: Loss) {
+        if self.loss.set(loss).is_ok() {
+            self.lost.notify_waiters();
+        }
+    }
+
+    pub(crate) fn loss(&self) -> Option<&Loss> {
+        self.loss.get()
+    }
+
+    pub(crate) fn end(&self) -> Instant {
+        Instant::from_nanos(self.end.load(Ordering::Acquire))
+    }
+
+    /// Looks at the clock itself: right also when the keeper has not been given the processor.
+    pub(crate) fn is_held(&self) -> bool {
+        self.loss.get().is_none() && self.runtime.now() < self.end()
+    }
+
+    fn remaining(&self) -> Duration {
+        if self.loss.get().is_some() {
+            Duration::ZERO
+        } else {
+            self.end().saturating_since(self.runtime.now())
+        }
+    }
+
+    async fn lost(&self) -> Loss {
+        loop {
+            let lost = self.lost.notified();
+            tokio::pin!(lost);
+            lost.as_mut().enable();
+            if let Some(loss) = self.loss.get() {
+                return loss.clone();
+            }
+            lost.await;
+        }
+    }
+}
+
+/// A view of a guard's holding, to lend to those who work under it. It keeps nothing and releases nothing.
+#[derive(Clone, Debug)]
+pub struct Held(pub(crate) Arc<Holding>);
+
+impl Held {
+    /// The keys that are held, in byte order.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &Key> {
+        self.0.attempt.claim.keys()
+    }
+
+    /// The id of this holding, shown by its first eight digits.
+    #[must_use]
+    pub fn holder(&self) -> Holder {
+        self.0.attempt.holder
+    }
+
+    /// What the holder says of itself to those who ask.
+    #[must_use]
+    pub fn label(&self) -> Option<&str> {
+        self.0.attempt.label.as_ref().map(leasehold_core::Label::as_str)
+    }
+
+    /// The fence of this holding: send it with every write to what the lock guards.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.0.fence
+    }
+
+    /// How long it has been held.
+    #[must_use]
+    pub fn held_for(&self) -> Duration {
+        self.0.runtime.now().saturating_since(self.0.granted)
+    }
+
+    /// How long the lease is believed from now if no renewal comes; zero when it is lost.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.0.remaining()
+    }
+
+    /// Whether the lease is still believed. This looks at the clock itself, so it is right also when the program was paused
+    /// or its runtime blocked; a moment later it may have changed.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.0.is_held()
+    }
+
+    /// How often the store was asked before it granted.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.0.asks
+    }
+
+    /// Resolves when the lease is lost: at its end at the latest, and at once when the store says that it is gone. Pends for
+    /// ever after a normal release.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static + use<> {
+        let holding = self.0.clone();
+        async move { holding.lost().await }
+    }
+}

@@ -1,0 +1,52 @@
+//! One task renews all guards of one [`Locks`](crate::Locks), in batches, and says which are lost.
+
+use std::sync::Arc;
+
+use leasehold_core::{Runtime, Store};
+
+use super::roster::{Due, Roster};
+
+/// The most renewals in one request to the store: enough that the cost of a round trip is shared, few enough that a request
+/// stays well below a store's time limit.
+const BATCH: usize = 200;
+
+/// Keeps the guards of `roster` until nobody needs it. When the runtime ends first, all guards are lost.
+pub(crate) async fn keep(roster: Arc<Roster>, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) {
+    let _end = End { roster: roster.clone(), runtime: runtime.clone() };
+    while !roster.is_deserted() {
+        let mut due = roster.take_due(runtime.now());
+        while !due.is_empty() {
+            let rest = due.split_off(due.len().min(BATCH));
+            // Beside the keeper, so that a store that does not answer delays neither other renewals nor the news of a loss.
+            runtime.spawn(Box::pin(renew(roster.clone(), store.clone(), runtime.clone(), due)));
+            due = rest;
+        }
+        let until = roster.sleep_until();
+        tokio::select! {
+            () = runtime.sleep_until(until) => {}
+            () = roster.changed() => {}
+        }
+    }
+}
+
+async fn renew(roster: Arc<Roster>, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>, due: Vec<Due>) {
+    let (numbers, attempts): (Vec<_>, Vec<_>) = due.into_iter().map(|due| (due.number, due.attempt)).unzip();
+    let answers = store.renew(&attempts).await;
+    let now = runtime.now();
+    for (number, answer) in numbers.into_iter().zip(answers) {
+        roster.handle_renewal(number, now, answer);
+    }
+}
+
+/// A guard that nobody keeps must not be believed, whatever ended the keeper.
+struct End {
+    roster: Arc<Roster>,
+    runtime: Arc<dyn Runtime>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.roster.refuse("the runtime that keeps them has ended");
+        self.roster.abandon(self.runtime.now());
+    }
+}

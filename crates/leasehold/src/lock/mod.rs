@@ -1,0 +1,15 @@
+//! From the request to the guard, and what keeps the guard.
+
+mod acquire;
+mod drive;
+mod guard;
+mod holding;
+mod keeper;
+mod roster;
+
+pub use acquire::Acquire;
+pub(crate) use drive::Terms;
+pub use guard::Guard;
+pub use holding::Held;
+pub(crate) use keeper::keep;
+pub(crate) use roster::Roster;

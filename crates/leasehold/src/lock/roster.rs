@@ -1,0 +1,302 @@
+//! Who holds what in this process, and when each lease wants attention.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Keep, Keeping, Ttl};
+use tokio::sync::{Notify, watch};
+
+use super::holding::Holding;
+
+/// The guards of one [`Locks`](crate::Locks) and all its clones.
+///
+/// Taking and releasing a lock only touch this table; the keeper is woken when something becomes due earlier than it knows.
+#[derive(Debug)]
+pub(crate) struct Roster {
+    state: Mutex<State>,
+    /// For the keeper: look again.
+    changed: Notify,
+    /// For whoever waits: these locks are closed, and why.
+    closed: watch::Sender<Option<Arc<str>>>,
+    /// For whoever closes: a guard or an undertaking has gone.
+    quieter: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    guards: HashMap<u64, Entry>,
+    /// When each lease wants attention, the earliest first.
+    due: BTreeSet<(Instant, u64)>,
+    /// Until when the keeper sleeps.
+    asleep_until: Option<Instant>,
+    last_number: u64,
+    /// Releases under way in the background.
+    undertakings: usize,
+    /// Nobody can ask for a lock any more.
+    orphaned: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    holding: Arc<Holding>,
+    keep: Keep,
+    due: Instant,
+}
+
+/// A renewal that is due.
+#[derive(Debug)]
+pub(crate) struct Due {
+    pub(crate) number: u64,
+    pub(crate) attempt: Attempt,
+}
+
+impl Roster {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Notify::new(),
+            closed: watch::Sender::new(None),
+            quieter: Notify::new(),
+        }
+    }
+
+    /// Enters a holding, and gives it its number.
+    ///
+    /// # Errors
+    ///
+    /// The reason, when these locks are closed: then nobody would keep the lease.
+    pub(crate) fn enter(&self, holding: Arc<Holding>, mut keep: Keep, now: Instant) -> Result<u64, Arc<str>> {
+        let mut state = self.state();
+        // Looked at under the table's lock, so that a close that comes now finds the entry.
+        if let Some(reason) = self.closed_because() {
+            return Err(reason);
+        }
+        state.last_number += 1;
+        let number = state.last_number;
+        let due = attention(&holding, &mut keep, now);
+        state.due.insert((due, number));
+        state.guards.insert(number, Entry { holding, keep, due });
+        if state.asleep_until.is_none_or(|until| due < until) {
+            self.changed.notify_one();
+        }
+        Ok(number)
+    }
+
+    /// Takes a holding out: nobody renews it any more.
+    pub(crate) fn leave(&self, number: u64) {
+        let mut state = self.state();
+        if let Some(entry) = state.guards.remove(&number) {
+            state.due.remove(&(entry.due, number));
+        }
+        self.hush(&state);
+    }
+
+    /// All holdings that are believed in.
+    pub(crate) fn holdings(&self) -> Vec<Arc<Holding>> {
+        let state = self.state();
+        let held = state.guards.values().filter(|entry| entry.holding.loss().is_none());
+        held.map(|entry| entry.holding.clone()).collect()
+    }
+
+    /// The renewals that are due now; what is lost by now is said to its guard.
+    pub(crate) fn take_due(&self, now: Instant) -> Vec<Due> {
+        let mut state = self.state();
+        let mut renewals = Vec::new();
+        while let Some((_, number)) = state.due.first().copied().filter(|(due, _)| *due <= now) {
+            let Some(entry) = state.guards.get_mut(&number) else {
+                state.due.pop_first();
+                continue;
+            };
+            if let Keeping::Renew(ttl) = entry.keep.next(now) {
+                entry.keep.handle_sent(now, ttl);
+                renewals.push(Due { number, attempt: entry.holding.attempt.with_ttl(ttl) });
+            }
+            state.reschedule(number, now);
+        }
+        renewals
+    }
+
+    /// When something is due next, and the promise to sleep no longer than that.
+    pub(crate) fn sleep_until(&self) -> Instant {
+        let mut state = self.state();
+        let until = state.due.first().map_or(Instant::from_nanos(u64::MAX), |(due, _)| *due);
+        state.asleep_until = Some(until);
+        until
+    }
+
+    /// Resolves when the keeper should look again.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// A renewal was answered.
+    pub(crate) fn handle_renewal(&self, number: u64, now: Instant, answer: Result<HoldAnswer, Fault>) {
+        self.with_keep(number, now, |keep| match answer {
+            Ok(answer) => keep.handle_answer(now, answer),
+            Err(fault) => keep.handle_fault(now, fault.to_string().into()),
+        });
+    }
+
+    /// A renewal that the holder asked for itself was answered.
+    pub(crate) fn handle_own_renewal(
+        &self,
+        number: u64,
+        now: Instant,
+        sent: Instant,
+        ttl: Ttl,
+        answer: HoldAnswer,
+    ) {
+        self.with_keep(number, now, |keep| keep.handle_own_renewal(now, sent, ttl, answer));
+    }
+
+    /// The ttl that the lease has by now.
+    pub(crate) fn ttl(&self, number: u64) -> Option<Ttl> {
+        self.state().guards.get(&number).map(|entry| entry.keep.ttl())
+    }
+
+    fn with_keep(&self, number: u64, now: Instant, change: impl FnOnce(&mut Keep)) {
+        let mut state = self.state();
+        if let Some(entry) = state.guards.get_mut(&number) {
+            change(&mut entry.keep);
+            state.reschedule(number, now);
+            let due = state.due.first().map(|(due, _)| *due);
+            if due.is_some_and(|due| state.asleep_until.is_none_or(|until| due < until)) {
+                self.changed.notify_one();
+            }
+        }
+    }
+
+    /// Nobody can ask for a lock any more; once the last guard is gone, nobody needs the keeper.
+    pub(crate) fn orphan(&self) {
+        self.state().orphaned = true;
+        self.changed.notify_one();
+    }
+
+    /// Whether the keeper is needed no more.
+    pub(crate) fn is_deserted(&self) -> bool {
+        let state = self.state();
+        state.guards.is_empty() && (state.orphaned || self.closed_because().is_some())
+    }
+
+    /// A release goes on in the background.
+    pub(crate) fn begin_undertaking(self: &Arc<Self>) -> Undertaking {
+        self.state().undertakings += 1;
+        Undertaking(self.clone())
+    }
+
+    /// Refuses requests from now on.
+    pub(crate) fn refuse(&self, reason: &str) {
+        self.closed.send_if_modified(|closed| {
+            let first = closed.is_none();
+            closed.get_or_insert_with(|| reason.into());
+            first
+        });
+        self.changed.notify_one();
+    }
+
+    /// Declares all guards lost; gives back their attempts.
+    pub(crate) fn abandon(&self, now: Instant) -> Vec<Attempt> {
+        let reason = self.closed_because().unwrap_or_else(|| "closed".into());
+        let mut state = self.state();
+        let mut attempts = Vec::new();
+        for entry in state.guards.values_mut() {
+            if entry.holding.loss().is_none() {
+                attempts.push(entry.holding.attempt.clone());
+            }
+            entry.keep.handle_close(reason.clone());
+            attention(&entry.holding, &mut entry.keep, now);
+        }
+        state.guards.clear();
+        state.due.clear();
+        self.hush(&state);
+        attempts
+    }
+
+    /// Why these locks are closed, if they are.
+    pub(crate) fn closed_because(&self) -> Option<Arc<str>> {
+        self.closed.borrow().clone()
+    }
+
+    /// Resolves when these locks are closed.
+    pub(crate) async fn closed(&self) -> Arc<str> {
+        let mut closed = self.closed.subscribe();
+        loop {
+            if let Some(reason) = closed.borrow_and_update().clone() {
+                return reason;
+            }
+            if closed.changed().await.is_err() {
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// Resolves when no guard is held and no release is under way.
+    pub(crate) async fn quiet(&self) {
+        loop {
+            let quieter = self.quieter.notified();
+            {
+                let state = self.state();
+                if state.undertakings == 0
+                    && state.guards.values().all(|entry| entry.holding.loss().is_some())
+                {
+                    return;
+                }
+            }
+            quieter.await;
+        }
+    }
+
+    /// How many releases are under way.
+    pub(crate) fn undertakings(&self) -> usize {
+        self.state().undertakings
+    }
+
+    /// Tells who waits for quiet, and the keeper when it may have become needless.
+    fn hush(&self, state: &State) {
+        self.quieter.notify_waiters();
+        if state.guards.is_empty() && state.orphaned {
+            self.changed.notify_one();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn reschedule(&mut self, number: u64, now: Instant) {
+        let Some(entry) = self.guards.get_mut(&number) else { return };
+        self.due.remove(&(entry.due, number));
+        entry.due = attention(&entry.holding, &mut entry.keep, now);
+        if entry.holding.loss().is_none() {
+            self.due.insert((entry.due, number));
+        }
+    }
+}
+
+/// Shows the guard what its keep believes, and says when that wants attention again.
+fn attention(holding: &Holding, keep: &mut Keep, now: Instant) -> Instant {
+    let next = keep.next(now);
+    holding.believe(keep.lease());
+    match next {
+        Keeping::WaitUntil(until) => until,
+        Keeping::Lost(loss) => {
+            holding.lose(loss);
+            now
+        }
+        _ => now,
+    }
+}
+
+/// A release under way in the background; [`Roster::quiet`] waits for it.
+#[derive(Debug)]
+pub(crate) struct Undertaking(Arc<Roster>);
+
+impl Drop for Undertaking {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.undertakings -= 1;
+        self.0.hush(&state);
+    }
+}

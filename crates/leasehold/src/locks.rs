@@ -1,0 +1,133 @@
+//! The locks of one place: where everything begins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::builder::LocksBuilder;
+use crate::defaults::Defaults;
+use crate::error::{CloseError, ConnectError};
+use crate::lock::Held;
+use crate::mutex::Mutex;
+use crate::place::Place;
+
+/// The locks of one place. Cheap to clone; all clones share their connection and the one task that renews their guards.
+#[derive(Clone, Debug)]
+pub struct Locks {
+    place: Arc<Place>,
+    defaults: Arc<Defaults>,
+    /// Tells the keeper when the last of those is gone who could still ask for a lock.
+    askers: Arc<Askers>,
+}
+
+impl Locks {
+    pub(crate) fn new(place: Arc<Place>, defaults: Defaults) -> Self {
+        let askers = Arc::new(Askers(place.clone()));
+        Self { place, defaults: Arc::new(defaults), askers }
+    }
+
+    /// Connects to the store at a URL, with the defaults of [`LocksBuilder`].
+    ///
+    /// - `memory:` — this process alone
+    /// - `file:/path/to/leases.db` — the processes of one machine
+    /// - `redis://[user:password@]host[:port][/db]`, `rediss://…` with TLS, `redis+unix:///path/to/socket`
+    ///
+    /// The calling runtime keeps the locks: when it ends, guards are lost.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: a URL that cannot be used, a store that does not answer within the outage limit, or one that refuses.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder().connect(url).await
+    }
+
+    /// Locks of this process alone. They are gone with the last clone and guard.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, when the operating system gives no thread for one.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::builder().in_memory().expect("a thread to keep the locks on")
+    }
+
+    /// Other defaults for ttl, renewal, label, key prefix and outage limit.
+    pub fn builder() -> LocksBuilder {
+        LocksBuilder::default()
+    }
+
+    /// The lock of this name. Does no I/O; a name that cannot be a key is said when the lock is asked for.
+    pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
+        let key = self.defaults.key(name.as_ref());
+        Mutex::new(self.place.clone(), key, Defaults::clone(&self.defaults), self.askers.clone())
+    }
+
+    /// The store's name, without any password.
+    #[must_use]
+    pub fn store(&self) -> &str {
+        self.place.store.name()
+    }
+
+    /// What this process holds here, in no particular order. Lost guards are not among it.
+    #[must_use]
+    pub fn guards(&self) -> Vec<Held> {
+        self.place.roster.holdings().into_iter().map(Held).collect()
+    }
+
+    /// Closes these locks and all their clones: requests that wait and requests to come are answered
+    /// [`Closed`](crate::LockError::Closed) at once; guards may be held on for as long as `within` and then are lost and
+    /// released. Resolves when all releases are confirmed by the store.
+    ///
+    /// Call it last, when a program shuts down: releases of dropped guards run in the background, and this waits for them.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError`] with the guards that had to be taken back, and the number of releases that the store did not confirm.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the locks closed and the remaining guards held.
+    pub async fn close(&self, within: Duration) -> Result<(), CloseError> {
+        let Place { roster, runtime, .. } = &*self.place;
+        roster.refuse("they were closed by this program");
+        let end = runtime.now() + within;
+        tokio::select! {
+            biased;
+            () = roster.quiet() => return Ok(()),
+            () = runtime.sleep_until(end) => {}
+        }
+        let taken_back = roster.abandon(runtime.now());
+        for attempt in &taken_back {
+            self.place.give_up(attempt.clone());
+        }
+        // The releases of the guards that were just taken back have had no time yet.
+        let end = runtime.now() + within.max(Self::LAST_RELEASES);
+        tokio::select! {
+            biased;
+            () = roster.quiet() => {}
+            () = runtime.sleep_until(end) => {}
+        }
+        let unconfirmed = roster.undertakings();
+        if taken_back.is_empty() && unconfirmed == 0 {
+            return Ok(());
+        }
+        let keys = taken_back.iter().flat_map(|attempt| attempt.claim.keys().cloned()).collect();
+        Err(CloseError { taken_back: keys, unconfirmed })
+    }
+
+    /// How long the releases of a close may take, whatever it was given: one call to a store that answers slowly.
+    const LAST_RELEASES: Duration = Duration::from_secs(1);
+}
+
+/// Everybody who can ask for a lock here: [`Locks`] and [`Mutex`], not guards.
+#[derive(Debug)]
+pub(crate) struct Askers(Arc<Place>);
+
+impl Drop for Askers {
+    fn drop(&mut self) {
+        self.0.roster.orphan();
+    }
+}

@@ -1,0 +1,101 @@
+//! A lock that one holder has at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Claim, Key, Label, Misuse, Patience, Renewal, Ttl};
+
+use crate::defaults::Defaults;
+use crate::error::LockError;
+use crate::lock::{Acquire, Guard, Terms};
+use crate::locks::Askers;
+use crate::place::Place;
+
+/// A lock that one holder has at a time: the description of what to take. Making and cloning it does no I/O.
+///
+/// ```
+/// # tokio_test(async {
+/// let locks = leasehold::Locks::in_memory();
+/// let invoice = locks.mutex("invoice:42").ttl(std::time::Duration::from_secs(10));
+/// let guard = invoice.lock().await?;
+/// assert!(invoice.try_lock().await?.is_none());
+/// guard.release().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # });
+/// # fn tokio_test(test: impl Future<Output = Result<(), Box<dyn std::error::Error>>>) {
+/// #     tokio::runtime::Runtime::new().unwrap().block_on(test).unwrap();
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a description takes nothing: call lock() or try_lock()"]
+pub struct Mutex {
+    place: Arc<Place>,
+    claim: Result<Claim, Misuse>,
+    defaults: Defaults,
+    _asker: Arc<Askers>,
+}
+
+impl Mutex {
+    pub(crate) fn new(
+        place: Arc<Place>,
+        key: Result<Key, Misuse>,
+        defaults: Defaults,
+        asker: Arc<Askers>,
+    ) -> Self {
+        Self { place, claim: key.map(Claim::exclusive), defaults, _asker: asker }
+    }
+
+    /// How long the lease lasts without renewal: how long a crashed holder keeps the others out. 10 ms to a year.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.defaults.ttl = Ttl::new(ttl);
+        self
+    }
+
+    /// What the holder says of itself to those who ask: printable text of up to 256 bytes.
+    pub fn label(mut self, label: &str) -> Self {
+        self.defaults.label = Label::new(label).map(Some);
+        self
+    }
+
+    /// Whether and for how long the lease is renewed while the guard lives.
+    pub const fn renewal(mut self, renewal: Renewal) -> Self {
+        self.defaults.renewal = renewal;
+        self
+    }
+
+    /// Waits for the lock, as long as it takes; [`Acquire::within`] bounds the wait.
+    ///
+    /// # Errors
+    ///
+    /// Awaiting it gives a [`LockError`].
+    pub fn lock(&self) -> Acquire {
+        Acquire::new(self.place.clone(), self.terms())
+    }
+
+    /// Takes the lock if it is free; `None` when somebody else holds it.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError`], when the store did not answer within the outage limit or refuses, or the request makes no sense. That
+    /// somebody holds the lock is no error.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Acquire`].
+    pub async fn try_lock(&self) -> Result<Option<Guard>, LockError> {
+        self.lock().once().await
+    }
+
+    fn terms(&self) -> Result<Terms, Misuse> {
+        let (claim, ttl, label) =
+            (self.claim.clone()?, self.defaults.ttl.clone()?, self.defaults.label.clone()?);
+        let renewal = self.defaults.renewal;
+        if let Renewal::AtMost(at_most) = renewal {
+            if at_most < ttl.duration() {
+                return Err(Misuse::HoldShorterThanTtl { at_most, ttl });
+            }
+        }
+        let patience = Patience::new(None, self.defaults.outage_limit);
+        Ok(Terms { claim, label, ttl, renewal, patience })
+    }
+}

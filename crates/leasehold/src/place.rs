@@ -1,0 +1,56 @@
+//! One place where leases live, with all that this process needs to use it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Backoff, FaultKind, Runtime, Store};
+
+use crate::lock::{Roster, keep};
+
+/// A store, the runtime that serves it, and the guards that this process has there.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) roster: Arc<Roster>,
+}
+
+impl Place {
+    /// A place with its keeper running.
+    pub(crate) fn new(store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) -> Arc<Self> {
+        let roster = Arc::new(Roster::new());
+        runtime.spawn(Box::pin(keep(roster.clone(), store.clone(), runtime.clone())));
+        Arc::new(Self { store, runtime, roster })
+    }
+
+    /// Gives an attempt up in the background, trying for as long as it could last in the store.
+    ///
+    /// Never blocks and never panics, so it may be called where things are dropped.
+    pub(crate) fn give_up(&self, attempt: Attempt) {
+        let (store, runtime) = (self.store.clone(), self.runtime.clone());
+        let under_way = self.roster.begin_undertaking();
+        let end = runtime.now() + attempt.ttl.duration();
+        self.runtime.spawn(Box::pin(async move {
+            let _under_way = under_way;
+            let mut tries = 0;
+            while let Err(fault) = store.give_up(&attempt).await {
+                let again = runtime.now() + rest(tries, &*runtime);
+                if fault.kind == FaultKind::Lasting || again >= end {
+                    return;
+                }
+                tries += 1;
+                runtime.sleep_until(again).await;
+            }
+        }));
+    }
+}
+
+/// How long to rest before a silent store is asked again.
+pub(crate) fn rest(tries: u32, runtime: &dyn Runtime) -> Duration {
+    Backoff::WHILE_SILENT.delay(tries, low_bits(runtime.random()))
+}
+
+/// Enough of a random number to spread rests by.
+pub(crate) fn low_bits(random: u128) -> u64 {
+    u64::try_from(random & u128::from(u64::MAX)).unwrap_or(0)
+}

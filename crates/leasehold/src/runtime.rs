@@ -1,0 +1,163 @@
+//! Clock, timers, tasks and randomness of this process, on tokio. Nowhere else in this crate are they taken.
+#![allow(clippy::disallowed_methods)]
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use leasehold_core::{BoxFuture, Instant, Runtime};
+use rand::rngs::{StdRng, SysRng};
+use rand::{Rng as _, SeedableRng as _};
+use rustix::process::{Pid, getpid};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+/// The clock that also counts the time that the machine sleeps; elsewhere than on Linux, the monotonic clock.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const LEASE_CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const LEASE_CLOCK: ClockId = ClockId::Monotonic;
+
+/// The longest that a timer sleeps in one piece. Tokio's timers stand still while the machine sleeps; looking at the lease
+/// clock each second finds an end that passed meanwhile within a second of waking.
+const LONGEST_NAP: Duration = Duration::from_secs(1);
+
+/// A [`Runtime`] on tokio.
+#[derive(Debug)]
+pub struct TokioRuntime {
+    handle: Handle,
+    dice: Mutex<Dice>,
+    /// Dropped with the last user of the runtime, which ends its thread.
+    _own_thread: Option<oneshot::Sender<()>>,
+}
+
+impl TokioRuntime {
+    /// The tokio runtime that this is called in; `None` outside of one.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        let handle = Handle::try_current().ok()?;
+        Some(Self { handle, dice: Mutex::new(Dice::new()), _own_thread: None })
+    }
+
+    /// A runtime of its own, on a thread of its own. It ends when the last lock, guard and pending release are gone.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system gives no thread or no file descriptor.
+    pub fn on_own_thread() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (own_thread, ended) = oneshot::channel::<()>();
+        std::thread::Builder::new().name("leasehold".into()).spawn(move || {
+            // Nothing is ever sent: the channel closes.
+            let _ = runtime.block_on(ended);
+        })?;
+        Ok(Self { handle, dice: Mutex::new(Dice::new()), _own_thread: Some(own_thread) })
+    }
+}
+
+impl Runtime for TokioRuntime {
+    fn now(&self) -> Instant {
+        let time = clock_gettime(LEASE_CLOCK);
+        let nanos = time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned();
+        Instant::from_nanos(nanos)
+    }
+
+    fn since_epoch(&self) -> Duration {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        let handle = self.handle.clone();
+        Box::pin(async move {
+            loop {
+                let time = clock_gettime(LEASE_CLOCK);
+                let nanos = time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned();
+                let left = at.saturating_since(Instant::from_nanos(nanos));
+                if left.is_zero() {
+                    return;
+                }
+                // A timer belongs to the runtime that it is made in, whoever polls it.
+                let nap = {
+                    let _runtime = handle.enter();
+                    tokio::time::sleep(left.min(LONGEST_NAP))
+                };
+                nap.await;
+            }
+        })
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        drop(self.handle.spawn(task));
+    }
+
+    fn random(&self) -> u128 {
+        self.dice.lock().unwrap_or_else(PoisonError::into_inner).roll()
+    }
+}
+
+/// A cryptographic generator, seeded from the operating system; again after a fork, so that parent and child never draw the
+/// same id.
+struct Dice {
+    process: Pid,
+    generator: StdRng,
+}
+
+impl Dice {
+    fn new() -> Self {
+        Self { process: getpid(), generator: seeded() }
+    }
+
+    fn roll(&mut self) -> u128 {
+        let process = getpid();
+        if process != self.process {
+            *self = Self::new();
+        }
+        u128::from(self.generator.next_u64()) << 64 | u128::from(self.generator.next_u64())
+    }
+}
+
+/// Never shows its state.
+impl std::fmt::Debug for Dice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dice").finish_non_exhaustive()
+    }
+}
+
+/// Without the system's randomness there are no unguessable ids, so there is nothing to go on with.
+fn seeded() -> StdRng {
+    StdRng::try_from_rng(&mut SysRng).expect("the operating system gives random bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_do_not_repeat() {
+        let runtime = TokioRuntime::on_own_thread().unwrap();
+        let ids: HashSet<_> = (0..10_000).map(|_| runtime.random()).collect();
+        assert_eq!(ids.len(), 10_000);
+    }
+
+    /// A forked child shares the parent's memory, and so the generator's state; only the process id tells them apart.
+    #[test]
+    fn a_generator_that_finds_itself_in_another_process_is_seeded_anew() {
+        let mut parent = Dice::new();
+        let mut child = Dice { process: Pid::from_raw(1).unwrap(), generator: StdRng::seed_from_u64(7) };
+        parent.generator = StdRng::seed_from_u64(7);
+        assert_ne!(parent.roll(), child.roll());
+        assert_eq!(child.process, getpid());
+    }
+
+    #[test]
+    fn a_task_for_a_runtime_that_has_ended_is_dropped_without_a_panic() {
+        let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio.block_on(async { TokioRuntime::current().unwrap() });
+        drop(tokio);
+        runtime.spawn(Box::pin(async {}));
+    }
+}
