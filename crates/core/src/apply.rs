@@ -65,10 +65,10 @@ fn grant(records: &mut Records, attempt: &Attempt, not_after: Option<Stamp>, sce
     // One fence for the claim: above the last one of each of its keys.
     let mut highest: Option<(Fence, &Key)> = None;
     for key in attempt.claim.keys() {
-        if let Some(fence) = records.fence(key, now) {
-            if highest.is_none_or(|(high, _)| fence > high) {
-                highest = Some((fence, key));
-            }
+        if let Some(fence) = records.fence(key, now)
+            && highest.is_none_or(|(high, _)| fence > high)
+        {
+            highest = Some((fence, key));
         }
     }
     let Some(fence) = Fence::next(highest.map(|(fence, _)| fence), scene.floor) else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, FaultKind, Label, Misuse, Renewal, Runtime, Store, Ttl};
+use leasehold_core::{Fault, FaultKind, Label, Renewal, Runtime, Store, Ttl};
 
 use crate::any_store;
 use crate::defaults::Defaults;
@@ -79,7 +79,8 @@ impl LocksBuilder {
     ///
     /// Cancel safe.
     pub async fn connect(self, url: &str) -> Result<Locks, ConnectError> {
-        self.check()?;
+        // A default that cannot be used is said at once, and not with the first lock.
+        self.defaults.checked()?;
         let runtime = self.any_runtime()?;
         let store = any_store::from_url(url, &runtime)?;
         open(&*store, &*runtime, self.defaults.outage_limit).await?;
@@ -92,7 +93,8 @@ impl LocksBuilder {
     ///
     /// [`ConnectError`]: a default that cannot be used, or no thread.
     pub fn in_memory(self) -> Result<Locks, ConnectError> {
-        self.check()?;
+        // A default that cannot be used is said at once, and not with the first lock.
+        self.defaults.checked()?;
         let runtime = self.any_runtime()?;
         let store = Arc::new(MemoryStore::new(runtime.clone()));
         Ok(self.over_on(store, runtime))
@@ -104,25 +106,14 @@ impl LocksBuilder {
     ///
     /// [`ConnectError`]: a default that cannot be used, or no thread.
     pub fn over(self, store: Arc<dyn Store>) -> Result<Locks, ConnectError> {
-        self.check()?;
+        // A default that cannot be used is said at once, and not with the first lock.
+        self.defaults.checked()?;
         let runtime = self.any_runtime()?;
         Ok(self.over_on(store, runtime))
     }
 
     fn over_on(self, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) -> Locks {
         Locks::new(Place::new(store, runtime), self.defaults)
-    }
-
-    /// Defaults that cannot be used are said at once, and not with the first lock.
-    fn check(&self) -> Result<(), Misuse> {
-        let ttl = self.defaults.ttl.clone()?;
-        self.defaults.label.clone()?;
-        match self.defaults.renewal {
-            Renewal::AtMost(at_most) if at_most < ttl.duration() => {
-                Err(Misuse::HoldShorterThanTtl { at_most, ttl })
-            }
-            _ => Ok(()),
-        }
     }
 
     /// The runtime that was given or that this is called in, or one on a thread of its own.

@@ -18,6 +18,17 @@ impl Defaults {
     /// 10 s: longer than a failover or a restart usually takes, shorter than people wait before they look.
     const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 
+    /// Ttl and label, once they and the longest hold are known to make sense.
+    pub(crate) fn checked(&self) -> Result<(Ttl, Option<Label>), Misuse> {
+        let ttl = self.ttl.clone()?;
+        match self.renewal {
+            Renewal::AtMost(at_most) if at_most < ttl.duration() => {
+                Err(Misuse::HoldShorterThanTtl { at_most, ttl })
+            }
+            _ => Ok((ttl, self.label.clone()?)),
+        }
+    }
+
     /// The key of this name, behind the prefix.
     pub(crate) fn key(&self, name: &[u8]) -> Result<Key, Misuse> {
         if self.prefix.is_empty() || name.is_empty() {

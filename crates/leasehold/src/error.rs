@@ -16,7 +16,7 @@ pub enum LockError {
         /// The key that was wanted.
         key: Key,
         /// Who held it at the last answer.
-        held_by: Option<Tenancy>,
+        held_by: Option<Box<Tenancy>>,
         /// How long the caller waited.
         waited: Duration,
         /// How often the store was asked.
@@ -117,7 +117,7 @@ pub enum ReleaseError {
     #[non_exhaustive]
     TakenByOther {
         /// Who.
-        held_by: Tenancy,
+        held_by: Box<Tenancy>,
     },
     /// The store gave no answer, or refused. The lease ends by itself.
     Unreachable(Fault),

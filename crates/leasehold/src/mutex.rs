@@ -87,14 +87,9 @@ impl Mutex {
     }
 
     fn terms(&self) -> Result<Terms, Misuse> {
-        let (claim, ttl, label) =
-            (self.claim.clone()?, self.defaults.ttl.clone()?, self.defaults.label.clone()?);
+        let claim = self.claim.clone()?;
+        let (ttl, label) = self.defaults.checked()?;
         let renewal = self.defaults.renewal;
-        if let Renewal::AtMost(at_most) = renewal {
-            if at_most < ttl.duration() {
-                return Err(Misuse::HoldShorterThanTtl { at_most, ttl });
-            }
-        }
         let patience = Patience::new(None, self.defaults.outage_limit);
         Ok(Terms { claim, label, ttl, renewal, patience })
     }

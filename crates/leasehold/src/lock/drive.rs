@@ -61,7 +61,7 @@ fn failure(place: &Place, terms: &Terms, machine: &Machine, started: Instant, ou
     match outcome {
         Outcome::Busy { held_by } => {
             let key = held_by.as_ref().map_or(key, |held_by| held_by.key.clone());
-            LockError::TimedOut { key, held_by, waited, attempts }
+            LockError::TimedOut { key, held_by: held_by.map(Box::new), waited, attempts }
         }
         Outcome::Silent { fault } => {
             LockError::Unreachable { key, store: place.store.name().into(), fault, waited, attempts }

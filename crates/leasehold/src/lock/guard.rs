@@ -113,10 +113,10 @@ impl Guard {
         let ttl = Ttl::new(ttl)?;
         let holding = &self.held.0;
         let sent = self.place.runtime.now();
-        if let Renewal::AtMost(at_most) = self.renewal {
-            if sent + ttl.duration() > holding.granted + at_most {
-                return Err(RenewError::PastLongestHold { at_most, ttl });
-            }
+        if let Renewal::AtMost(at_most) = self.renewal
+            && sent + ttl.duration() > holding.granted + at_most
+        {
+            return Err(RenewError::PastLongestHold { at_most, ttl });
         }
         if !self.is_held() {
             return Err(RenewError::Lost(self.loss()));
@@ -152,7 +152,7 @@ impl Guard {
         if !holding.is_held() {
             // The rest is done by the drop: the store may have the lease for a moment yet.
             return Err(match self.loss() {
-                Loss::TakenByOther { held_by } => ReleaseError::TakenByOther { held_by },
+                Loss::TakenByOther { held_by } => ReleaseError::TakenByOther { held_by: held_by.into() },
                 _ => ReleaseError::Expired { key: holding.attempt.claim.first_key().clone() },
             });
         }
@@ -172,7 +172,7 @@ impl Guard {
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
                     self.armed = false;
                     return Err(held_by.map_or(ReleaseError::Expired { key }, |held_by| {
-                        ReleaseError::TakenByOther { held_by }
+                        ReleaseError::TakenByOther { held_by: held_by.into() }
                     }));
                 }
                 Ok(_) => unreachable!("a release is done or not"),

@@ -225,7 +225,7 @@ impl Roster {
                 return reason;
             }
             if closed.changed().await.is_err() {
-                std::future::pending().await
+                return std::future::pending().await;
             }
         }
     }
