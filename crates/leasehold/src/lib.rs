@@ -36,3 +36,8 @@ pub use locks::Locks;
 pub use memory::MemoryStore;
 pub use mutex::Mutex;
 pub use runtime::TokioRuntime;
+
+/// The README's code, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
