@@ -155,7 +155,7 @@ impl Acquire {
             GrantAnswer::Busy { held_by } => self.rest_while_held(now, held_by),
             GrantAnswer::TooLate { .. } => {
                 self.silence = silence;
-                State::Ready
+                self.rest_while_silent(now, None)
             }
             GrantAnswer::NotALock { key } => State::Over(Outcome::NotALock { key }),
             GrantAnswer::FencesSpent { key } => State::Over(Outcome::FencesSpent { key }),
@@ -168,11 +168,7 @@ impl Acquire {
             self.state = State::Over(Outcome::Refused(fault));
             return;
         }
-        let silence = self.silence.get_or_insert(Silence { since: now, faults: 0, last: None });
-        let rest = Backoff::WHILE_SILENT.delay(silence.faults, self.dice.roll());
-        silence.faults += 1;
-        silence.last = Some(fault);
-        self.state = State::Resting { until: now + rest };
+        self.state = self.rest_while_silent(now, Some(fault));
     }
 
     /// It is worth asking again at once.
@@ -219,6 +215,15 @@ impl Acquire {
         }
         self.rests += 1;
         self.held_by = Some(held_by);
+        State::Resting { until: now + rest }
+    }
+
+    /// Rests longer each time, so that a store in trouble is not asked all the more.
+    fn rest_while_silent(&mut self, now: Instant, fault: Option<Fault>) -> State {
+        let silence = self.silence.get_or_insert(Silence { since: now, faults: 0, last: None });
+        let rest = Backoff::WHILE_SILENT.delay(silence.faults, self.dice.roll());
+        silence.faults += 1;
+        silence.last = fault.or(silence.last.take());
         State::Resting { until: now + rest }
     }
 
@@ -368,6 +373,24 @@ mod tests {
         machine.handle_fault(START, passing());
         ask(&mut machine, START + 9 * SECOND, busy(60 * SECOND));
         assert!(matches!(machine.next(START + 11 * SECOND), Step::Ask));
+    }
+
+    #[test]
+    fn a_store_that_finds_every_request_too_late_is_not_asked_without_a_pause() {
+        let mut machine = acquire(None);
+        let mut now = START;
+        while !matches!(machine.next(now), Step::Done(_)) {
+            match machine.next(now) {
+                Step::Ask => {
+                    machine.handle_sent(now);
+                    machine.handle_answer(now, GrantAnswer::TooLate { now: crate::Stamp::from_micros(0) });
+                }
+                Step::WaitUntil(until) => now = until,
+                Step::Done(_) => unreachable!(),
+            }
+        }
+        assert_eq!(now, START + 10 * SECOND);
+        assert!(machine.asks() < 100, "asked {} times", machine.asks());
     }
 
     #[test]

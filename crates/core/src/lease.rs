@@ -14,8 +14,11 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// None: the store counts on the holder's own clock.
+    /// None: the store counts on the holder's own clock, as finely as the holder.
     pub const NONE: Self = Self { per_thousand: 0, constant: Duration::ZERO };
+
+    /// The store counts on the holder's own clock, but in microseconds: it cuts up to one of them off.
+    pub const ON_ONE_CLOCK: Self = Self { per_thousand: 0, constant: Duration::from_micros(1) };
 
     /// Between two machines.
     ///

@@ -24,6 +24,7 @@ mod runtime;
 mod store;
 mod tenancy;
 mod ttl;
+mod waiting;
 
 pub use acquire::{Acquire, Outcome, Patience, Step};
 pub use apply::{Scene, apply};
@@ -42,3 +43,4 @@ pub use runtime::{BoxFuture, Instant, Runtime, Stamp};
 pub use store::{Fault, FaultKind, Manner, Store, Wake};
 pub use tenancy::{KeyState, Tenancy, Tenant};
 pub use ttl::Ttl;
+pub use waiting::Waiting;

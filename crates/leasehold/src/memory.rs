@@ -1,44 +1,35 @@
 //! The store of this process alone.
 
-use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{
-    Answer, Attempt, BoxFuture, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Line,
-    Manner, Records, Request, Runtime, Scene, Stamp, Store, Wake, apply,
+    Answer, Attempt, BoxFuture, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Records,
+    Request, Runtime, Scene, Stamp, Store, Waiting, Wake, apply,
 };
-use tokio::sync::Notify;
 
 /// Leases in this process's memory: for programs of one process, and for tests.
 ///
 /// Waiters are woken in the order in which they came. Fences rise also from one run of the program to the next, as long as
 /// the machine's clock is not set back in between.
+#[derive(Debug)]
 pub struct MemoryStore {
     runtime: Arc<dyn Runtime>,
     state: Mutex<State>,
+    waiting: Waiting,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     records: Records,
-    lines: HashMap<Key, Line>,
-    waiters: HashMap<Holder, Waiter>,
     /// How many records there were after the last sweep.
     swept: usize,
-}
-
-struct Waiter {
-    /// Whose line it stands in.
-    key: Key,
-    bell: Arc<Notify>,
 }
 
 impl MemoryStore {
     /// A store without any lease.
     #[must_use]
     pub fn new(runtime: Arc<dyn Runtime>) -> Self {
-        Self { runtime, state: Mutex::default() }
+        Self { runtime, state: Mutex::default(), waiting: Waiting::default() }
     }
 
     /// All that the store remembers. For tests and diagnosis.
@@ -53,7 +44,7 @@ impl MemoryStore {
     /// How many attempts wait in line. For tests and diagnosis.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.with(|state, _| state.waiters.len())
+        self.waiting.len()
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut State, &Scene) -> T) -> T {
@@ -65,49 +56,21 @@ impl MemoryStore {
     }
 
     fn ask(&self, request: Request) -> Answer {
-        self.with(|state, scene| state.ask(request, scene))
+        let (answer, wakes) = self.with(|state, scene| {
+            let served = apply(&mut state.records, request, scene);
+            state.sweep(scene.now);
+            served
+        });
+        for wake in wakes {
+            if let Wake::AskAgain { key } = wake {
+                self.waiting.released(&key);
+            }
+        }
+        answer
     }
 }
 
 impl State {
-    fn ask(&mut self, request: Request, scene: &Scene) -> Answer {
-        let (answer, wakes) = apply(&mut self.records, request, scene);
-        for wake in &wakes {
-            if let Wake::AskAgain { key } = wake {
-                self.ring(key);
-            }
-        }
-        self.sweep(scene.now);
-        answer
-    }
-
-    /// Wakes the first in line.
-    fn ring(&self, key: &Key) {
-        let head = self.lines.get(key).and_then(Line::head);
-        if let Some(waiter) = head.and_then(|head| self.waiters.get(&head)) {
-            waiter.bell.notify_one();
-        }
-    }
-
-    fn join(&mut self, holder: Holder, key: &Key, now: Stamp) {
-        if self.waiters.get(&holder).is_some_and(|waiter| waiter.key != *key) {
-            self.leave(holder);
-        }
-        self.lines.entry(key.clone()).or_default().join(holder, now);
-        self.waiters.entry(holder).or_insert_with(|| Waiter { key: key.clone(), bell: Arc::default() });
-    }
-
-    fn leave(&mut self, holder: Holder) -> Option<Key> {
-        let Waiter { key, .. } = self.waiters.remove(&holder)?;
-        if let Some(line) = self.lines.get_mut(&key) {
-            line.leave(holder);
-            if line.is_empty() {
-                self.lines.remove(&key);
-            }
-        }
-        Some(key)
-    }
-
     /// Removes what has ended each time the records have doubled, so that the cost of it is constant per request.
     fn sweep(&mut self, now: Stamp) {
         const FEW: usize = 1024;
@@ -125,7 +88,7 @@ impl Store for MemoryStore {
     }
 
     fn drift(&self) -> Drift {
-        Drift::NONE
+        Drift::ON_ONE_CLOCK
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
@@ -138,19 +101,23 @@ impl Store for MemoryStore {
         manner: Manner,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
-            let request = Request::Grant { attempt: attempt.clone(), not_after: None };
-            Ok(self.with(|state, scene| {
-                let Answer::Grant(answer) = state.ask(request, scene) else {
+            // Under one lock, so that no release comes between being refused and standing in line.
+            let answer = self.with(|state, scene| {
+                let request = Request::Grant { attempt: attempt.clone(), not_after: None };
+                let (Answer::Grant(answer), _) = apply(&mut state.records, request, scene) else {
                     unreachable!("a grant was asked for")
                 };
                 match &answer {
+                    GrantAnswer::Granted { .. } => self.waiting.granted(attempt.holder),
                     GrantAnswer::Busy { held_by } if manner == Manner::Wait => {
-                        state.join(attempt.holder, &held_by.key, scene.now);
+                        self.waiting.wait_for(attempt.holder, &held_by.key, scene.now);
                     }
-                    _ => drop(state.leave(attempt.holder)),
+                    _ => self.waiting.leave(attempt.holder),
                 }
+                state.sweep(scene.now);
                 answer
-            }))
+            });
+            Ok(answer)
         })
     }
 
@@ -166,6 +133,7 @@ impl Store for MemoryStore {
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
+            self.waiting.leave(attempt.holder);
             match self.ask(Request::Release(attempt.clone())) {
                 Answer::Release(answer) => Ok(answer),
                 _ => unreachable!("a release was asked for"),
@@ -174,17 +142,7 @@ impl Store for MemoryStore {
     }
 
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(async move {
-            self.with(|state, scene| {
-                let left = state.leave(attempt.holder);
-                state.ask(Request::Release(attempt.clone()), scene);
-                // Whoever was woken and goes without asking hands the wake-up on.
-                if let Some(key) = left.filter(|key| state.records.lock(key, scene.now).is_none()) {
-                    state.ring(&key);
-                }
-            });
-            Ok(())
-        })
+        Box::pin(async move { self.release(attempt).await.map(drop) })
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
@@ -197,19 +155,6 @@ impl Store for MemoryStore {
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        Box::pin(async move {
-            let place = self.with(|state, _| {
-                state.waiters.get(&attempt.holder).map(|waiter| (waiter.key.clone(), waiter.bell.clone()))
-            });
-            let Some((key, bell)) = place else { return std::future::pending().await };
-            bell.notified().await;
-            Wake::AskAgain { key }
-        })
-    }
-}
-
-impl fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").finish_non_exhaustive()
+        Box::pin(self.waiting.called(attempt.holder))
     }
 }

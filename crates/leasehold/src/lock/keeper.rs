@@ -14,12 +14,9 @@ const BATCH: usize = 200;
 pub(crate) async fn keep(roster: Arc<Roster>, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) {
     let _end = End { roster: roster.clone(), runtime: runtime.clone() };
     while !roster.is_deserted() {
-        let mut due = roster.take_due(runtime.now());
-        while !due.is_empty() {
-            let rest = due.split_off(due.len().min(BATCH));
+        for batch in batches(roster.take_due(runtime.now())) {
             // Beside the keeper, so that a store that does not answer delays neither other renewals nor the news of a loss.
-            runtime.spawn(Box::pin(renew(roster.clone(), store.clone(), runtime.clone(), due)));
-            due = rest;
+            runtime.spawn(Box::pin(renew(roster.clone(), store.clone(), runtime.clone(), batch)));
         }
         let until = roster.sleep_until();
         tokio::select! {
@@ -27,6 +24,21 @@ pub(crate) async fn keep(roster: Arc<Roster>, store: Arc<dyn Store>, runtime: Ar
             () = roster.changed() => {}
         }
     }
+}
+
+/// Leases of like ttl together: a store gives a request as long as the shortest of its ttls allows, and long leases should
+/// not be hurried by short ones.
+fn batches(mut due: Vec<Due>) -> Vec<Vec<Due>> {
+    let magnitude = |due: &Due| due.attempt.ttl.as_millis().ilog2();
+    due.sort_by_key(magnitude);
+    let mut batches: Vec<Vec<Due>> = Vec::new();
+    for one in due {
+        match batches.last_mut() {
+            Some(batch) if batch.len() < BATCH && magnitude(&batch[0]) == magnitude(&one) => batch.push(one),
+            _ => batches.push(vec![one]),
+        }
+    }
+    batches
 }
 
 async fn renew(roster: Arc<Roster>, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>, due: Vec<Due>) {
