@@ -1,0 +1,107 @@
+//! How many locks a second are taken and released: `cargo run --release -p leasehold-file --example cycles`.
+//!
+//! One key over and over, in a temporary directory; in one thread without async, and through the store as an async program
+//! uses it, by one task and by sixteen.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use leasehold_core::{
+    Answer, Attempt, BoxFuture, Claim, GrantAnswer, Holder, Instant, Key, Manner, Request, Runtime, Store,
+    Ttl,
+};
+use leasehold_file::{FileStore, Ledger};
+use rustix::time::{ClockId, clock_gettime};
+
+const ROUND: Duration = Duration::from_secs(2);
+
+fn main() {
+    for held in [false, true] {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("leases.db");
+        println!("{}", if held { "each key another one" } else { "one key" });
+        println!("  ledger, one thread     {:>7} /s", through_the_ledger(&file, held));
+        for tasks in [1, 16] {
+            println!("  store, {tasks:>2} task(s)      {:>7} /s", through_the_store(&file, tasks, held));
+        }
+    }
+}
+
+fn attempt(who: u64, task: u64, fresh: bool) -> Attempt {
+    let name = if fresh { format!("job:{task}:{who}") } else { format!("job:{task}") };
+    let claim = Claim::exclusive(Key::new(name).expect("a key"));
+    Attempt::new(claim, Holder::from_bits((u128::from(task) << 64) + u128::from(who)), None, Ttl::DEFAULT)
+}
+
+fn through_the_ledger(file: &Path, fresh: bool) -> u64 {
+    let mut ledger = Ledger::at(file, Arc::new(OfTheMachine));
+    per_second(|who| {
+        let attempt = attempt(who, 99, fresh);
+        let (answer, _) =
+            ledger.serve(Request::Grant { attempt: attempt.clone(), not_after: None }).expect("a grant");
+        assert!(matches!(answer, Answer::Grant(GrantAnswer::Granted { .. })));
+        ledger.serve(Request::Release(attempt)).expect("a release");
+    })
+}
+
+fn through_the_store(file: &Path, tasks: u64, fresh: bool) -> u64 {
+    let store = Arc::new(FileStore::at(file, Arc::new(OfTheMachine)));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..tasks)
+            .map(|task| {
+                let store = Arc::clone(&store);
+                tokio::spawn(async move {
+                    let (begun, mut cycles) = (std::time::Instant::now(), 0);
+                    while begun.elapsed() < ROUND {
+                        let attempt = attempt(cycles, task, fresh);
+                        store.grant(&attempt, Manner::Wait).await.expect("a grant");
+                        store.release(&attempt).await.expect("a release");
+                        cycles += 1;
+                    }
+                    cycles
+                })
+            })
+            .collect();
+        let mut cycles = 0;
+        for task in tasks {
+            cycles += task.await.expect("a task");
+        }
+        cycles / ROUND.as_secs()
+    })
+}
+
+fn per_second(mut cycle: impl FnMut(u64)) -> u64 {
+    let (begun, mut cycles) = (std::time::Instant::now(), 0);
+    while begun.elapsed() < ROUND {
+        cycle(cycles);
+        cycles += 1;
+    }
+    cycles / ROUND.as_secs()
+}
+
+/// The clocks of this machine.
+#[derive(Debug)]
+struct OfTheMachine;
+
+impl Runtime for OfTheMachine {
+    fn now(&self) -> Instant {
+        let time = clock_gettime(ClockId::Boottime);
+        Instant::from_nanos(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
+    }
+
+    fn since_epoch(&self) -> Duration {
+        SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+    }
+
+    fn sleep_until(&self, _: Instant) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn spawn(&self, _: BoxFuture<'static, ()>) {}
+
+    fn random(&self) -> u128 {
+        unreachable!("a store draws nothing")
+    }
+}

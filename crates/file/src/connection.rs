@@ -1,0 +1,145 @@
+//! A connection to the file, and the transactions on it.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::census::{Entry, FileId, Opening};
+use crate::place::Place;
+use crate::schema;
+use crate::trouble::Trouble;
+
+/// How long a transaction waits for those of other processes. Each of theirs takes far below a millisecond, but for the one in
+/// a thousand that moves the log into the file; a second is less than a wait that a caller would call a hang.
+const BUSY_LIMIT: Duration = Duration::from_secs(1);
+
+/// A connection, and after it (fields are dropped in order) its entry in the list of this process's files.
+#[derive(Debug)]
+pub(crate) struct Open {
+    connection: Connection,
+    entry: Entry,
+}
+
+/// What a transaction is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// It reads, and keeps nobody out.
+    ToRead,
+    /// It writes, and is alone from its very beginning: it never finds at its end that somebody else wrote in between.
+    ToWrite,
+}
+
+impl Open {
+    /// Opens the file at a place, which is made and checked before. What the file must be is settled in a first transaction.
+    pub(crate) fn new(
+        place: &Place,
+        settle: impl FnOnce(&Connection) -> Result<(), Trouble>,
+    ) -> Result<Self, Trouble> {
+        let mut opening = Opening::begin();
+        let file = place.prepare()?;
+        if !opening.has_open(file) {
+            schema::look(place.path())?;
+        }
+        // Not CREATE, so that no file comes to be whose mode and owner were not looked at; and no URI.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(place.path(), flags)?;
+        connection.busy_handler(Some(wait_for_others()))?;
+        connection.set_prepared_statement_cache_capacity(32);
+        // Only an empty file takes it. A commit writes whole pages, and a lease is far smaller than one: quarter pages cost a
+        // fifth less processor time for a lock that is taken and released.
+        connection.pragma_update(None, "page_size", 1024)?;
+        transaction(&connection, Begin::ToWrite, settle)?;
+        write_ahead(&connection)?;
+        Ok(Self { connection, entry: opening.enter(file) })
+    }
+
+    /// The file that was opened, wherever it is by now.
+    pub(crate) fn file(&self) -> FileId {
+        self.entry.file()
+    }
+
+    /// Does some work, all of it or nothing.
+    pub(crate) fn transaction<T>(
+        &self,
+        begin: Begin,
+        work: impl FnOnce(&Connection) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        transaction(&self.connection, begin, work)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pragma(&self, name: &str, value: i64) {
+        self.connection
+            .pragma_update_and_check(None, name, value, |_| Ok(()))
+            .or_else(|_| self.connection.pragma_update(None, name, value))
+            .unwrap();
+    }
+}
+
+fn transaction<T>(
+    connection: &Connection,
+    begin: Begin,
+    work: impl FnOnce(&Connection) -> Result<T, Trouble>,
+) -> Result<T, Trouble> {
+    let run = |sql| connection.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
+    run(match begin {
+        Begin::ToRead => "BEGIN",
+        Begin::ToWrite => "BEGIN IMMEDIATE",
+    })?;
+    let done = work(connection).and_then(|done| {
+        run("COMMIT")?;
+        Ok(done)
+    });
+    // SQLite has rolled some errors back by itself.
+    if done.is_err() && !connection.is_autocommit() {
+        run("ROLLBACK")?;
+    }
+    done
+}
+
+/// A log beside the file, so that a commit waits for no disk. What was committed may be gone after a power cut, but then the
+/// leases are void; the file is sound in any case. <https://www.sqlite.org/pragma.html#pragma_synchronous>
+fn write_ahead(connection: &Connection) -> Result<(), Trouble> {
+    let mut wait = wait_for_others();
+    let mut tries = 0;
+    loop {
+        // Two connections that both change the mode would wait for each other, so SQLite says "busy" here without asking.
+        match connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0)) {
+            Ok(mode) if mode == "wal" => break,
+            Ok(mode) => {
+                return Err(Trouble::lasting(format_args!(
+                    "the file system allows no log beside the file (journal mode {mode}): use another place"
+                )));
+            }
+            Err(error) => {
+                let trouble = Trouble::from(error);
+                if trouble.reopen() || !wait(tries) {
+                    return Err(trouble);
+                }
+                tries += 1;
+            }
+        }
+    }
+    connection.pragma_update(None, "synchronous", "normal")?;
+    // Four times SQLite's own, as the pages are a quarter: the log grows to 4 MB as ever, before it is moved into the file and
+    // the disk waited for.
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", 4000, |_| Ok(()))?;
+    Ok(())
+}
+
+/// What SQLite does while another process writes: rests that double from 20 µs, which is about a transaction, to a millisecond,
+/// until the limit. (Its own way is to rest 1 ms first and up to 100 ms later; locks change hands quicker than that.)
+fn wait_for_others() -> impl FnMut(i32) -> bool + Send + 'static {
+    let mut begun = Instant::now();
+    move |tries| {
+        if tries == 0 {
+            begun = Instant::now();
+        }
+        if begun.elapsed() >= BUSY_LIMIT {
+            return false;
+        }
+        thread::sleep(Duration::from_micros(20 << tries.clamp(0, 6)));
+        true
+    }
+}

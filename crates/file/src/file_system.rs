@@ -1,0 +1,132 @@
+//! Whether a file system is this machine's own.
+//!
+//! On one that several machines share, or that a daemon serves from elsewhere, locks may not reach the others and shared memory
+//! (SQLite's -shm) does not: two holders would come of it, or a torn file.
+
+use std::path::Path;
+
+use rustix::fs::{major, minor};
+
+use crate::trouble::Trouble;
+
+/// Refuses a path on a file system that is not this machine's own.
+pub(crate) fn check(path: &Path) -> Result<(), Trouble> {
+    let kind = rustix::fs::statfs(path)
+        .map_err(|error| Trouble::io("look at the file system of", path, &error.into()))?
+        .f_type;
+    // Only the low half: the word is signed on some platforms, and there magics above 2³¹ come sign-extended.
+    let Some(shared) = judge(kind as u32, || mounted_as(path)) else { return Ok(()) };
+    Err(Trouble::lasting(format_args!(
+        "{} lies on {shared}, where the locks of SQLite are not safe: use a directory on a disk of this machine, or a server",
+        path.display()
+    )))
+}
+
+/// The name of the file system if it is one to refuse. `fuse` says as what a FUSE file system was mounted.
+fn judge(kind: u32, fuse: impl FnOnce() -> Option<String>) -> Option<String> {
+    /// From `linux/magic.h`, and from the sources of those that the kernel does not carry.
+    const SHARED: [(u32, &str); 19] = [
+        (0x6969, "NFS"),
+        (0x517b, "SMB"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB"),
+        (0x0102_1997, "9P"),
+        (0x00c3_6400, "Ceph"),
+        (0x5346_414f, "AFS"),
+        (0x6b41_4653, "AFS"),
+        (0x7375_7245, "Coda"),
+        (0x0bd0_0bd0, "Lustre"),
+        (0x0116_1970, "GFS2"),
+        (0x7461_636f, "OCFS2"),
+        (0x4750_4653, "GPFS"),
+        (0x1983_0326, "BeeGFS"),
+        (0xaad7_aaea, "PanFS"),
+        (0x2003_0528, "OrangeFS"),
+        (0x564c, "NCP"),
+        (0xbacb_acbc, "VMware shared folders"),
+        (0x786f_4256, "VirtualBox shared folders"),
+    ];
+    const FUSE: u32 = 0x6573_5546;
+    if kind == FUSE {
+        let fuse = fuse();
+        let own = fuse.as_deref().is_some_and(is_own_fuse);
+        return (!own).then(|| fuse.unwrap_or_else(|| "a FUSE file system of unknown kind".into()));
+    }
+    SHARED.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| (*name).into())
+}
+
+/// Whether a FUSE file system keeps its files on this machine. There is no end of those that do not (sshfs, s3fs, rclone,
+/// glusterfs, a virtual machine's shares …), so the ones that do are named.
+fn is_own_fuse(kind: &str) -> bool {
+    const OWN: [&str; 8] = [
+        "fuseblk",
+        "fuse.fuse-overlayfs",
+        "fuse.bindfs",
+        "fuse.gocryptfs",
+        "fuse.encfs",
+        "fuse.ntfs-3g",
+        "fuse.exfat",
+        "fuse.fuse2fs",
+    ];
+    OWN.contains(&kind)
+}
+
+/// What the mount table calls the file system that a path is on.
+fn mounted_as(path: &Path) -> Option<String> {
+    let device = rustix::fs::stat(path).ok()?.st_dev;
+    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    kind_in(&table, major(device), minor(device))
+}
+
+/// Looks a device up in the text of `/proc/self/mountinfo` (proc(5)): the third word is the device, and the kind is the first
+/// word after a lone dash.
+fn kind_in(table: &str, major: u32, minor: u32) -> Option<String> {
+    let device = format!("{major}:{minor}");
+    table.lines().find_map(|line| {
+        let (mount, source) = line.split_once(" - ")?;
+        let kind = source.split(' ').next()?;
+        (mount.split(' ').nth(2)? == device).then(|| kind.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+22 27 0:21 / /proc rw,relatime - proc proc rw
+40 27 0:51 / /mnt/far rw,nosuid shared:7 - fuse.sshfs me@host:/ rw,user_id=1000
+41 27 0:52 / /var/lib/merged rw - fuse.fuse-overlayfs overlay rw
+42 27 8:17 / /mnt/usb rw - fuseblk /dev/sdb1 rw
+";
+
+    #[test]
+    fn file_systems_of_several_machines_are_refused_by_name() {
+        for (kind, name) in
+            [(0x6969, "NFS"), (0xfe53_4d42, "SMB"), (0x0102_1997, "9P"), (0x00c3_6400, "Ceph")]
+        {
+            assert_eq!(judge(kind, || unreachable!()).as_deref(), Some(name));
+        }
+    }
+
+    #[test]
+    fn ext4_xfs_btrfs_tmpfs_and_overlay_are_this_machines_own() {
+        for kind in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630] {
+            assert_eq!(judge(kind, || unreachable!()), None);
+        }
+    }
+
+    #[test]
+    fn a_fuse_is_judged_by_what_is_mounted_there() {
+        let judged = |minor, major| judge(0x6573_5546, || kind_in(TABLE, major, minor));
+        assert_eq!(judged(51, 0).as_deref(), Some("fuse.sshfs"));
+        assert_eq!(judged(52, 0), None);
+        assert_eq!(judged(17, 8), None);
+        assert_eq!(judged(99, 0).as_deref(), Some("a FUSE file system of unknown kind"));
+    }
+
+    #[test]
+    fn the_mount_table_of_this_machine_is_understood() {
+        assert_eq!(mounted_as(Path::new("/proc")).as_deref(), Some("proc"));
+    }
+}

@@ -1,0 +1,105 @@
+//! What makes a file Leasehold's, and what a reboot does to it.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use leasehold_core::{LastFence, Stamp, Ttl};
+use rusqlite::{Connection, OptionalExtension as _};
+
+use crate::boot::BootId;
+use crate::table::micros;
+use crate::trouble::Trouble;
+
+/// "LEAS", where SQLite leaves room for the name of an application.
+const APPLICATION: u32 = 0x4c45_4153;
+
+/// The version of the tables. A program refuses a file of a later one and leaves it alone.
+const VERSION: u32 = 1;
+
+/// `ends` counts microseconds of the clock that began when the machine was booted.
+const TABLES: &str = "
+    CREATE TABLE lock (
+        key BLOB PRIMARY KEY, holder BLOB NOT NULL CHECK (length(holder) = 16), label TEXT, ends INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE fence (
+        key BLOB PRIMARY KEY, fence INTEGER NOT NULL, ends INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+";
+
+/// Reads the head of a file by itself, because SQLite may write to a file that it merely opens: it rolls back what its last
+/// writer left. What is not Leasehold's must stay as it is.
+///
+/// It opens and closes the file: not while a connection of this process has it open.
+pub(crate) fn look(path: &Path) -> Result<(), Trouble> {
+    let mut head = Vec::with_capacity(100);
+    File::open(path)
+        .and_then(|file| file.take(100).read_to_end(&mut head))
+        .map_err(|error| Trouble::io("read", path, &error))?;
+    if head.is_empty() {
+        return Ok(());
+    }
+    // The power went while the tables were created; SQLite knows what to do.
+    if head.iter().all(|byte| *byte == 0) && beside(path, "-journal").exists() {
+        return Ok(());
+    }
+    // <https://www.sqlite.org/fileformat.html>, section 1.3.
+    let word = |at: usize| head.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_be_bytes);
+    if !head.starts_with(b"SQLite format 3\0") {
+        return Err(foreign());
+    }
+    judge(word(68).unwrap_or(0), word(60).unwrap_or(0))
+}
+
+/// Within a transaction: creates the tables in an empty file, refuses what is not ours, and voids the leases of another boot.
+pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Result<(), Trouble> {
+    if is_empty(connection)? {
+        connection.execute_batch(TABLES)?;
+        connection.pragma_update(None, "application_id", APPLICATION)?;
+        connection.pragma_update(None, "user_version", VERSION)?;
+    }
+    judge(number(connection, "application_id")?, number(connection, "user_version")?)?;
+    let written: Option<String> = connection
+        .query_row("SELECT value FROM meta WHERE name = 'boot'", [], |row| row.get(0))
+        .optional()?;
+    if written.as_deref() == Some(boot.as_str()) {
+        return Ok(());
+    }
+    // The old clock is gone, so nobody knows how much of its time a fence had left; a new term is never too short to matter.
+    let fences_end = now + LastFence::kept_for(Ttl::MIN);
+    connection.execute("DELETE FROM lock", [])?;
+    connection.execute("UPDATE fence SET ends = ?1", [micros(fences_end)])?;
+    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('boot', ?1)", [boot.as_str()])?;
+    Ok(())
+}
+
+fn judge(application: u32, version: u32) -> Result<(), Trouble> {
+    match version {
+        _ if application != APPLICATION => Err(foreign()),
+        VERSION => Ok(()),
+        _ => Err(Trouble::lasting(format_args!(
+            "the file is of format {version}, and this program knows format {VERSION}: update the program, or use another file"
+        ))),
+    }
+}
+
+fn foreign() -> Trouble {
+    Trouble::lasting("the file is not Leasehold's, and was left as it is: use another path")
+}
+
+fn is_empty(connection: &Connection) -> Result<bool, Trouble> {
+    let entries: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(entries == 0 && number(connection, "application_id")? == 0 && number(connection, "user_version")? == 0)
+}
+
+fn number(connection: &Connection, pragma: &str) -> Result<u32, Trouble> {
+    let number: i32 = connection.pragma_query_value(None, pragma, |row| row.get(0))?;
+    Ok(number.cast_unsigned())
+}
+
+fn beside(path: &Path, suffix: &str) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}

@@ -1,0 +1,29 @@
+//! A runtime for unit tests in which no time passes.
+
+use std::time::Duration;
+
+use leasehold_core::{BoxFuture, Instant, Runtime};
+
+/// Its clocks stand still.
+#[derive(Debug)]
+pub(crate) struct Stopped;
+
+impl Runtime for Stopped {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(1_000_000_000)
+    }
+
+    fn since_epoch(&self) -> Duration {
+        Duration::from_secs(1_700_000_000)
+    }
+
+    fn sleep_until(&self, _: Instant) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn spawn(&self, _: BoxFuture<'static, ()>) {}
+
+    fn random(&self) -> u128 {
+        0
+    }
+}

@@ -1,0 +1,134 @@
+//! What goes wrong with the file, said so that a person can mend it.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use leasehold_core::{Fault, FaultKind};
+use rusqlite::ErrorCode;
+use rustix::io::Errno;
+
+/// A fault in the making: it does not know yet of which store.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    kind: FaultKind,
+    reason: String,
+    reopen: bool,
+}
+
+impl Trouble {
+    pub(crate) fn lasting(reason: impl fmt::Display) -> Self {
+        Self { kind: FaultKind::Lasting, reason: reason.to_string(), reopen: true }
+    }
+
+    pub(crate) fn passing(reason: impl fmt::Display) -> Self {
+        Self { kind: FaultKind::Passing, reason: reason.to_string(), reopen: true }
+    }
+
+    /// A record that Leasehold cannot have written.
+    pub(crate) fn damaged(what: impl fmt::Display) -> Self {
+        Self::lasting(format_args!(
+            "the file is damaged ({what}): stop all programs that use it, move it away together with its -wal and -shm, and \
+             start them again"
+        ))
+    }
+
+    /// What the operating system refused while something was `done` to a path.
+    pub(crate) fn io(done: &str, path: &Path, error: &io::Error) -> Self {
+        let said = format_args!("cannot {done} {}: {error}", path.display());
+        match Errno::from_io_error(error) {
+            Some(Errno::NOSPC | Errno::DQUOT) => Self::disk_full(),
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR | Errno::AGAIN | Errno::IO) => {
+                Self::passing(said)
+            }
+            _ => Self::lasting(said),
+        }
+    }
+
+    /// Whether the connection must not be used any more. Not so where SQLite itself is well and only could not go on.
+    pub(crate) fn reopen(&self) -> bool {
+        self.reopen
+    }
+
+    pub(crate) fn of(self, store: &str) -> Fault {
+        let reason = on_one_line(&self.reason);
+        match self.kind {
+            FaultKind::Lasting => Fault::lasting(store, reason),
+            _ => Fault::passing(store, reason),
+        }
+    }
+
+    fn disk_full() -> Self {
+        let reason = "the disk is full, so nothing was taken or changed: free some space".into();
+        Self { kind: FaultKind::Passing, reason, reopen: false }
+    }
+
+    fn busy() -> Self {
+        let reason = "the file is busy: another process kept it for a second".into();
+        Self { kind: FaultKind::Passing, reason, reopen: false }
+    }
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::busy(),
+            Some(ErrorCode::DiskFull) => Self::disk_full(),
+            Some(ErrorCode::ReadOnly) => Self::lasting(format_args!(
+                "the file or its file system is read-only ({error}): make it writable, or use another place"
+            )),
+            Some(ErrorCode::DatabaseCorrupt) => Self::damaged(error),
+            Some(ErrorCode::NotADatabase) => Self::damaged("its head is Leasehold's, its pages are not"),
+            Some(_) => Self::passing(error),
+            // What rusqlite says by itself: a column of another type, a missing row.
+            None => Self::damaged(error),
+        }
+    }
+}
+
+/// A text that may have anybody's path in it, fit for one line of a terminal.
+pub(crate) fn on_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sqlite(code: i32) -> Trouble {
+        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None).into()
+    }
+
+    #[test]
+    fn a_full_disk_and_a_busy_file_pass_and_keep_the_connection() {
+        for (code, word) in [(rusqlite::ffi::SQLITE_FULL, "full"), (rusqlite::ffi::SQLITE_BUSY, "busy")] {
+            let trouble = sqlite(code);
+            assert!(!trouble.reopen() && trouble.reason.contains(word));
+            assert_eq!(trouble.of("file:/x").kind, FaultKind::Passing);
+        }
+    }
+
+    #[test]
+    fn what_only_a_person_can_mend_is_lasting_and_says_how() {
+        for (code, word) in [
+            (rusqlite::ffi::SQLITE_READONLY, "make it writable"),
+            (rusqlite::ffi::SQLITE_CORRUPT, "move it away"),
+        ] {
+            let fault = sqlite(code).of("file:/x");
+            assert_eq!(fault.kind, FaultKind::Lasting);
+            assert!(fault.reason.contains(word) && !fault.reason.contains('\n'), "{fault}");
+        }
+    }
+
+    #[test]
+    fn no_space_for_a_directory_is_a_full_disk_too() {
+        let error = io::Error::from(Errno::NOSPC);
+        assert_eq!(Trouble::io("make", Path::new("/x"), &error).of("f").kind, FaultKind::Passing);
+        let error = io::Error::from(Errno::ACCESS);
+        assert_eq!(Trouble::io("make", Path::new("/x"), &error).of("f").kind, FaultKind::Lasting);
+    }
+}

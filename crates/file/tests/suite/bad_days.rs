@@ -1,0 +1,108 @@
+//! Reboots, clocks that are set back, full disks, busy files, and rows that nobody needs any more.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{FaultKind, Fence, Request};
+use leasehold_file::{BootId, Ledger};
+
+use crate::child;
+use crate::clocks::ByHand;
+use crate::seeds::{attempt, key, take};
+
+#[test]
+fn after_a_reboot_leases_are_void_and_fences_still_rise() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("leases.db");
+    let clock = ByHand::new();
+    let booted_as = |id| Ledger::at(&file, Arc::clone(&clock) as _).in_boot(BootId::new(id));
+    let before = take(&mut booted_as("one"), &attempt(1, &["a"], 60_000)).unwrap();
+    assert_eq!(take(&mut booted_as("one"), &attempt(2, &["a"], 60_000)), None);
+    clock.set_lease_clock(5_000_000);
+    clock.set_wall_clock(clock.wall_clock() - 3_600_000_000);
+    let mut ledger = booted_as("two");
+    assert!(ledger.dump().unwrap().locks.is_empty());
+    assert_eq!(ledger.dump().unwrap().fences[&key("a")].ends.as_micros(), 605_000_000);
+    assert_eq!(take(&mut ledger, &attempt(2, &["a"], 60_000)).unwrap().get(), before.get() + 1);
+}
+
+#[test]
+fn a_wall_clock_set_back_does_not_set_fences_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ByHand::new();
+    let mut ledger = Ledger::at(directory.path().join("leases.db"), Arc::clone(&clock) as _);
+    let mut last: Option<Fence> = None;
+    for hour in 0..20 {
+        let attempt = attempt(hour, &["a"], 1000);
+        let fence = take(&mut ledger, &attempt).unwrap();
+        assert!(last.is_none_or(|last| fence > last));
+        last = Some(fence);
+        ledger.serve(Request::Release(attempt)).unwrap();
+        clock.set_wall_clock(clock.wall_clock() - 3_600_000_000);
+    }
+}
+
+#[test]
+fn a_file_that_another_keeps_for_longer_than_a_second_is_busy_and_then_serves_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("leases.db");
+    let mut ledger = Ledger::at(&file, ByHand::new());
+    ledger.open().unwrap();
+    let other = rusqlite::Connection::open(&file).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let begun = std::time::Instant::now();
+    let grant = Request::Grant { attempt: attempt(1, &["a"], 1000), not_after: None };
+    let fault = ledger.serve(grant).unwrap_err();
+    assert!(fault.kind == FaultKind::Passing && fault.reason.contains("the file is busy"), "{fault}");
+    assert!((Duration::from_secs(1)..Duration::from_secs(3)).contains(&begun.elapsed()));
+    ledger.serve(Request::Inspect(key("a"))).unwrap();
+    other.execute_batch("ROLLBACK").unwrap();
+    assert!(take(&mut ledger, &attempt(1, &["a"], 1000)).is_some());
+}
+
+/// On a tmpfs of 1 MiB in a name space of its own, which needs no rights where the kernel lends them to everybody.
+#[test]
+fn a_full_disk_takes_nothing_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let apart = ["unshare", "--user", "--map-root-user", "--mount"];
+    let can = Command::new(apart[0])
+        .args(&apart[1..])
+        .args(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs"])
+        .arg(directory.path())
+        .status();
+    if !can.is_ok_and(|status| status.success()) {
+        eprintln!("left out: no file system can be mounted here");
+        return;
+    }
+    let script = format!(
+        "mount -t tmpfs -o size=1m,mode=0700 tmpfs {0} && exec \"$0\" \"$@\"",
+        directory.path().display()
+    );
+    let wrapper = [&apart[..], &["sh", "-c", &script]].concat();
+    let output =
+        child::command(&wrapper, "fill the disk", &directory.path().join("leases.db")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("the disk was full after"), "{said}{complained}");
+}
+
+#[test]
+fn rows_of_keys_that_nobody_uses_any_more_do_not_pile_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ByHand::new();
+    let mut ledger = Ledger::at(directory.path().join("leases.db"), Arc::clone(&clock) as _);
+    let mut most = 0;
+    for n in 0..3000_u32 {
+        // Fresh keys, never released: one every ten seconds, whose fence is remembered for ten minutes.
+        take(&mut ledger, &attempt(n.into(), &[&format!("job:{:08x}", n.wrapping_mul(2_654_435_761))], 1000))
+            .unwrap();
+        clock.pass(Duration::from_secs(10));
+        if n % 50 == 0 {
+            let written = ledger.dump().unwrap();
+            assert!(written.locks.len() <= written.fences.len());
+            most = most.max(written.fences.len());
+        }
+    }
+    assert!((60..80).contains(&most), "{most} rows for 60 that live");
+}

@@ -1,0 +1,128 @@
+//! Other processes: this very test binary, run again with a task in its environment.
+
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{env, process, thread};
+
+use leasehold_core::{FaultKind, Request};
+use leasehold_file::Ledger;
+
+use crate::clocks::OfTheMachine;
+use crate::seeds::{attempt, key, take};
+
+const TASK: &str = "LEASEHOLD_FILE_TEST_TASK";
+const FILE: &str = "LEASEHOLD_FILE_TEST_FILE";
+
+/// The command that has a task done on a file by another process; the words of a wrapper go before it.
+pub(crate) fn command(wrapper: &[&str], task: &str, file: &Path) -> Command {
+    let me = env::current_exe().unwrap();
+    let mut command = match wrapper {
+        [] => Command::new(me),
+        [program, words @ ..] => {
+            let mut command = Command::new(program);
+            command.args(words).arg(me);
+            command
+        }
+    };
+    command.args(["child::a_task_of_another_test_is_done", "--exact", "--nocapture"]);
+    command.env(TASK, task).env(FILE, file).stdout(Stdio::piped());
+    command
+}
+
+/// Starts a task, and waits until it says that it is at work.
+pub(crate) fn start(wrapper: &[&str], task: &str, file: &Path) -> Child {
+    let mut child = command(wrapper, task, file).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("at work") {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).unwrap(), 0, "the child ended too early");
+    }
+    child
+}
+
+#[test]
+fn a_task_of_another_test_is_done() {
+    let (Ok(task), Some(file)) = (env::var(TASK), env::var_os(FILE).map(PathBuf::from)) else { return };
+    let mut ledger = Ledger::at(&file, Arc::new(OfTheMachine));
+    match &*task {
+        "open" => ledger.open().unwrap(),
+        "hold" => drop(take(&mut ledger, &attempt(process::id().into(), &["a"], 60_000)).unwrap()),
+        "take and release until killed" => take_and_release(ledger),
+        "count" => count(ledger, &file.with_extension("count")),
+        "fill the disk" => fill_the_disk(ledger, &file),
+        _ => panic!("no such task: {task}"),
+    }
+}
+
+fn take_and_release(mut ledger: Ledger) {
+    let first = u128::from(process::id()) << 64;
+    let mut who = first;
+    loop {
+        who += 1;
+        let attempt = attempt(who, &["a", &format!("b{}", who % 7)], 150);
+        if take(&mut ledger, &attempt).is_some() {
+            ledger.serve(Request::Release(attempt)).unwrap();
+        }
+        // Once: nobody reads on, and a child that cannot write would end before it is killed.
+        if who == first + 16 {
+            println!("at work");
+        }
+    }
+}
+
+/// Adds one to a number in a file, which loses additions unless one process does it at a time; and writes each fence down.
+fn count(mut ledger: Ledger, counter: &Path) {
+    for round in 0..40 {
+        let attempt = attempt((u128::from(process::id()) << 64) + round, &["counter"], 60_000);
+        let fence = loop {
+            if let Some(fence) = take(&mut ledger, &attempt) {
+                break fence;
+            }
+            thread::sleep(Duration::from_micros(200));
+        };
+        let number: u32 = fs::read_to_string(counter).map_or(0, |text| text.parse().unwrap());
+        thread::sleep(Duration::from_micros(300));
+        fs::write(counter, (number + 1).to_string()).unwrap();
+        let mut fences =
+            OpenOptions::new().append(true).create(true).open(counter.with_extension("fences")).unwrap();
+        writeln!(fences, "{fence}").unwrap();
+        ledger.serve(Request::Release(attempt)).unwrap();
+    }
+}
+
+/// On a small file system of its own: a lock is held, the disk fills up, and the held one can still be let go.
+fn fill_the_disk(mut ledger: Ledger, file: &Path) {
+    ledger.open().unwrap();
+    let held = attempt(1, &["held"], 60_000);
+    take(&mut ledger, &held).unwrap();
+    let rubbish = file.with_extension("rubbish");
+    let mut filler = fs::File::create(&rubbish).unwrap();
+    while filler.write_all(&[7; 4096]).is_ok() {}
+    drop(filler);
+    let mut taken = 0;
+    let fault = loop {
+        let attempt = attempt(100 + taken, &[&format!("{taken:0>900}")], 60_000);
+        match ledger.serve(Request::Grant { attempt, not_after: None }) {
+            Ok(_) => taken += 1,
+            Err(fault) => break fault,
+        }
+        assert!(taken < 10_000, "the disk is never full");
+    };
+    assert_eq!(fault.kind, FaultKind::Passing, "{fault}");
+    assert!(fault.reason.contains("the disk is full"), "{fault}");
+    ledger.serve(Request::Inspect(key("held"))).unwrap();
+    fs::remove_file(rubbish).unwrap();
+    let written = ledger.dump().unwrap();
+    assert_eq!(
+        written.locks.len(),
+        usize::try_from(taken).unwrap() + 1,
+        "what was refused was taken all the same"
+    );
+    ledger.serve(Request::Release(held)).unwrap();
+    println!("the disk was full after {taken} more locks");
+}

@@ -1,0 +1,90 @@
+//! Runtimes for tests: one that is driven by hand, and one with the machine's clocks. Neither runs tasks; a store has none.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use leasehold_core::{BoxFuture, Instant, Runtime};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Clocks that stand still unless they are set.
+#[derive(Debug)]
+pub(crate) struct ByHand {
+    lease_clock: AtomicU64,
+    wall_clock: AtomicU64,
+}
+
+impl ByHand {
+    /// A minute after the boot, in 2023. In microseconds, as all here.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { lease_clock: 60_000_000.into(), wall_clock: 1_700_000_000_000_000.into() })
+    }
+
+    pub(crate) fn lease_clock(&self) -> u64 {
+        self.lease_clock.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn wall_clock(&self) -> u64 {
+        self.wall_clock.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_lease_clock(&self, micros: u64) {
+        self.lease_clock.store(micros, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_wall_clock(&self, micros: u64) {
+        self.wall_clock.store(micros, Ordering::SeqCst);
+    }
+
+    pub(crate) fn pass(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap();
+        self.lease_clock.fetch_add(micros, Ordering::SeqCst);
+        self.wall_clock.fetch_add(micros, Ordering::SeqCst);
+    }
+}
+
+impl Runtime for ByHand {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.lease_clock() * 1000)
+    }
+
+    fn since_epoch(&self) -> Duration {
+        Duration::from_micros(self.wall_clock())
+    }
+
+    fn sleep_until(&self, _: Instant) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn spawn(&self, _: BoxFuture<'static, ()>) {}
+
+    fn random(&self) -> u128 {
+        unreachable!("a store draws nothing")
+    }
+}
+
+/// The clocks of this machine.
+#[derive(Debug)]
+pub(crate) struct OfTheMachine;
+
+impl Runtime for OfTheMachine {
+    fn now(&self) -> Instant {
+        let time = clock_gettime(ClockId::Boottime);
+        let (seconds, nanos) = (u64::try_from(time.tv_sec).unwrap(), u64::try_from(time.tv_nsec).unwrap());
+        Instant::from_nanos(seconds * 1_000_000_000 + nanos)
+    }
+
+    fn since_epoch(&self) -> Duration {
+        SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+    }
+
+    fn sleep_until(&self, _: Instant) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn spawn(&self, _: BoxFuture<'static, ()>) {}
+
+    fn random(&self) -> u128 {
+        unreachable!("a store draws nothing")
+    }
+}

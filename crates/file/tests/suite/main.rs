@@ -1,0 +1,10 @@
+//! The file store from outside: one file, several connections, several processes, and what befalls a file.
+
+mod bad_days;
+mod child;
+mod clocks;
+mod one_file_for_all;
+mod same_as_core;
+mod seeds;
+mod waiters;
+mod where_the_file_may_be;

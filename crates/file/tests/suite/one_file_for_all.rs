@@ -1,0 +1,93 @@
+//! Several connections and several processes on one file; some of them are killed.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold_core::Request;
+use leasehold_file::Ledger;
+
+use crate::child;
+use crate::clocks::{ByHand, OfTheMachine};
+use crate::seeds::{Dice, attempt, take};
+
+#[test]
+fn two_connections_exclude_each_other_and_fences_rise() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ByHand::new();
+    let [mut first, mut second] =
+        [1, 2].map(|_| Ledger::at(directory.path().join("leases.db"), Arc::clone(&clock) as _));
+    let earlier = take(&mut first, &attempt(1, &["a", "b"], 1000)).unwrap();
+    assert_eq!(take(&mut second, &attempt(2, &["b"], 1000)), None);
+    assert!(take(&mut second, &attempt(2, &["c"], 1000)).is_some());
+    first.serve(Request::Release(attempt(1, &["a", "b"], 1000))).unwrap();
+    let later = take(&mut second, &attempt(2, &["b"], 1000)).unwrap();
+    assert!(later > earlier);
+    clock.pass(Duration::from_millis(1000));
+    assert!(take(&mut first, &attempt(3, &["b"], 1000)).unwrap() > later);
+}
+
+#[test]
+fn processes_exclude_each_other_and_fences_rise_in_the_order_of_holding() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("leases.db");
+    let mut children: Vec<_> = (0..4).map(|_| child::command(&[], "count", &file).spawn().unwrap()).collect();
+    assert!(children.iter_mut().all(|child| child.wait().unwrap().success()));
+    assert_eq!(std::fs::read_to_string(directory.path().join("leases.count")).unwrap(), "160");
+    let fences = std::fs::read_to_string(directory.path().join("leases.fences")).unwrap();
+    let fences: Vec<u64> = fences.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(fences.len() == 160 && fences.is_sorted_by(|a, b| a < b));
+}
+
+#[test]
+fn a_lease_outlives_the_process_that_took_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("leases.db");
+    assert!(child::command(&[], "hold", &file).status().unwrap().success());
+    assert_eq!(take(&mut Ledger::at(&file, Arc::new(OfTheMachine)), &attempt(1, &["a"], 1000)), None);
+}
+
+/// The child holds most of the time, and writes all of it. However it ends, the file is sound, fences rise on, and the next one
+/// is let in when the lease of 150 ms is over.
+#[test]
+fn a_process_killed_at_any_moment_leaves_a_sound_file_and_costs_one_ttl() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("leases.db");
+    let mut dice = Dice(7);
+    let mut last = None;
+    let mut left_a_lease = 0;
+    for round in 0..30 {
+        let mut child = child::start(&[], "take and release until killed", &file);
+        thread::sleep(Duration::from_micros(dice.below(20_000)));
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9), "the child ended by itself");
+        let killed = Instant::now();
+        let mut ledger = Ledger::at(&file, Arc::new(OfTheMachine));
+        let attempt = attempt(round, &["a"], 150);
+        let mut asks = 0;
+        let fence = loop {
+            match take(&mut ledger, &attempt) {
+                Some(fence) => break fence,
+                None => asks += 1,
+            }
+            thread::sleep(Duration::from_millis(1));
+        };
+        // A quarter of a second for a machine that has other things to do.
+        assert!(killed.elapsed() < Duration::from_millis(150 + 250), "let in after {:?}", killed.elapsed());
+        left_a_lease += u32::from(asks > 0);
+        assert!(last.is_none_or(|last| fence > last), "{fence} after {last:?}");
+        last = Some(fence);
+        ledger.serve(Request::Release(attempt)).unwrap();
+        drop(ledger);
+        assert_is_sound(&file);
+    }
+    assert!(left_a_lease > 0, "no child was killed while it held");
+}
+
+fn assert_is_sound(file: &Path) {
+    let connection = rusqlite::Connection::open(file).unwrap();
+    let found: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(found, "ok");
+}

@@ -1,0 +1,238 @@
+//! Places that are refused, and what a place looks like that is not.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use leasehold_core::{Fault, FaultKind};
+use leasehold_file::Ledger;
+use tempfile::TempDir;
+
+use crate::child;
+use crate::clocks::ByHand;
+use crate::seeds::{attempt, take};
+
+fn open(path: impl AsRef<Path>) -> Result<Ledger, Fault> {
+    let mut ledger = Ledger::at(path, ByHand::new());
+    ledger.open().map(|()| ledger)
+}
+
+/// Opening fails for good, with one line that has the words in it.
+fn refused(path: impl AsRef<Path>, words: &[&str]) {
+    let fault = open(path).map(drop).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Lasting, "{fault}");
+    assert!(words.iter().all(|word| fault.reason.contains(word)) && !fault.reason.contains('\n'), "{fault}");
+}
+
+fn mode(path: impl AsRef<Path>) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+fn chmod(path: impl AsRef<Path>, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn a_place() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("leases.db");
+    (directory, file)
+}
+
+#[test]
+fn whatever_the_umask_directories_are_made_0700_and_all_files_0600() {
+    for umask in ["0", "0277"] {
+        let (directory, _) = a_place();
+        let file = directory.path().join("not/there/leases.db");
+        let script = format!("umask {umask}; exec \"$0\" \"$@\"");
+        if umask == "0277" {
+            // Nobody but root could create a second directory in one without the right to write.
+            DirBuilder::new().recursive(true).mode(0o700).create(file.parent().unwrap()).unwrap();
+        }
+        // The child is left without closing the file, so that -wal and -shm can be looked at.
+        let mut child = child::start(&["sh", "-c", &script], "take and release until killed", &file);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for made in ["not", "not/there"] {
+            assert_eq!(mode(directory.path().join(made)), 0o700);
+        }
+        for made in ["leases.db", "leases.db-wal", "leases.db-shm"] {
+            assert_eq!(
+                mode(directory.path().join("not/there").join(made)),
+                0o600,
+                "{made} under umask {umask}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_is_refused() {
+    for bits in [0o770, 0o702, 0o777, 0o1777] {
+        let (directory, file) = a_place();
+        chmod(&directory, bits);
+        refused(&file, &["can be written by others", &format!("{bits:04o}"), "chmod 700"]);
+        assert!(!file.exists());
+        chmod(&directory, 0o755);
+        open(&file).unwrap();
+    }
+}
+
+#[test]
+fn a_directory_of_somebody_else_is_refused() {
+    if is_root() {
+        let (directory, file) = a_place();
+        chown(&directory, Some(65534), None).unwrap();
+        refused(file, &["the directory", "belongs to user 65534", "your own"]);
+    } else {
+        refused("/leases.db", &["the directory", "belongs to user 0", "your own"]);
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_refused() {
+    let (directory, file) = a_place();
+    chmod(&directory, 0o500);
+    refused(file, &["the directory", "read-only", "chmod 700"]);
+    chmod(&directory, 0o700);
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_refused() {
+    let (_directory, file) = a_place();
+    fs::write(&file, "").unwrap();
+    refused(file.join("below/leases.db"), &["cannot create the directory"]);
+}
+
+#[test]
+fn a_file_of_somebody_else_is_refused() {
+    let (_directory, file) = a_place();
+    open(&file).unwrap();
+    // Only root can give a file away.
+    if is_root() {
+        chown(&file, Some(65534), None).unwrap();
+        refused(file, &["leases.db belongs to user 65534", "your own"]);
+    }
+}
+
+#[test]
+fn a_file_that_others_can_write_or_its_owner_cannot_is_refused() {
+    for (bits, words) in
+        [(0o620, "can be written by others"), (0o602, "can be written by others"), (0o400, "read-only")]
+    {
+        let (_directory, file) = a_place();
+        open(&file).unwrap();
+        chmod(&file, bits);
+        refused(&file, &[words, &format!("{bits:04o}"), "chmod 600"]);
+    }
+}
+
+#[test]
+fn a_symbolic_link_is_refused_also_one_that_leads_nowhere() {
+    let (directory, file) = a_place();
+    let target = directory.path().join("target.db");
+    symlink(&target, &file).unwrap();
+    refused(&file, &["is a symbolic link"]);
+    assert!(!target.exists());
+    open(&target).unwrap();
+    refused(&file, &["is a symbolic link", "the file itself"]);
+}
+
+#[test]
+fn a_file_with_two_names_is_refused() {
+    let (directory, file) = a_place();
+    open(&file).unwrap();
+    fs::hard_link(&file, directory.path().join("twin.db")).unwrap();
+    refused(&file, &["another name", "remove one"]);
+}
+
+#[test]
+fn what_is_no_file_is_refused() {
+    let (directory, file) = a_place();
+    fs::create_dir(&file).unwrap();
+    refused(&file, &["no regular file"]);
+    let fifo = directory.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    refused(fifo, &["no regular file"]);
+    refused("", &["names no file"]);
+}
+
+#[test]
+fn a_refused_place_serves_as_soon_as_it_is_mended() {
+    let (directory, file) = a_place();
+    chmod(&directory, 0o777);
+    let mut ledger = Ledger::at(&file, ByHand::new());
+    ledger.open().unwrap_err();
+    chmod(&directory, 0o700);
+    assert!(take(&mut ledger, &attempt(1, &["a"], 1000)).is_some());
+}
+
+#[test]
+fn a_foreign_file_is_refused_and_left_as_it_is() {
+    let foreign_database = |file: &Path| {
+        let other = rusqlite::Connection::open(file).unwrap();
+        other
+            .execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (x); INSERT INTO t VALUES (1)")
+            .unwrap();
+    };
+    let makers: [&dyn Fn(&Path); 4] = [
+        &|file| fs::write(file, "dear diary").unwrap(),
+        &|file| fs::write(file, [0; 5000]).unwrap(),
+        &|file| fs::write(file, "SQLite format 3\0").unwrap(),
+        &foreign_database,
+    ];
+    for make in makers {
+        let (directory, file) = a_place();
+        make(&file);
+        chmod(&file, 0o600);
+        let (before, modified) = (fs::read(&file).unwrap(), fs::metadata(&file).unwrap().modified().unwrap());
+        refused(&file, &["not Leasehold's", "another path"]);
+        assert_eq!(
+            (fs::read(&file).unwrap(), fs::metadata(&file).unwrap().modified().unwrap()),
+            (before, modified)
+        );
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
+    let (_directory, file) = a_place();
+    let mut ledger = open(&file).unwrap();
+    take(&mut ledger, &attempt(1, &["a"], 1000)).unwrap();
+    drop(ledger);
+    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    let before = fs::read(&file).unwrap();
+    refused(&file, &["format 2", "knows format 1", "update"]);
+    assert_eq!(fs::read(&file).unwrap(), before);
+}
+
+#[test]
+fn a_damaged_file_is_a_lasting_fault_that_names_the_remedy() {
+    let (_directory, file) = a_place();
+    let mut ledger = open(&file).unwrap();
+    take(&mut ledger, &attempt(1, &["a"], 1000)).unwrap();
+    drop(ledger);
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[100..].fill(0x5a);
+    fs::write(&file, bytes).unwrap();
+    refused(&file, &["damaged", "stop all programs", "move it away"]);
+}
+
+#[test]
+fn a_file_that_was_moved_away_is_not_written_any_more() {
+    let (directory, file) = a_place();
+    let clock = ByHand::new();
+    let [mut first, mut second] = [1, 2].map(|_| Ledger::at(&file, Arc::clone(&clock) as _));
+    take(&mut first, &attempt(1, &["a"], 60_000)).unwrap();
+    for name in ["leases.db", "leases.db-wal", "leases.db-shm"] {
+        fs::rename(directory.path().join(name), directory.path().join(format!("old-{name}"))).unwrap();
+    }
+    assert!(take(&mut second, &attempt(2, &["a"], 60_000)).is_some());
+    assert!(take(&mut first, &attempt(3, &["a"], 60_000)).is_none());
+}
