@@ -1,0 +1,343 @@
+//! From a URL to settings.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold_core::Misuse;
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::parameters::Parameters;
+
+/// Where a server is, and how to speak with it.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    /// The URL without password and without parameters that say how to speak and not with whom.
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Password>,
+    pub(crate) db: u32,
+    pub(crate) protocol: Protocol,
+    pub(crate) call_limit: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Tcp { host: String, port: u16 },
+    Tls { host: String, port: u16, authority: Option<PathBuf> },
+    Unix { path: PathBuf },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// RESP3, unless the server refuses it.
+    Either,
+    Resp2,
+    Resp3,
+}
+
+/// Shows itself to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Password(pub(crate) String);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// A server answers in a millisecond; half a second is a stall that is seen in practice (a fork, a slow command of somebody
+/// else's), and still small beside the default ttl of 30 s.
+pub(crate) const CALL_LIMIT: Duration = Duration::from_millis(500);
+
+const PORT: u16 = 6379;
+
+impl Address {
+    /// Reads a URL. No part of it but a scheme is ever repeated in an error: in a URL that is wrong, nobody knows which part
+    /// is the password.
+    pub(crate) fn parse(text: &str) -> Result<Self, Misuse> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return refuse(format!("the store URL has no scheme: {SCHEMES}"));
+        };
+        let scheme = scheme.to_ascii_lowercase();
+        let unix = match &*scheme {
+            "redis" => false,
+            "rediss" if cfg!(feature = "tls") => false,
+            "rediss" => {
+                return refuse("this program was built without TLS, which rediss: needs: build it with it");
+            }
+            "redis+unix" => true,
+            name if name.bytes().all(|byte| byte.is_ascii_lowercase()) => {
+                return refuse(format!("the store URL has an unknown scheme, {name}: {SCHEMES}"));
+            }
+            _ => return refuse(format!("the store URL has an unknown scheme: {SCHEMES}")),
+        };
+        // The URL standard knows no user without a host, and a socket has none.
+        let hostless = unix && rest.split('/').next().is_some_and(|authority| authority.ends_with('@'));
+        let patched = rest.replacen("@/", "@socket/", usize::from(hostless));
+        let url = match Url::parse(&format!("{scheme}://{patched}")) {
+            Ok(url) => url,
+            Err(error) => return refuse(format!("the store URL cannot be read ({error}): {ENCODE}")),
+        };
+        if url.fragment().is_some() {
+            return refuse(format!("the store URL has a fragment (#), which means nothing here: {ENCODE}"));
+        }
+        let parameters = Parameters::read(url.query().unwrap_or_default())?;
+        let place =
+            if unix { unix_place(&url, hostless)? } else { tcp_place(&url, &scheme, parameters.ca.clone())? };
+        if parameters.ca.is_some() && scheme != "rediss" {
+            return refuse(
+                "the store URL names a certificate authority (ca), which only rediss: has use for",
+            );
+        }
+        if (parameters.user.is_some() || parameters.password.is_some()) && !unix {
+            return refuse("user and password are parameters of redis+unix: only: put them before the host");
+        }
+        let user = Some(url.username()).filter(|user| !user.is_empty()).map(decode).transpose()?;
+        let password = url.password().map(decode).transpose()?;
+        if user.is_some() && parameters.user.is_some() || password.is_some() && parameters.password.is_some()
+        {
+            return refuse("the store URL has the user or the password twice: leave one out");
+        }
+        let in_path = if unix { None } else { db_in_path(url.path())? };
+        let db = match (in_path, parameters.db) {
+            (Some(one), Some(other)) if one != other => {
+                return refuse("the store URL names two databases, in its path and as db: leave one out");
+            }
+            (in_path, parameter) => in_path.or(parameter).unwrap_or(0),
+        };
+        let mut address = Self {
+            name: String::new(),
+            place,
+            user: user.or(parameters.user),
+            password: password.or(parameters.password).map(Password),
+            db,
+            protocol: parameters.protocol.unwrap_or(Protocol::Either),
+            call_limit: parameters.call_limit.unwrap_or(CALL_LIMIT),
+        };
+        address.name = address.describe();
+        Ok(address)
+    }
+
+    fn describe(&self) -> String {
+        let user = self.user.as_ref().map(|user| format!("{}@", user.escape_debug())).unwrap_or_default();
+        let with_port = |host: &str, port| match (host.contains(':'), port) {
+            (true, PORT) => format!("[{host}]"),
+            (true, port) => format!("[{host}]:{port}"),
+            (false, PORT) => host.to_owned(),
+            (false, port) => format!("{host}:{port}"),
+        };
+        let (place, mut db) = match &self.place {
+            Place::Tcp { host, port } => (format!("redis://{user}{}", with_port(host, *port)), "/"),
+            Place::Tls { host, port, .. } => (format!("rediss://{user}{}", with_port(host, *port)), "/"),
+            Place::Unix { path } => (format!("redis+unix://{user}{}", path.display()), "?db="),
+        };
+        let number = if self.db == 0 { String::new() } else { self.db.to_string() };
+        if number.is_empty() {
+            db = "";
+        }
+        format!("{place}{db}{number}")
+    }
+}
+
+const SCHEMES: &str = "use redis://, rediss:// or redis+unix://";
+pub(crate) const ENCODE: &str =
+    "write characters like / ? # @ and spaces in a user or password as %2F %3F %23 %40 and %20";
+
+pub(crate) fn refuse<T>(reason: impl Into<String>) -> Result<T, Misuse> {
+    Err(Misuse::Url { reason: reason.into() })
+}
+
+fn tcp_place(url: &Url, scheme: &str, authority: Option<PathBuf>) -> Result<Place, Misuse> {
+    let host = decode(url.host_str().unwrap_or_default())?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    if host.is_empty() {
+        return refuse("the store URL names no host: redis://HOST");
+    }
+    if host.contains(|c: char| c.is_control() || c.is_whitespace() || c == '@') {
+        return refuse(format!("the store URL has a host that cannot be one: {ENCODE}"));
+    }
+    let port = url.port().unwrap_or(PORT);
+    if port == 0 {
+        return refuse("the store URL has port 0, where nobody listens: name the server's");
+    }
+    Ok(if scheme == "rediss" { Place::Tls { host, port, authority } } else { Place::Tcp { host, port } })
+}
+
+fn unix_place(url: &Url, hostless: bool) -> Result<Place, Misuse> {
+    if !hostless && url.host_str().is_some_and(|host| !host.is_empty()) {
+        return refuse("a Unix socket has no host: redis+unix:///PATH, with three slashes");
+    }
+    let path = decode(url.path())?;
+    if path.len() < 2 || path.contains('\0') {
+        return refuse("the store URL names no socket: redis+unix:///PATH");
+    }
+    Ok(Place::Unix { path: path.into() })
+}
+
+fn db_in_path(path: &str) -> Result<Option<u32>, Misuse> {
+    match path.trim_start_matches('/') {
+        "" => Ok(None),
+        number => db_number(number).map(Some),
+    }
+}
+
+pub(crate) fn db_number(text: &str) -> Result<u32, Misuse> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse() {
+        Ok(number) if plain => Ok(number),
+        _ => refuse(format!(
+            "the store URL names a database that is no number: redis://HOST/0; and if that was meant to be a password, {ENCODE}"
+        )),
+    }
+}
+
+/// In a form, `+` is a space; in a path or a password it is a plus.
+pub(crate) fn decode(text: &str) -> Result<String, Misuse> {
+    match percent_decode_str(text).decode_utf8() {
+        Ok(text) => Ok(text.into_owned()),
+        Err(_) => refuse("the store URL has something percent-encoded that is not UTF-8: encode it anew"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(url: &str) -> Address {
+        Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    fn tcp(host: &str, port: u16) -> Place {
+        Place::Tcp { host: host.into(), port }
+    }
+
+    #[test]
+    fn a_host_is_enough() {
+        let address = parse("redis://localhost");
+        assert_eq!(
+            (&address.place, address.db, address.protocol),
+            (&tcp("localhost", 6379), 0, Protocol::Either)
+        );
+        assert_eq!((address.user, address.password), (None, None));
+        assert_eq!((&*address.name, address.call_limit), ("redis://localhost", CALL_LIMIT));
+        assert_eq!(parse("REDIS://localhost/").name, "redis://localhost");
+    }
+
+    #[test]
+    fn everything_can_be_said_and_the_name_leaves_out_the_password() {
+        let address = parse("redis://web:s%2F%40c%20ret@example.org:7000/3?protocol=resp2&call-limit=250ms");
+        assert_eq!(address.place, tcp("example.org", 7000));
+        assert_eq!(address.user.as_deref(), Some("web"));
+        assert_eq!(address.password, Some(Password("s/@c ret".into())));
+        assert_eq!((address.db, address.protocol), (3, Protocol::Resp2));
+        assert_eq!(address.call_limit, Duration::from_millis(250));
+        assert_eq!(address.name, "redis://web@example.org:7000/3");
+        assert_eq!(parse("redis://:secret@h").name, "redis://h");
+    }
+
+    #[test]
+    fn a_host_may_be_an_address_of_version_six() {
+        let address = parse("redis://[::1]:7000");
+        assert_eq!((&address.place, &*address.name), (&tcp("::1", 7000), "redis://[::1]:7000"));
+        assert_eq!(parse("redis://[2001:db8::7]").name, "redis://[2001:db8::7]");
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn only_tls_has_an_authority() {
+        let authority = Some("/etc/lock ca+1.pem".into());
+        let place = Place::Tls { host: "h".into(), port: 6380, authority };
+        let address = parse("rediss://h:6380?ca=/etc/lock%20ca+1.pem");
+        assert_eq!((&address.place, &*address.name), (&place, "rediss://h:6380"));
+        assert!(Address::parse("redis://h?ca=/etc/ca.pem").is_err());
+    }
+
+    #[test]
+    fn a_socket_has_its_user_before_its_path_or_behind_it() {
+        for url in [
+            "redis+unix://web:secret@/run/redis%20a.sock?db=2",
+            "redis+unix:///run/redis%20a.sock?user=web&password=secret&db=2",
+        ] {
+            let address = parse(url);
+            assert_eq!(address.place, Place::Unix { path: "/run/redis a.sock".into() });
+            assert_eq!(address.user.as_deref(), Some("web"));
+            assert_eq!(address.password, Some(Password("secret".into())));
+            assert_eq!(address.name, "redis+unix://web@/run/redis a.sock?db=2");
+        }
+        assert_eq!(parse("redis+unix:///s").name, "redis+unix:///s");
+    }
+
+    #[test]
+    fn a_wrong_url_says_what_is_wrong_and_never_the_password() {
+        let wrong = [
+            "",
+            "localhost",
+            "s3cret@localhost",
+            "http://u:s3cret@h",
+            "redis:u:s3cret@h",
+            "redis:u:s3cret@h?x=://y",
+            "redis://",
+            "redis://:s3cret@",
+            "redis:///0",
+            "redis://u:s3c ret@:notaport",
+            "redis://user:pa s3cret@:notaport",
+            "redis://u:s3cret@h:notaport",
+            "redis://u:s3cret@h:0",
+            "redis://u:s3cret@h:70000",
+            "redis://u:s3cret@h/x",
+            "redis://u:s3cret@h/-1",
+            "redis://u:s3cret@h/+1",
+            "redis://u:s3cret@h/1/2",
+            "redis://u:s3cret@h/99999999999",
+            "redis://u:s3cret@h/1?db=2",
+            "redis://u:s3cret@h#top",
+            "redis://u:12#s3cret@h",
+            "redis://u:12/s3cret@h",
+            "redis://u:12?s3cret@h",
+            "redis://u:12?s3cret=1@h",
+            "redis://h?password=s3cret",
+            "redis://u:s3cret@h?protocol=resp4",
+            "redis://u:s3cret@h?protocol=resp2&protocol=resp3",
+            "redis://u:s3cret@h?call-limit=5",
+            "redis://u:s3cret@h?call-limit=0ms",
+            "redis://u:s3cret@h?call-limit=+5s",
+            "redis://u:s3cret%ff@h",
+            "redis+unix://u:s3cret@",
+            "redis+unix://u:s3cret@h/path",
+            "redis+unix://u:s3cret@/path?password=s3cret",
+            "redis+unix://",
+            "redis+unix:///",
+            "rediss://u:s3cret@h?ca=",
+        ];
+        for url in wrong {
+            let error = Address::parse(url).expect_err(url);
+            for text in [error.to_string(), format!("{error:?}")] {
+                assert!(!text.contains("s3c"), "{url}: {text}");
+                assert!(text.contains(':') && !text.contains('\n') && !text.ends_with('.'), "{url}: {text}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_url_makes_parsing_panic_or_tell_the_password(
+            head in "(redis|rediss|redis\\+unix)://[a-z:]{0,3}",
+            between in "[ -~]{0,6}",
+            tail in "[ -~]{0,12}",
+        ) {
+            match Address::parse(&format!("{head}:s3cret{between}@{tail}")) {
+                Err(error) => prop_assert!(!error.to_string().contains("s3cret")),
+                Ok(address) => {
+                    prop_assert!(!address.name.contains("s3cret"), "{}", address.name);
+                    let debug = format!("{address:?}");
+                    prop_assert!(!debug.contains("s3cret"), "{}", debug);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Making calls: one try, within its limit, on one connection.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{
+    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Request, Runtime, Ttl,
+};
+use redis::aio::ConnectionLike;
+use redis::{Cmd, Pipeline, RedisError, ServerError, ServerErrorKind, Value, cmd};
+
+use crate::clock::{Reading, ServerClock};
+use crate::deadline::within;
+use crate::fault::{Faults, leads_astray};
+use crate::link::{Link, Live};
+use crate::script::{self, Call, call_for, decode};
+use crate::settle::Unsettled;
+
+/// Speaks for one store.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) faults: Faults,
+    pub(crate) source: Source,
+    pub(crate) call_limit: Duration,
+    pub(crate) unsettled: Unsettled,
+}
+
+/// Where connections come from.
+pub(crate) enum Source {
+    /// Ours, to be dropped and made anew.
+    Ours(Link),
+    /// The user's. It may be another one each time, for all that we know.
+    Lent { lend: Box<dyn Fn() -> BoxConnection + Send + Sync>, clock: Arc<ServerClock> },
+}
+
+pub(crate) type BoxConnection = Box<dyn ConnectionLike + Send + Sync>;
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ours(link) => f.debug_tuple("Ours").field(link).finish(),
+            Self::Lent { .. } => f.write_str("Lent"),
+        }
+    }
+}
+
+/// What a call goes out on.
+struct Line {
+    connection: BoxConnection,
+    clock: Arc<ServerClock>,
+    live: Option<Arc<Live>>,
+}
+
+impl Line {
+    fn id(&self) -> Option<crate::settle::ConnectionId> {
+        self.live.as_ref().map(|live| live.id)
+    }
+}
+
+/// What the server said; if it refused, then what was asked was not done.
+type Heard = Result<Value, ServerError>;
+
+/// A connection is waited for as long as some calls, so that the first one to a distant server fits, and a renewal of a short
+/// ttl does not outlast it.
+const CALLS_TO_CONNECT: u32 = 5;
+
+impl Client {
+    /// Connects if need be, and sees whether scripts may be run.
+    pub(crate) async fn open(&self) -> Result<(), Fault> {
+        let mut line = self.line(self.call_limit).await?;
+        let heard = self.call(&mut line, &script::opening_call(), self.call_limit).await?;
+        let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
+        match script::time_of(&value) {
+            Some(_) => Ok(()),
+            None => Err(self.faults.lasting("the answer to a script is none: this is no Redis server")),
+        }
+    }
+
+    pub(crate) async fn grant(&self, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
+        let limit = self.limit(attempt.ttl);
+        let mut line = self.line(limit).await?;
+        let reading = self.reading(&mut line, limit).await?;
+        let sent = self.runtime.now();
+        let not_after = reading.latest(sent) + limit;
+        let request = Request::Grant { attempt: attempt.clone(), not_after: Some(not_after) };
+        let settles_at = reading.surely_past(not_after);
+        // From here on the grant may be made, also if this future is dropped.
+        let sending = self.unsettled.sending(attempt.holder, line.id(), sent, settles_at);
+        let heard = self.call(&mut line, &call_for(&request), limit).await?;
+        self.unsettled.answered(sending);
+        if let Some(server) = heard.as_ref().ok().and_then(script::time_of_grant) {
+            line.clock.note(Reading { sent, heard: self.runtime.now(), server });
+        }
+        match self.answer(&request, heard)? {
+            Answer::Grant(answer) => Ok(answer),
+            _ => unreachable!("a grant is answered as one"),
+        }
+    }
+
+    /// One answer for each attempt, from one round trip.
+    pub(crate) async fn renew(&self, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
+        let Some(limit) = attempts.iter().map(|attempt| self.limit(attempt.ttl)).min() else {
+            return Vec::new();
+        };
+        let requests: Vec<_> = attempts.iter().map(|attempt| Request::Renew(attempt.clone())).collect();
+        let calls: Vec<_> = requests.iter().map(call_for).collect();
+        let heard = match self.line(limit).await {
+            Ok(mut line) => self.call_all(&mut line, &calls, limit).await,
+            Err(fault) => Err(fault),
+        };
+        match heard {
+            Ok(heard) => {
+                requests.iter().zip(heard).map(|(request, heard)| self.hold(request, heard)).collect()
+            }
+            Err(fault) => vec![Err(fault); attempts.len()],
+        }
+    }
+
+    /// Takes back what the attempt holds now. Where a grant of it is still on its way, also says when to come again.
+    pub(crate) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
+        let limit = self.limit(attempt.ttl);
+        let mut line = self.line(limit).await?;
+        let request = Request::Release(attempt.clone());
+        let sent = self.runtime.now();
+        let heard = self.call(&mut line, &call_for(&request), limit).await?;
+        let answer = self.hold(&request, heard)?;
+        Ok((answer, self.unsettled.released(attempt.holder, line.id(), sent)))
+    }
+
+    /// When this resolves without a fault, nothing of the attempt is left and nothing can come any more.
+    pub(crate) async fn give_up(&self, attempt: &Attempt) -> Result<(), Fault> {
+        while let (_, Some(settles_at)) = self.release(attempt).await? {
+            self.runtime.sleep_until(settles_at).await;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
+        let mut line = self.line(self.call_limit).await?;
+        let request = Request::Inspect(key.clone());
+        let heard = self.call(&mut line, &call_for(&request), self.call_limit).await?;
+        match self.answer(&request, heard)? {
+            Answer::Inspect(state) => Ok(state),
+            _ => unreachable!("an inspection is answered as one"),
+        }
+    }
+
+    /// Small beside the ttl: a quarter of it, so that a renewal can be tried again, but no less than a slow network needs.
+    fn limit(&self, ttl: Ttl) -> Duration {
+        self.call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
+    }
+
+    async fn line(&self, limit: Duration) -> Result<Line, Fault> {
+        match &self.source {
+            Source::Ours(link) => {
+                let live = link.live(limit * CALLS_TO_CONNECT).await?;
+                let connection = Box::new(live.connection.clone());
+                Ok(Line { connection, clock: Arc::clone(&live.clock), live: Some(live) })
+            }
+            Source::Lent { lend, clock } => {
+                Ok(Line { connection: lend(), clock: Arc::clone(clock), live: None })
+            }
+        }
+    }
+
+    /// What is known of the server's clock, to less than the limit of a call: what is more in doubt (after some minutes without
+    /// a grant; or of a lent connection, at first) is asked for, or giving up would wait for longer than calls take.
+    async fn reading(&self, line: &mut Line, limit: Duration) -> Result<Reading, Fault> {
+        let sent = self.runtime.now();
+        if let Some(reading) = line.clock.reading().filter(|reading| reading.doubt(sent) <= limit) {
+            return Ok(reading);
+        }
+        let said = within(&*self.runtime, limit, one(&mut *line.connection, &cmd("TIME"))).await;
+        let value = self.heard(line, said, limit)?.map_err(|error| self.faults.of_refusal(&error))?;
+        let Some(server) = script::time_of(&value) else {
+            return Err(self.faults.lasting("the answer to TIME is no time: this is no Redis server"));
+        };
+        let reading = Reading { sent, heard: self.runtime.now(), server };
+        line.clock.note(reading);
+        Ok(reading)
+    }
+
+    async fn call(&self, line: &mut Line, call: &Call, limit: Duration) -> Result<Heard, Fault> {
+        let connection = &mut *line.connection;
+        let saying = async {
+            match one(connection, &call.by_sha()).await {
+                Ok(Err(error)) if is_unknown_script(&error) => one(connection, &call.by_text()).await,
+                said => said,
+            }
+        };
+        let said = within(&*self.runtime, limit, saying).await;
+        self.heard(line, said, limit)
+    }
+
+    async fn call_all(&self, line: &mut Line, calls: &[Call], limit: Duration) -> Result<Vec<Heard>, Fault> {
+        let connection = &mut *line.connection;
+        let saying = async {
+            let mut said = several(connection, calls.iter().map(Call::by_sha)).await?;
+            let unknown = |heard: &Heard| heard.as_ref().is_err_and(is_unknown_script);
+            let again: Vec<_> = (0..said.len()).filter(|&nth| unknown(&said[nth])).collect();
+            if !again.is_empty() {
+                let by_text = again.iter().map(|&nth| calls[nth].by_text());
+                for (nth, heard) in again.iter().zip(several(connection, by_text).await?) {
+                    said[*nth] = heard;
+                }
+            }
+            Ok(said)
+        };
+        let said = within(&*self.runtime, limit, saying).await;
+        let heard = match said {
+            None => return Err(self.silent(line, limit)),
+            Some(Err(error)) => return Err(self.broken(line, &error)),
+            Some(Ok(heard)) if heard.len() == calls.len() => heard,
+            Some(Ok(_)) => {
+                return Err(self.faults.passing("the server gave fewer answers than it was asked"));
+            }
+        };
+        if heard.iter().any(|heard| heard.as_ref().is_err_and(leads_astray)) {
+            self.drop_connection(line);
+        }
+        Ok(heard)
+    }
+
+    /// Sorts what came of saying something within a limit, and drops the connection where it is of no use any more.
+    fn heard(
+        &self,
+        line: &Line,
+        said: Option<Result<Heard, RedisError>>,
+        limit: Duration,
+    ) -> Result<Heard, Fault> {
+        match said {
+            None => Err(self.silent(line, limit)),
+            Some(Err(error)) => Err(self.broken(line, &error)),
+            Some(Ok(heard)) => {
+                if heard.as_ref().is_err_and(leads_astray) {
+                    self.drop_connection(line);
+                }
+                Ok(heard)
+            }
+        }
+    }
+
+    fn silent(&self, line: &Line, limit: Duration) -> Fault {
+        self.drop_connection(line);
+        self.faults.passing(format_args!("no answer within {limit:?}"))
+    }
+
+    fn broken(&self, line: &Line, error: &RedisError) -> Fault {
+        self.drop_connection(line);
+        self.faults.of_connection(error)
+    }
+
+    fn drop_connection(&self, line: &Line) {
+        if let (Source::Ours(link), Some(live)) = (&self.source, &line.live) {
+            link.drop_connection(live);
+        }
+    }
+
+    fn hold(&self, request: &Request, heard: Heard) -> Result<HoldAnswer, Fault> {
+        match self.answer(request, heard)? {
+            Answer::Renew(answer) | Answer::Release(answer) => Ok(answer),
+            _ => unreachable!("renewals and releases are answered as such"),
+        }
+    }
+
+    fn answer(&self, request: &Request, heard: Heard) -> Result<Answer, Fault> {
+        let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
+        decode(request, value).map_err(|reason| self.faults.lasting(reason))
+    }
+}
+
+fn is_unknown_script(error: &ServerError) -> bool {
+    error.kind() == Some(ServerErrorKind::NoScript)
+}
+
+async fn one(
+    connection: &mut (dyn ConnectionLike + Send + Sync),
+    command: &Cmd,
+) -> Result<Heard, RedisError> {
+    match connection.req_packed_command(command).await {
+        Ok(Value::ServerError(error)) => Ok(Err(error)),
+        Ok(value) => Ok(Ok(value)),
+        Err(error) => ServerError::try_from(error).map(Err),
+    }
+}
+
+async fn several(
+    connection: &mut (dyn ConnectionLike + Send + Sync),
+    commands: impl ExactSizeIterator<Item = Cmd>,
+) -> Result<Vec<Heard>, RedisError> {
+    let mut pipeline = Pipeline::with_capacity(commands.len());
+    for command in commands {
+        pipeline.add_command(command);
+    }
+    let values = connection.req_packed_commands(&pipeline, 0, pipeline.len()).await?;
+    let heard = |value| match value {
+        Value::ServerError(error) => Err(error),
+        value => Ok(value),
+    };
+    Ok(values.into_iter().map(heard).collect())
+}

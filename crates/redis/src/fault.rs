@@ -1,0 +1,249 @@
+//! What goes wrong, in words, and whether it will pass.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use leasehold_core::Fault;
+use redis::{RedisError, ServerError};
+
+/// Turns what went wrong at one place into faults.
+#[derive(Clone, Debug)]
+pub(crate) struct Faults {
+    store: Arc<str>,
+    /// `None` where somebody else logged in.
+    user: Option<Arc<str>>,
+}
+
+/// The commands that a user of the store must be allowed. `docs/wire.md` has the whole line.
+pub(crate) const ALLOWED: &str = "+eval +evalsha +get +set +del +pexpire +pttl +time";
+
+/// What servers say when there is nothing to mend but time.
+const PASSING: [(&str, &str); 9] = [
+    ("LOADING", "the server is still loading its data"),
+    ("READONLY", "the server is a replica, and takes no writes"),
+    ("MASTERDOWN", "the server is a replica that has lost its master"),
+    ("NOREPLICAS", "too few replicas are in touch with the server for it to take writes"),
+    ("BUSY", "the server is busy with a script of somebody's"),
+    ("UNBLOCKED", "the server has just become a replica"),
+    ("CLUSTERDOWN", "the cluster is down"),
+    ("TRYAGAIN", "the cluster is moving the key"),
+    ("EXECABORT", "the server gave the command up"),
+];
+
+/// Codes that stand for something to mend.
+const LASTING: [&str; 8] = ["NOAUTH", "WRONGPASS", "NOPERM", "OOM", "MISCONF", "MOVED", "ASK", "CROSSSLOT"];
+
+impl Faults {
+    pub(crate) const fn new(store: Arc<str>, user: Option<Arc<str>>) -> Self {
+        Self { store, user }
+    }
+
+    pub(crate) fn passing(&self, reason: impl fmt::Display) -> Fault {
+        Fault::passing(&self.store, reason)
+    }
+
+    pub(crate) fn lasting(&self, reason: impl fmt::Display) -> Fault {
+        Fault::lasting(&self.store, reason)
+    }
+
+    /// The connection failed, or never was one.
+    pub(crate) fn of_connection(&self, error: &RedisError) -> Fault {
+        if error.is_timeout() {
+            return self.passing("no answer in time");
+        }
+        self.passing(format_args!("the connection broke: {error}"))
+    }
+
+    /// A socket could not be had.
+    pub(crate) fn of_socket(&self, error: &io::Error) -> Fault {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                self.lasting(format_args!("may not connect: {error}: change who may use the socket"))
+            }
+            _ => self.passing(format_args!("cannot connect: {error}")),
+        }
+    }
+
+    /// The server refused. What was asked was not done.
+    pub(crate) fn of_refusal(&self, error: &ServerError) -> Fault {
+        let said = Said::of(error);
+        if let Some((_, meaning)) = PASSING.iter().find(|(code, _)| *code == said.code) {
+            return self.passing(format_args!("{meaning} ({})", said.code));
+        }
+        let user = self.user.as_deref();
+        let user =
+            user.map_or_else(|| "the user of the connection".to_owned(), |user| format!("user {user}"));
+        match said.code {
+            "NOAUTH" => self.lasting("the server asks for a password: write one into the URL, before the host"),
+            "WRONGPASS" => {
+                self.lasting(format_args!("the server refuses {user} or its password: check the URL against its ACL"))
+            }
+            "NOPERM" => self.lasting(format_args!("{}: {said}", said.remedy(&user))),
+            "OOM" => self.lasting(
+                "the server is out of memory (maxmemory) and takes no new keys: raise its maxmemory, or free some",
+            ),
+            "MISCONF" => self.lasting(format_args!("the server cannot save its data and takes no writes: {said}")),
+            "MOVED" | "ASK" | "CROSSSLOT" => {
+                self.lasting("the server is part of a cluster, which this store cannot use: name a server that is not")
+            }
+            _ if said.has("DB index is out of range") || said.has("invalid DB index") => {
+                self.lasting("the server has no database of this number: name another in the URL")
+            }
+            _ if said.has("without any password configured") => {
+                self.lasting("the server has no password: leave it out of the URL")
+            }
+            _ if said.has("unknown command") => {
+                self.lasting(format_args!("the server lacks a command that the store needs: {said}"))
+            }
+            // A proxy's own words, too many clients, a server that is shutting down: nothing says that it will stay so.
+            _ => self.passing(format_args!("the server refused: {said}")),
+        }
+    }
+}
+
+/// Whether a connection that got this answer leads to the wrong server.
+pub(crate) fn leads_astray(error: &ServerError) -> bool {
+    matches!(Said::of(error).code, "READONLY" | "UNBLOCKED" | "MASTERDOWN")
+}
+
+/// A server's error, by its code and its words.
+struct Said {
+    code: &'static str,
+    text: String,
+}
+
+impl Said {
+    fn of(error: &ServerError) -> Self {
+        let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+        let text = text.trim().replace(char::is_control, " ");
+        let known = || PASSING.iter().map(|(code, _)| *code).chain(LASTING);
+        let first = known().find(|code| *code == error.code());
+        // Up to 6.2, what failed within a script stands somewhere in the words of the script's own failure.
+        let within = || known().find(|code| text.contains(&format!("-{code} ")));
+        let denied = ["The user executing the script can't", "ACL failure in script"];
+        let unnamed = || denied.iter().any(|words| text.contains(words)).then_some("NOPERM");
+        let refused = || text.contains("invalid username-password pair").then_some("WRONGPASS");
+        let code = first.or_else(within).or_else(unnamed).or_else(refused).unwrap_or_default();
+        Self { code, text }
+    }
+
+    fn has(&self, words: &str) -> bool {
+        self.text.contains(words)
+    }
+
+    /// What an operator must allow.
+    fn remedy(&self, user: &str) -> String {
+        let command = self.text.split_once("run the '").and_then(|(_, rest)| rest.split_once('\''));
+        match command {
+            Some((command, _)) => {
+                format!("{user} may not run {command}: allow it +{command} (in all: {ALLOWED})")
+            }
+            None if self.has("key") => {
+                format!("{user} may not use a key: allow it both ~PREFIX* and ~leasehold:*}}PREFIX*")
+            }
+            None => format!("{user} may not run a command that a script uses: allow it {ALLOWED}"),
+        }
+    }
+}
+
+/// The server's words, without what a reader has no use for: the script's hash and line.
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = self.text.rsplit_once(" script: ").filter(|(_, place)| place.contains(", on @"));
+        let words = words.map_or(&*self.text, |(words, _)| words);
+        f.write_str(&words[..words.floor_char_boundary(300)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::FaultKind::{self, Lasting, Passing};
+    use redis::Value;
+
+    use super::*;
+
+    fn fault(line: &str) -> Fault {
+        let faults = Faults::new("redis://h".into(), Some("app".into()));
+        let answer = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+        let Value::ServerError(error) = answer else { panic!("{answer:?}") };
+        faults.of_refusal(&error)
+    }
+
+    #[track_caller]
+    fn is(line: &str, kind: FaultKind, words: &[&str]) {
+        let fault = fault(line);
+        assert_eq!(fault.kind, kind, "{line}: {fault}");
+        for word in words {
+            assert!(fault.reason.contains(word), "{line}: {fault}");
+        }
+    }
+
+    #[test]
+    fn what_somebody_must_mend_is_lasting_and_says_how() {
+        is("NOAUTH Authentication required.", Lasting, &["password", "URL"]);
+        is("WRONGPASS invalid username-password pair or user is disabled.", Lasting, &["user app"]);
+        is("NOPERM User app has no permissions to run the 'eval' command", Lasting, &["user app", "+eval"]);
+        is(
+            "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
+            Lasting,
+            &["+evalsha"],
+        );
+        is(
+            "NOPERM User app has no permissions to run the 'set' command script: 01ab, on @user_script:3.",
+            Lasting,
+            &["+set "],
+        );
+        is("NOPERM No permissions to access a key", Lasting, &["~leasehold:"]);
+        is(
+            "ERR Error running script (call to f_01ab): @user_script:7: @user_script: 7: The user executing the script can't \
+             run this command or subcommand ",
+            Lasting,
+            &["user app", "+pttl"],
+        );
+        is(
+            "ERR ACL failure in script: User app has no permissions to run the 'get' command script: 01ab, on @user_script:9.",
+            Lasting,
+            &["user app", "+get "],
+        );
+        is("OOM command not allowed when used memory > 'maxmemory'.", Lasting, &["maxmemory"]);
+        is(
+            "ERR Error running script (call to f_01ab): @user_script:7: @user_script: 7: -OOM command not allowed when used",
+            Lasting,
+            &["maxmemory"],
+        );
+        is("MISCONF Redis is configured to save RDB snapshots, but it's unable to", Lasting, &["save"]);
+        is("MOVED 3999 127.0.0.1:6381", Lasting, &["cluster"]);
+        is("ERR DB index is out of range", Lasting, &["database"]);
+        is("ERR unknown command 'EVALSHA', with args beginning with: ", Lasting, &["EVALSHA"]);
+    }
+
+    #[test]
+    fn what_time_may_mend_is_passing() {
+        for line in [
+            "LOADING Redis is loading the dataset in memory",
+            "READONLY You can't write against a read only replica.",
+            "ERR Error running script (call to f_01ab): @user_script:7: @user_script: 7: -READONLY You can't write",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "NOREPLICAS Not enough good replicas to write.",
+            "BUSY Redis is busy running a script.",
+            "CLUSTERDOWN Hash slot not served",
+            "TRYAGAIN Multiple keys request during rehashing of slot",
+            "ERR max number of clients reached",
+            "ERR upstream is away",
+        ] {
+            is(line, Passing, &[]);
+        }
+    }
+
+    #[test]
+    fn only_a_replica_leads_astray() {
+        for (line, astray) in
+            [("READONLY x", true), ("ERR x -READONLY y", true), ("OOM x", false), ("ERR x", false)]
+        {
+            let answer = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+            let Value::ServerError(error) = answer else { panic!("{answer:?}") };
+            assert_eq!(leads_astray(&error), astray, "{line}");
+        }
+    }
+}

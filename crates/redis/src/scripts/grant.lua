@@ -1,0 +1,72 @@
+-- Gives a holder all keys of a claim, or none. Asking again with the same holder is no different from asking.
+--
+-- KEYS  1, 3, 5 …  the keys, in byte order;  2, 4, 6 …  the fence key of each
+-- ARGV  1  the value to write: lh1, a flag, 32 digits of the holder, and maybe a space and a label
+--       2  the ttl, in ms
+--       3  how long to remember the fence, in ms
+--       4  past this time on the server's clock, in µs since 1970, do nothing; empty: never
+--
+-- The last field of each answer is the server's time in µs. n counts the keys from 1.
+--   0 fence time                         granted; the fence is new to each of the keys
+--   1 n value pttl fence time            key n is taken, by this value, for so long (-1: no end); fence empty: unknown
+--   2 time                               too late
+--   3 n time                             key n has something that is no string
+--   4 n time                             the fence of key n is the last that a double can count
+--   5 n time                             the fence key of key n holds something that is no number
+--
+-- Nothing is written unless the answer is 0. All reads stand before the first write; if that is refused (out of memory,
+-- a replica) nothing was done, and if it is not, nor are the rest: they are the same command.
+-- A value that is not this holder's is never overwritten.
+
+local FENCE_MAX = 9007199254740991
+local value, ttl, keep, not_after = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+local time = string.format('%.0f', now)
+
+-- The string at a key, or false; and whether there is something else.
+local function read(key)
+  local found = redis.pcall('GET', key)
+  if type(found) ~= 'table' then return found, false end
+  if string.find(found.err, '^%-?WRONGTYPE') then return false, true end
+  return redis.call('GET', key), false -- fails again, and so ends the script with that error
+end
+
+local function is_own(found)
+  return string.sub(found, 1, 3) == 'lh1'
+    and string.find('-+?', string.sub(found, 4, 4), 1, true)
+    and string.sub(found, 5, 36) == string.sub(value, 5, 36)
+    and (#found == 36 or string.sub(found, 37, 37) == ' ')
+end
+
+if not_after ~= '' and now > tonumber(not_after) then return {2, time} end
+
+local values = {}
+for i = 1, #KEYS, 2 do
+  local found, other = read(KEYS[i])
+  if other then return {3, (i + 1) / 2, time} end
+  values[i] = value
+  if found then
+    if not is_own(found) then
+      return {1, (i + 1) / 2, found, redis.call('PTTL', KEYS[i]), read(KEYS[i + 1]) or '', time}
+    end
+    -- Whoever waits for it must not be forgotten.
+    if string.sub(found, 4, 4) == '+' then values[i] = 'lh1+' .. string.sub(value, 5) end
+  end
+end
+
+local highest, of = -1, 1
+for i = 2, #KEYS, 2 do
+  local found, other = read(KEYS[i])
+  if other or found and not string.find(found, '^%d+$') then return {5, i / 2, time} end
+  if found and tonumber(found) > highest then highest, of = tonumber(found), i / 2 end
+end
+local fence = math.max(highest + 1, now)
+if fence > FENCE_MAX then return {4, of, time} end
+
+fence = string.format('%.0f', fence)
+for i = 1, #KEYS, 2 do
+  redis.call('SET', KEYS[i], values[i], 'PX', ttl)
+  redis.call('SET', KEYS[i + 1], fence, 'PX', keep)
+end
+return {0, fence, time}

@@ -1,0 +1,158 @@
+//! What may still happen although nobody waits for it any more.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use leasehold_core::{Holder, Instant};
+
+/// One connection; never used again for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectionId(pub(crate) u64);
+
+/// The grants that were sent and not answered, each until the server would refuse it as too late.
+///
+/// A grant whose connection broke may lie in the server's buffers, and be done after the release that was meant to undo it.
+/// It brings a not-after; so a release sent when the server's clock is past that comes last. A release on the connection of
+/// the grant comes after it anyway.
+#[derive(Debug, Default)]
+pub(crate) struct Unsettled(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    pending: BTreeMap<(Holder, u64), Pending>,
+    /// At this size those that have settled are looked for and forgotten.
+    full_at: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// `None` where connections cannot be told apart.
+    via: Option<ConnectionId>,
+    settles_at: Instant,
+}
+
+/// A grant that is being sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sending {
+    holder: Holder,
+    number: u64,
+}
+
+/// More than are usually in flight.
+const MANY: usize = 256;
+
+impl Unsettled {
+    /// A grant is about to be sent.
+    pub(crate) fn sending(
+        &self,
+        holder: Holder,
+        via: Option<ConnectionId>,
+        now: Instant,
+        settles_at: Instant,
+    ) -> Sending {
+        let mut table = self.table();
+        let Table { pending, full_at } = &mut *table;
+        if pending.len() >= MANY.max(*full_at) {
+            pending.retain(|_, grant| grant.settles_at > now);
+            *full_at = 2 * pending.len();
+        }
+        let last = pending.range((holder, 0)..=(holder, u64::MAX)).next_back();
+        let number = last.map_or(0, |((_, number), _)| number + 1);
+        pending.insert((holder, number), Pending { via, settles_at });
+        Sending { holder, number }
+    }
+
+    /// It was answered: it is done and over.
+    pub(crate) fn answered(&self, sending: Sending) {
+        self.table().pending.remove(&(sending.holder, sending.number));
+    }
+
+    /// A release was sent at an instant and answered: says when it must be sent again, if it must.
+    pub(crate) fn released(
+        &self,
+        holder: Holder,
+        via: Option<ConnectionId>,
+        sent: Instant,
+    ) -> Option<Instant> {
+        let pending = &mut self.table().pending;
+        let of_holder = (holder, 0)..=(holder, u64::MAX);
+        let over: Vec<_> = pending
+            .range(of_holder.clone())
+            .filter(|(_, grant)| grant.settles_at <= sent || via.is_some() && grant.via == via)
+            .map(|(name, _)| *name)
+            .collect();
+        for name in over {
+            pending.remove(&name);
+        }
+        pending.range(of_holder).map(|(_, grant)| grant.settles_at).max()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOLDER: Holder = Holder::from_bits(1);
+    const OTHER: Holder = Holder::from_bits(2);
+    const VIA: Option<ConnectionId> = Some(ConnectionId(1));
+    const NEXT: Option<ConnectionId> = Some(ConnectionId(2));
+
+    const fn at(second: u64) -> Instant {
+        Instant::from_nanos(second * 1_000_000_000)
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_grant_that_was_answered() {
+        let unsettled = Unsettled::default();
+        let sending = unsettled.sending(HOLDER, VIA, at(0), at(10));
+        unsettled.answered(sending);
+        assert_eq!(unsettled.released(HOLDER, NEXT, at(1)), None);
+    }
+
+    #[test]
+    fn a_release_on_another_connection_must_come_again_after_the_last_not_after() {
+        let unsettled = Unsettled::default();
+        unsettled.sending(HOLDER, VIA, at(0), at(10));
+        unsettled.sending(HOLDER, VIA, at(0), at(12));
+        unsettled.sending(OTHER, VIA, at(0), at(99));
+        assert_eq!(unsettled.released(HOLDER, NEXT, at(1)), Some(at(12)));
+        assert_eq!(unsettled.released(HOLDER, NEXT, at(11)), Some(at(12)));
+        assert_eq!(unsettled.released(HOLDER, NEXT, at(12)), None);
+    }
+
+    #[test]
+    fn a_release_on_the_connection_of_the_grant_comes_after_it() {
+        let unsettled = Unsettled::default();
+        unsettled.sending(HOLDER, VIA, at(0), at(10));
+        assert_eq!(unsettled.released(HOLDER, VIA, at(1)), None);
+    }
+
+    #[test]
+    fn connections_that_cannot_be_told_apart_count_as_different() {
+        let unsettled = Unsettled::default();
+        unsettled.sending(HOLDER, None, at(0), at(10));
+        assert_eq!(unsettled.released(HOLDER, None, at(1)), Some(at(10)));
+    }
+
+    #[test]
+    fn an_answer_settles_the_grant_that_it_answers_and_no_other() {
+        let unsettled = Unsettled::default();
+        unsettled.sending(HOLDER, VIA, at(0), at(10));
+        let again = unsettled.sending(HOLDER, NEXT, at(5), at(15));
+        unsettled.answered(again);
+        assert_eq!(unsettled.released(HOLDER, NEXT, at(6)), Some(at(10)));
+    }
+
+    #[test]
+    fn what_has_settled_is_forgotten() {
+        let unsettled = Unsettled::default();
+        for bits in 0..10_000 {
+            unsettled.sending(Holder::from_bits(bits), VIA, at(20), at(10));
+        }
+        assert!(unsettled.table().pending.len() <= MANY);
+    }
+}

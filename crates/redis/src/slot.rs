@@ -1,0 +1,198 @@
+//! Where side keys lie: in the cluster slot of the key that they belong to.
+
+use leasehold_core::Key;
+
+/// Slots of a cluster.
+pub const SLOTS: u16 = 16_384;
+
+/// The characters of tags, in the order in which the search for tags tries them.
+const ALPHABET: &[u8; 64] = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
+
+/// What a side key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Side {
+    /// The last fence of the key. (`l`, the line, and `h`, the holders, are reserved.)
+    Fence,
+}
+
+impl Side {
+    const fn letter(self) -> char {
+        match self {
+            Self::Fence => 'f',
+        }
+    }
+}
+
+/// The name of a side key: `leasehold:`, the letter of its kind, a tag in braces that puts it into the key's slot, the key.
+///
+/// Right for every key and injective: the first braces are always ours, and everything after them is the key verbatim. The
+/// key itself in the braces, as is usual, is wrong for keys that have braces.
+#[must_use]
+pub fn side_key(side: Side, key: &Key) -> Vec<u8> {
+    let head = format!("{}{}{{{}}}", Key::RESERVED, side.letter(), tag(slot_of(key.as_bytes())));
+    [head.as_bytes(), key.as_bytes()].concat()
+}
+
+/// The slot of a name: of what stands between the first `{` and the next `}` if that is anything, else of all of it.
+#[must_use]
+pub fn slot_of(name: &[u8]) -> u16 {
+    let tagged = name.iter().position(|&byte| byte == b'{').and_then(|open| {
+        let rest = &name[open + 1..];
+        let len = rest.iter().position(|&byte| byte == b'}')?;
+        (len > 0).then(|| &rest[..len])
+    });
+    crc16(tagged.unwrap_or(name)) % SLOTS
+}
+
+/// The tag of a slot: the first of the shortest strings whose slot it is.
+///
+/// # Panics
+///
+/// When the number is no slot, that is, [`SLOTS`] or more.
+#[must_use]
+pub fn tag(slot: u16) -> &'static str {
+    let tag = &TAGS[usize::from(slot)];
+    let len = tag.iter().position(|&byte| byte == 0).unwrap_or(TAG_LEN);
+    std::str::from_utf8(&tag[..len]).expect("the alphabet is ASCII")
+}
+
+/// Every slot has a tag of so many characters or fewer.
+const TAG_LEN: usize = 3;
+
+/// Part of the wire protocol: two processes that had different tables would count the fences of a key apart. Shorter tags are
+/// filled up with zeros. Made by the compiler, so that no process spends its first milliseconds on it.
+static TAGS: [[u8; TAG_LEN]; SLOTS as usize] = tags();
+
+#[allow(
+    long_running_const_eval,
+    reason = "a quarter of a million short strings are tried; that takes a moment, and ends"
+)]
+const fn tags() -> [[u8; TAG_LEN]; SLOTS as usize] {
+    let mut tags = [[0; TAG_LEN]; SLOTS as usize];
+    let base = ALPHABET.len();
+    let mut len = 1;
+    let mut strings = base;
+    while len <= TAG_LEN {
+        // The strings of one length, in order: the digits of 0, 1, 2 … in the alphabet.
+        let mut nth = 0;
+        while nth < strings {
+            let (mut string, mut crc, mut weight) = ([0; TAG_LEN], 0, strings);
+            let mut at = 0;
+            while at < len {
+                weight /= base;
+                string[at] = ALPHABET[nth / weight % base];
+                crc = crc16_step(crc, string[at]);
+                at += 1;
+            }
+            let slot = (crc % SLOTS) as usize;
+            if tags[slot][0] == 0 {
+                tags[slot] = string;
+            }
+            nth += 1;
+        }
+        strings *= base;
+        len += 1;
+    }
+    tags
+}
+
+/// CRC-16/XMODEM, as the cluster specification says.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, &byte| crc16_step(crc, byte))
+}
+
+const fn crc16_step(crc: u16, byte: u8) -> u16 {
+    (crc << 8) ^ CRC16[((crc >> 8) as u8 ^ byte) as usize]
+}
+
+/// What each byte does to the checksum.
+const CRC16: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = (crc << 1) ^ if crc >> 15 == 1 { 0x1021 } else { 0 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_cluster_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(slot_of(b"foo"), 12_182);
+        assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"user1000"));
+        assert_eq!(slot_of(b"foo{}{bar}"), crc16(b"foo{}{bar}") % SLOTS);
+        assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+        assert_eq!(slot_of(b"foo{bar}{zap}"), slot_of(b"bar"));
+    }
+
+    #[test]
+    fn every_slot_has_a_tag_of_at_most_three_characters() {
+        for slot in 0..SLOTS {
+            assert_eq!(crc16(tag(slot).as_bytes()) % SLOTS, slot);
+            assert!((1..=3).contains(&tag(slot).len()));
+        }
+    }
+
+    /// A table that changed would let two versions of a program give one fence twice.
+    #[test]
+    fn the_table_of_tags_is_the_same_for_ever() {
+        let table: Vec<_> = (0..SLOTS).map(tag).collect();
+        let hash = redis::Script::new(&table.join("\n")).get_hash().to_owned();
+        assert_eq!(hash, "7e0e4c7e41059a5bd57ece4f2e9f9ef79d5a3bc2");
+    }
+
+    #[test]
+    fn awkward_keys_have_these_side_keys() {
+        let golden: [(&[u8], &[u8]); 12] = [
+            (b"a", b"leasehold:f{a}a"),
+            (b"invoice:42", b"leasehold:f{1ps}invoice:42"),
+            (b"{}", b"leasehold:f{2ml}{}"),
+            (b"a{b}c", b"leasehold:f{b}a{b}c"),
+            (b"{a", b"leasehold:f{0M2}{a"),
+            (b"}{", b"leasehold:f{9s}}{"),
+            (b"a}", b"leasehold:f{23d}a}"),
+            (b"{a}{b}", b"leasehold:f{a}{a}{b}"),
+            (b"{{a}}", b"leasehold:f{0M2}{{a}}"),
+            (b"{}{a}", b"leasehold:f{4e}{}{a}"),
+            (b"a b\n", b"leasehold:f{2hb}a b\n"),
+            (b"\xff\0{", b"leasehold:f{-cT}\xff\0{"),
+        ];
+        for (key, side) in golden {
+            let made = side_key(Side::Fence, &Key::new(key).unwrap());
+            assert_eq!(made.escape_ascii().to_string(), side.escape_ascii().to_string());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_side_key_lies_in_the_slot_of_its_key(name in vec(select(&b"{}ab\0\xff"[..]), 1..12)) {
+            let key = Key::new(&name).unwrap();
+            prop_assert_eq!(slot_of(&side_key(Side::Fence, &key)), slot_of(&name));
+        }
+
+        #[test]
+        fn different_keys_have_different_side_keys(
+            a in vec(select(&b"{}a-"[..]), 1..6),
+            b in vec(select(&b"{}a-"[..]), 1..6),
+        ) {
+            let [left, right] = [&a, &b].map(|name| side_key(Side::Fence, &Key::new(name).unwrap()));
+            prop_assert_eq!(left == right, a == b);
+        }
+    }
+}

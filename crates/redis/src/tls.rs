@@ -1,0 +1,67 @@
+//! TLS: which authorities are trusted, and what it means when a handshake fails.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore};
+
+/// Trusts the authorities of the system, or those in a PEM file and no others.
+pub(crate) fn connector(authority: Option<&Path>) -> Result<TlsConnector, String> {
+    let roots = match authority {
+        Some(file) => roots_in(file).map_err(|error| format!("ca={}: {error}", file.display()))?,
+        None => system_roots()?,
+    };
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// The name that the server's certificate must bear.
+pub(crate) fn server_name(host: &str) -> Result<ServerName<'static>, String> {
+    ServerName::try_from(host.to_owned())
+        .map_err(|_| format!("no certificate can be for a host of the name {host}"))
+}
+
+/// What is wrong with a handshake, if it is the certificate or the protocol and not the network.
+pub(crate) fn cause(error: &io::Error) -> Option<String> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "the server's certificate is of an authority that is not trusted here: name its PEM file as ca"
+                .into()
+        }
+        rustls::Error::InvalidCertificate(cause) => format!("the server's certificate is refused: {cause}"),
+        rustls::Error::InvalidMessage(_) => "the server does not speak TLS on this port".into(),
+        rustls::Error::AlertReceived(alert) => format!("the server refuses the TLS handshake: {alert:?}"),
+        error => format!("the TLS handshake failed: {error}"),
+    })
+}
+
+fn roots_in(file: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| error.to_string())? {
+        let certificate = certificate.map_err(|error| error.to_string())?;
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    if roots.is_empty() { Err("there is no certificate in it".into()) } else { Ok(roots) }
+}
+
+/// A certificate of the system's that cannot be read is left out, as every browser does; having none at all is an error.
+fn system_roots() -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        return Err(
+            "this system trusts no certificate authority: install its CA certificates, or name a ca".into()
+        );
+    }
+    Ok(roots)
+}

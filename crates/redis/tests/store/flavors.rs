@@ -1,0 +1,219 @@
+//! The same on every server and in both protocols.
+
+use std::slice::from_ref;
+use std::time::Duration;
+
+use leasehold_core::{GrantAnswer, HoldAnswer, Store, Tenant, Ttl};
+use leasehold_redis::RedisStore;
+use servers::{Flavor, Server};
+
+use crate::world::{attempt, grant, granted, key, lasting, passing, pttl, store, value};
+
+async fn everything_works(server: &Server, store: &RedisStore) {
+    store.open().await.unwrap();
+    let [ours, rival] = [attempt(&["b", "a{x}"]), attempt(&["b", "c"])];
+    let first = granted(grant(store, &ours).await);
+    let value_of_ours = format!("lh1-{} web-3", ours.holder.digits());
+    assert_eq!(value(server, "b"), Some(value_of_ours.clone()));
+    assert_eq!(value(server, "leasehold:f{b}b"), Some(first.get().to_string()));
+    assert!((9_000..=10_000).contains(&pttl(server, "a{x}")));
+    assert!((599_000..=600_000).contains(&pttl(server, "leasehold:f{x}a{x}")));
+
+    let busy = grant(store, &rival).await.unwrap();
+    let GrantAnswer::Busy { held_by } = busy else { panic!("{busy:?}") };
+    assert_eq!((held_by.key, held_by.fence), (key("b"), Some(first)));
+    assert_eq!(held_by.tenant, Tenant::Holder { holder: ours.holder, label: ours.label.clone() });
+    assert!(
+        held_by
+            .remaining
+            .is_some_and(|left| left > Duration::from_secs(9) && left <= Duration::from_secs(10))
+    );
+    assert_eq!(value(server, "c"), None);
+
+    let again = granted(grant(store, &ours).await);
+    assert!(again > first);
+    let longer = ours.with_ttl(Ttl::new(Duration::from_secs(400)).unwrap());
+    let answers = store.renew(&[longer.clone(), rival.clone(), ours.clone()]).await;
+    assert_eq!(answers[0], Ok(HoldAnswer::Done));
+    let Ok(HoldAnswer::NotHeld { key: lost, held_by: Some(by) }) = &answers[1] else { panic!("{answers:?}") };
+    assert_eq!((lost, by.fence), (&key("b"), Some(again)));
+    assert_eq!(answers[2], Ok(HoldAnswer::Done));
+    assert!(pttl(server, "b") > 390_000, "a shorter renewal does not shorten");
+    assert!(pttl(server, "leasehold:f{b}b") > 790_000);
+
+    let seen = store.inspect(&key("b")).await.unwrap();
+    assert_eq!((seen.tenancies.len(), seen.tenancies[0].fence), (1, Some(again)));
+
+    assert!(matches!(store.release(&rival).await, Ok(HoldAnswer::NotHeld { .. })));
+    assert_eq!(value(server, "b"), Some(value_of_ours));
+    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+    assert_eq!((value(server, "b"), value(server, "a{x}")), (None, None));
+    assert_eq!(store.inspect(&key("b")).await.unwrap().tenancies, []);
+    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::NotHeld { key: key("a{x}"), held_by: None }));
+    assert!(granted(grant(store, &rival).await) > again);
+    store.give_up(&rival).await.unwrap();
+    assert_eq!((value(server, "b"), value(server, "c")), (None, None));
+}
+
+/// Others' locks, and what is no lock at all.
+async fn strangers_are_left_alone(server: &Server, store: &RedisStore) {
+    server.text(&["SET", "s", "theirs", "PX", "60000"]);
+    server.text(&["SET", "forever", "theirs"]);
+    server.text(&["RPUSH", "list", "1"]);
+    let busy = grant(store, &attempt(&["s"])).await.unwrap();
+    let GrantAnswer::Busy { held_by } = busy else { panic!("{busy:?}") };
+    assert_eq!((held_by.tenant, held_by.fence), (Tenant::Foreign { value: b"theirs"[..].into() }, None));
+    let busy = grant(store, &attempt(&["forever"])).await.unwrap();
+    assert!(matches!(busy, GrantAnswer::Busy { held_by } if held_by.remaining.is_none()));
+
+    let both = attempt(&["free", "list"]);
+    assert_eq!(grant(store, &both).await, Ok(GrantAnswer::NotALock { key: key("list") }));
+    assert_eq!(value(server, "free"), None);
+    let attempt_on_list = attempt(&["list"]);
+    for answer in
+        [store.renew(from_ref(&attempt_on_list)).await.remove(0), store.release(&attempt_on_list).await]
+    {
+        let Ok(HoldAnswer::NotHeld { held_by: Some(by), .. }) = answer else { panic!("{answer:?}") };
+        assert_eq!((by.tenant, by.remaining), (Tenant::NotALock, None));
+    }
+    assert_eq!(store.inspect(&key("list")).await.unwrap().tenancies[0].tenant, Tenant::NotALock);
+    assert_eq!(server.text(&["LLEN", "list"]).as_integer(), Some(1));
+
+    server.text(&["SET", "leasehold:f{a}a", "9007199254740991", "PX", "60000"]);
+    assert_eq!(grant(store, &attempt(&["a", "b"])).await, Ok(GrantAnswer::FencesSpent { key: key("a") }));
+    for spoil in [["SET", "leasehold:f{a}a", "1e9"], ["SET", "leasehold:f{a}a", ""]] {
+        server.text(&spoil);
+        lasting(grant(store, &attempt(&["a"])).await, &["leasehold:f{a}a", "no fence"]);
+    }
+    server.text(&["DEL", "leasehold:f{a}a"]);
+    server.text(&["RPUSH", "leasehold:f{a}a", "1"]);
+    lasting(grant(store, &attempt(&["a", "b"])).await, &["leasehold:f{a}a", "no fence"]);
+    assert_eq!(value(server, "a"), None);
+    server.text(&["FLUSHALL"]);
+}
+
+/// What a later version will write is a lease, and its mark is not lost.
+async fn reserved_flags_are_ours(server: &Server, store: &RedisStore) {
+    let ours = attempt(&["k"]);
+    let marked = format!("lh1+{} web-3", ours.holder.digits());
+    server.text(&["SET", "k", &marked, "PX", "60000"]);
+    assert!(matches!(grant(store, &attempt(&["k"])).await, Ok(GrantAnswer::Busy { .. })));
+    granted(grant(store, &ours).await);
+    assert_eq!(value(server, "k"), Some(marked));
+    assert_eq!(store.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+    server.text(&["SET", "k", &format!("lh1?{}", ours.holder.digits()), "PX", "60000"]);
+    granted(grant(store, &ours).await);
+    assert_eq!(value(server, "k"), Some(format!("lh1-{} web-3", ours.holder.digits())));
+    store.give_up(&ours).await.unwrap();
+}
+
+async fn forgotten_scripts_are_sent_again(server: &Server, store: &RedisStore) {
+    let attempts = ["a", "b", "c"].map(|name| attempt(&[name]));
+    for attempt in &attempts {
+        server.text(&["SCRIPT", "FLUSH"]);
+        granted(grant(store, attempt).await);
+    }
+    server.text(&["SCRIPT", "FLUSH"]);
+    assert_eq!(store.renew(&attempts).await, [const { Ok(HoldAnswer::Done) }; 3]);
+    server.text(&["SCRIPT", "FLUSH"]);
+    assert_eq!(store.inspect(&key("a")).await.unwrap().tenancies.len(), 1);
+    server.text(&["SCRIPT", "FLUSH"]);
+    for attempt in &attempts {
+        assert_eq!(store.release(attempt).await, Ok(HoldAnswer::Done));
+    }
+}
+
+async fn a_full_server_refuses_grants_and_serves_the_rest(server: &Server, store: &RedisStore) {
+    let [ours, other] = [attempt(&["k"]), attempt(&["other"])];
+    granted(grant(store, &ours).await);
+    server.text(&["CONFIG", "SET", "maxmemory", "1"]);
+    lasting(grant(store, &other).await, &["maxmemory"]);
+    assert_eq!(store.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+    server.text(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!((value(server, "k"), value(server, "other")), (None, None));
+}
+
+async fn a_replica_refuses_in_passing(server: &Server, store: &RedisStore) {
+    let ours = attempt(&["k"]);
+    granted(grant(store, &ours).await);
+    server.text(&["REPLICAOF", "127.0.0.1", "1"]);
+    passing(grant(store, &attempt(&["free"])).await, &["replica"]);
+    passing(store.renew(&[ours.with_ttl(Ttl::DEFAULT)]).await.remove(0), &["replica"]);
+    passing(store.release(&ours).await, &["replica"]);
+    server.text(&["REPLICAOF", "NO", "ONE"]);
+    store.give_up(&ours).await.unwrap();
+}
+
+async fn a_late_grant_is_refused_by_the_server(server: &Server, store: &RedisStore) {
+    use leasehold_core::{Answer, Request, Stamp};
+    use leasehold_redis::script::{call_for, decode};
+    drop(store.open().await);
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let (seconds, _): (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await.unwrap();
+    for (limit, late) in [(seconds - 5, true), (seconds + 5, false)] {
+        let not_after = Some(Stamp::from_micros(limit * 1_000_000));
+        let request = Request::Grant { attempt: attempt(&["late"]), not_after };
+        let value = call_for(&request).by_text().query_async(&mut connection).await.unwrap();
+        let answer = decode(&request, value).unwrap();
+        assert_eq!(matches!(answer, Answer::Grant(GrantAnswer::TooLate { .. })), late, "{answer:?}");
+        assert_eq!(value_is_set(server), !late);
+    }
+    server.text(&["DEL", "late"]);
+}
+
+fn value_is_set(server: &Server) -> bool {
+    value(server, "late").is_some()
+}
+
+async fn on(flavor: Flavor) {
+    let server = Server::setup(flavor).unix_socket().start();
+    let socket = server.unix_path();
+    let urls = [
+        server.url(),
+        format!("{}/3?protocol=resp2", server.url()),
+        format!("{}?protocol=resp3", server.url()),
+        format!("redis+unix://{}?protocol=resp2", socket.display()),
+        format!("redis+unix://{}", socket.display()),
+    ];
+    for url in urls {
+        let store = store(&url);
+        if url.contains("/3?") {
+            // Another database: what the server's own connection does not see.
+            let ours = attempt(&["k"]);
+            granted(grant(&store, &ours).await);
+            assert_eq!(value(&server, "k"), None);
+            store.give_up(&ours).await.unwrap();
+            continue;
+        }
+        everything_works(&server, &store).await;
+        strangers_are_left_alone(&server, &store).await;
+        reserved_flags_are_ours(&server, &store).await;
+        forgotten_scripts_are_sent_again(&server, &store).await;
+        a_full_server_refuses_grants_and_serves_the_rest(&server, &store).await;
+        a_replica_refuses_in_passing(&server, &store).await;
+        a_late_grant_is_refused_by_the_server(&server, &store).await;
+    }
+}
+
+#[tokio::test]
+async fn redis_6_2_serves() {
+    on(Flavor::Redis62).await;
+}
+
+#[tokio::test]
+async fn redis_7_0_serves() {
+    on(Flavor::Redis70).await;
+}
+
+#[tokio::test]
+async fn redis_8_2_serves() {
+    on(Flavor::Redis82).await;
+}
+
+#[tokio::test]
+async fn valkey_9_1_serves() {
+    on(Flavor::Valkey91).await;
+}

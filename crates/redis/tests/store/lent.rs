@@ -1,0 +1,62 @@
+//! A connection that the program had already.
+
+use leasehold_core::{HoldAnswer, Store};
+use leasehold_redis::RedisStore;
+use servers::{Flavor, Server};
+
+use crate::world::{attempt, grant, granted, key, passing, runtime, value};
+
+async fn it_works(server: &Server, store: &RedisStore) {
+    store.open().await.unwrap();
+    assert_eq!(store.name(), "ours");
+    let ours = attempt(&["k"]);
+    granted(grant(store, &ours).await);
+    assert_eq!(store.renew(&[ours.clone(), ours.clone()]).await, [const { Ok(HoldAnswer::Done) }; 2]);
+    server.text(&["SCRIPT", "FLUSH"]);
+    assert_eq!(store.inspect(&key("k")).await.unwrap().tenancies.len(), 1);
+    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+    store.give_up(&ours).await.unwrap();
+    assert_eq!(value(server, "k"), None);
+}
+
+#[tokio::test]
+async fn a_multiplexed_connection_can_be_lent() {
+    let server = Server::start(Flavor::Redis70);
+    let client = redis::Client::open(server.url()).unwrap();
+    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    it_works(&server, &RedisStore::from_connection(connection, "ours", runtime())).await;
+}
+
+#[tokio::test]
+async fn a_connection_manager_can_be_lent_and_comes_back_after_a_restart() {
+    let server = Server::start(Flavor::Valkey91);
+    let manager = redis::Client::open(server.url()).unwrap().get_connection_manager().await.unwrap();
+    let store = RedisStore::from_connection(manager, "ours", runtime());
+    it_works(&server, &store).await;
+    server.restart();
+    passing(store.inspect(&key("k")).await, &[]);
+    for _ in 0..50 {
+        if store.open().await.is_ok() {
+            return it_works(&server, &store).await;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("it never came back");
+}
+
+/// A connection that stays stopped cannot be replaced; what was stuck in it is waited for all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_stuck_in_a_lent_connection_is_given_up_for_good() {
+    let server = Server::start(Flavor::Redis82);
+    let client = redis::Client::open(server.url()).unwrap();
+    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    let store = RedisStore::from_connection(connection, "ours", runtime());
+    store.open().await.unwrap();
+    granted(grant(&store, &attempt(&["first"])).await);
+    let ours = attempt(&["k"]);
+    server.stop();
+    passing(grant(&store, &ours).await, &["no answer"]);
+    server.cont();
+    store.give_up(&ours).await.unwrap();
+    assert_eq!(value(&server, "k"), None);
+}

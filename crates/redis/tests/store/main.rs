@@ -1,0 +1,10 @@
+//! The store against real servers.
+
+mod flavors;
+mod lent;
+mod login;
+mod outages;
+mod secrets;
+mod settling;
+mod tls;
+mod world;

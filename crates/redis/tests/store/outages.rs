@@ -1,0 +1,166 @@
+//! Servers that stop, die and come back, and networks that swallow everything.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::slice::from_ref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold_core::{HoldAnswer, Store};
+use servers::{Flavor, Proxy, Server};
+
+use crate::world::{attempt, grant, granted, key, passing, store};
+
+const CALL_LIMIT: Duration = Duration::from_millis(500);
+
+#[tokio::test]
+async fn a_stopped_server_costs_a_call_its_limit_and_works_again_afterwards() {
+    let server = Server::start(Flavor::Redis82);
+    let store = store(&server.url());
+    let ours = attempt(&["k"]);
+    granted(grant(&store, &ours).await);
+    server.stop();
+    let began = Instant::now();
+    passing(store.renew(from_ref(&ours)).await.remove(0), &["no answer within 500ms"]);
+    let took = began.elapsed();
+    assert!(took >= CALL_LIMIT && took < 3 * CALL_LIMIT, "{took:?}");
+    passing(store.renew(from_ref(&ours)).await.remove(0), &["no connection within 2s"]);
+    server.cont();
+    assert_eq!(store.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+}
+
+#[tokio::test]
+async fn a_short_ttl_has_a_short_limit() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&server.url());
+    let ours = attempt(&["k"]).with_ttl(Duration::from_millis(800).try_into().unwrap());
+    granted(grant(&store, &ours).await);
+    server.stop();
+    passing(grant(&store, &ours).await, &["no answer within 200ms"]);
+    server.cont();
+}
+
+#[tokio::test]
+async fn a_black_hole_is_left_for_a_new_connection() {
+    let server = Server::start(Flavor::Redis70);
+    let proxy = Proxy::before(&server);
+    let store = store(&proxy.url());
+    let ours = attempt(&["k"]);
+    granted(grant(&store, &ours).await);
+    proxy.black_hole();
+    passing(store.inspect(&key("k")).await, &["no answer"]);
+    passing(store.inspect(&key("k")).await, &["no connection"]);
+    proxy.heal();
+    assert_eq!(store.inspect(&key("k")).await.unwrap().tenancies.len(), 1);
+    proxy.cut();
+    // Whether the cut is seen before the call goes out is a matter of luck; after one call it was.
+    let _ = store.inspect(&key("k")).await;
+    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+}
+
+#[tokio::test]
+async fn a_killed_server_is_refused_in_passing_and_found_again() {
+    let server = Server::start(Flavor::Redis62);
+    let store = store(&server.url());
+    let ours = attempt(&["k"]);
+    let first = granted(grant(&store, &ours).await);
+    server.kill_9();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    passing(grant(&store, &ours).await, &["cannot connect", "refused"]);
+    passing(store.open().await, &["cannot connect", "refused"]);
+    server.restart();
+    assert_eq!(
+        store.renew(from_ref(&ours)).await,
+        [Ok(HoldAnswer::NotHeld { key: key("k"), held_by: None })],
+        "it has forgotten everything"
+    );
+    assert!(granted(grant(&store, &ours).await) > first, "and fences rise all the same");
+    store.give_up(&ours).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restart_between_two_calls_goes_unnoticed() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&server.url());
+    store.open().await.unwrap();
+    server.restart();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    store.inspect(&key("k")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_knows_is_passing() {
+    passing(store("redis://nobody.invalid").open().await, &["cannot look up nobody.invalid"]);
+    passing(store("redis+unix:///nowhere/redis.sock").open().await, &["cannot connect"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_tasks_make_one_connection() {
+    let server = Server::start(Flavor::Redis82);
+    // Scripts that nobody has sent yet, a thousand times, on a busy machine: that may take more than half a second.
+    let store = Arc::new(store(&format!("{}?call-limit=10s", server.url())));
+    let made = || {
+        let info = server.text(&["INFO", "stats"]);
+        let line =
+            info.as_text().unwrap().lines().find(|line| line.starts_with("total_connections_received:"));
+        line.and_then(|line| line.split_once(':')).unwrap().1.trim().parse::<u32>().unwrap()
+    };
+    let before = made();
+    let tasks: Vec<_> = (0..1000)
+        .map(|n| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                let ours = attempt(&[&format!("k{n}")]);
+                granted(grant(&store, &ours).await);
+                assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let looking = 1;
+    assert_eq!(made() - before - looking, 1);
+}
+
+/// A proxy that knows nothing of RESP3, as some do.
+#[tokio::test]
+async fn a_proxy_without_hello_is_spoken_to_in_resp2_and_that_is_remembered() {
+    for refusal in ["-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n", "-NOPROTO sorry\r\n"]
+    {
+        let hellos = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&hellos);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { return };
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                while let Some(Ok(line)) = lines.next() {
+                    let answer = match &*line {
+                        "HELLO" => {
+                            counted.fetch_add(1, Ordering::Relaxed);
+                            refusal
+                        }
+                        "TIME" => "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n",
+                        "EVALSHA" => "-NOSCRIPT none here\r\n",
+                        // The end of the connection, after one answer.
+                        "EVAL" => {
+                            stream.write_all(b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n").unwrap();
+                            break;
+                        }
+                        _ => continue,
+                    };
+                    stream.write_all(answer.as_bytes()).unwrap();
+                }
+            }
+        });
+        let store = store(&format!("redis://127.0.0.1:{port}"));
+        for _ in 0..3 {
+            store.open().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(hellos.load(Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,34 @@
+//! Nobody is told a password.
+
+use leasehold_core::Store;
+use servers::{Flavor, Server};
+
+use crate::world::{attempt, grant, store};
+
+#[tokio::test]
+async fn no_text_has_the_password_in_it() {
+    let server = Server::setup(Flavor::Redis82).acl_user("web", "on >s3cret ~* +@all").start();
+    let port = server.port();
+    for url in [
+        format!("redis://web:s3cret@127.0.0.1:{port}"),
+        format!("redis://web:s3cret@127.0.0.1:{port}?protocol=resp2"),
+        format!("redis://web:s3cret-but-wrong@127.0.0.1:{port}"),
+        format!("redis://web:s3cret-but-wrong@127.0.0.1:{port}?protocol=resp2"),
+        format!("redis://web:s3cret@127.0.0.1:{port}/9999"),
+        "redis://web:s3cret@127.0.0.1:1".to_owned(),
+        "redis://web:s3cret@nobody.invalid".to_owned(),
+        "rediss://web:s3cret@127.0.0.1:1?ca=/nowhere.pem".to_owned(),
+        "redis+unix://web:s3cret@/nowhere.sock".to_owned(),
+        "redis+unix:///nowhere.sock?user=web&password=s3cret".to_owned(),
+    ] {
+        let store = store(&url);
+        let opened = store.open().await;
+        let granted = grant(&store, &attempt(&["k"])).await;
+        let mut texts = format!("{store:?} {store:#?} {} {opened:?} {granted:?}", store.name());
+        for fault in [opened.err(), granted.err()].into_iter().flatten() {
+            texts += &format!(" {fault}");
+        }
+        assert!(!texts.contains("s3c"), "{texts}");
+        assert!(store.name().contains("web@"));
+    }
+}

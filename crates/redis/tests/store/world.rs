@@ -1,0 +1,107 @@
+//! What every test here needs: a runtime, attempts, and a look past the store at the server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold_core::{
+    Attempt, BoxFuture, Claim, Fault, FaultKind, Fence, GrantAnswer, Holder, Instant, Key, Label, Manner,
+    Runtime, Store, Ttl,
+};
+use leasehold_redis::RedisStore;
+use servers::{Reply, Server};
+
+/// Tokio's timers on the standard library's clock: no test sleeps through a suspend.
+#[derive(Debug)]
+pub(crate) struct Tokio {
+    began: std::time::Instant,
+}
+
+impl Runtime for Tokio {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(1_000_000_000 + u64::try_from(self.began.elapsed().as_nanos()).unwrap())
+    }
+
+    fn since_epoch(&self) -> Duration {
+        std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap()
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        let rest = at.saturating_since(self.now());
+        Box::pin(tokio::time::sleep(rest))
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        tokio::spawn(task);
+    }
+
+    fn random(&self) -> u128 {
+        static DRAWN: AtomicU64 = AtomicU64::new(1);
+        u128::from(DRAWN.fetch_add(1, Ordering::Relaxed)) << 64
+    }
+}
+
+pub(crate) fn runtime() -> Arc<dyn Runtime> {
+    Arc::new(Tokio { began: std::time::Instant::now() })
+}
+
+#[track_caller]
+pub(crate) fn store(url: &str) -> RedisStore {
+    RedisStore::from_url(url, runtime()).unwrap()
+}
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+/// An attempt of ten seconds, by a holder that nobody was yet.
+pub(crate) fn attempt(keys: &[&str]) -> Attempt {
+    static DRAWN: AtomicU64 = AtomicU64::new(1);
+    let holder = Holder::from_bits(u128::from(DRAWN.fetch_add(1, Ordering::Relaxed)) << 64);
+    let claim = Claim::exclusive_all(keys.iter().map(|name| key(name))).unwrap();
+    Attempt::new(claim, holder, Label::new("web-3").ok(), Ttl::new(Duration::from_secs(10)).unwrap())
+}
+
+/// Grants, for sure.
+#[track_caller]
+pub(crate) fn granted(answer: Result<GrantAnswer, Fault>) -> Fence {
+    match answer {
+        Ok(GrantAnswer::Granted { fence }) => fence,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) async fn grant(store: &RedisStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
+    store.grant(attempt, Manner::Try).await
+}
+
+#[track_caller]
+pub(crate) fn passing<T: std::fmt::Debug>(answer: Result<T, Fault>, words: &[&str]) {
+    fault(answer, FaultKind::Passing, words);
+}
+
+#[track_caller]
+pub(crate) fn lasting<T: std::fmt::Debug>(answer: Result<T, Fault>, words: &[&str]) {
+    fault(answer, FaultKind::Lasting, words);
+}
+
+#[track_caller]
+fn fault<T: std::fmt::Debug>(answer: Result<T, Fault>, kind: FaultKind, words: &[&str]) {
+    let fault = answer.unwrap_err();
+    assert_eq!(fault.kind, kind, "{fault}");
+    for word in words {
+        assert!(fault.to_string().contains(word), "{word}: {fault}");
+    }
+}
+
+/// What stands at a key of the server.
+pub(crate) fn value(server: &Server, key: &str) -> Option<String> {
+    match server.text(&["GET", key]) {
+        Reply::Bulk(bytes) => bytes.map(|bytes| String::from_utf8(bytes).unwrap()),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn pttl(server: &Server, key: &str) -> i64 {
+    server.text(&["PTTL", key]).as_integer().unwrap()
+}
