@@ -1,0 +1,374 @@
+//! The list: what every store must do.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::{Locks, TokioRuntime};
+use leasehold_core::{
+    Attempt, Claim, Fence, GrantAnswer, HoldAnswer, Holder, Key, Label, Manner, Runtime, Store, Tenancy,
+    Tenant, Ttl,
+};
+
+use crate::poll::poll_and_drop;
+use crate::venue::Venue;
+
+/// Long enough that nothing ends during a check that does not wait for it.
+const LONG: Duration = Duration::from_secs(60);
+/// Short enough to wait for.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// Makes one test of each check, for the venue that the expression makes.
+#[macro_export]
+macro_rules! every_check {
+    ($($store:ident: $venue:expr;)*) => {
+        $(mod $store {
+            $crate::every_check!(@ $venue;
+                a_free_key_is_granted_to_one,
+                asking_again_is_granted_again,
+                busy_says_who_and_for_how_long,
+                a_lease_that_is_not_renewed_ends,
+                a_renewal_lengthens_and_never_shortens,
+                only_the_holder_renews,
+                renewals_are_answered_one_by_one,
+                a_release_frees_only_what_is_ours,
+                giving_up_leaves_nothing,
+                several_keys_are_granted_together_or_not_at_all,
+                fences_rise_in_grant_order_whoever_holds,
+                any_key_and_label_will_do,
+                one_at_a_time_under_contention,
+                a_request_dropped_at_any_await_leaves_nothing,
+                a_waiter_is_served_when_the_lock_is_released,
+            );
+        })*
+    };
+    (@ $venue:expr; $($check:ident,)*) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $check() {
+            $crate::checks::$check(&$venue).await;
+        })*
+    };
+}
+
+fn key(name: impl AsRef<[u8]>) -> Key {
+    Key::new(name).unwrap()
+}
+
+fn attempt(keys: &[&str], ttl: Duration) -> Attempt {
+    let runtime = TokioRuntime::current().unwrap();
+    let claim = Claim::exclusive_all(keys.iter().map(key)).unwrap();
+    Attempt::new(claim, Holder::from_bits(runtime.random()), None, Ttl::new(ttl).unwrap())
+}
+
+/// A machine that is busy may deliver a request too late: it was not granted then, and is asked anew.
+async fn ask(store: &dyn Store, attempt: &Attempt) -> GrantAnswer {
+    loop {
+        match store.grant(attempt, Manner::Try).await.unwrap() {
+            GrantAnswer::TooLate { .. } => {}
+            answer => return answer,
+        }
+    }
+}
+
+async fn take(store: &dyn Store, attempt: &Attempt) -> Fence {
+    match ask(store, attempt).await {
+        GrantAnswer::Granted { fence } => fence,
+        other => panic!("{attempt:?} should be granted: {other:?}"),
+    }
+}
+
+async fn refused(store: &dyn Store, attempt: &Attempt) -> Tenancy {
+    match ask(store, attempt).await {
+        GrantAnswer::Busy { held_by } => held_by,
+        other => panic!("{attempt:?} should be refused: {other:?}"),
+    }
+}
+
+async fn renew(store: &dyn Store, attempt: &Attempt) -> HoldAnswer {
+    store.renew(std::slice::from_ref(attempt)).await.pop().unwrap().unwrap()
+}
+
+async fn holders(store: &dyn Store, name: &str) -> Vec<Tenancy> {
+    store.inspect(&key(name)).await.unwrap().tenancies
+}
+
+/// Asks until it is granted, for no longer than `limit`; says how long it took.
+async fn take_within(store: &dyn Store, attempt: &Attempt, limit: Duration) -> Duration {
+    let runtime = TokioRuntime::current().unwrap();
+    let begun = runtime.now();
+    loop {
+        let taken = matches!(ask(store, attempt).await, GrantAnswer::Granted { .. });
+        let passed = runtime.now().saturating_since(begun);
+        if taken {
+            return passed;
+        }
+        assert!(passed < limit, "not granted within {limit:?}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Two who ask for a free key: one has it.
+pub async fn a_free_key_is_granted_to_one(venue: &Venue) {
+    let (here, there) = (venue.store(), venue.store());
+    let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
+    take(&*here, &one).await;
+    refused(&*there, &other).await;
+    refused(&*here, &other).await;
+    assert_eq!(there.release(&one).await.unwrap(), HoldAnswer::Done);
+    take(&*there, &other).await;
+}
+
+/// A resend never looks taken, from wherever it comes; its fence is good too.
+pub async fn asking_again_is_granted_again(venue: &Venue) {
+    let (here, there) = (venue.store(), venue.store());
+    let one = attempt(&["k"], LONG);
+    let first = take(&*here, &one).await;
+    let second = take(&*there, &one).await;
+    assert!(second > first, "{second} after {first}");
+    assert_eq!(holders(&*here, "k").await.len(), 1);
+}
+
+/// A refusal names holder, label, fence and time left; looking does the same and changes nothing.
+pub async fn busy_says_who_and_for_how_long(venue: &Venue) {
+    let store = venue.store();
+    assert_eq!(holders(&*store, "k").await, []);
+    let mut one = attempt(&["k"], LONG);
+    one.label = Some(Label::new("web-3: größe").unwrap());
+    let fence = take(&*store, &one).await;
+    let seen = refused(&*store, &attempt(&["k"], LONG)).await;
+    assert_eq!(seen.tenant, Tenant::Holder { holder: one.holder, label: one.label.clone() });
+    assert_eq!((seen.key.clone(), seen.fence), (key("k"), Some(fence)));
+    let left = seen.remaining.unwrap();
+    assert!(left <= LONG && left > LONG - Duration::from_secs(10), "{left:?} left");
+    let looked = holders(&*venue.store(), "k").await;
+    assert_eq!(looked.len(), 1);
+    assert_eq!((&looked[0].tenant, looked[0].fence), (&seen.tenant, seen.fence));
+}
+
+/// A holder that says nothing more keeps the others out for its ttl, and no longer.
+pub async fn a_lease_that_is_not_renewed_ends(venue: &Venue) {
+    let (here, there) = (venue.store(), venue.store());
+    let runtime = TokioRuntime::current().unwrap();
+    let begun = runtime.now();
+    take(&*here, &attempt(&["k"], SHORT)).await;
+    take_within(&*there, &attempt(&["k"], SHORT), SHORT + Duration::from_secs(1)).await;
+    // Stores count whole milliseconds, and begin anywhere within one.
+    let passed = runtime.now().saturating_since(begun);
+    assert!(passed >= SHORT - Duration::from_millis(1), "free again after {passed:?}");
+}
+
+/// A short renewal that comes late does not cut off what a longer one gave.
+pub async fn a_renewal_lengthens_and_never_shortens(venue: &Venue) {
+    let store = venue.store();
+    let one = attempt(&["k"], SHORT);
+    take(&*store, &one).await;
+    assert_eq!(renew(&*store, &one.with_ttl(Ttl::new(LONG).unwrap())).await, HoldAnswer::Done);
+    assert_eq!(renew(&*store, &one).await, HoldAnswer::Done);
+    let left = holders(&*store, "k").await[0].remaining.unwrap();
+    assert!(left > LONG / 2, "{left:?} left");
+}
+
+/// A renewal by somebody else, or after the end, does nothing and says why.
+pub async fn only_the_holder_renews(venue: &Venue) {
+    let store = venue.store();
+    let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
+    assert_eq!(renew(&*store, &one).await, HoldAnswer::NotHeld { key: key("k"), held_by: None });
+    assert_eq!(holders(&*store, "k").await, [], "a renewal takes nothing");
+    take(&*store, &other).await;
+    let HoldAnswer::NotHeld { held_by: Some(held_by), .. } = renew(&*store, &one).await else {
+        panic!("the other holds it")
+    };
+    assert_eq!(held_by.tenant, Tenant::Holder { holder: other.holder, label: None });
+}
+
+/// One lost lease in a batch costs the others nothing; more than fit into one batch are no trouble.
+pub async fn renewals_are_answered_one_by_one(venue: &Venue) {
+    let store = venue.store();
+    let mut attempts = Vec::new();
+    for n in 0..250 {
+        let one = attempt(&[&format!("k{n}")], LONG);
+        if n % 3 != 0 {
+            take(&*store, &one).await;
+        }
+        attempts.push(one);
+    }
+    let answers = store.renew(&attempts).await;
+    assert_eq!(answers.len(), attempts.len());
+    for (n, answer) in answers.into_iter().enumerate() {
+        let held = answer.unwrap() == HoldAnswer::Done;
+        assert_eq!(held, n % 3 != 0, "attempt {n}");
+    }
+    assert_eq!(store.renew(&[]).await, []);
+}
+
+/// Nobody touches another's lock; releasing twice says that the second found nothing.
+pub async fn a_release_frees_only_what_is_ours(venue: &Venue) {
+    let store = venue.store();
+    let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
+    take(&*store, &one).await;
+    let answer = store.release(&other).await.unwrap();
+    assert!(matches!(answer, HoldAnswer::NotHeld { held_by: Some(_), .. }), "{answer:?}");
+    assert_eq!(holders(&*store, "k").await.len(), 1);
+    assert_eq!(store.release(&one).await.unwrap(), HoldAnswer::Done);
+    let again = store.release(&one).await.unwrap();
+    assert_eq!(again, HoldAnswer::NotHeld { key: key("k"), held_by: None });
+}
+
+/// Whatever the attempt had, or had not.
+pub async fn giving_up_leaves_nothing(venue: &Venue) {
+    let store = venue.store();
+    let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
+    store.give_up(&one).await.unwrap();
+    take(&*store, &one).await;
+    store.give_up(&other).await.unwrap();
+    assert_eq!(holders(&*store, "k").await.len(), 1, "another's giving up");
+    store.give_up(&one).await.unwrap();
+    assert_eq!(holders(&*store, "k").await, []);
+}
+
+/// Also when the last of them is the one that is taken.
+pub async fn several_keys_are_granted_together_or_not_at_all(venue: &Venue) {
+    let store = venue.store();
+    let middle = attempt(&["c"], LONG);
+    let high = take(&*store, &middle).await;
+    let three = attempt(&["b", "c", "a"], LONG);
+    assert_eq!(refused(&*store, &three).await.key, key("c"));
+    assert_eq!(holders(&*store, "a").await, []);
+    store.release(&middle).await.unwrap();
+    let fence = take(&*store, &three).await;
+    assert!(fence > high);
+    for name in ["a", "b", "c"] {
+        assert_eq!(holders(&*store, name).await[0].fence, Some(fence), "{name}");
+    }
+    assert_eq!(store.release(&three).await.unwrap(), HoldAnswer::Done);
+    for name in ["a", "b", "c"] {
+        assert_eq!(holders(&*store, name).await, [], "{name}");
+    }
+}
+
+/// Over releases, expiries and different processes.
+pub async fn fences_rise_in_grant_order_whoever_holds(venue: &Venue) {
+    let stores = [venue.store(), venue.store()];
+    let mut last: Option<Fence> = None;
+    for round in 0..40 {
+        let store = &*stores[round % 2];
+        let one = attempt(&["k"], Duration::from_millis(10));
+        let fence = loop {
+            if let GrantAnswer::Granted { fence } = ask(store, &one).await {
+                break fence;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        assert!(last.is_none_or(|last| fence > last), "{fence} after {last:?}");
+        last = Some(fence);
+        if round % 4 != 0 {
+            store.release(&one).await.unwrap();
+        }
+    }
+}
+
+/// Bytes are bytes; labels come back as they were.
+pub async fn any_key_and_label_will_do(venue: &Venue) {
+    let store = venue.store();
+    let long = "x".repeat(Key::MAX_LEN);
+    let names: [&[u8]; 10] = [
+        b"{}",
+        b"{",
+        b"}{",
+        b"a{b}c",
+        b"{a}{b}",
+        b"two words",
+        b"line\nfeed\0",
+        b"\xff\xfe",
+        "größe".as_bytes(),
+        long.as_bytes(),
+    ];
+    let mut held = Vec::new();
+    for (n, name) in names.iter().enumerate() {
+        let label = ["", " ", "a b", "lh1-", "🦀", "%s", "{}", "*", "?", "'\""][n];
+        let mut one = attempt(&["x"], LONG);
+        one.claim = Claim::exclusive(key(name));
+        one.label = Some(Label::new(label).unwrap());
+        take(&*store, &one).await;
+        held.push(one);
+    }
+    for one in held {
+        let seen = store.inspect(one.claim.first_key()).await.unwrap().tenancies;
+        assert_eq!(seen.len(), 1, "{:?}", one.claim);
+        assert_eq!(seen[0].tenant, Tenant::Holder { holder: one.holder, label: one.label.clone() });
+        assert_eq!(renew(&*store, &one).await, HoldAnswer::Done);
+        assert_eq!(store.release(&one).await.unwrap(), HoldAnswer::Done);
+    }
+}
+
+/// Eight tasks over two stores: never two inside, and fences rise in the order in which they were inside.
+pub async fn one_at_a_time_under_contention(venue: &Venue) {
+    let inside = Arc::new(AtomicU32::new(0));
+    let highest = Arc::new(AtomicU64::new(0));
+    let mut tasks = Vec::new();
+    let all_locks: Vec<_> = (0..2).map(|_| Locks::builder().over(venue.store()).unwrap()).collect();
+    for n in 0..8 {
+        let (locks, inside, highest) = (all_locks[n % 2].clone(), inside.clone(), highest.clone());
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..10 {
+                let guard = locks.mutex("k").lock().within(LONG).await.unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two were inside");
+                let before = highest.swap(guard.fence().get(), Ordering::SeqCst);
+                assert!(guard.fence().get() > before, "{} after {before}", guard.fence());
+                tokio::task::yield_now().await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+/// Whether the key was free, taken, or freed meanwhile.
+pub async fn a_request_dropped_at_any_await_leaves_nothing(venue: &Venue) {
+    let locks = Locks::builder().over(venue.store()).unwrap();
+    let store = venue.store();
+    for taken in [false, true] {
+        for polls in 0..25 {
+            let holder = attempt(&["k"], LONG);
+            if taken {
+                take(&*store, &holder).await;
+            }
+            let guard = poll_and_drop(locks.mutex("k").lock().into_future(), polls).await;
+            assert!(!taken || guard.is_none());
+            let done = guard.is_some();
+            drop(guard);
+            // The holder goes while the request is being given up.
+            store.release(&holder).await.unwrap();
+            take_within(&*store, &holder, Duration::from_secs(5)).await;
+            store.release(&holder).await.unwrap();
+            if done {
+                break;
+            }
+        }
+    }
+    locks.close(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(holders(&*store, "k").await, []);
+}
+
+/// From another process too, and well before the lease would have ended.
+pub async fn a_waiter_is_served_when_the_lock_is_released(venue: &Venue) {
+    let (here, there) =
+        (Locks::builder().over(venue.store()).unwrap(), Locks::builder().over(venue.store()).unwrap());
+    for waits in [&here, &there] {
+        let guard = here.mutex("k").lock().await.unwrap();
+        let mut request = waits.mutex("k").lock().within(LONG).into_future();
+        // Polled until it waits: the answer that the key is taken has come.
+        for _ in 0..3 {
+            let _ = tokio::time::timeout(Duration::from_millis(10), &mut request).await;
+        }
+        guard.release().await.unwrap();
+        let served =
+            tokio::time::timeout(Duration::from_secs(5), poll_fn(|context| request.as_mut().poll(context)));
+        let guard = served.await.expect("served after the release").unwrap();
+        guard.release().await.unwrap();
+    }
+}

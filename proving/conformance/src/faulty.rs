@@ -1,0 +1,124 @@
+//! A store between us and another one that loses, delays and refuses.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{
+    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Store, Wake,
+};
+
+/// What happens to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Weather {
+    /// It is served.
+    Fair,
+    /// It is served, and answered so much later.
+    Slow(Duration),
+    /// It never reaches the store, and the caller is told after a second.
+    Lost,
+    /// It is served, but the answer is lost; the caller is told after a second.
+    AnswerLost,
+    /// No answer ever comes, not even a fault.
+    Hung,
+    /// The store refuses.
+    Refused,
+}
+
+/// A store with weather.
+#[derive(Debug)]
+pub struct Faulty {
+    store: Arc<dyn Store>,
+    weather: Mutex<Weather>,
+    calls: AtomicU32,
+}
+
+impl Faulty {
+    /// Puts weather before a store; fair at first.
+    #[must_use]
+    pub fn over(store: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self { store, weather: Mutex::new(Weather::Fair), calls: AtomicU32::new(0) })
+    }
+
+    /// From now on.
+    pub fn set(&self, weather: Weather) {
+        *self.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
+    }
+
+    /// How many calls there were.
+    #[must_use]
+    pub fn calls(&self) -> u32 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    async fn through<T>(&self, call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let weather = self.weather.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match weather {
+            Weather::Fair => call.await,
+            Weather::Slow(by) => {
+                let answer = call.await;
+                tokio::time::sleep(by).await;
+                answer
+            }
+            Weather::Lost => self.timed_out().await,
+            Weather::AnswerLost => {
+                call.await?;
+                self.timed_out().await
+            }
+            Weather::Hung => std::future::pending().await,
+            Weather::Refused => Err(Fault::lasting(self.store.name(), "not allowed")),
+        }
+    }
+
+    async fn timed_out<T>(&self) -> Result<T, Fault> {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Err(Fault::passing(self.store.name(), "timed out"))
+    }
+}
+
+impl Store for Faulty {
+    fn name(&self) -> &str {
+        self.store.name()
+    }
+
+    fn drift(&self) -> Drift {
+        self.store.drift()
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(self.through(self.store.open()))
+    }
+
+    fn grant<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        manner: Manner,
+    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+        Box::pin(self.through(self.store.grant(attempt, manner)))
+    }
+
+    fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        Box::pin(async move {
+            let whole = self.through(async { Ok(self.store.renew(attempts).await) }).await;
+            whole.unwrap_or_else(|fault| vec![Err(fault); attempts.len()])
+        })
+    }
+
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(self.through(self.store.release(attempt)))
+    }
+
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.through(self.store.give_up(attempt)))
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+        Box::pin(self.through(self.store.inspect(key)))
+    }
+
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        self.store.woken(attempt)
+    }
+}

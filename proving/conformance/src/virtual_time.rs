@@ -1,0 +1,66 @@
+//! A runtime whose clock is tokio's paused one: an hour passes in a moment, and exactly.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold_core::{BoxFuture, Instant, Runtime};
+use tokio::runtime::Handle;
+
+/// The lease clock's reading when a test begins. Not zero, so that a forgotten offset shows.
+const BEGIN: Instant = Instant::from_nanos(1_000_000_000_000);
+
+/// The wall clock's reading when a test begins, in seconds since 1970.
+const WALL_BEGIN: u64 = 1_800_000_000;
+
+/// A [`Runtime`] for tests that begin with `#[tokio::test(start_paused = true)]`.
+#[derive(Debug)]
+pub struct VirtualTime {
+    handle: Handle,
+    begin: tokio::time::Instant,
+    drawn: AtomicU64,
+}
+
+impl VirtualTime {
+    /// A runtime that begins now, in the tokio runtime that this is called in.
+    #[must_use]
+    pub fn begin() -> Arc<Self> {
+        let begin = tokio::time::Instant::now();
+        Arc::new(Self { handle: Handle::current(), begin, drawn: AtomicU64::new(0) })
+    }
+
+    /// The time since the test began.
+    #[must_use]
+    pub fn passed(&self) -> Duration {
+        self.begin.elapsed()
+    }
+}
+
+impl Runtime for VirtualTime {
+    fn now(&self) -> Instant {
+        BEGIN + self.begin.elapsed()
+    }
+
+    fn since_epoch(&self) -> Duration {
+        Duration::from_secs(WALL_BEGIN) + self.begin.elapsed()
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        let left = at.saturating_since(self.now());
+        Box::pin(async move {
+            if !left.is_zero() {
+                tokio::time::sleep(left).await;
+            }
+        })
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        drop(self.handle.spawn(task));
+    }
+
+    /// Distinct and well spread, and the same in every run.
+    fn random(&self) -> u128 {
+        let drawn = u128::from(self.drawn.fetch_add(1, Ordering::Relaxed)) + 1;
+        drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+    }
+}

@@ -1,0 +1,500 @@
+//! Guards, requests and the keeper, in time that passes at will.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conformance::faulty::{Faulty, Weather};
+use conformance::virtual_time::VirtualTime;
+use leasehold::{
+    HoldError, LockError, Locks, LocksBuilder, Loss, MemoryStore, Misuse, ReleaseError, RenewError, Renewal,
+};
+use leasehold_core::Store as _;
+use tokio::time::sleep;
+
+const SECOND: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(10);
+
+/// One process's locks on a memory store behind weather; a second process may be opened beside it.
+struct World {
+    time: Arc<VirtualTime>,
+    memory: Arc<MemoryStore>,
+    store: Arc<Faulty>,
+    locks: Locks,
+}
+
+impl World {
+    fn begin() -> Self {
+        Self::with(|builder| builder)
+    }
+
+    fn with(set: impl FnOnce(LocksBuilder) -> LocksBuilder) -> Self {
+        let time = VirtualTime::begin();
+        let memory = Arc::new(MemoryStore::new(time.clone()));
+        let store = Faulty::over(memory.clone());
+        let builder = set(Locks::builder().ttl(TTL).runtime(time.clone()));
+        let locks = builder.over(store.clone()).unwrap();
+        Self { time, memory, store, locks }
+    }
+
+    /// Another process on the same store, in fair weather.
+    fn others(&self) -> Locks {
+        Locks::builder().ttl(TTL).runtime(self.time.clone()).over(self.memory.clone()).unwrap()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.memory.dump().locks.is_empty() && self.memory.waiting() == 0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_is_renewed_for_as_long_as_it_lives() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    for _ in 0..100 {
+        sleep(TTL / 2).await;
+        assert!(guard.is_held());
+        assert!(world.others().mutex("k").try_lock().await.unwrap().is_none());
+    }
+    assert_eq!(guard.held_for(), 50 * TTL);
+    guard.release().await.unwrap();
+    assert!(world.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_releases_soon_after() {
+    let world = World::begin();
+    drop(world.locks.mutex("k").lock().await.unwrap());
+    sleep(Duration::from_millis(1)).await;
+    assert!(world.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_outlives_the_locks_that_it_came_from() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let World { locks, memory, .. } = world;
+    drop(locks);
+    sleep(5 * TTL).await;
+    assert!(guard.is_held());
+    drop(guard);
+    sleep(Duration::from_millis(1)).await;
+    assert!(memory.dump().locks.is_empty());
+}
+
+/// Once nobody can ask and nobody holds, the keeper ends: it is the last but this test to know the store.
+#[tokio::test(start_paused = true)]
+async fn nothing_runs_on_when_locks_and_guards_are_gone() {
+    let World { locks, memory, store, .. } = World::begin();
+    drop(locks.mutex("k").lock().await.unwrap());
+    drop(locks);
+    drop(store);
+    sleep(2 * TTL).await;
+    assert_eq!(Arc::strong_count(&memory), 1);
+}
+
+/// A partition: promise 3.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_falls_silent_loses_the_lock_at_the_leases_end_and_not_later() {
+    for weather in [Weather::Hung, Weather::Lost, Weather::Refused] {
+        let world = World::begin();
+        let guard = world.locks.mutex("k").lock().await.unwrap();
+        sleep(SECOND).await;
+        world.store.set(weather.clone());
+        let loss = guard.lost().await;
+        assert!(matches!(loss, Loss::Expired { .. }), "{weather:?}: {loss:?}");
+        assert_eq!(guard.held_for(), TTL, "{weather:?}");
+        assert!(!guard.is_held());
+        assert_eq!(guard.remaining(), Duration::ZERO);
+    }
+}
+
+/// Also when a renewal was done whose answer was lost: only what was answered is believed.
+#[tokio::test(start_paused = true)]
+async fn a_short_outage_loses_nothing() {
+    for weather in [Weather::Lost, Weather::AnswerLost, Weather::Slow(2 * SECOND)] {
+        let world = World::begin();
+        let guard = world.locks.mutex("k").lock().await.unwrap();
+        for _ in 0..10 {
+            world.store.set(weather.clone());
+            sleep(TTL / 3).await;
+            world.store.set(Weather::Fair);
+            sleep(TTL / 2).await;
+            assert!(guard.is_held(), "{weather:?}");
+        }
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_the_store_has_no_more_is_lost_with_the_next_renewal() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let attempt = world.memory.dump().locks.into_iter().next().unwrap();
+    // An operator's DEL is a release by the same holder, as the store sees it.
+    let leasehold_core::Content::Lease { holder, .. } = attempt.1.content else { panic!("a lease of ours") };
+    let claim = leasehold_core::Claim::exclusive(attempt.0);
+    let same = leasehold_core::Attempt::new(claim, holder, None, leasehold_core::Ttl::DEFAULT);
+    world.memory.release(&same).await.unwrap();
+    let loss = guard.lost().await;
+    assert!(matches!(loss, Loss::Gone { .. }), "{loss:?}");
+    assert!(guard.held_for() <= TTL / 3 + SECOND, "lost after {:?}", guard.held_for());
+    assert!(matches!(guard.release().await, Err(ReleaseError::Expired { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_guard_takes_nothing_from_its_successor() {
+    let world = World::with(|builder| builder.renewal(Renewal::Off));
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    sleep(TTL).await;
+    assert!(!guard.is_held());
+    let next = world.others().mutex("k").try_lock().await.unwrap().expect("free at the end");
+    assert!(next.fence() > guard.fence());
+    assert!(guard.release().await.is_err());
+    sleep(SECOND).await;
+    assert!(world.others().mutex("k").try_lock().await.unwrap().is_none());
+    next.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_pends_for_ever_after_a_release() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let lost = guard.lost();
+    guard.release().await.unwrap();
+    assert!(tokio::time::timeout(10 * TTL, lost).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_answer_was_lost_is_a_release() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    world.store.set(Weather::AnswerLost);
+    let release = tokio::spawn(guard.release());
+    sleep(SECOND / 2).await;
+    world.store.set(Weather::Fair);
+    assert_eq!(release.await.unwrap(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_nobody_waits_for_goes_on() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    world.store.set(Weather::Lost);
+    assert!(tokio::time::timeout(SECOND / 2, guard.release()).await.is_err());
+    world.store.set(Weather::Fair);
+    sleep(2 * SECOND).await;
+    assert!(world.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_gives_up_when_the_lease_has_ended_by_itself() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    world.store.set(Weather::Lost);
+    let begun = world.time.passed();
+    assert!(matches!(guard.release().await, Err(ReleaseError::Unreachable(_))));
+    assert!(world.time.passed() - begun <= TTL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_longest_hold_ends_however_long_the_guard_lives() {
+    let at_most = 25 * SECOND;
+    let world = World::with(|builder| builder.renewal(Renewal::AtMost(at_most)));
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    sleep(6 * SECOND).await;
+    let error = guard.renew(20 * SECOND).await.unwrap_err();
+    assert!(matches!(error, RenewError::PastLongestHold { .. }), "{error:?}");
+    let lost = guard.lost();
+    std::mem::forget(guard);
+    assert_eq!(lost.await, Loss::HeldTooLong { at_most });
+    assert_eq!(world.time.passed(), at_most);
+    sleep(SECOND).await;
+    assert!(world.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_of_ones_own_lengthens_the_lease() {
+    let world = World::with(|builder| builder.renewal(Renewal::Off));
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    sleep(9 * SECOND).await;
+    guard.renew(30 * SECOND).await.unwrap();
+    assert_eq!(guard.remaining(), 30 * SECOND);
+    assert_eq!(guard.ttl().duration(), 30 * SECOND);
+    sleep(29 * SECOND).await;
+    assert!(guard.is_held());
+    world.store.set(Weather::Lost);
+    assert!(matches!(guard.renew(TTL).await, Err(RenewError::Unreachable(_) | RenewError::Lost(_))));
+    sleep(SECOND).await;
+    assert!(matches!(guard.renew(TTL).await, Err(RenewError::Lost(Loss::Expired { .. }))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_when_it_should_and_says_who_holds() {
+    let world = World::begin();
+    let guard = world.others().mutex("k").label("web-3").lock().await.unwrap();
+    let begun = world.time.passed();
+    let error = world.locks.mutex("k").lock().within(3 * SECOND).await.unwrap_err();
+    assert_eq!(world.time.passed() - begun, 3 * SECOND);
+    let text = error.to_string();
+    let LockError::TimedOut { held_by: Some(held_by), waited, attempts, .. } = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!((waited, held_by.fence), (3 * SECOND, Some(guard.fence())));
+    assert!(attempts > 1);
+    assert!(text.starts_with("k: not free within 3.0 s, held by web-3 ("), "{text}");
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(world.memory.waiting(), 0, "the place in line is given up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_is_one_ask_and_leaves_nothing() {
+    let world = World::begin();
+    let guard = world.others().mutex("k").lock().await.unwrap();
+    let before = world.store.calls();
+    assert!(world.locks.mutex("k").try_lock().await.unwrap().is_none());
+    assert_eq!(world.store.calls() - before, 1);
+    let error = world.locks.mutex("k").lock().within(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, LockError::TimedOut { held_by: Some(_), .. }), "{error:?}");
+    assert_eq!(world.memory.waiting(), 0);
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_out_of_reach_is_told_apart_from_a_lock_that_is_held() {
+    for weather in [Weather::Lost, Weather::Hung] {
+        let world = World::begin();
+        world.store.set(weather.clone());
+        let begun = world.time.passed();
+        let error = world.locks.mutex("k").lock().await.unwrap_err();
+        assert!(matches!(error, LockError::Unreachable { .. }), "{weather:?}: {error:?}");
+        let waited = world.time.passed() - begun;
+        assert!(waited <= 10 * SECOND && waited > 8 * SECOND, "{weather:?}: {waited:?}");
+        let error = world.locks.mutex("k").try_lock().await.unwrap_err();
+        assert!(matches!(error, LockError::Unreachable { .. }), "{weather:?}: {error:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_is_not_asked_again() {
+    let world = World::begin();
+    world.store.set(Weather::Refused);
+    let error = world.locks.mutex("k").lock().await.unwrap_err();
+    assert!(matches!(error, LockError::Refused { .. }), "{error:?}");
+    assert_eq!((world.store.calls(), world.time.passed()), (1, Duration::ZERO));
+}
+
+/// The answer was lost, the grant was not: the same attempt finds it, and no ttl is waited out.
+#[tokio::test(start_paused = true)]
+async fn a_grant_whose_answer_was_lost_is_found_again() {
+    let world = World::begin();
+    world.store.set(Weather::AnswerLost);
+    let request = tokio::spawn(world.locks.mutex("k").lock().into_future());
+    sleep(SECOND / 2).await;
+    world.store.set(Weather::Fair);
+    let guard = request.await.unwrap().unwrap();
+    assert!(world.time.passed() < 2 * SECOND);
+    assert_eq!(guard.attempts(), 2);
+}
+
+/// node-redlock 5 hands out locks that are expired already.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_outlasts_its_lease_is_no_lock() {
+    let world = World::with(|builder| builder.ttl(SECOND));
+    world.store.set(Weather::Slow(2 * SECOND));
+    let error = world.locks.mutex("k").lock().await.unwrap_err();
+    assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
+    world.store.set(Weather::Fair);
+    sleep(15 * SECOND).await;
+    assert!(world.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_are_served_in_the_order_in_which_they_came_and_at_once() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let (done, mut order) = tokio::sync::mpsc::unbounded_channel();
+    for n in 0..20 {
+        let (locks, done) = (world.locks.clone(), done.clone());
+        tokio::spawn(async move {
+            let guard = locks.mutex("k").lock().await.unwrap();
+            done.send(n).unwrap();
+            guard.release().await.unwrap();
+        });
+        sleep(SECOND).await;
+    }
+    let begun = world.time.passed();
+    guard.release().await.unwrap();
+    for n in 0..20 {
+        assert_eq!(order.recv().await, Some(n));
+    }
+    assert!(world.time.passed() - begun < Duration::from_millis(50), "woken, not polling");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_was_woken_and_goes_wakes_the_next() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let first = tokio::spawn(world.locks.mutex("k").lock().into_future());
+    sleep(SECOND).await;
+    let second = tokio::spawn(world.locks.mutex("k").lock().into_future());
+    sleep(SECOND).await;
+    let begun = world.time.passed();
+    drop(guard);
+    first.abort();
+    let guard = second.await.unwrap().unwrap();
+    assert!(world.time.passed() - begun < Duration::from_millis(50));
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_is_stopped_when_the_lock_is_lost_and_never_began_when_it_was_not_had() {
+    let world = World::begin();
+    let value = world.locks.mutex("k").lock().hold(|held| async move { held.fence().get() }).await.unwrap();
+    assert!(value > 0 && world.is_empty());
+
+    let hung = world.locks.mutex("k").lock().hold(|_| {
+        world.store.set(Weather::Hung);
+        std::future::pending::<()>()
+    });
+    assert!(matches!(hung.await, Err(HoldError::Lost(Loss::Expired { .. }))));
+    assert_eq!(world.time.passed(), TTL);
+
+    world.store.set(Weather::Fair);
+    let _guard = world.others().mutex("k").lock().await.unwrap();
+    let never = world.locks.mutex("k").lock().within(SECOND).hold(|_| async { panic!("it began") });
+    assert!(matches!(never.await, Err(HoldError::NotTaken(LockError::TimedOut { .. }))));
+}
+
+/// node-redlock's `using` lets a failing release replace the routine's result.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_fails_does_not_eat_what_the_work_gave_back() {
+    let world = World::begin();
+    let work = world.locks.mutex("k").lock().hold(|_| async {
+        world.store.set(Weather::Refused);
+        7
+    });
+    assert_eq!(work.await, Ok(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_under_the_lock_releases_it() {
+    let world = World::begin();
+    let locks = world.locks.clone();
+    let task = tokio::spawn(async move {
+        let _guard = locks.mutex("k").lock().await.unwrap();
+        panic!("the work failed");
+    });
+    assert!(task.await.is_err());
+    sleep(SECOND).await;
+    assert!(world.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_guards_and_then_takes_them_back() {
+    let world = World::begin();
+    let short = world.locks.mutex("short").lock().await.unwrap();
+    let long = world.locks.mutex("long").lock().await.unwrap();
+    let waiting = tokio::spawn(world.locks.mutex("short").lock().into_future());
+    tokio::spawn(async move {
+        sleep(2 * SECOND).await;
+        drop(short);
+    });
+    sleep(SECOND).await;
+    let error = world.locks.close(5 * SECOND).await.unwrap_err();
+    assert_eq!(error.taken_back, [leasehold::Key::new("long").unwrap()]);
+    assert_eq!(error.unconfirmed, 0);
+    assert!(matches!(waiting.await.unwrap(), Err(LockError::Closed { .. })));
+    assert!(matches!(long.lost().await, Loss::Closed { .. }));
+    assert!(!long.is_held());
+    assert!(matches!(world.locks.mutex("k").lock().await, Err(LockError::Closed { .. })));
+    assert!(world.is_empty());
+    assert_eq!(world.time.passed(), 6 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_releases_that_run_in_the_background() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    world.store.set(Weather::Slow(2 * SECOND));
+    drop(guard);
+    world.locks.close(5 * SECOND).await.unwrap();
+    assert!(world.is_empty());
+    assert_eq!(world.time.passed(), 2 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_guards_of_this_process_are_listed_without_the_lost_ones() {
+    let world = World::begin();
+    let names = |locks: &Locks| {
+        let mut names: Vec<_> =
+            locks.guards().iter().map(|held| held.keys().next().unwrap().to_string()).collect();
+        names.sort();
+        names
+    };
+    let a = world.locks.mutex("a").lock().await.unwrap();
+    let _b = world.locks.mutex("b").renewal(Renewal::Off).lock().await.unwrap();
+    assert_eq!(names(&world.locks), ["a", "b"]);
+    sleep(2 * TTL).await;
+    assert_eq!(names(&world.locks), ["a"]);
+    drop(a);
+    assert_eq!(names(&world.locks), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_guards_are_renewed_in_batches_and_none_is_lost() {
+    let world = World::begin();
+    let mut guards = Vec::new();
+    for n in 0..2_000 {
+        guards.push(world.locks.mutex(format!("k{n}")).lock().await.unwrap());
+    }
+    let before = world.store.calls();
+    sleep(TTL / 2).await;
+    assert!(guards.iter().all(leasehold::Guard::is_held));
+    assert_eq!(world.store.calls() - before, 10);
+    sleep(10 * TTL).await;
+    assert!(guards.iter().all(leasehold::Guard::is_held));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_makes_no_sense_is_said_before_anything_is_sent() {
+    let world = World::begin();
+    let locks = &world.locks;
+    let year = Duration::from_secs(86400 * 365);
+    let requests = [
+        (locks.mutex("").lock(), Misuse::EmptyKey),
+        (locks.mutex("x".repeat(2048)).lock(), Misuse::KeyTooLong { len: 2048 }),
+        (locks.mutex("k").ttl(Duration::ZERO).lock(), Misuse::TtlTooShort { asked: Duration::ZERO }),
+        (locks.mutex("k").ttl(10 * year).lock(), Misuse::TtlTooLong { asked: 10 * year }),
+        (locks.mutex("k").label("a\nb").lock(), Misuse::LabelNotPrintable),
+        (
+            locks.mutex("k").renewal(Renewal::AtMost(SECOND)).lock(),
+            Misuse::HoldShorterThanTtl { at_most: SECOND, ttl: TTL.try_into().unwrap() },
+        ),
+    ];
+    for (request, misuse) in requests {
+        assert_eq!(request.await.unwrap_err(), LockError::Misuse(misuse));
+    }
+    assert!(matches!(
+        Locks::builder().ttl(Duration::ZERO).in_memory(),
+        Err(leasehold::ConnectError::Misuse(_))
+    ));
+    assert_eq!(world.store.calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prefix_stands_before_every_key_and_saves_no_empty_one() {
+    let world = World::with(|builder| builder.prefix("app:"));
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    assert_eq!(guard.keys().next().unwrap().as_bytes(), b"app:k");
+    assert!(matches!(world.locks.mutex("").lock().await, Err(LockError::Misuse(Misuse::EmptyKey))));
+}
+
+/// The program was paused, or its runtime blocked: the guard looks at the clock itself.
+#[tokio::test(start_paused = true)]
+async fn a_guard_knows_its_end_before_the_keeper_had_a_chance_to_say_so() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    tokio::time::advance(TTL).await;
+    assert!(!guard.is_held());
+    assert_eq!(guard.remaining(), Duration::ZERO);
+}

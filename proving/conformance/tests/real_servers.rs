@@ -1,0 +1,179 @@
+//! Guards on real servers that stop, vanish, forget and are written to by strangers.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{ConnectError, Fence, Guard, LockError, Locks, Loss, ReleaseError, Tenant};
+use servers::{Flavor, Proxy, Reply, Server};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn locks(url: &str) -> Locks {
+    Locks::builder().ttl(10 * SECOND).connect(url).await.unwrap()
+}
+
+async fn take(locks: &Locks) -> Guard {
+    locks.mutex("k").lock().within(5 * SECOND).await.unwrap()
+}
+
+/// Every entry of a server that is not ours to hold for ever.
+fn entries_without_an_end(server: &Server) -> Vec<String> {
+    let Reply::Array(Some(keys)) = server.text(&["KEYS", "*"]) else { panic!("KEYS") };
+    let keys = keys.iter().filter_map(Reply::as_text);
+    let endless = keys.filter(|key| server.text(&["PTTL", key]) == Reply::Integer(-1));
+    endless.map(ToString::to_string).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_for_three_seconds_costs_nobody_a_lease_of_ten() {
+    let server = Server::start(Flavor::Valkey91);
+    let (here, there) = (locks(&server.url()).await, locks(&server.url()).await);
+    let mut guards = Vec::new();
+    for n in 0..20 {
+        guards.push(here.mutex(format!("k{n}")).lock().await.unwrap());
+    }
+    // The stop begins before the first renewal is due and ends after it.
+    tokio::time::sleep(2 * SECOND).await;
+    server.stop();
+    tokio::time::sleep(3 * SECOND).await;
+    server.cont();
+    // Every lease would have ended by now, had it not been renewed.
+    tokio::time::sleep(7 * SECOND).await;
+    for (n, guard) in guards.iter().enumerate() {
+        assert!(guard.is_held(), "guard {n} was lost");
+        assert!(
+            there.mutex(format!("k{n}")).try_lock().await.unwrap().is_none(),
+            "guard {n} was granted twice"
+        );
+    }
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_black_holed_connection_loses_the_lock_at_the_leases_end_and_not_later() {
+    let server = Server::start(Flavor::Redis70);
+    let proxy = Proxy::before(&server);
+    let locks = Locks::builder().ttl(3 * SECOND).connect(&proxy.url()).await.unwrap();
+    let guard = take(&locks).await;
+    proxy.black_hole();
+    let end = guard.remaining();
+    let begun = Instant::now();
+    let loss = guard.lost().await;
+    let passed = begun.elapsed();
+    assert!(matches!(loss, Loss::Expired { .. }), "{loss:?}");
+    assert!(passed < end + SECOND / 5, "told {:?} after the end", passed.saturating_sub(end));
+    assert!(passed + SECOND / 10 > end, "told {:?} before the end", end.saturating_sub(passed));
+    assert_eq!(server.text(&["EXISTS", "k"]), Reply::Integer(1), "the server outlasts the belief");
+    proxy.heal();
+    let guard = take(&locks).await;
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_listening_is_said_after_the_outage_limit() {
+    let server = Server::start(Flavor::Redis62);
+    let url = server.url();
+    let up = Locks::builder().outage_limit(2 * SECOND).connect(&url).await.unwrap();
+    server.kill_9();
+    let begun = Instant::now();
+    let error = Locks::builder().outage_limit(2 * SECOND).connect(&url).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
+    assert!(error.to_string().contains("refused"), "{error}");
+    let error = up.mutex("k").lock().await.unwrap_err();
+    assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
+    assert!(begun.elapsed() < 6 * SECOND, "{:?}", begun.elapsed());
+    server.restart();
+    take(&up).await.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_rise_over_flushall_and_over_a_restart_without_state() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let locks = locks(&server.url()).await;
+        let mut last: Option<Fence> = None;
+        for round in 0..6 {
+            let guard = take(&locks).await;
+            assert!(
+                last.is_none_or(|last| guard.fence() > last),
+                "{flavor}: {} after {last:?}",
+                guard.fence()
+            );
+            last = Some(guard.fence());
+            assert_eq!(entries_without_an_end(&server), [""; 0], "{flavor}");
+            match round % 3 {
+                0 => drop(server.text(&["FLUSHALL"])),
+                1 => {
+                    server.kill_9();
+                    server.restart();
+                }
+                _ => {
+                    guard.release().await.unwrap();
+                    continue;
+                }
+            }
+            let error = guard.release().await.unwrap_err();
+            assert!(matches!(error, ReleaseError::Expired { .. }), "{flavor}: {error:?}");
+        }
+        assert_eq!(entries_without_an_end(&server), [""; 0], "{flavor}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_whose_key_was_deleted_is_told_with_the_next_renewal() {
+    let server = Server::start(Flavor::Redis82);
+    let locks = Locks::builder().ttl(2 * SECOND).connect(&server.url()).await.unwrap();
+    let guard = take(&locks).await;
+    server.text(&["DEL", "k"]);
+    let begun = Instant::now();
+    let loss = guard.lost().await;
+    assert!(matches!(loss, Loss::Gone { .. }), "{loss:?}");
+    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+}
+
+/// Mixed fleets: promise 8.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_lock_keeps_us_out_for_its_ttl_and_ours_keeps_it_out() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let locks = locks(&server.url()).await;
+        assert_eq!(server.text(&["SET", "k", "x", "NX", "PX", "1500"]), Reply::Simple("OK".into()));
+        let set = Instant::now();
+        let error = locks.mutex("k").lock().within(Duration::ZERO).await.unwrap_err();
+        let LockError::TimedOut { held_by: Some(held_by), .. } = error else { panic!("{flavor}: {error:?}") };
+        assert!(matches!(&held_by.tenant, Tenant::Foreign { value } if **value == *b"x"), "{held_by:?}");
+        let guard = take(&locks).await;
+        let waited = set.elapsed();
+        assert!(waited > SECOND && waited < 2 * SECOND, "{flavor}: after {waited:?}");
+        assert_eq!(server.text(&["SET", "k", "x", "NX", "PX", "1500"]), Reply::Bulk(None), "{flavor}");
+        guard.release().await.unwrap();
+        assert_eq!(server.text(&["SET", "k", "x", "NX", "PX", "1500"]), Reply::Simple("OK".into()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_lock_is_an_error_and_stays_intact() {
+    let server = Server::start(Flavor::Redis70);
+    let locks = locks(&server.url()).await;
+    server.text(&["RPUSH", "k", "a", "b"]);
+    let error = locks.mutex("k").try_lock().await.unwrap_err();
+    assert!(matches!(error, LockError::NotALock { .. }), "{error:?}");
+    assert_eq!(server.text(&["LLEN", "k"]), Reply::Integer(2));
+    assert_eq!(server.text(&["PTTL", "k"]), Reply::Integer(-1));
+}
+
+/// redlock loses locks to one transient error; a script that is not there is one.
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_that_the_server_forgot_are_sent_again_unnoticed() {
+    let server = Server::start(Flavor::Redis62);
+    let locks = locks(&server.url()).await;
+    for _ in 0..5 {
+        let guard = take(&locks).await;
+        server.text(&["SCRIPT", "FLUSH"]);
+        guard.renew(10 * SECOND).await.unwrap();
+        server.text(&["SCRIPT", "FLUSH"]);
+        guard.release().await.unwrap();
+        server.text(&["SCRIPT", "FLUSH"]);
+    }
+}

@@ -1,0 +1,88 @@
+//! Locks and the runtimes that keep them: ended, missing, blocked, or one of their own.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, Locks, Loss, Renewal};
+use tokio::runtime::{Builder, Runtime};
+
+const TTL: Duration = Duration::from_millis(300);
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+#[test]
+fn when_the_runtime_that_connected_ends_guards_are_lost_and_requests_say_why() {
+    let connected = runtime();
+    let (locks, guard) = connected.block_on(async {
+        let locks = Locks::in_memory();
+        let guard = locks.mutex("k").lock().await.unwrap();
+        (locks, guard)
+    });
+    connected.shutdown_timeout(Duration::from_secs(5));
+    assert!(!guard.is_held());
+    runtime().block_on(async {
+        let Loss::Closed { reason } = guard.lost().await else { panic!("closed") };
+        assert!(reason.contains("runtime"), "{reason}");
+        let error = locks.mutex("other").lock().await.unwrap_err();
+        assert!(matches!(error, LockError::Closed { .. }), "{error:?}");
+    });
+    drop(guard);
+}
+
+#[test]
+fn a_thread_of_their_own_keeps_locks_past_the_runtime_that_connected() {
+    let connected = runtime();
+    let guard = connected.block_on(async {
+        let locks = Locks::builder().own_thread(true).ttl(TTL).in_memory().unwrap();
+        locks.mutex("k").lock().await.unwrap()
+    });
+    connected.shutdown_timeout(Duration::from_secs(5));
+    let begun = Instant::now();
+    while begun.elapsed() < 3 * TTL {
+        assert!(guard.is_held());
+        thread::sleep(TTL / 10);
+    }
+    runtime().block_on(guard.release()).unwrap();
+}
+
+#[test]
+fn a_thread_of_their_own_keeps_locks_while_the_runtime_is_blocked() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let locks = Locks::builder().own_thread(true).ttl(TTL).in_memory().unwrap();
+        let guard = locks.mutex("k").lock().await.unwrap();
+        thread::sleep(3 * TTL);
+        assert!(guard.is_held());
+    });
+}
+
+#[test]
+fn a_blocked_runtime_cannot_make_a_guard_believed_past_its_end() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let locks = Locks::builder().ttl(TTL).in_memory().unwrap();
+        let guard = locks.mutex("k").lock().await.unwrap();
+        thread::sleep(TTL + Duration::from_millis(10));
+        assert!(!guard.is_held());
+        assert!(matches!(guard.lost().await, Loss::Expired { .. }));
+    });
+}
+
+#[test]
+fn locks_in_memory_can_be_made_and_dropped_without_any_runtime() {
+    let locks = Locks::in_memory();
+    let (sender, receiver) = mpsc::channel();
+    runtime().block_on(async {
+        sender.send(locks.mutex("k").renewal(Renewal::Off).lock().await.unwrap()).unwrap();
+    });
+    let guard = receiver.recv().unwrap();
+    assert!(guard.is_held());
+    drop(guard);
+    // The release runs on the locks' own thread.
+    let begun = Instant::now();
+    let taken = runtime().block_on(async { locks.mutex("k").lock().within(Duration::from_secs(5)).await });
+    assert!(taken.is_ok() && begun.elapsed() < Duration::from_secs(5));
+}
