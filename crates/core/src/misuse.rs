@@ -77,13 +77,15 @@ impl fmt::Display for Misuse {
             Self::NoKeys => write!(f, "no key was named: name at least one"),
             Self::TtlTooShort { asked } => write!(
                 f,
-                "a ttl of {asked:?} is too short: {:?} is the least, some seconds are usual",
-                Ttl::MIN.duration()
+                "a ttl of {} s is too short: {} s is the least, some seconds are usual",
+                asked.as_secs_f64(),
+                Ttl::MIN.duration().as_secs_f64()
             ),
             Self::TtlTooLong { asked } => write!(
                 f,
-                "a ttl of {asked:?} is too long: a year is the most; leases are renewed while they are held, \
-                 so that the ttl is only how long a crash blocks others"
+                "a ttl of {} s is too long: a year is the most; leases are renewed while they are held, so that the \
+                 ttl is only how long a crash blocks others",
+                asked.as_secs_f64()
             ),
             Self::HoldShorterThanTtl { at_most, ttl } => {
                 write!(f, "a longest hold of {at_most:?} is shorter than the ttl of {ttl}: shorten the ttl")

@@ -125,6 +125,12 @@ impl Held {
         self.0.is_held()
     }
 
+    /// Why the lease is lost, if it is known to be.
+    #[must_use]
+    pub fn loss(&self) -> Option<Loss> {
+        self.0.loss().cloned()
+    }
+
     /// How often the store was asked before it granted.
     #[must_use]
     pub fn attempts(&self) -> u32 {

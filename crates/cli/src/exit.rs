@@ -1,0 +1,136 @@
+//! How we end, and which error ends us how.
+
+use std::fmt::Display;
+use std::io;
+
+use leasehold::{ConnectError, LockError};
+use rustix::process::{Pid, Resource, Rlimit, getpid, setrlimit};
+
+use crate::say;
+
+/// How we end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With this exit code.
+    Code(u8),
+    /// Of this signal, so that whoever waits for us sees what became of the command: a Ctrl-C ends a shell's loop.
+    Signal(i32),
+}
+
+impl End {
+    pub(crate) const SUCCESS: Self = Self::Code(0);
+    /// `EX_USAGE` of sysexits.h: what was typed makes no sense.
+    pub(crate) const USAGE: Self = Self::Code(64);
+    /// `EX_DATAERR`: the key holds something that is no lock.
+    pub(crate) const NOT_A_LOCK: Self = Self::Code(65);
+    /// `EX_UNAVAILABLE`: the store does not answer, or refuses.
+    pub(crate) const NO_STORE: Self = Self::Code(69);
+    /// The lease was lost while the command ran. `EX_SOFTWARE` in sysexits.h, which no command of ours means.
+    pub(crate) const LOST: Self = Self::Code(70);
+    /// `EX_TEMPFAIL`: somebody else holds the lock.
+    pub(crate) const BUSY: Self = Self::Code(75);
+    /// As shells have it.
+    pub(crate) const CANNOT_EXECUTE: Self = Self::Code(126);
+    /// As shells have it.
+    pub(crate) const NOT_FOUND: Self = Self::Code(127);
+
+    pub(crate) fn now(self) -> ! {
+        match self {
+            Self::Code(code) => std::process::exit(code.into()),
+            Self::Signal(signal) => die_of(signal),
+        }
+    }
+}
+
+fn die_of(signal: i32) -> ! {
+    // Nothing of ours is worth a core file; the command has left its own.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    // The first process of a container survives signals that it sends to itself, and other than by them cannot die of one.
+    if getpid() != Pid::INIT {
+        // Returns for signals without a name, such as the real-time ones.
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+    }
+    // As shells say it.
+    std::process::exit(128 + signal);
+}
+
+/// Why the command was not run, or not to its end: how we end, and what we say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    end: End,
+    line: Option<String>,
+    hint: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(end: End, line: impl Into<String>) -> Self {
+        Self { end, line: Some(line.into()), hint: None }
+    }
+
+    pub(crate) fn usage(line: impl Into<String>) -> Self {
+        Self::new(End::USAGE, line)
+    }
+
+    pub(crate) fn no_runtime(error: io::Error) -> Self {
+        Self::new(
+            End::NO_STORE,
+            format!("the system gives no event queue ({error}): raise the limit of open files"),
+        )
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Names the option or variable that the line is about.
+    pub(crate) fn about(mut self, subject: impl Display) -> Self {
+        self.line = self.line.map(|line| format!("{subject}: {line}"));
+        self
+    }
+
+    /// Ends without a word.
+    pub(crate) fn silent(mut self) -> Self {
+        self.line = None;
+        self.hint = None;
+        self
+    }
+
+    pub(crate) fn say(self) -> End {
+        self.line.iter().for_each(say::line);
+        self.hint.iter().for_each(say::hint);
+        self.end
+    }
+}
+
+const REACH: &str = "see that it runs and can be reached from here, or name another with --store";
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Misuse(misuse) => misuse.into(),
+            ConnectError::Unreachable { .. } => Self::new(End::NO_STORE, format!("{error}: {REACH}")),
+            _ => Self::new(End::NO_STORE, error.to_string()),
+        }
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Misuse(misuse) => misuse.into(),
+            LockError::TimedOut { .. } => Self::new(End::BUSY, error.to_string()),
+            LockError::NotALock { .. } | LockError::FencesSpent { .. } => {
+                Self::new(End::NOT_A_LOCK, error.to_string())
+            }
+            LockError::Unreachable { .. } => Self::new(End::NO_STORE, format!("{error}: {REACH}")),
+            _ => Self::new(End::NO_STORE, error.to_string()),
+        }
+    }
+}
+
+impl From<leasehold::Misuse> for Failure {
+    fn from(misuse: leasehold::Misuse) -> Self {
+        Self::usage(misuse.to_string())
+    }
+}

@@ -1,0 +1,214 @@
+//! The URL of a store, as far as the command must understand it: whether there is a password in it, how it reads without, and
+//! whether two of them are one place. What a URL means is for the library to say.
+
+use std::fmt;
+use std::path::{Path, absolute};
+
+use crate::exit::Failure;
+
+/// The URL of a store. Shows itself without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct StoreUrl(String);
+
+impl StoreUrl {
+    /// Takes what was written; a relative file counts from here, wherever the command goes.
+    ///
+    /// # Errors
+    ///
+    /// What only a command can see is wrong. Never quotes the URL: in one that is wrong, anything may be the password.
+    pub(crate) fn new(text: &str) -> Result<Self, Failure> {
+        let path_like = text.starts_with(['/', '.', '~']) || !text.contains(':');
+        if text.is_empty() {
+            return Err(Failure::usage(format!("the store URL is empty: {WRITE}")));
+        }
+        if path_like {
+            return Err(Failure::usage("the store is no URL; if a file is meant, write file:PATH"));
+        }
+        if text.starts_with("memory:") {
+            return Err(Failure::usage(format!(
+                "memory: is the memory of one process, which no other command would see: {WRITE}"
+            )));
+        }
+        let Some(path) =
+            text.strip_prefix("file:").filter(|path| !path.is_empty() && !path.starts_with("//"))
+        else {
+            return Ok(Self(text.into()));
+        };
+        match absolute(path) {
+            Ok(path) => match path.to_str() {
+                Some(path) => Ok(Self::file(path)),
+                None => {
+                    Err(Failure::usage("the working directory is not UTF-8: give file: an absolute path"))
+                }
+            },
+            Err(error) => Err(Failure::usage(format!(
+                "the working directory is unknown ({error}): give file: an absolute path"
+            ))),
+        }
+    }
+
+    /// The file store at an absolute path.
+    pub(crate) fn file(path: &str) -> Self {
+        Self(format!("file:{path}"))
+    }
+
+    /// All of it, for the library only.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn has_password(&self) -> bool {
+        self.parts().is_some_and(|parts| {
+            parts.user_info.is_some_and(|user_info| user_info.contains(':'))
+                || parts.parameters().any(is_secret)
+        })
+    }
+
+    pub(crate) fn without_password(&self) -> String {
+        let Some(parts) = self.parts() else { return self.0.clone() };
+        let user = parts.user_info.map(|user_info| user_info.split(':').next().unwrap_or_default());
+        let user = user.filter(|user| !user.is_empty()).map(|user| format!("{user}@")).unwrap_or_default();
+        let parameters: Vec<_> = parts.parameters().filter(|parameter| !is_secret(parameter)).collect();
+        let query = if parameters.is_empty() { String::new() } else { format!("?{}", parameters.join("&")) };
+        format!("{}://{user}{}{}{query}", parts.scheme, parts.host, parts.path)
+    }
+
+    /// Whether leases taken at the one are seen at the other, as far as names can tell.
+    pub(crate) fn is_same_place_as(&self, other: &Self) -> bool {
+        self.place() == other.place()
+    }
+
+    fn place(&self) -> String {
+        if let Some(path) = self.0.strip_prefix("file:") {
+            let path = Path::new(path.strip_prefix("//").unwrap_or(path));
+            let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
+            let path =
+                directory.zip(path.file_name()).map_or(path.into(), |(directory, name)| directory.join(name));
+            return format!("file:{}", path.display());
+        }
+        let Some(parts) = self.parts() else { return self.0.clone() };
+        let scheme = parts.scheme.to_ascii_lowercase();
+        let in_query = parts.parameters().find_map(|parameter| parameter.strip_prefix("db="));
+        if scheme == "redis+unix" {
+            return format!("{scheme}:{}?{}", parts.path, in_query.unwrap_or("0"));
+        }
+        let in_path = Some(parts.path.trim_matches('/')).filter(|db| !db.is_empty());
+        let host = parts.host.to_ascii_lowercase();
+        let with_port = host.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
+        let (host, port) = with_port.unwrap_or((&host, "6379"));
+        let host = if host == "localhost" { "127.0.0.1" } else { host };
+        format!("{scheme}:{host}:{port}/{}", in_path.or(in_query).unwrap_or("0"))
+    }
+
+    /// `None` for what has no `//`, and so neither user nor password.
+    fn parts(&self) -> Option<Parts<'_>> {
+        let (scheme, rest) = self.0.split_once("://").filter(|(scheme, _)| *scheme != "file")?;
+        let rest = rest.split('#').next().unwrap_or_default();
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (user_info, host) = match authority.rsplit_once('@') {
+            Some((user_info, host)) => (Some(user_info), host),
+            None => (None, authority),
+        };
+        Some(Parts { scheme, user_info, host, path, query })
+    }
+}
+
+/// How to name a store.
+const WRITE: &str = "write file:PATH, redis://HOST, rediss://HOST or redis+unix:///SOCKET";
+
+/// The pieces of a URL, by the rules of RFC 3986.
+struct Parts<'a> {
+    scheme: &'a str,
+    user_info: Option<&'a str>,
+    host: &'a str,
+    path: &'a str,
+    query: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn parameters(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.query.split('&').filter(|parameter| !parameter.is_empty())
+    }
+}
+
+fn is_secret(parameter: &str) -> bool {
+    parameter.split('=').next().is_some_and(|name| name.eq_ignore_ascii_case("password"))
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.without_password())
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> StoreUrl {
+        StoreUrl::new(text).unwrap_or_else(|failure| panic!("{text}: {failure:?}"))
+    }
+
+    #[test]
+    fn a_password_is_left_out_wherever_it_stands_and_the_rest_stays() {
+        for (with, without) in [
+            ("redis://web:s3cret@h:7000/3?protocol=resp2", "redis://web@h:7000/3?protocol=resp2"),
+            ("redis://:s3cret@h", "redis://h"),
+            ("redis://:s3:cr@et@h", "redis://h"),
+            ("rediss://u:s3cret@[::1]:7/1?ca=/etc/ca.pem", "rediss://u@[::1]:7/1?ca=/etc/ca.pem"),
+            ("redis+unix://web:s3cret@/run/r.sock?db=2", "redis+unix://web@/run/r.sock?db=2"),
+            (
+                "redis+unix:///run/r.sock?user=web&password=s3cret&db=2",
+                "redis+unix:///run/r.sock?user=web&db=2",
+            ),
+        ] {
+            assert!(url(with).has_password(), "{with}");
+            assert_eq!(url(with).without_password(), without);
+            assert_eq!(format!("{} {:?}", url(with), url(with)), format!("{without} StoreUrl({without})"));
+            assert!(!url(without).has_password(), "{without}");
+            assert_eq!(url(without).without_password(), without);
+        }
+    }
+
+    #[test]
+    fn two_ways_to_write_a_place_are_one_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = format!("file:{}/leases.db", directory.path().display());
+        let dotted = format!("file:{}/./leases.db", directory.path().display());
+        for (one, other) in [
+            ("redis://h", "redis://u:pw@H:6379/0"),
+            ("redis://localhost/2", "redis://127.0.0.1?db=2"),
+            ("redis+unix:///s", "redis+unix:///s?db=0"),
+            ("redis://[::1]", "redis://[::1]:6379/"),
+            (&file, &dotted),
+            ("file:///nowhere/a.db", "file:/nowhere/a.db"),
+        ] {
+            assert!(url(one).is_same_place_as(&url(other)), "{one} {other}");
+        }
+        for (one, other) in
+            [("redis://h", "redis://h/1"), ("redis://h", "redis://h:7"), ("file:/a", "file:/b")]
+        {
+            assert!(!url(one).is_same_place_as(&url(other)), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_relative_file_counts_from_here() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(url("file:a.db").reveal(), format!("file:{}/a.db", here.display()));
+    }
+
+    #[test]
+    fn paths_words_and_the_memory_of_one_process_are_refused() {
+        for text in ["", "/var/a.db", "./a.db", "~/a.db", "a.db", "localhost", "memory:"] {
+            assert!(StoreUrl::new(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! How a length of time is written on the command line.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Reads `30` (seconds), `500ms`, `30s`, `2m`, `1h30m`, `1.5s`.
+///
+/// # Errors
+///
+/// [`NoTime`], for anything else.
+pub(crate) fn parse(text: &str) -> Result<Duration, NoTime> {
+    read(text).ok_or_else(|| NoTime(text.into()))
+}
+
+fn read(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut sum = Duration::ZERO;
+    let mut last_unit = None;
+    while !rest.is_empty() || last_unit.is_none() {
+        let (number, behind) = split(rest, |c| !c.is_ascii_digit() && c != '.');
+        let (unit, behind) = split(behind, |c| !c.is_ascii_alphabetic());
+        let nanos = match unit {
+            "ms" => 1_000_000,
+            // Without a unit only if it stands alone: in `1m30` nobody knows thirty of what.
+            "" if last_unit.is_none() && behind.is_empty() => 1_000_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            "d" => 86_400_000_000_000,
+            _ => return None,
+        };
+        // Greater before smaller, as everybody writes it: anything else is a slip.
+        if last_unit.is_some_and(|last| nanos >= last) {
+            return None;
+        }
+        sum = sum.checked_add(times(number, nanos)?)?;
+        last_unit = Some(nanos);
+        rest = behind;
+    }
+    Some(sum)
+}
+
+/// A decimal number of units. In whole numbers, so that `0.1` is a tenth.
+fn times(number: &str, nanos_each: u64) -> Option<Duration> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+        return None;
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    // Beyond the ninth digit there is nothing that a nanosecond could show.
+    let shown: String = fraction.chars().chain(std::iter::repeat('0')).take(9).collect();
+    let billionths: u64 = shown.parse().ok()?;
+    let nanos = u128::from(whole) * u128::from(nanos_each)
+        + u128::from(billionths) * u128::from(nanos_each) / 1_000_000_000;
+    u64::try_from(nanos).ok().map(Duration::from_nanos)
+}
+
+fn split(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(end).unwrap_or(text.len()))
+}
+
+/// What was written is no length of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NoTime(String);
+
+impl fmt::Display for NoTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is no length of time: write seconds, or numbers with units as in 500ms, 30s, 2m or 1h30m",
+            self.0
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_units_and_fractions_are_read() {
+        for (text, millis) in [
+            ("30", 30_000),
+            ("0", 0),
+            ("1.5", 1_500),
+            (".5", 500),
+            ("500ms", 500),
+            ("30s", 30_000),
+            ("2m", 120_000),
+            ("1h30m", 5_400_000),
+            ("1d", 86_400_000),
+            ("1m1s1ms", 61_001),
+            ("0.1s", 100),
+            ("1.5h", 5_400_000),
+        ] {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            "",
+            "s",
+            "abc",
+            "-5",
+            "+5",
+            "1 s",
+            " 1",
+            "1m30",
+            "30s1m",
+            "1s1s",
+            "1.2.3",
+            ".",
+            ".s",
+            "1e3",
+            "5y",
+            "1S",
+            "1us",
+            "99999999999999999999",
+            "99999999999d",
+            "٣s",
+            "inf",
+            "NaN",
+        ] {
+            assert_eq!(parse(text), Err(NoTime(text.into())), "{text}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! From the words on the command line to a task, or to one line that says what is wrong with them.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Parser as _};
+
+use crate::args::{CommandLine, Task};
+use crate::exit::{End, Failure};
+
+/// Reads the words; help and version are printed here.
+///
+/// # Errors
+///
+/// How to end when there is nothing to do: all has been said.
+pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Task, End> {
+    let words: Vec<_> = words.into_iter().collect();
+    let error = match CommandLine::try_parse_from(&words) {
+        Ok(line) => match unruly(&line.task, &words) {
+            None => return Ok(line.task),
+            Some(failure) => return Err(failure.say()),
+        },
+        Err(error) => error,
+    };
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // A reader who has seen enough closes the pipe.
+        let _ = error.print();
+        return Err(End::SUCCESS);
+    }
+    Err(without_dashes(&words).unwrap_or_else(|| explain(&error)).say())
+}
+
+/// What the parser lets pass and we do not.
+fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
+    let Task::Run(args) = task;
+    if args.command.is_empty() {
+        return Some(
+            without_dashes(words).unwrap_or_else(|| Failure::usage("no command behind --: name what to run")),
+        );
+    }
+    match args.keys.len() {
+        1 => None,
+        0 => Some(Failure::usage("no key: name what is to be locked, before the --")),
+        count => Some(Failure::usage(format!(
+            "{count} keys before the --, and one run takes one key for now: name one, and put the command behind the --"
+        ))),
+    }
+}
+
+/// The commonest slip: `leasehold run KEY COMMAND`. `None` if that was not it.
+fn without_dashes(words: &[OsString]) -> Option<Failure> {
+    let (run, rest) = words.get(1..)?.split_first()?;
+    if run != "run" || rest.iter().any(|word| word == "--") {
+        return None;
+    }
+    let command = command_start(rest)?;
+    let (ours, command) = rest.split_at(command);
+    let mut line = String::from("leasehold run");
+    let mut hide_next = false;
+    for word in ours {
+        let text = word.to_string_lossy();
+        line.push(' ');
+        line.push_str(&match text.split_once('=') {
+            // A store's URL is never repeated: there may be a password in it.
+            _ if hide_next => "URL".into(),
+            Some(("--store", _)) => "--store=URL".into(),
+            _ => shown(&text),
+        });
+        hide_next = text == "--store";
+    }
+    line.push_str(" --");
+    if command.is_empty() {
+        line.push_str(" COMMAND");
+    }
+    for word in command {
+        line.push(' ');
+        line.push_str(&shown(&word.to_string_lossy()));
+    }
+    Some(
+        Failure::usage(
+            "the command is missing, or no -- before it: everything behind -- is run as it stands",
+        )
+        .hint(line),
+    )
+}
+
+/// Where the command begins in words without `--`: at the first word behind the key that is none of our options. `None` if
+/// there is no key, or an option before it that we do not know.
+fn command_start(words: &[OsString]) -> Option<usize> {
+    let takes_value = options();
+    let mut key_seen = false;
+    let mut at = 0;
+    while at < words.len() {
+        let word = words[at].to_string_lossy();
+        match option(&word, &takes_value) {
+            Some(value_follows) => at += 1 + usize::from(value_follows),
+            None if key_seen => return Some(at),
+            None if word.starts_with('-') => return None,
+            None => {
+                key_seen = true;
+                at += 1;
+            }
+        }
+    }
+    (key_seen && at == words.len()).then_some(at)
+}
+
+/// The options of `run`, and whether a value belongs to each.
+fn options() -> HashMap<String, bool> {
+    let whole = CommandLine::command();
+    let run = whole.find_subcommand("run").map(clap::Command::get_arguments);
+    let mut options = HashMap::new();
+    for argument in run.into_iter().flatten() {
+        let takes_value = argument.get_action().takes_values();
+        options.extend(argument.get_long().map(|long| (format!("--{long}"), takes_value)));
+        options.extend(argument.get_short().map(|short| (format!("-{short}"), takes_value)));
+    }
+    options
+}
+
+/// Whether a word is one of our options, and then whether its value is the next word.
+fn option(word: &str, takes_value: &HashMap<String, bool>) -> Option<bool> {
+    if word.starts_with("--") {
+        let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+        return takes_value.get(name).map(|takes_value| *takes_value && value.is_none());
+    }
+    // Several letters behind one dash, the last maybe with its value: -nq, -w5.
+    let letters = word.strip_prefix('-').filter(|letters| !letters.is_empty())?;
+    for (at, letter) in letters.char_indices() {
+        if *takes_value.get(&format!("-{letter}"))? {
+            return Some(at + letter.len_utf8() == letters.len());
+        }
+    }
+    Some(false)
+}
+
+/// A word as a shell would read it back, without what may be a secret.
+fn shown(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    let may_have_password = word.split_once(':').is_some_and(|(_, rest)| rest.contains('@'));
+    if may_have_password || word.contains("://") && word.contains('?') {
+        "…".into()
+    } else if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// What the parser says, on one line.
+fn explain(error: &clap::Error) -> Failure {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) if !texts.is_empty() => Some(texts.join(", ")),
+        _ => None,
+    };
+    let given = context(ContextKind::InvalidArg).or_else(|| context(ContextKind::InvalidSubcommand));
+    let suggested = context(ContextKind::SuggestedArg).or_else(|| context(ContextKind::SuggestedSubcommand));
+    let failure = match (error.kind(), given) {
+        (ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, _) => {
+            Failure::usage("nothing to do: `leasehold run KEY -- COMMAND` runs a command under a lock")
+        }
+        (ErrorKind::InvalidSubcommand, Some(given)) => {
+            Failure::usage(format!("there is no task {}: `leasehold --help` lists them", shown(&given)))
+        }
+        (ErrorKind::UnknownArgument, Some(given)) => {
+            Failure::usage(format!("there is no option {given}: `leasehold run --help` lists them"))
+        }
+        (ErrorKind::InvalidUtf8, _) => {
+            Failure::usage("an option has a value that is not UTF-8: only KEY and COMMAND may be")
+        }
+        (ErrorKind::ArgumentConflict, Some(given)) => match context(ContextKind::PriorArg) {
+            Some(other) if other == given => Failure::usage(format!("{given} is given twice: leave one out")),
+            Some(other) => Failure::usage(format!("{given} and {other} exclude each other: leave one out")),
+            None => Failure::usage(format!("{given} does not go with the rest: leave it out")),
+        },
+        (ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues | ErrorKind::TooFewValues, Some(given)) => {
+            Failure::usage(format!("{given} lacks its value: see `leasehold run --help`"))
+        }
+        (ErrorKind::TooManyValues, Some(given)) => {
+            Failure::usage(format!("{given} takes no value: see `leasehold run --help`"))
+        }
+        // Never the parser's own text: it may quote what stands beside a password.
+        _ => Failure::usage("these words make no sense together: see `leasehold run --help`"),
+    };
+    match suggested {
+        Some(suggested) => failure.hint(format!("did you mean {suggested}?")),
+        None => failure,
+    }
+}
+
+/// For messages about the command: its name, readable.
+pub(crate) fn name_of(command: &OsStr) -> String {
+    shown(&command.to_string_lossy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(line: &str) -> Option<String> {
+        let words: Vec<_> = line.split(' ').map(OsString::from).collect();
+        without_dashes(&words).map(|failure| format!("{failure:?}"))
+    }
+
+    #[test]
+    fn the_command_line_that_lacks_its_dashes_is_shown_with_them() {
+        for (typed, meant) in [
+            ("leasehold run k ls -l", "leasehold run k -- ls -l"),
+            ("leasehold run -nq k ls", "leasehold run -nq k -- ls"),
+            ("leasehold run -w 5 k ls", "leasehold run -w 5 k -- ls"),
+            ("leasehold run -w5 --ttl=3s k -v ls -n", "leasehold run -w5 --ttl=3s k -v -- ls -n"),
+            ("leasehold run --store redis://:s3cret@h k ls", "leasehold run --store URL k -- ls"),
+            ("leasehold run --store=redis://:s3cret@h k ls", "leasehold run --store=URL k -- ls"),
+            ("leasehold run k curl http://u:s3cret@h", "leasehold run k -- curl …"),
+            ("leasehold run k", "leasehold run k -- COMMAND"),
+        ] {
+            assert!(
+                hint(typed).is_some_and(|hint| hint.contains(&format!("{meant:?}"))),
+                "{typed}: {:?}",
+                hint(typed)
+            );
+        }
+    }
+
+    #[test]
+    fn a_line_with_its_dashes_or_without_a_key_has_another_fault() {
+        for typed in
+            ["leasehold run k -- ls", "leasehold run", "leasehold run --nonsense k ls", "leasehold ls"]
+        {
+            assert_eq!(hint(typed), None, "{typed}");
+        }
+    }
+
+    #[test]
+    fn the_description_of_the_arguments_is_sound() {
+        CommandLine::command().debug_assert();
+    }
+}

@@ -1,0 +1,122 @@
+//! Whatever is wrong with the words: one line that names the fact and the remedy, and never a password.
+
+use crate::harness::{SECRET, Site};
+
+#[test]
+fn a_line_that_makes_no_sense_is_64_and_one_line_that_says_why() {
+    let site = Site::new();
+    let long_key = "k".repeat(2048);
+    let long_label = "l".repeat(257);
+    let lines: &[(&[&str], &str)] = &[
+        (&["--ttl", "0", "k"], "--ttl: a ttl of 0ns is too short"),
+        (&["--ttl", "3650d", "k"], "too long: a year is the most"),
+        (&["--ttl", "99999999999999999999", "k"], "write seconds"),
+        (&["--ttl", "-5", "k"], "write seconds"),
+        (&["--ttl", "soon", "k"], "write seconds"),
+        (&["--ttl", "a\nb", "k"], "write seconds"),
+        (&["-w", "1 hour", "k"], "--within: \"1 hour\" is no length of time"),
+        (&["--ttl", "10", "--grace", "6", "k"], "more than half of the ttl"),
+        (&["--grace", "x", "k"], "--grace: "),
+        (&["--label", "a\nb", "k"], "--label: the label has a control character"),
+        (&["--label", &long_label, "k"], "257 bytes"),
+        (&[""], "the key is empty"),
+        (&[&long_key], "2048 bytes long and may have 1024"),
+        (&["leasehold:f{k}"], "reserved"),
+        (&["-n", "-w", "5", "k"], "exclude each other"),
+        (&["--ttl", "5", "--ttl", "6", "k"], "given twice"),
+        (&["a", "b"], "2 keys"),
+        (&[], "no key"),
+        (&["--nonsense", "k"], "no option --nonsense"),
+        (&["-x", "k"], "no option -x"),
+        (&["--quiet=3", "k"], "--quiet takes no value"),
+    ];
+    for (words, says) in lines {
+        let done = site.finish(site.run(&[*words, &["--", "true"]].concat()));
+        done.says(64, &[says]);
+    }
+    site.finish(site.run(&["k", "--"])).says(64, &["no command"]);
+    site.finish(site.leasehold(&[])).says(64, &["leasehold run KEY -- COMMAND"]);
+    site.finish(site.leasehold(&["walk"])).says(64, &["no task walk"]);
+}
+
+#[test]
+fn a_slip_is_answered_with_what_was_meant() {
+    let site = Site::new();
+    let done = site.finish(site.leasehold(&["run", "-n", "--ttl", "5", "k", "ls", "-l", "a b"]));
+    done.says_and_hints(64, &["no -- before it"], "leasehold run -n --ttl 5 k -- ls -l 'a b'");
+    let done = site.finish(site.leasehold(&["run", "k"]));
+    done.says_and_hints(64, &["no -- before it"], "leasehold run k -- COMMAND");
+    let done = site.finish(site.leasehold(&["run", "--withn", "5", "k", "--", "ls"]));
+    done.says_and_hints(64, &["no option --withn"], "did you mean --within?");
+    let done = site.finish(site.leasehold(&["rum", "k", "--", "ls"]));
+    done.says_and_hints(64, &["no task"], "did you mean run?");
+}
+
+#[test]
+fn a_malformed_url_is_64_on_one_line_without_its_password() {
+    let site = Site::new();
+    for url in [
+        "redis://u:s3cret-pw@",
+        "redis://u:s3cret-pw@h:notaport",
+        "redis://u:s3cret-pw@h:70000",
+        "redis://u:s3cret-pw@h:0",
+        "redis://u:s3cret-pw@h/x",
+        "redis://u:12/s3cret-pw@h",
+        "redis://u:12?s3cret-pw@h",
+        "redis://u:12#s3cret-pw@h",
+        "redis://h?password=s3cret-pw",
+        "redis:u:s3cret-pw@h",
+        "http://u:s3cret-pw@h",
+        "u:s3cret-pw@h",
+        "redis+unix://u:s3cret-pw@h/path",
+        "rediss://u:s3cret-pw@h?ca=",
+        "redis://u:s3cret-pw@h\nsecond",
+        "memory:s3cret-pw",
+        "/var/s3cret-pw",
+        "s3cret-pw",
+        "file:",
+        "",
+    ] {
+        let argument = site.finish(site.leasehold(&["run", "--store", url, "k", "--", "true"]));
+        let mut from_environment = site.leasehold(&["run", "k", "--", "true"]);
+        from_environment.env("LEASEHOLD_STORE", url);
+        let environment = site.finish(from_environment);
+        for (done, origin) in [(argument, "--store: "), (environment, "LEASEHOLD_STORE: ")] {
+            if !url.contains('\n') {
+                done.says(64, &[origin]);
+            }
+            done.keeps_the_secret();
+        }
+    }
+}
+
+#[test]
+fn a_bare_path_is_told_to_be_a_url() {
+    let site = Site::new();
+    for path in ["/var/lib/leases.db", "./leases.db", "leases.db"] {
+        let done = site.finish(site.leasehold(&["run", "--store", path, "k", "--", "true"]));
+        done.says(64, &["write file:PATH"]);
+    }
+}
+
+#[test]
+fn words_beside_a_password_are_never_repeated_with_it() {
+    let site = Site::new();
+    let url = format!("redis://u:{SECRET}@h");
+    let misplaced = format!("--stor={url}");
+    for words in [
+        &["run", "--store", &url, "k", "ls"][..],
+        &["run", "--store", &url, "k", "--nonsense", "--", "ls"],
+        &["run", "--store", &url, "--store", &url, "k", "--", "ls"],
+        &["run", "--stor", &url, "k", "--", "ls"],
+        &["run", &misplaced, "k", "--", "ls"],
+        &["run", "k", &url, "--", "ls"],
+        &["run", "k", "curl", &url],
+        &["run", "--ttl", "--store", &url, "k", "--", "ls"],
+        &[&url],
+    ] {
+        let done = site.finish(site.leasehold(words));
+        assert_eq!(done.status.code(), Some(64), "{words:?}: {done:?}");
+        done.keeps_the_secret();
+    }
+}

@@ -1,0 +1,160 @@
+//! What the command is given, and what it is not.
+
+use std::collections::BTreeMap;
+
+use nix::unistd::{Uid, User};
+use servers::{Flavor, Server};
+
+use crate::harness::{Done, SECRET, Site};
+
+fn variables(done: &Done) -> BTreeMap<&str, &str> {
+    let pairs = done.out.lines().filter_map(|line| line.split_once('='));
+    pairs.filter(|(name, _)| name.starts_with("LEASEHOLD_")).collect()
+}
+
+#[test]
+fn the_command_is_told_key_fence_label_and_store() {
+    let site = Site::new();
+    let mut command = site.run(&["--label", "web 3", "invoice:42", "--", "env"]);
+    command.env("OTHER", "stays");
+    let done = site.finish(command);
+    done.is_silent(0);
+    assert!(done.out.contains("OTHER=stays\n"), "{done:?}");
+    let told = variables(&done);
+    assert_eq!(told["LEASEHOLD_KEY"], "invoice:42");
+    assert_eq!(told["LEASEHOLD_KEYS"], "invoice:42");
+    assert_eq!(told["LEASEHOLD_LABEL"], "web 3");
+    assert_eq!(told["LEASEHOLD_STORE"], site.store());
+    assert!(told["LEASEHOLD_FENCE"].parse::<u64>().unwrap() > 0);
+    assert_eq!(told.len(), 5);
+}
+
+#[test]
+fn the_label_is_host_and_process_if_none_is_given() {
+    let site = Site::new();
+    let done = site.finish(
+        site.run_script(&["k"], "echo LEASEHOLD_LABEL=$LEASEHOLD_LABEL; echo LEASEHOLD_PARENT=$PPID"),
+    );
+    let told = variables(&done);
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    assert_eq!(told["LEASEHOLD_LABEL"], format!("{host}:{}", told["LEASEHOLD_PARENT"]));
+}
+
+#[test]
+fn fences_rise_from_run_to_run() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let mut last = 0;
+        for _ in 0..5 {
+            let done = site.finish(site.run_script(&["k"], "echo $LEASEHOLD_FENCE"));
+            let fence: u64 = done.out.trim().parse().unwrap();
+            assert!(fence > last, "{fence} after {last}");
+            last = fence;
+        }
+    }
+}
+
+#[test]
+fn the_store_comes_from_the_environment_if_no_option_names_one() {
+    let site = Site::new();
+    let mut command = site.leasehold(&["run", "-v", "k", "--", "true"]);
+    command.env("LEASEHOLD_STORE", site.store());
+    let done = site.finish(command);
+    assert!(done.err.contains(&format!("k: taken at {}, fence ", site.store())), "{done:?}");
+}
+
+#[test]
+fn a_relative_file_is_the_same_one_wherever_the_command_goes() {
+    let site = Site::new();
+    let words = ["run", "--store", "file:leases.db", "k", "--", "sh", "-c", "cd / && echo $LEASEHOLD_STORE"];
+    let done = site.finish(site.leasehold(&words));
+    assert_eq!(
+        done.out.trim(),
+        format!("file:{}/leases.db", site.path("").canonicalize().unwrap().display())
+    );
+}
+
+/// Cron has no `HOME`, and a shell may have others: they must meet in one file.
+#[test]
+fn the_default_store_is_the_users_whatever_the_environment_says() {
+    let site = Site::new();
+    let home =
+        User::from_uid(Uid::effective()).unwrap().expect("the user of the tests is in the user database").dir;
+    let expected = format!("taken at file:{}/.local/state/leasehold/leases.db, fence ", home.display());
+    let key = format!("test-of-the-default-store:{}", std::process::id());
+    let words = ["run", "-v", "--ttl", "5", &key, "--", "true"];
+    let done = site.finish(site.leasehold(&words));
+    assert!(done.err.contains(&expected), "{done:?}");
+    let mut elsewhere = site.leasehold(&words);
+    for name in ["HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"] {
+        elsewhere.env(name, site.path(""));
+    }
+    let done = site.finish(elsewhere);
+    assert!(done.err.contains(&expected), "{done:?}");
+    assert!(!site.path(".local").exists());
+}
+
+#[test]
+fn no_descriptor_of_ours_is_given_to_the_command() {
+    let server = Server::start(Flavor::Redis62);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let done = site.finish(site.run_script(&["k"], "ls /proc/$$/fd"));
+        done.is_silent(0);
+        // Whoever started the tests may have given descriptors to all of us.
+        let without_us = site.finish(site.process("sh", &["-c", "ls /proc/$$/fd"]));
+        assert_eq!(done.out, without_us.out);
+    }
+}
+
+#[test]
+fn a_key_that_is_held_around_us_is_refused_at_once() {
+    let site = Site::new();
+    let ours = env!("CARGO_BIN_EXE_leasehold");
+    let nested = |words: &[&str]| {
+        let mut command = site.run(&["k", "--", ours, "run"]);
+        command.args(words);
+        site.finish(command)
+    };
+    nested(&["k", "--", "true"]).says(64, &["k: a run around this one holds it", "leave the inner run out"]);
+    nested(&["other", "--", "true"]).is_silent(0);
+    nested(&["other", "--", ours, "run", "k", "--", "true"]).says(64, &["k: a run around this one holds it"]);
+    nested(&["--store", &format!("file:{}", site.path("b.db").display()), "k", "--", "true"]).is_silent(0);
+    let same = format!("file:{}/./leases.db", site.path("").display());
+    nested(&["--store", &same, "k", "--", "true"]).says(64, &["k: a run around this one holds it"]);
+    let done = nested(&["other", "--", "printenv", "LEASEHOLD_KEYS"]);
+    assert_eq!(done.out, "k\nother\n");
+}
+
+#[test]
+fn a_password_goes_neither_to_the_command_nor_to_the_terminal() {
+    let server = Server::setup(Flavor::Redis82).password(SECRET).start();
+    let url = server.url().replace("//", &format!("//:{SECRET}@"));
+    let site = Site::on(&url);
+    let mut from_environment = site.leasehold(&["run", "k", "--", "env"]);
+    from_environment.env("LEASEHOLD_STORE", &url);
+    let done = site.finish(from_environment);
+    done.is_silent(0);
+    done.keeps_the_secret();
+    assert_eq!(variables(&done)["LEASEHOLD_STORE"], server.url());
+
+    let done = site.finish(site.run(&["k", "--", "env"]));
+    done.says(0, &["password in --store", "put the URL into LEASEHOLD_STORE"]);
+    done.keeps_the_secret();
+    site.finish(site.run(&["-q", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn a_nested_run_that_lacks_the_password_says_so_and_locks_nowhere_else() {
+    let server = Server::setup(Flavor::Valkey91).password(SECRET).start();
+    let site = Site::new();
+    let mut outer =
+        site.leasehold(&["run", "k", "--", env!("CARGO_BIN_EXE_leasehold"), "run", "other", "--", "true"]);
+    outer.env("LEASEHOLD_STORE", server.url().replace("//", &format!("//:{SECRET}@")));
+    let done = site.finish(outer);
+    done.says_and_hints(
+        69,
+        &["password"],
+        "the run around this one took the password out of LEASEHOLD_STORE: give this one its own",
+    );
+    done.keeps_the_secret();
+}

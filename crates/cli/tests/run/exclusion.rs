@@ -1,0 +1,70 @@
+//! One at a time, also among many, and after one that crashed.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use servers::{Flavor, Server};
+
+use crate::harness::{Site, kill};
+
+/// Without the lock, this loses updates: two that read the same number both write its successor.
+fn eight_processes_add_to_one_number(site: &Site) {
+    fs::write(site.path("number"), "0\n").unwrap();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let add = "read n < number; echo $((n + 1)) > number";
+                    site.finish(site.run_script(&["number"], add)).is_silent(0);
+                }
+            });
+        }
+    });
+    assert_eq!(site.read("number"), "400");
+}
+
+#[test]
+fn eight_processes_add_fifty_times_each_on_the_file_store() {
+    eight_processes_add_to_one_number(&Site::new());
+}
+
+#[test]
+fn eight_processes_add_fifty_times_each_on_a_server() {
+    let server = Server::start(Flavor::Redis82);
+    eight_processes_add_to_one_number(&Site::on(&server.url()));
+}
+
+#[test]
+fn a_holder_that_was_killed_keeps_others_out_no_longer_than_its_ttl() {
+    let server = Server::start(Flavor::Redis70);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let ttl = Duration::from_secs(2);
+        let holder = site.start(site.run_script(&["--ttl", "2", "k"], "echo $$ > running; exec sleep 60"));
+        let command = site.wait_for("running");
+        holder.signal(Signal::KILL);
+        let killed = Instant::now();
+        site.finish(site.run(&["k", "--", "true"])).is_silent(0);
+        let waited = killed.elapsed();
+        assert!(waited < ttl + Duration::from_secs(1), "{waited:?}");
+        kill(&command);
+    }
+}
+
+#[test]
+fn locks_of_other_programs_and_ours_keep_each_other_out() {
+    let server = Server::start(Flavor::Redis62);
+    let site = Site::on(&server.url());
+    server.text(&["SET", "k", "theirs", "NX", "PX", "1000"]);
+    let set = Instant::now();
+    site.finish(site.run(&["-n", "k", "--", "true"])).says(75, &["another program's lock (theirs)"]);
+    site.finish(site.run(&["k", "--", "true"])).is_silent(0);
+    assert!(set.elapsed() >= Duration::from_millis(950), "{:?}", set.elapsed());
+
+    let holder = site.start(site.run_script(&["k"], "echo $$ > running; exec sleep 60"));
+    site.wait_for("running");
+    assert_eq!(server.text(&["SET", "k", "theirs", "NX", "PX", "1000"]), servers::Reply::Bulk(None));
+    drop(holder);
+    assert_eq!(server.text(&["EXISTS", "k"]).as_integer(), Some(0));
+}

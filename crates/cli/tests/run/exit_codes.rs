@@ -1,0 +1,129 @@
+//! The exit code says what happened.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
+use rustix::process::Signal;
+use servers::{Flavor, Server};
+
+use crate::harness::Site;
+
+#[test]
+fn the_commands_own_code_is_ours() {
+    let site = Site::new();
+    for code in [0, 1, 3, 64, 75, 255] {
+        let done = site.finish(site.run_script(&["k"], &format!("exit {code}")));
+        done.is_silent(code);
+    }
+}
+
+#[test]
+fn stdout_is_the_commands_alone_also_with_verbose() {
+    let site = Site::new();
+    let done = site.finish(site.run(&["-v", "k", "--", "printf", "%s|", "a b", "$HOME", "*", "-n"]));
+    assert!(done.err.contains("leasehold: k: taken at file:"), "{done:?}");
+    assert_eq!(done.status.code(), Some(0));
+    assert_eq!(done.out, "a b|$HOME|*|-n|");
+}
+
+#[test]
+fn a_command_that_is_not_there_is_127_and_leaves_no_lock() {
+    let site = Site::new();
+    for name in ["no-such-command", "./no-such-command", ""] {
+        site.finish(site.run(&["k", "--", name])).says(127, &["not run: "]);
+    }
+    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_is_126_and_leaves_no_lock() {
+    let site = Site::new();
+    fs::write(site.path("text"), "no program\n").unwrap();
+    site.finish(site.run(&["k", "--", "./text"])).says(126, &["./text: not run: ", "chmod +x"]);
+    fs::set_permissions(site.path("text"), Permissions::from_mode(0o755)).unwrap();
+    site.finish(site.run(&["k", "--", "./text"])).says(126, &["#! line"]);
+    site.finish(site.run(&["k", "--", "/"])).says(126, &["/: not run: "]);
+    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn a_command_that_died_of_a_signal_has_us_die_of_it_and_leaves_no_lock() {
+    let site = Site::new();
+    for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::SEGV, Signal::ABORT, Signal::PIPE] {
+        let done = site.finish(site.run_script(&["k"], &format!("kill -{} $$", signal.as_raw())));
+        done.died_of(signal);
+        assert!(!done.status.to_string().contains("core"), "{done:?}");
+        assert_eq!(done.err, "");
+    }
+    // A real-time signal, which no default handler can be emulated for.
+    let done = site.finish(site.run_script(&["k"], "kill -40 $$"));
+    assert_eq!(done.status.code(), Some(128 + 40));
+    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn a_lock_that_is_held_is_75_and_the_line_says_who_and_where() {
+    let site = Site::new();
+    let holder =
+        site.start(site.run_script(&["--label", "the holder", "k"], "echo $$ > running; exec sleep 60"));
+    site.wait_for("running");
+    for options in [&["-n"][..], &["--try"], &["-w", "0"], &["--within=0s"]] {
+        let done = site.finish(site.run(&[options, &["k", "--", "true"]].concat()));
+        done.says(75, &["k: held by the holder (", site.store(), "--within"]);
+    }
+    let done = site.finish(site.run(&["-w", "100ms", "k", "--", "true"]));
+    done.says(75, &["k: not free within 0.1 s, held by the holder (", site.store()]);
+    for options in [&["-nq"][..], &["-q", "-w", "50ms"]] {
+        site.finish(site.run(&[options, &["k", "--", "true"]].concat())).is_silent(75);
+    }
+    site.finish(site.run(&["-n", "another", "--", "true"])).is_silent(0);
+    drop(holder);
+    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn who_waits_gets_its_turn() {
+    let site = Site::new();
+    let holder =
+        site.start(site.run_script(&["k"], "echo $$ > running; until [ -e go ]; do sleep 0.01; done"));
+    site.wait_for("running");
+    let waiters =
+        [&["k"][..], &["-w", "20", "k"]].map(|words| site.start(site.run_script(words, "echo done")));
+    fs::write(site.path("go"), "").unwrap();
+    holder.finish().is_silent(0);
+    for waiter in waiters {
+        let done = waiter.finish();
+        done.is_silent(0);
+        assert_eq!(done.out, "done\n");
+    }
+}
+
+#[test]
+fn a_list_at_the_key_is_65_and_stays_as_it_was() {
+    let server = Server::start(Flavor::Redis70);
+    server.text(&["RPUSH", "k", "a", "b"]);
+    let site = Site::on(&server.url());
+    site.finish(site.run(&["-w", "5", "k", "--", "true"]))
+        .says(65, &["k: ", "no lock", "choose another key"]);
+    assert_eq!(server.text(&["LLEN", "k"]).as_integer(), Some(2));
+}
+
+#[test]
+fn a_place_that_others_can_write_to_is_69() {
+    let site = Site::new();
+    fs::create_dir(site.path("open")).unwrap();
+    fs::set_permissions(site.path("open"), Permissions::from_mode(0o777)).unwrap();
+    let store = format!("file:{}/leases.db", site.path("open").display());
+    let done = site.finish(site.leasehold(&["run", "--store", &store, "k", "--", "true"]));
+    done.says(69, &["can be written by others", "chmod 700"]);
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    let site = Site::new();
+    for words in [&["--help"][..], &["run", "--help"], &["run", "-h"], &["--version"]] {
+        let done = site.finish(site.leasehold(words));
+        done.is_silent(0);
+        assert!(done.out.contains("leasehold"), "{done:?}");
+    }
+}

@@ -1,0 +1,220 @@
+//! Runs the command with a store and a directory of the test's own, in an environment with nothing but `PATH`.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Longer than anything here takes on a machine that is busy compiling.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// A directory, which is also where commands run, and the URL of a store.
+#[derive(Debug)]
+pub(crate) struct Site {
+    directory: TempDir,
+    store: String,
+    outputs: AtomicU32,
+}
+
+impl Site {
+    /// With a file store of its own.
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory for the test");
+        let store = format!("file:{}/leases.db", directory.path().display());
+        Self { directory, store, outputs: AtomicU32::new(0) }
+    }
+
+    /// With a store elsewhere.
+    pub(crate) fn on(store: &str) -> Self {
+        Self { store: store.into(), ..Self::new() }
+    }
+
+    pub(crate) fn store(&self) -> &str {
+        &self.store
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default().trim().to_owned()
+    }
+
+    /// `leasehold` with these words, and no store but the default one.
+    pub(crate) fn leasehold(&self, words: &[&str]) -> Command {
+        self.process(env!("CARGO_BIN_EXE_leasehold"), words)
+    }
+
+    /// `leasehold run --store STORE` with these words.
+    pub(crate) fn run(&self, words: &[&str]) -> Command {
+        let mut command = self.leasehold(&["run", "--store", &self.store]);
+        command.args(words);
+        command
+    }
+
+    /// `leasehold run` with these words, and then a shell's script as the command.
+    pub(crate) fn run_script(&self, words: &[&str], script: &str) -> Command {
+        let mut command = self.run(words);
+        command.args(["--", "sh", "-c", script]);
+        command
+    }
+
+    /// Another program in the same surroundings.
+    pub(crate) fn process(&self, program: impl AsRef<OsStr>, words: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(words).env_clear().current_dir(self.directory.path()).stdin(Stdio::null());
+        command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        command
+    }
+
+    #[track_caller]
+    pub(crate) fn start(&self, mut command: Command) -> Running {
+        let number = self.outputs.fetch_add(1, Ordering::Relaxed);
+        let [out, err] = ["out", "err"].map(|kind| self.path(&format!("{number}.{kind}")));
+        // Files: a command that was left behind does not keep us waiting for the end of a pipe.
+        let create = |path| File::create(path).expect("a file for the output");
+        command.stdout(create(&out)).stderr(create(&err));
+        let child = command.spawn().expect("the program starts");
+        Running { child, out, err }
+    }
+
+    #[track_caller]
+    pub(crate) fn finish(&self, command: Command) -> Done {
+        self.start(command).finish()
+    }
+
+    /// Waits until a file has something in it, and gives that back.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, name: &str) -> String {
+        until(name, || !self.read(name).is_empty());
+        self.read(name)
+    }
+}
+
+/// A process that is ended with the test.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    out: PathBuf,
+    err: PathBuf,
+}
+
+impl Running {
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(pid(self.child.id()), signal).expect("it runs");
+    }
+
+    pub(crate) fn err(&self) -> String {
+        fs::read_to_string(&self.err).unwrap_or_default()
+    }
+
+    #[track_caller]
+    pub(crate) fn finish(mut self) -> Done {
+        let mut status = None;
+        until("the end of the run", || {
+            status = self.child.try_wait().expect("a child can be waited for");
+            status.is_some()
+        });
+        let read = |path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+        Done { status: status.expect("it has ended"), out: read(&self.out), err: read(&self.err) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Asked first, so that it ends its command; twice, so that a command that does not want to is killed.
+        for signal in [Signal::TERM, Signal::TERM, Signal::KILL] {
+            let end = Instant::now() + Duration::from_secs(2);
+            while matches!(self.child.try_wait(), Ok(None)) {
+                if Instant::now() > end {
+                    break;
+                }
+                if end - Instant::now() > Duration::from_millis(1990) {
+                    let _ = kill_process(pid(self.child.id()), signal);
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// How a process ended, and what it wrote.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) status: ExitStatus,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Done {
+    /// Ended with this code and said nothing.
+    #[track_caller]
+    pub(crate) fn is_silent(&self, code: i32) {
+        assert_eq!((self.status.code(), &*self.err), (Some(code), ""), "{self:?}");
+    }
+
+    /// Ended with this code and said one line, with these words in it.
+    #[track_caller]
+    pub(crate) fn says(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.status.code(), Some(code), "{self:?}");
+        assert!(self.err.starts_with("leasehold: ") && self.err.ends_with('\n'), "{self:?}");
+        assert_eq!(self.err.lines().count(), 1, "{self:?}");
+        for word in words {
+            assert!(self.err.contains(word), "no {word:?}: {self:?}");
+        }
+    }
+
+    /// The same, with a second line that is a hint.
+    #[track_caller]
+    pub(crate) fn says_and_hints(&self, code: i32, words: &[&str], hint: &str) {
+        let (first, second) = self.err.split_once('\n').unwrap_or_default();
+        let first = Self { status: self.status, out: String::new(), err: format!("{first}\n") };
+        first.says(code, words);
+        assert_eq!(second, format!("hint: {hint}\n"), "{self:?}");
+    }
+
+    #[track_caller]
+    pub(crate) fn died_of(&self, signal: Signal) {
+        assert_eq!(self.status.signal(), Some(signal.as_raw()), "{self:?}");
+    }
+
+    #[track_caller]
+    pub(crate) fn keeps_the_secret(&self) {
+        assert!(!self.out.contains(SECRET) && !self.err.contains(SECRET), "{self:?}");
+    }
+}
+
+/// What must be in no output.
+pub(crate) const SECRET: &str = "s3cret-pw";
+
+/// Waits for a condition.
+#[track_caller]
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !condition() {
+        assert!(Instant::now() < end, "not within {LIMIT:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+pub(crate) fn pid(number: u32) -> Pid {
+    Pid::from_raw(number.cast_signed()).expect("process ids are positive")
+}
+
+/// Whether a process runs, by the number that it wrote down. One that has ended and that nobody has waited for does not.
+pub(crate) fn is_alive(number: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{number}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Kills a process that was left behind on purpose.
+pub(crate) fn kill(number: &str) {
+    let _ = kill_process(pid(number.parse().expect("a process id")), Signal::KILL);
+}

@@ -1,0 +1,127 @@
+//! When the lease is lost, the command is ended, and by the lease's end at the latest.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use servers::{Flavor, Proxy, Server};
+
+use crate::harness::{Site, is_alive, until};
+
+/// Writes down its own number and that of a child, and that it was asked to end; does not.
+const STUBBORN: &str = "\
+    exec 2> /dev/null; trap 'date > asked' TERM; \
+    sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 0.05; done' & \
+    echo $$ > running; while :; do sleep 0.05; done";
+
+#[test]
+fn a_lock_that_was_deleted_ends_the_command_and_us_with_70() {
+    let server = Server::start(Flavor::Redis70);
+    let site = Site::on(&server.url());
+    let run = site.start(site.run_script(&["--ttl", "1500ms", "k"], "echo $$ > running; exec sleep 60"));
+    let command = site.wait_for("running");
+    server.text(&["DEL", "k"]);
+    let done = run.finish();
+    done.says(70, &["k: lease lost, so the command was ended", "deleted"]);
+    assert!(!is_alive(&command));
+}
+
+#[test]
+fn a_lock_that_was_taken_away_ends_a_stubborn_command_within_the_grace_and_is_left_to_its_taker() {
+    let server = Server::start(Flavor::Valkey91);
+    let site = Site::on(&server.url());
+    let run = site.start(site.run_script(&["--ttl", "1500ms", "--grace", "300ms", "k"], STUBBORN));
+    let command = site.wait_for("running");
+    let child = site.wait_for("child");
+    server.text(&["SET", "k", "theirs", "PX", "60000"]);
+    let taken = Instant::now();
+    site.wait_for("asked");
+    until("the command is gone", || !is_alive(&command) && !is_alive(&child));
+    // A third of the ttl until the next renewal finds out, then the grace; and a second for a busy machine.
+    assert!(taken.elapsed() < Duration::from_millis(500 + 300 + 1000), "{:?}", taken.elapsed());
+    run.finish().says(70, &["k: lease lost", "another program's lock (theirs)"]);
+    assert_eq!(server.text(&["GET", "k"]).as_text(), Some("theirs"));
+}
+
+#[test]
+fn a_command_is_asked_to_end_before_the_lease_does_and_dead_by_then_when_nothing_gets_through() {
+    let server = Server::start(Flavor::Redis82);
+    let proxy = Proxy::before(&server);
+    let site = Site::on(&proxy.url());
+    let ttl = Duration::from_secs(3);
+    let run = site.start(site.run_script(&["--ttl", "3", "--grace", "1", "k"], STUBBORN));
+    let command = site.wait_for("running");
+    let child = site.wait_for("child");
+    proxy.black_hole();
+    // The last renewal that got through was sent before this.
+    let last_end = Instant::now() + ttl;
+    site.wait_for("asked");
+    assert!(Instant::now() < last_end, "asked too late");
+    until("the command is gone", || !is_alive(&command) && !is_alive(&child));
+    // What a busy machine may need to do what it is told.
+    let slack = Duration::from_millis(200);
+    assert!(Instant::now() < last_end + slack, "dead {:?} too late", last_end.elapsed());
+    run.finish().says(70, &["k: lease lost, so the command was ended", "could not be renewed"]);
+}
+
+#[test]
+fn an_outage_that_is_shorter_than_the_lease_ends_nothing() {
+    let server = Server::start(Flavor::Redis62);
+    let site = Site::on(&server.url());
+    let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done; exit 3";
+    let run = site.start(site.run_script(&["--ttl", "3", "k"], script));
+    site.wait_for("running");
+    let renewed = || server.text(&["PTTL", "k"]).as_integer() > Some(2900);
+    until("the lease is old enough to be due for renewal", || {
+        server.text(&["PTTL", "k"]).as_integer() < Some(2100)
+    });
+    server.stop();
+    let stopped = Instant::now();
+    until("an outage of half a second", || stopped.elapsed() > Duration::from_millis(500));
+    server.cont();
+    until("the lease is renewed", renewed);
+    std::fs::write(site.path("go"), "").unwrap();
+    run.finish().is_silent(3);
+}
+
+#[test]
+fn a_run_that_was_stopped_past_its_lease_kills_the_command_when_it_goes_on() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let run = site.start(site.run_script(&["--ttl", "500ms", "k"], STUBBORN));
+        let command = site.wait_for("running");
+        run.signal(Signal::STOP);
+        // Another's turn comes, as nobody renews.
+        site.finish(site.run(&["k", "--", "true"])).is_silent(0);
+        run.signal(Signal::CONT);
+        run.finish().says(70, &["k: lease lost, so the command was ended"]);
+        assert!(!is_alive(&command));
+    }
+}
+
+/// Nothing renews while we are stopped, and the command may end before we go on.
+#[test]
+fn a_command_that_ended_behind_its_lease_is_70_although_it_did_well() {
+    let site = Site::new();
+    let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done";
+    let run = site.start(site.run_script(&["--ttl", "300ms", "k"], script));
+    let command = site.wait_for("running");
+    run.signal(Signal::STOP);
+    site.finish(site.run_script(&["k"], "touch go")).is_silent(0);
+    until("the command has ended", || !is_alive(&command));
+    run.signal(Signal::CONT);
+    let done = run.finish();
+    assert!(done.err.contains("check what it did"), "{done:?}");
+    done.says(70, &["k: "]);
+}
+
+#[test]
+fn a_server_that_is_gone_at_the_end_does_not_change_how_the_command_ended() {
+    let server = Server::start(Flavor::Redis70);
+    let site = Site::on(&server.url());
+    let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done; exit 3";
+    let run = site.start(site.run_script(&["--ttl", "4", "k"], script));
+    site.wait_for("running");
+    server.kill_9();
+    std::fs::write(site.path("go"), "").unwrap();
+    run.finish().says(3, &["k: ", "release", "others"]);
+}

@@ -1,0 +1,146 @@
+//! What we are sent, the command gets; how it ends, we end.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use servers::{Flavor, Proxy, Server};
+
+use crate::harness::{Site, is_alive, until};
+
+#[test]
+fn each_signal_is_passed_on_and_the_commands_own_end_is_ours() {
+    let site = Site::new();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2] {
+        let _ = fs::remove_file(site.path("running"));
+        let number = signal.as_raw();
+        let script = format!(
+            "trap 'echo got {number}; exit 7' {number}; echo $$ > running; while :; do sleep 0.02; done"
+        );
+        let run = site.start(site.run_script(&["k"], &script));
+        site.wait_for("running");
+        run.signal(signal);
+        let done = run.finish();
+        assert_eq!(done.status.code(), Some(7), "{done:?}");
+        assert_eq!(done.out, format!("got {number}\n"));
+    }
+    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn a_signal_reaches_all_that_the_command_started_and_we_die_of_it_too() {
+    let site = Site::new();
+    let run = site.start(site.run_script(&["k"], "sleep 60 & echo $! > child; echo $$ > running; wait"));
+    let command = site.wait_for("running");
+    let child = site.wait_for("child");
+    run.signal(Signal::TERM);
+    run.finish().died_of(Signal::TERM);
+    until("all have ended", || !is_alive(&command) && !is_alive(&child));
+    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn a_second_wish_to_end_kills() {
+    let site = Site::new();
+    let run = site.start(site.run_script(
+        &["k"],
+        "trap 'echo x > asked' TERM INT; echo $$ > running; while :; do sleep 0.02; done",
+    ));
+    let command = site.wait_for("running");
+    run.signal(Signal::TERM);
+    site.wait_for("asked");
+    assert!(is_alive(&command));
+    run.signal(Signal::INT);
+    run.finish().died_of(Signal::KILL);
+    assert!(!is_alive(&command));
+    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn a_signal_while_waiting_ends_us_of_it_and_leaves_nothing() {
+    let server = Server::start(Flavor::Redis82);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let holder = site.start(site.run_script(&["k"], "echo $$ > running; exec sleep 60"));
+        site.wait_for("running");
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+            let waiter = site.start(site.run_script(&["-v", "k"], "echo x > ran"));
+            until("it waits", || waiter.err().contains("k: waiting at "));
+            waiter.signal(signal);
+            waiter.finish().died_of(signal);
+        }
+        drop(holder);
+        site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+        assert_eq!(site.read("ran"), "");
+    }
+    // The fence stays, with an end.
+    assert_eq!(server.text(&["DBSIZE"]).as_integer(), Some(1));
+    assert_eq!(server.text(&["EXISTS", "k"]).as_integer(), Some(0));
+}
+
+#[test]
+fn a_signal_while_a_server_is_silent_ends_us_at_once() {
+    let server = Server::start(Flavor::Redis62);
+    let proxy = Proxy::before(&server);
+    proxy.black_hole();
+    let site = Site::on(&proxy.url());
+    let run = site.start(site.run(&["-v", "k", "--", "true"]));
+    until("it connects", || run.err().contains("k: waiting at "));
+    let sent = Instant::now();
+    run.signal(Signal::TERM);
+    run.finish().died_of(Signal::TERM);
+    assert!(sent.elapsed() < Duration::from_secs(5), "{:?}", sent.elapsed());
+}
+
+#[test]
+fn what_nohup_has_us_ignore_the_command_ignores_too() {
+    let site = Site::new();
+    let ours = env!("CARGO_BIN_EXE_leasehold");
+    let inner = "echo $$ > running; until [ -e go ]; do sleep 0.02; done; grep SigIgn /proc/$$/status";
+    let script = format!("trap '' HUP; exec {ours} run --store {} k -- sh -c '{inner}'", site.store());
+    let run = site.start(site.process("sh", &["-c", &script]));
+    site.wait_for("running");
+    run.signal(Signal::HUP);
+    fs::write(site.path("go"), "").unwrap();
+    let done = run.finish();
+    done.is_silent(0);
+    assert!(done.out.trim().ends_with('1'), "{done:?}");
+}
+
+#[test]
+fn the_command_begins_with_the_signals_that_it_would_have_without_us() {
+    let site = Site::new();
+    let look = "grep -E 'Sig(Blk|Ign)' /proc/self/status";
+    let done = site.finish(site.run_script(&["k"], look));
+    done.is_silent(0);
+    // Whoever started the tests may ignore some. The C library ignores 32 and 33, which are its own, at its pleasure.
+    let without_us = site.finish(site.process("sh", &["-c", look]));
+    let ignored =
+        |out: &str| u64::from_str_radix(out.trim().rsplit('\t').next().unwrap(), 16).unwrap() & 0x7fff_ffff;
+    assert_eq!(ignored(&done.out), ignored(&without_us.out));
+    assert!(done.out.starts_with("SigBlk:\t0000000000000000\n"), "{done:?}");
+}
+
+/// With SIGCHLD ignored, the kernel throws away how children end, and nobody can wait for them.
+#[test]
+fn how_the_command_ended_is_seen_also_where_sigchld_was_ignored() {
+    let site = Site::new();
+    let ours = env!("CARGO_BIN_EXE_leasehold");
+    let script = format!("trap '' CHLD; exec {ours} run --store {} k -- sh -c 'exit 5'", site.store());
+    site.finish(site.process("sh", &["-c", &script])).is_silent(5);
+}
+
+#[test]
+fn runs_that_are_interrupted_at_any_moment_leave_no_lock() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in [Site::new(), Site::on(&server.url())] {
+        for moment in 0..20 {
+            let run = site.start(site.run(&["k", "--", "sleep", "60"]));
+            // Not in place of a condition: the moment is what is tried.
+            thread::sleep(Duration::from_millis(moment));
+            run.signal(Signal::TERM);
+            run.finish().died_of(Signal::TERM);
+            site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+        }
+    }
+}
