@@ -20,9 +20,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             steps.push(Step::cargo(&["test", "--workspace", "--doc"], &[]));
         }
         let runner: &[&str] = if has_nextest() {
-            &["nextest", "run", "--workspace"]
+            &["nextest", "run", "--workspace", "--no-fail-fast"]
         } else {
-            &["test", "--workspace", "--lib", "--bins", "--tests"]
+            &["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]
         };
         let line: Vec<_> = runner.iter().copied().chain(arguments.iter().map(String::as_str)).collect();
         steps.push(Step::cargo(&line, &[]));

@@ -4,7 +4,7 @@ use crate::{Attempt, Fence, Key, KeyState, Stamp, Tenancy};
 
 /// What a store is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Request {
     /// Give the attempt all keys of its claim, or none.
     Grant {
@@ -23,7 +23,7 @@ pub enum Request {
 
 /// What a store can answer, by request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Answer {
     /// To [`Request::Grant`].
     Grant(GrantAnswer),
@@ -37,7 +37,7 @@ pub enum Answer {
 
 /// The answer to a request for a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum GrantAnswer {
     /// The attempt holds all keys of its claim, for its ttl from now.
     Granted {
@@ -68,7 +68,7 @@ pub enum GrantAnswer {
 
 /// The answer to a renewal or a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum HoldAnswer {
     /// The attempt held all keys of its claim, and it was done.
     Done,

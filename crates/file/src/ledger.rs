@@ -139,7 +139,7 @@ fn serve(
     runtime: &dyn Runtime,
     request: &Request,
 ) -> Result<(Answer, Vec<Wake>), Trouble> {
-    let keys = keys(request)?;
+    let keys = keys(request);
     let before = table::load(connection, keys.iter().copied())?;
     let now = now(runtime);
     let since_epoch = u64::try_from(runtime.since_epoch().as_micros()).unwrap_or(u64::MAX);
@@ -155,13 +155,12 @@ fn now(runtime: &dyn Runtime) -> Stamp {
 }
 
 /// The keys whose records a request is about.
-fn keys(request: &Request) -> Result<Vec<&Key>, Trouble> {
+fn keys(request: &Request) -> Vec<&Key> {
     match request {
         Request::Grant { attempt, .. } | Request::Renew(attempt) | Request::Release(attempt) => {
-            Ok(attempt.claim.keys().collect())
+            attempt.claim.keys().collect()
         }
-        Request::Inspect(key) => Ok(vec![key]),
-        _ => Err(Trouble::lasting("the file store does not know this request: update leasehold-file")),
+        Request::Inspect(key) => vec![key],
     }
 }
 

@@ -8,7 +8,7 @@ fn a_line_that_makes_no_sense_is_64_and_one_line_that_says_why() {
     let long_key = "k".repeat(2048);
     let long_label = "l".repeat(257);
     let lines: &[(&[&str], &str)] = &[
-        (&["--ttl", "0", "k"], "--ttl: a ttl of 0ns is too short"),
+        (&["--ttl", "0", "k"], "--ttl: a ttl of 0 s is too short"),
         (&["--ttl", "3650d", "k"], "too long: a year is the most"),
         (&["--ttl", "99999999999999999999", "k"], "write seconds"),
         (&["--ttl", "-5", "k"], "write seconds"),

@@ -49,7 +49,6 @@ pub(crate) async fn acquire(place: &Arc<Place>, terms: Terms) -> Result<Guard, L
                     other => Err(failure(place, &terms, &machine, started, other)),
                 };
             }
-            _ => unreachable!("a step of the machine that this driver does not know"),
         }
     }
 }
@@ -69,7 +68,7 @@ fn failure(place: &Place, terms: &Terms, machine: &Machine, started: Instant, ou
         Outcome::Refused(fault) => LockError::Refused { key, fault },
         Outcome::NotALock { key } => LockError::NotALock { key },
         Outcome::FencesSpent { key } => LockError::FencesSpent { key },
-        _ => unreachable!("an outcome of the machine that this driver does not know"),
+        Outcome::Granted { .. } => unreachable!("a grant is made a guard"),
     }
 }
 

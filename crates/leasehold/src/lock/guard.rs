@@ -175,7 +175,6 @@ impl Guard {
                         ReleaseError::TakenByOther { held_by: held_by.into() }
                     }));
                 }
-                Ok(_) => unreachable!("a release is done or not"),
                 Err(fault) => fault,
             };
             let again = runtime.now() + rest(tries, &**runtime);

@@ -20,24 +20,10 @@
 
 local FENCE_MAX = 9007199254740991
 local value, ttl, keep, not_after = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local holder = string.sub(value, 5, 36)
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 local time = string.format('%.0f', now)
-
--- The string at a key, or false; and whether there is something else.
-local function read(key)
-  local found = redis.pcall('GET', key)
-  if type(found) ~= 'table' then return found, false end
-  if string.find(found.err, '^%-?WRONGTYPE') then return false, true end
-  return redis.call('GET', key), false -- fails again, and so ends the script with that error
-end
-
-local function is_own(found)
-  return string.sub(found, 1, 3) == 'lh1'
-    and string.find('-+?', string.sub(found, 4, 4), 1, true)
-    and string.sub(found, 5, 36) == string.sub(value, 5, 36)
-    and (#found == 36 or string.sub(found, 37, 37) == ' ')
-end
 
 if not_after ~= '' and now > tonumber(not_after) then return {2, time} end
 
@@ -47,7 +33,7 @@ for i = 1, #KEYS, 2 do
   if other then return {3, (i + 1) / 2, time} end
   values[i] = value
   if found then
-    if not is_own(found) then
+    if not is_own(found, holder) then
       return {1, (i + 1) / 2, found, redis.call('PTTL', KEYS[i]), read(KEYS[i + 1]) or '', time}
     end
     -- Whoever waits for it must not be forgotten.

@@ -8,14 +8,6 @@
 --   3 1 pttl                  it has something that is no string
 --   6 1                       nobody holds it
 
--- The string at a key, or false; and whether there is something else.
-local function read(key)
-  local found = redis.pcall('GET', key)
-  if type(found) ~= 'table' then return found, false end
-  if string.find(found.err, '^%-?WRONGTYPE') then return false, true end
-  return redis.call('GET', key), false -- fails again, and so ends the script with that error
-end
-
 local found, other = read(KEYS[1])
 if other then return {3, 1, redis.call('PTTL', KEYS[1])} end
 if not found then return {6, 1} end

@@ -13,25 +13,10 @@
 
 local holder = ARGV[1]
 
--- The string at a key, or false; and whether there is something else.
-local function read(key)
-  local found = redis.pcall('GET', key)
-  if type(found) ~= 'table' then return found, false end
-  if string.find(found.err, '^%-?WRONGTYPE') then return false, true end
-  return redis.call('GET', key), false -- fails again, and so ends the script with that error
-end
-
-local function is_own(found)
-  return string.sub(found, 1, 3) == 'lh1'
-    and string.find('-+?', string.sub(found, 4, 4), 1, true)
-    and string.sub(found, 5, 36) == holder
-    and (#found == 36 or string.sub(found, 37, 37) == ' ')
-end
-
 local own, answer = {}, nil
 for i = 1, #KEYS, 2 do
   local found, other = read(KEYS[i])
-  if found and is_own(found) then
+  if found and is_own(found, holder) then
     own[#own + 1] = KEYS[i]
   elseif not answer then
     if other then

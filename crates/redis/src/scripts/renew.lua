@@ -16,26 +16,11 @@
 
 local holder, ttl, keep = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
--- The string at a key, or false; and whether there is something else.
-local function read(key)
-  local found = redis.pcall('GET', key)
-  if type(found) ~= 'table' then return found, false end
-  if string.find(found.err, '^%-?WRONGTYPE') then return false, true end
-  return redis.call('GET', key), false -- fails again, and so ends the script with that error
-end
-
-local function is_own(found)
-  return string.sub(found, 1, 3) == 'lh1'
-    and string.find('-+?', string.sub(found, 4, 4), 1, true)
-    and string.sub(found, 5, 36) == holder
-    and (#found == 36 or string.sub(found, 37, 37) == ' ')
-end
-
 for i = 1, #KEYS, 2 do
   local found, other = read(KEYS[i])
   if other then return {3, (i + 1) / 2, redis.call('PTTL', KEYS[i])} end
   if not found then return {6, (i + 1) / 2} end
-  if not is_own(found) then
+  if not is_own(found, holder) then
     return {1, (i + 1) / 2, found, redis.call('PTTL', KEYS[i]), read(KEYS[i + 1]) or ''}
   end
 end

@@ -1,0 +1,217 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Holder, Tenant};
+
+const START: Instant = Instant::from_nanos(1_000_000_000_000);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn ttl() -> Ttl {
+    Ttl::new(Duration::from_secs(10)).unwrap()
+}
+
+fn acquire(within: Option<Duration>) -> Acquire {
+    Acquire::new(START, ttl(), Drift::NONE, Patience::new(within, 10 * SECOND), 7)
+}
+
+fn granted() -> GrantAnswer {
+    GrantAnswer::Granted { fence: Fence::new(5).unwrap() }
+}
+
+fn held_for(left: Duration) -> Tenancy {
+    let tenant = Tenant::Holder { holder: Holder::from_bits(1), label: None };
+    Tenancy::exclusive(Key::new("k").unwrap(), tenant, None, Some(left))
+}
+
+fn busy(left: Duration) -> GrantAnswer {
+    GrantAnswer::Busy { held_by: held_for(left) }
+}
+
+fn passing() -> Fault {
+    Fault::passing("s", "timed out")
+}
+
+/// Asks now and has the answer a moment later.
+fn ask(machine: &mut Acquire, now: Instant, answer: GrantAnswer) {
+    assert_eq!(machine.next(now), Step::Ask);
+    machine.handle_sent(now);
+    machine.handle_answer(now + Duration::from_millis(1), answer);
+}
+
+#[test]
+fn a_grant_is_counted_from_before_the_ask_that_gave_it() {
+    let mut machine = acquire(None);
+    ask(&mut machine, START, busy(SECOND));
+    let Step::WaitUntil(again) = machine.next(START + Duration::from_millis(1)) else { panic!() };
+    assert_eq!(machine.next(again), Step::Ask);
+    machine.handle_sent(again);
+    machine.handle_answer(again + 3 * SECOND, granted());
+    let lease = Lease::counted_from(again, ttl(), Drift::NONE);
+    let done = Outcome::Granted { lease, fence: Fence::new(5).unwrap() };
+    assert_eq!(machine.next(again + 3 * SECOND), Step::Done(done));
+}
+
+/// node-redlock 5 hands out locks that have ended before the reply came.
+#[test]
+fn a_grant_that_comes_after_its_lease_is_not_believed_but_asked_for_anew() {
+    let mut machine = Acquire::new(START, ttl(), Drift::NONE, Patience::new(None, 60 * SECOND), 7);
+    machine.next(START);
+    machine.handle_sent(START);
+    machine.handle_answer(START + 10 * SECOND, granted());
+    assert_eq!(machine.next(START + 10 * SECOND), Step::Ask);
+}
+
+#[test]
+fn one_try_answers_after_one_ask_and_says_who_holds() {
+    let mut machine = acquire(Some(Duration::ZERO));
+    ask(&mut machine, START, busy(SECOND));
+    let outcome = Outcome::Busy { held_by: Some(held_for(SECOND)) };
+    assert_eq!(machine.next(START + SECOND), Step::Done(outcome));
+}
+
+#[test]
+fn a_wait_ends_at_its_deadline_and_not_later() {
+    let mut machine = acquire(Some(SECOND));
+    let mut now = START;
+    loop {
+        match machine.next(now) {
+            Step::Ask => {
+                machine.handle_sent(now);
+                machine.handle_answer(now, busy(60 * SECOND));
+            }
+            Step::WaitUntil(until) => {
+                assert!(until > now && until <= START + SECOND);
+                now = until;
+            }
+            Step::Done(outcome) => {
+                assert_eq!(now, START + SECOND);
+                assert_eq!(outcome, Outcome::Busy { held_by: Some(held_for(60 * SECOND)) });
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dead_holder_is_asked_for_right_after_its_end() {
+    let mut machine = acquire(None);
+    ask(&mut machine, START, busy(Duration::from_millis(2)));
+    let now = START + Duration::from_millis(1);
+    let Step::WaitUntil(until) = machine.next(now) else { panic!() };
+    assert!(until <= now + Duration::from_millis(13));
+}
+
+#[test]
+fn a_silent_store_is_given_the_outage_limit_however_patient_the_caller() {
+    let mut machine = acquire(None);
+    let mut now = START;
+    let outcome = loop {
+        match machine.next(now) {
+            Step::Ask => {
+                machine.handle_sent(now);
+                machine.handle_fault(now, passing());
+            }
+            Step::WaitUntil(until) => now = until,
+            Step::Done(outcome) => break outcome,
+        }
+    };
+    assert_eq!(outcome, Outcome::Silent { fault: Some(passing()) });
+    assert_eq!(now, START + 10 * SECOND);
+    assert!((10..100).contains(&machine.asks()), "asked {} times", machine.asks());
+}
+
+#[test]
+fn an_answer_ends_the_silence() {
+    let mut machine = acquire(None);
+    machine.next(START);
+    machine.handle_sent(START);
+    machine.handle_fault(START, passing());
+    ask(&mut machine, START + 9 * SECOND, busy(60 * SECOND));
+    assert!(matches!(machine.next(START + 11 * SECOND), Step::Ask));
+}
+
+#[test]
+fn a_store_that_finds_every_request_too_late_is_not_asked_without_a_pause() {
+    let mut machine = acquire(None);
+    let mut now = START;
+    while !matches!(machine.next(now), Step::Done(_)) {
+        match machine.next(now) {
+            Step::Ask => {
+                machine.handle_sent(now);
+                machine.handle_answer(now, GrantAnswer::TooLate { now: crate::Stamp::from_micros(0) });
+            }
+            Step::WaitUntil(until) => now = until,
+            Step::Done(_) => unreachable!(),
+        }
+    }
+    assert_eq!(now, START + 10 * SECOND);
+    assert!(machine.asks() < 100, "asked {} times", machine.asks());
+}
+
+#[test]
+fn what_will_not_pass_is_not_waited_for() {
+    let mut machine = acquire(None);
+    machine.next(START);
+    machine.handle_sent(START);
+    let fault = Fault::lasting("s", "wrong password");
+    machine.handle_fault(START, fault.clone());
+    assert_eq!(machine.next(START), Step::Done(Outcome::Refused(fault)));
+}
+
+#[test]
+fn a_wake_up_ends_the_rest_but_not_an_ask_under_way() {
+    let mut machine = acquire(None);
+    ask(&mut machine, START, busy(60 * SECOND));
+    machine.handle_wake();
+    assert_eq!(machine.next(START + Duration::from_millis(1)), Step::Ask);
+    machine.handle_sent(START + Duration::from_millis(1));
+    machine.handle_wake();
+    assert!(matches!(machine.next(START + Duration::from_millis(1)), Step::WaitUntil(_)));
+}
+
+proptest! {
+    /// Whatever comes, and whenever: the machine ends in time, never waits for the past, and believes no ended lease.
+    #[test]
+    fn the_machine_ends_in_time_whatever_comes(
+        within in prop::option::of(0..5_000u64),
+        seed: u64,
+        events in prop::collection::vec((0..5u8, 0..12_000u64), 1..80),
+    ) {
+        let within = within.map(Duration::from_millis);
+        let mut machine = Acquire::new(START, ttl(), Drift::NONE, Patience::new(within, 10 * SECOND), seed);
+        let (mut now, mut sent) = (START, START);
+        for (kind, late) in events {
+            match machine.next(now) {
+                Step::Ask => {
+                    prop_assert!(within.is_none_or(|w| w.is_zero() || now < START + w));
+                    sent = now;
+                    machine.handle_sent(now);
+                }
+                Step::WaitUntil(until) => {
+                    prop_assert!(until > now);
+                    prop_assert!(within.is_none_or(|w| w.is_zero() || until <= START + w));
+                    let answered = now + Duration::from_millis(late);
+                    if answered >= until {
+                        now = until;
+                        continue;
+                    }
+                    now = answered;
+                    match kind {
+                        0 => machine.handle_answer(now, granted()),
+                        1 => machine.handle_answer(now, busy(Duration::from_millis(late))),
+                        2 => machine.handle_answer(now, GrantAnswer::TooLate { now: crate::Stamp::from_micros(0) }),
+                        3 => machine.handle_fault(now, passing()),
+                        _ => machine.handle_wake(),
+                    }
+                }
+                Step::Done(outcome) => {
+                    if let Outcome::Granted { lease, .. } = outcome {
+                        prop_assert!(lease.is_held(now));
+                        prop_assert_eq!(lease, Lease::counted_from(sent, ttl(), Drift::NONE));
+                    }
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Holder, Tenant};
+
+const START: Instant = Instant::from_nanos(1_000_000_000_000);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn ttl() -> Ttl {
+    Ttl::new(9 * SECOND).unwrap()
+}
+
+fn keep(renewal: Renewal) -> Keep {
+    let lease = Lease::counted_from(START, ttl(), Drift::NONE);
+    Keep::new(START, lease, ttl(), Drift::NONE, renewal, 3)
+}
+
+fn taken() -> HoldAnswer {
+    let tenant = Tenant::Holder { holder: Holder::from_bits(1), label: None };
+    let key = Key::new("k").unwrap();
+    HoldAnswer::NotHeld { key: key.clone(), held_by: Some(Tenancy::exclusive(key, tenant, None, None)) }
+}
+
+#[test]
+fn a_lease_is_renewed_when_a_third_of_it_is_gone() {
+    let mut keep = keep(Renewal::Automatic);
+    assert_eq!(keep.next(START), Keeping::WaitUntil(START + 3 * SECOND));
+    assert_eq!(keep.next(START + 3 * SECOND), Keeping::Renew(ttl()));
+    keep.handle_sent(START + 3 * SECOND, ttl());
+    assert_eq!(keep.next(START + 3 * SECOND), Keeping::WaitUntil(START + 9 * SECOND));
+    keep.handle_answer(START + 5 * SECOND, HoldAnswer::Done);
+    assert_eq!(keep.lease().end(), START + 12 * SECOND);
+    assert_eq!(keep.next(START + 5 * SECOND), Keeping::WaitUntil(START + 6 * SECOND));
+}
+
+/// node-redlock 4 gives up everything when one renewal fails; others never notice at all.
+#[test]
+fn failed_renewals_lose_nothing_before_the_lease_ends() {
+    let mut keep = keep(Renewal::Automatic);
+    let (mut now, mut asked) = (START, 0);
+    let loss = loop {
+        match keep.next(now) {
+            Keeping::WaitUntil(until) => now = until,
+            Keeping::Renew(ttl) => {
+                asked += 1;
+                keep.handle_sent(now, ttl);
+                keep.handle_fault(now, "timed out".into());
+            }
+            Keeping::Lost(loss) => break loss,
+        }
+    };
+    assert_eq!(now, START + 9 * SECOND);
+    assert_eq!(loss, Loss::Expired { fault: Some("timed out".into()) });
+    assert!((5..40).contains(&asked), "asked {asked} times");
+}
+
+#[test]
+fn an_answer_that_never_comes_loses_the_lease_at_its_end() {
+    let mut keep = keep(Renewal::Automatic);
+    keep.handle_sent(START + 3 * SECOND, ttl());
+    assert_eq!(keep.next(START + 8 * SECOND), Keeping::WaitUntil(START + 9 * SECOND));
+    assert_eq!(keep.next(START + 9 * SECOND), Keeping::Lost(Loss::Expired { fault: None }));
+    keep.handle_answer(START + 9 * SECOND, HoldAnswer::Done);
+    assert!(matches!(keep.next(START + 9 * SECOND), Keeping::Lost(_)), "a late answer brings nothing back");
+}
+
+#[test]
+fn what_the_store_says_is_lost_is_lost_at_once() {
+    let mut keep = keep(Renewal::Automatic);
+    keep.handle_sent(START + 3 * SECOND, ttl());
+    keep.handle_answer(START + 3 * SECOND, taken());
+    assert!(matches!(keep.next(START + 3 * SECOND), Keeping::Lost(Loss::TakenByOther { .. })));
+}
+
+#[test]
+fn a_longest_hold_is_kept_to_the_instant_and_the_last_renewal_asks_for_no_more() {
+    let at_most = 20 * SECOND;
+    let mut keep = keep(Renewal::AtMost(at_most));
+    let (mut now, mut last) = (START, ttl());
+    let loss = loop {
+        match keep.next(now) {
+            Keeping::WaitUntil(until) => now = until,
+            Keeping::Renew(ttl) => {
+                last = ttl;
+                assert!(now + ttl.duration() <= START + at_most);
+                keep.handle_sent(now, ttl);
+                keep.handle_answer(now, HoldAnswer::Done);
+            }
+            Keeping::Lost(loss) => break loss,
+        }
+    };
+    assert_eq!((now, loss), (START + at_most, Loss::HeldTooLong { at_most }));
+    assert!(last < ttl());
+}
+
+#[test]
+fn without_renewal_a_lease_lasts_one_ttl() {
+    let mut keep = keep(Renewal::Off);
+    assert_eq!(keep.next(START + 8 * SECOND), Keeping::WaitUntil(START + 9 * SECOND));
+    assert_eq!(keep.next(START + 9 * SECOND), Keeping::Lost(Loss::Expired { fault: None }));
+}
+
+#[test]
+fn a_renewal_of_ones_own_lengthens_the_lease_and_never_shortens_it() {
+    let mut keep = keep(Renewal::Off);
+    let (short, long) = (Ttl::new(SECOND).unwrap(), Ttl::new(20 * SECOND).unwrap());
+    keep.handle_own_renewal(START + SECOND, START + SECOND, short, HoldAnswer::Done);
+    assert_eq!((keep.lease().end(), keep.ttl()), (START + 9 * SECOND, short));
+    keep.handle_own_renewal(START + SECOND, START + SECOND, long, HoldAnswer::Done);
+    assert_eq!((keep.lease().end(), keep.ttl()), (START + 21 * SECOND, long));
+}
+
+proptest! {
+    /// The belief against the plainest record of it: the last answered sending plus the ttl.
+    #[test]
+    fn a_lease_is_never_believed_longer_than_its_last_answered_renewal(
+        events in prop::collection::vec((0..4u8, 0..4_000u64), 1..100),
+    ) {
+        let mut keep = keep(Renewal::Automatic);
+        let (mut now, mut end, mut sent) = (START, START + 9 * SECOND, None);
+        for (kind, late) in events {
+            now = now + Duration::from_millis(late);
+            match (keep.next(now), kind) {
+                (Keeping::Lost(_), _) => {
+                    prop_assert!(now >= end);
+                    break;
+                }
+                (_, _) if now >= end => prop_assert!(false, "believed past its end"),
+                (Keeping::Renew(ttl), _) => {
+                    prop_assert!(sent.is_none());
+                    keep.handle_sent(now, ttl);
+                    sent = Some(now);
+                }
+                (Keeping::WaitUntil(until), 0) => {
+                    prop_assert!(until > now && until <= end);
+                    if let Some(sent) = sent.take() {
+                        keep.handle_answer(now, HoldAnswer::Done);
+                        end = sent + 9 * SECOND;
+                    }
+                }
+                (Keeping::WaitUntil(_), 1) => {
+                    if sent.take().is_some() {
+                        keep.handle_fault(now, "fault".into());
+                    }
+                }
+                (Keeping::WaitUntil(_), _) => {}
+            }
+            prop_assert_eq!(keep.lease().end(), end);
+        }
+    }
+}
