@@ -13,16 +13,13 @@ use crate::place::Place;
 /// The locks of one place. Cheap to clone; all clones share their connection and the one task that renews their guards.
 #[derive(Clone, Debug)]
 pub struct Locks {
-    place: Arc<Place>,
-    defaults: Arc<Defaults>,
-    /// Tells the keeper when the last of those is gone who could still ask for a lock.
     askers: Arc<Askers>,
+    defaults: Arc<Defaults>,
 }
 
 impl Locks {
     pub(crate) fn new(place: Arc<Place>, defaults: Defaults) -> Self {
-        let askers = Arc::new(Askers(place.clone()));
-        Self { place, defaults: Arc::new(defaults), askers }
+        Self { askers: Arc::new(Askers(place)), defaults: Arc::new(defaults) }
     }
 
     /// Connects to the store at a URL, with the defaults of [`LocksBuilder`].
@@ -62,19 +59,19 @@ impl Locks {
     /// The lock of this name. Does no I/O; a name that cannot be a key is said when the lock is asked for.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
         let key = self.defaults.key(name.as_ref());
-        Mutex::new(self.place.clone(), key, Defaults::clone(&self.defaults), self.askers.clone())
+        Mutex::new(self.askers.clone(), key, Defaults::clone(&self.defaults))
     }
 
     /// The store's name, without any password.
     #[must_use]
     pub fn store(&self) -> &str {
-        self.place.store.name()
+        self.askers.place().store.name()
     }
 
     /// What this process holds here, in no particular order. Lost guards are not among it.
     #[must_use]
     pub fn guards(&self) -> Vec<Held> {
-        self.place.roster.holdings().into_iter().map(Held).collect()
+        self.askers.place().roster.holdings().into_iter().map(Held).collect()
     }
 
     /// Closes these locks and all their clones: requests that wait and requests to come are answered
@@ -91,7 +88,8 @@ impl Locks {
     ///
     /// Dropping the future leaves the locks closed and the remaining guards held.
     pub async fn close(&self, within: Duration) -> Result<(), CloseError> {
-        let Place { roster, runtime, .. } = &*self.place;
+        let place = self.askers.place();
+        let Place { roster, runtime, .. } = &**place;
         roster.refuse("they were closed by this program");
         let end = runtime.now() + within;
         tokio::select! {
@@ -101,7 +99,7 @@ impl Locks {
         }
         let taken_back = roster.abandon(runtime.now());
         for attempt in &taken_back {
-            self.place.give_up(attempt.clone());
+            place.give_up(attempt.clone());
         }
         // The releases of the guards that were just taken back have had no time yet.
         let end = runtime.now() + within.max(Self::LAST_RELEASES);
@@ -122,9 +120,16 @@ impl Locks {
     const LAST_RELEASES: Duration = Duration::from_secs(1);
 }
 
-/// Everybody who can ask for a lock here: [`Locks`] and [`Mutex`], not guards.
+/// Everybody who can ask for a lock here: [`Locks`], [`Mutex`] and requests, but not guards. When the last of them is gone the
+/// keeper is told, so that it ends with the last guard.
 #[derive(Debug)]
 pub(crate) struct Askers(Arc<Place>);
+
+impl Askers {
+    pub(crate) const fn place(&self) -> &Arc<Place> {
+        &self.0
+    }
+}
 
 impl Drop for Askers {
     fn drop(&mut self) {

@@ -9,7 +9,6 @@ use crate::defaults::Defaults;
 use crate::error::LockError;
 use crate::lock::{Acquire, Guard, Terms};
 use crate::locks::Askers;
-use crate::place::Place;
 
 /// A lock that one holder has at a time: the description of what to take. Making and cloning it does no I/O.
 ///
@@ -29,20 +28,14 @@ use crate::place::Place;
 #[derive(Clone, Debug)]
 #[must_use = "a description takes nothing: call lock() or try_lock()"]
 pub struct Mutex {
-    place: Arc<Place>,
+    askers: Arc<Askers>,
     claim: Result<Claim, Misuse>,
     defaults: Defaults,
-    _asker: Arc<Askers>,
 }
 
 impl Mutex {
-    pub(crate) fn new(
-        place: Arc<Place>,
-        key: Result<Key, Misuse>,
-        defaults: Defaults,
-        asker: Arc<Askers>,
-    ) -> Self {
-        Self { place, claim: key.map(Claim::exclusive), defaults, _asker: asker }
+    pub(crate) fn new(askers: Arc<Askers>, key: Result<Key, Misuse>, defaults: Defaults) -> Self {
+        Self { askers, claim: key.map(Claim::exclusive), defaults }
     }
 
     /// How long the lease lasts without renewal: how long a crashed holder keeps the others out. 10 ms to a year.
@@ -69,7 +62,7 @@ impl Mutex {
     ///
     /// Awaiting it gives a [`LockError`].
     pub fn lock(&self) -> Acquire {
-        Acquire::new(self.place.clone(), self.terms())
+        Acquire::new(self.askers.clone(), self.terms())
     }
 
     /// Takes the lock if it is free; `None` when somebody else holds it.

@@ -81,6 +81,20 @@ async fn a_guard_outlives_the_locks_that_it_came_from() {
     assert!(memory.dump().locks.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_outlives_the_locks_that_it_came_from() {
+    let world = World::begin();
+    let guard = world.others().mutex("k").lock().await.unwrap();
+    let World { locks, store: _store, .. } = world;
+    let request = locks.mutex("k").lock();
+    drop(locks);
+    sleep(SECOND).await;
+    let waiting = tokio::spawn(request.into_future());
+    sleep(SECOND).await;
+    drop(guard);
+    assert!(waiting.await.unwrap().unwrap().is_held());
+}
+
 /// Once nobody can ask and nobody holds, the keeper ends: it is the last but this test to know the store.
 #[tokio::test(start_paused = true)]
 async fn nothing_runs_on_when_locks_and_guards_are_gone() {

@@ -10,7 +10,7 @@ use super::drive::{Terms, acquire};
 use super::guard::Guard;
 use super::holding::Held;
 use crate::error::{HoldError, LockError};
-use crate::place::Place;
+use crate::locks::Askers;
 
 /// A request for a lock. It does nothing until it is awaited.
 ///
@@ -21,13 +21,14 @@ use crate::place::Place;
 #[derive(Clone, Debug)]
 #[must_use = "a request does nothing until it is awaited"]
 pub struct Acquire {
-    place: Arc<Place>,
+    /// Kept until the guard is there: a request may outlive the locks that it came from.
+    askers: Arc<Askers>,
     terms: Result<Terms, Misuse>,
 }
 
 impl Acquire {
-    pub(crate) const fn new(place: Arc<Place>, terms: Result<Terms, Misuse>) -> Self {
-        Self { place, terms }
+    pub(crate) const fn new(askers: Arc<Askers>, terms: Result<Terms, Misuse>) -> Self {
+        Self { askers, terms }
     }
 
     /// Waits for a holder no longer than this; zero is one try, whose error says who holds the lock. Without it, the request
@@ -90,6 +91,6 @@ impl IntoFuture for Acquire {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { acquire(&self.place, self.terms?).await })
+        Box::pin(async move { acquire(self.askers.place(), self.terms?).await })
     }
 }
