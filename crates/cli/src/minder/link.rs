@@ -78,6 +78,13 @@ pub(super) fn receive_order(link: impl AsFd) -> Received {
 /// What the minder, which has ended, had to say.
 pub(crate) fn receive_report(link: &OwnedFd) -> Option<Report> {
     let mut bytes = [0; Report::LENGTH + 1];
-    let (length, _) = recv(link, &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
+    let length = loop {
+        match recv(link, &mut bytes[..], RecvFlags::DONTWAIT) {
+            Ok((length, _)) => break length,
+            // Said once, before what there is to receive, when the minder ended without having read all orders.
+            Err(Errno::CONNRESET | Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    };
     Report::parse(&bytes[..length])
 }
