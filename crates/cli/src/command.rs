@@ -2,24 +2,29 @@
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, getpgrp, kill_process, kill_process_group, test_kill_process_group};
+use rustix::process::{Signal, getpgrp};
 use rustix::termios::tcgetpgrp;
 use tokio::process::Child;
 
 use crate::exit::{End, Failure};
+use crate::minder::{self, Order, Outcome, Report};
 use crate::settings::Settings;
 use crate::usage::name_of;
 
-/// The command while it runs. Standard streams and working directory are ours; it has no other descriptor of ours.
+/// The command while it runs, below its minder. Standard streams and working directory are ours; it has no other descriptor
+/// of ours.
 #[derive(Debug)]
 pub(crate) struct Command {
-    child: Child,
-    id: Pid,
+    minder: Child,
+    link: OwnedFd,
     place: ProcessGroup,
-    reaped: bool,
+    /// How long before the lease's end all of it must be gone.
+    dying: Duration,
 }
 
 /// Where the command is among the jobs of a terminal.
@@ -31,56 +36,69 @@ pub(crate) enum ProcessGroup {
     Terminal,
 }
 
+/// A killed process is gone within some milliseconds, and must be by the lease's end; of a short ttl that is a tenth at most.
+const DYING: Duration = Duration::from_millis(20);
+
 impl Command {
-    /// Starts it.
-    pub(crate) fn start<E>(settings: &Settings, environment: E) -> Result<Self, Failure>
+    /// Starts it, with so much left of the lease.
+    pub(crate) fn start<E>(settings: &Settings, environment: E, left: Duration) -> Result<Self, Failure>
     where
         E: IntoIterator<Item = (&'static str, OsString)>,
     {
+        let now = minder::now();
         let place = ProcessGroup::for_command();
-        let mut command = tokio::process::Command::new(&settings.program);
-        command.args(&settings.arguments).envs(environment);
-        if place == ProcessGroup::Own {
-            command.process_group(0);
-        }
-        let child = command.spawn().map_err(|error| not_started(settings, &error))?;
-        let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let id = id.expect("a child that was not waited for has an id");
-        Ok(Self { child, id, place, reaped: false })
+        let dying = DYING.min(settings.ttl.duration() / 10);
+        let group = (place == ProcessGroup::Terminal).then(getpgrp);
+        // Should the minder be killed, what it minded becomes ours to end.
+        let _ = minder::adopt_orphans();
+        let mut process = minder::process(settings.grace, group, &settings.program, &settings.arguments);
+        process.envs(environment);
+        let (link, theirs) = minder::pair().map_err(|error| Failure::no_minder(&error.into()))?;
+        process.stdin(theirs);
+        let minder = tokio::process::Command::from(process).spawn().map_err(|error| match error.kind() {
+            // The minder is given the command's arguments and environment: it is they that are too long.
+            ErrorKind::ArgumentListTooLong => not_started(settings, &error),
+            _ => Failure::no_minder(&error),
+        })?;
+        let command = Self { minder, link, place, dying };
+        // If it is gone already, the missing report says so.
+        let _ = minder::begin(&command.link, Order::End(command.gone_by(now, left)));
+        Ok(command)
     }
 
-    /// Resolves when it has ended. Those that it started may not have.
+    /// Resolves when it has ended, with all that it started if it had to end. `None` if its minder was killed, and it with that.
     ///
     /// Cancel safe.
-    pub(crate) async fn ended(&mut self) -> ExitStatus {
-        let status = self.child.wait().await.expect("a child of ours can be waited for");
-        self.reaped = true;
-        status
+    pub(crate) async fn ended(&mut self) -> Option<Report> {
+        self.minder.wait().await.expect("a child of ours can be waited for");
+        let report = minder::receive_report(&self.link);
+        if report.is_none() {
+            minder::kill_all();
+        }
+        report
     }
 
     pub(crate) const fn place(&self) -> ProcessGroup {
         self.place
     }
 
-    /// Sends a signal to all of it that we know: its group, or where that is ours too, itself.
+    /// Lets it run until so much time from now, which was read before.
+    pub(crate) fn may_last(&self, now: u64, left: Duration) {
+        self.order(Order::End(self.gone_by(now, left)));
+    }
+
+    pub(crate) fn order(&self, order: Order) {
+        minder::send_order(&self.link, order);
+    }
+
+    /// Sends it a signal: to its group, or where that is ours too, to itself.
     pub(crate) fn signal(&self, signal: Signal) {
-        // Fails if all have ended, which is what most signals are for.
-        let _ = match self.place {
-            ProcessGroup::Own => kill_process_group(self.id, signal),
-            ProcessGroup::Terminal if !self.reaped => kill_process(self.id, signal),
-            ProcessGroup::Terminal => Ok(()),
-        };
+        self.order(Order::Signal(signal));
     }
 
-    /// Asks all of it to end, also what is stopped.
-    pub(crate) fn terminate(&self) {
-        self.signal(Signal::TERM);
-        self.signal(Signal::CONT);
-    }
-
-    /// Whether something of it is left after it has ended itself.
-    pub(crate) fn has_stragglers(&self) -> bool {
-        self.place == ProcessGroup::Own && test_kill_process_group(self.id).is_ok()
+    fn gone_by(&self, now: u64, left: Duration) -> u64 {
+        let left = left.saturating_sub(self.dying);
+        now.saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
@@ -88,6 +106,15 @@ impl ProcessGroup {
     fn for_command() -> Self {
         let foreground = tcgetpgrp(io::stdin());
         if foreground.is_ok_and(|group| group == getpgrp()) { Self::Terminal } else { Self::Own }
+    }
+}
+
+/// How the command ended, or why it was not run.
+pub(crate) fn status_of(settings: &Settings, outcome: Outcome) -> Result<ExitStatus, Failure> {
+    match outcome {
+        Outcome::Ended(status) => Ok(ExitStatus::from_raw(status)),
+        Outcome::NotStarted(0) => Err(not_started(settings, &ErrorKind::InvalidInput.into())),
+        Outcome::NotStarted(error) => Err(not_started(settings, &io::Error::from_raw_os_error(error))),
     }
 }
 

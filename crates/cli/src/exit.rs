@@ -78,6 +78,16 @@ impl Failure {
         )
     }
 
+    pub(crate) fn no_minder(error: &io::Error) -> Self {
+        Self::new(
+            End::CANNOT_EXECUTE,
+            format!(
+                "the process that minds the command cannot be started ({error}): see that /proc is mounted and that the \
+                 limit of processes allows one more"
+            ),
+        )
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

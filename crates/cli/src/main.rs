@@ -5,6 +5,7 @@ mod command;
 mod default_store;
 mod environment;
 mod exit;
+mod minder;
 mod run;
 mod say;
 mod settings;
@@ -19,6 +20,11 @@ use crate::exit::{End, Failure};
 use crate::settings::Settings;
 
 fn main() -> ! {
+    let mut words = std::env::args_os();
+    if minder::is_minder(words.next().as_deref()) {
+        minder::mind(words);
+        std::process::exit(0);
+    }
     let end = match usage::read(std::env::args_os()) {
         Ok(task) => perform(task).unwrap_or_else(Failure::say),
         Err(end) => end,

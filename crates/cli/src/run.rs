@@ -6,7 +6,7 @@ use leasehold::{ConnectError, Guard, LockError, Locks, ReleaseError};
 use rustix::process::Signal;
 use tokio::time::timeout;
 
-use crate::command::{Command, end_as};
+use crate::command::{Command, end_as, status_of};
 use crate::environment::{self, Around};
 use crate::exit::{End, Failure};
 use crate::say;
@@ -34,23 +34,28 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
     let held = guard.held();
     let told =
         environment::of_command(&settings.key, &around, guard.fence(), &settings.label, &settings.store);
-    let mut command = match Command::start(&settings, told) {
-        Ok(command) => command,
+    let started = Command::start(&settings, told, held.remaining());
+    let outcome = match started {
+        Ok(mut command) => watch(&mut command, &held, &mut signals).await,
         Err(failure) => {
             give_back(&settings, &locks, guard, &mut signals).await;
             return Err(failure);
         }
     };
-    let Ended { status, doom } = watch(&mut command, &held, &mut signals, settings.grace).await;
+    let Ended { outcome, doom } = outcome;
     let returned = give_back(&settings, &locks, guard, &mut signals).await;
-    match (doom, returned) {
-        (None, Return::Done) => Ok(end_as(status)),
-        (None, Return::NotOurs(error)) => Err(ran_past(&error)),
-        (None, Return::Unconfirmed(line)) => {
+    if let Some(doom) = doom {
+        return Err(ended_for(&settings, doom));
+    }
+    let outcome = outcome.expect("what is not known of the command is a doom");
+    let status = status_of(&settings, outcome)?;
+    match returned {
+        Return::Done => Ok(end_as(status)),
+        Return::NotOurs(error) => Err(ran_past(&error)),
+        Return::Unconfirmed(line) => {
             say::line(line);
             Ok(end_as(status))
         }
-        (Some(doom), _) => Err(ended_for(&settings, doom)),
     }
 }
 
@@ -222,6 +227,15 @@ fn ended_for(settings: &Settings, doom: Doom) -> Failure {
     let why = match doom {
         Doom::Lost(loss) => loss.to_string(),
         Doom::Foreseen => format!("it could not be renewed in time at {}", settings.store),
+        Doom::Unminded => {
+            return Failure::new(
+                End::LOST,
+                format!(
+                    "{}: the minder of the command was killed, and so all of the command: check what it did, and run it again",
+                    settings.key
+                ),
+            );
+        }
     };
     Failure::new(
         End::LOST,

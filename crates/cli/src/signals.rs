@@ -10,7 +10,7 @@ use tokio::signal::unix::{self, SignalKind};
 use crate::exit::Failure;
 
 /// What asks a program to end, and what it may have made its own meaning for.
-const PASSED_ON: [Signal; 6] =
+pub(crate) const PASSED_ON: [Signal; 6] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
 
 /// Catches the signals that we pass on, from its making to our end.
@@ -52,7 +52,7 @@ fn catch(signal: Signal) -> Result<unix::Signal, Failure> {
 }
 
 /// The signals that we ignore, a bit for each, the first for signal 1: proc(5), `SigIgn`. None where there is no /proc.
-fn ignored() -> u64 {
+pub(crate) fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)

@@ -32,9 +32,10 @@ fn the_command_is_told_key_fence_label_and_store() {
 #[test]
 fn the_label_is_host_and_process_if_none_is_given() {
     let site = Site::new();
-    let done = site.finish(
-        site.run_script(&["k"], "echo LEASEHOLD_LABEL=$LEASEHOLD_LABEL; echo LEASEHOLD_PARENT=$PPID"),
-    );
+    // The command's parent is the minder, and the minder's is the process that holds the lock.
+    let script = "echo LEASEHOLD_LABEL=$LEASEHOLD_LABEL; \
+                  echo LEASEHOLD_PARENT=$(sed -n 's/^PPid:[^0-9]*//p' /proc/$PPID/status)";
+    let done = site.finish(site.run_script(&["k"], script));
     let told = variables(&done);
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     assert_eq!(told["LEASEHOLD_LABEL"], format!("{host}:{}", told["LEASEHOLD_PARENT"]));

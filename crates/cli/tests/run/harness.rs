@@ -111,6 +111,11 @@ impl Running {
         kill_process(pid(self.child.id()), signal).expect("it runs");
     }
 
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn err(&self) -> String {
         fs::read_to_string(&self.err).unwrap_or_default()
     }

@@ -6,5 +6,6 @@ mod exclusion;
 mod exit_codes;
 mod harness;
 mod loss;
+mod minder;
 mod servers_refusing;
 mod signals;

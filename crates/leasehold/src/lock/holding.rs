@@ -19,6 +19,7 @@ pub(crate) struct Holding {
     end: AtomicU64,
     loss: OnceLock<Loss>,
     lost: Notify,
+    renewed: Notify,
 }
 
 impl Holding {
@@ -31,11 +32,13 @@ impl Holding {
         runtime: Arc<dyn Runtime>,
     ) -> Self {
         let end = AtomicU64::new(lease.end().as_nanos());
-        Self { attempt, fence, granted, asks, runtime, end, loss: OnceLock::new(), lost: Notify::new() }
+        let (loss, lost, renewed) = (OnceLock::new(), Notify::new(), Notify::new());
+        Self { attempt, fence, granted, asks, runtime, end, loss, lost, renewed }
     }
 
     pub(crate) fn believe(&self, lease: Lease) {
         self.end.store(lease.end().as_nanos(), Ordering::Release);
+        self.renewed.notify_waiters();
     }
 
     pub(crate) fn lose(&self, loss: Loss) {
@@ -135,6 +138,16 @@ impl Held {
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.0.asks
+    }
+
+    /// Resolves at the first renewal after this was called, also if it is awaited only later:
+    /// [`remaining`](Self::remaining) then says how much there is. For whoever passes the lease's end on.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub fn renewed(&self) -> impl Future<Output = ()> + Send {
+        self.0.renewed.notified()
     }
 
     /// Resolves when the lease is lost: at its end at the latest, and at once when the store says that it is gone. Pends for

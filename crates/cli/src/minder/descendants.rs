@@ -1,0 +1,120 @@
+//! All that runs below a process, in whatever group or session: found in /proc, signalled, waited for.
+//!
+//! Whoever calls this is a child subreaper: what its parent left behind becomes the caller's own child. So it is the kernel
+//! that says when none is left (there are no children), and a process that was born while we looked is found in the next look.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
+
+/// Makes us the parent of all that loses its own below us. Our children do not inherit that.
+pub(crate) fn adopt_orphans() -> rustix::io::Result<()> {
+    set_child_subreaper(Some(getpid()))
+}
+
+/// Sends a signal to all below us, the nearest first.
+pub(super) fn signal(signal: Signal) {
+    for id in below(getpid()) {
+        // One that has ended meanwhile needs none; one that became another user's (sudo) takes none from us.
+        let _ = kill_process(id, signal);
+    }
+}
+
+/// Kills all below us, until none is left.
+pub(crate) fn kill_all() {
+    let mut rounds = 0;
+    while !reap(|_, _| {}) {
+        signal(Signal::KILL);
+        std::thread::sleep(nap(rounds));
+        rounds += 1;
+    }
+}
+
+/// From one round of killing to the next: a process that was killed is gone in a millisecond or so, but for one that waits
+/// for a broken disk, and that one is not worth a processor.
+pub(super) fn nap(rounds: u32) -> Duration {
+    Duration::from_millis(u64::from(rounds.clamp(1, 50)))
+}
+
+/// Waits for all children that have ended. Returns whether none is left, ended or not.
+pub(super) fn reap(mut ended: impl FnMut(Pid, i32)) -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((id, status))) => ended(id, status.as_raw()),
+            Ok(None) => return false,
+            Err(Errno::INTR) => {}
+            Err(_) => return true,
+        }
+    }
+}
+
+fn below(ancestor: Pid) -> Vec<Pid> {
+    let mut found = vec![ancestor];
+    let listed = children_listed(ancestor).is_some();
+    let all = if listed { BTreeMap::new() } else { children_by_parent() };
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        let children = if listed { children_listed(parent) } else { all.get(&parent.as_raw_pid()).cloned() };
+        let new: Vec<_> = children.unwrap_or_default().into_iter().filter(|id| !found.contains(id)).collect();
+        found.extend(new);
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// The children of each thread of a process. `None` if it has ended, or where the kernel lists no children.
+fn children_listed(parent: Pid) -> Option<Vec<Pid>> {
+    let tasks = fs::read_dir(format!("/proc/{parent}/task")).ok()?;
+    let lists = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let lists: Vec<_> = lists.collect();
+    let ids = lists.iter().flat_map(|list| list.split_ascii_whitespace());
+    (!lists.is_empty()).then(|| ids.filter_map(id_of).collect())
+}
+
+/// The children of everybody, at the price of a look at every process of the machine.
+fn children_by_parent() -> BTreeMap<i32, Vec<Pid>> {
+    let mut all = BTreeMap::<i32, Vec<Pid>>::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let stat = fs::read_to_string(entry.path().join("stat")).ok();
+        let child = entry.file_name().to_str().and_then(id_of);
+        if let (Some(child), Some(parent)) = (child, stat.as_deref().and_then(parent_in)) {
+            all.entry(parent).or_default().push(child);
+        }
+    }
+    all
+}
+
+fn id_of(text: &str) -> Option<Pid> {
+    text.parse().ok().and_then(Pid::from_raw)
+}
+
+/// The parent in a line of proc(5) `stat`. The program's name before it is in parentheses and may contain any.
+fn parent_in(stat: &str) -> Option<i32> {
+    let (_, behind_name) = stat.rsplit_once(") ")?;
+    behind_name.split(' ').nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_is_read_whatever_the_program_is_called() {
+        assert_eq!(parent_in("7 (sh) S 5 7 7 0"), Some(5));
+        assert_eq!(parent_in("7 (a) S 1 (b) R 6 7 7 0"), Some(6));
+        assert_eq!(parent_in("7 (sh"), None);
+    }
+
+    #[test]
+    fn both_ways_to_find_a_child_find_it() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let id = id_of(&child.id().to_string()).unwrap();
+        assert!(below(getpid()).contains(&id));
+        assert!(children_by_parent()[&getpid().as_raw_pid()].contains(&id));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,86 @@
+//! What we tell the minder: one record of nine bytes each, a letter and a number.
+
+use rustix::process::Signal;
+
+use crate::signals::PASSED_ON;
+
+/// What the minder is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The command must be gone by this nanosecond of the lease clock.
+    End(u64),
+    /// The lease was lost without notice: ask the command to end, and kill it after the grace.
+    Lost,
+    /// Kill the command and all that it started.
+    Kill,
+    /// Pass this signal on to the command.
+    Signal(Signal),
+}
+
+impl Order {
+    pub(crate) const LENGTH: usize = 9;
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::LENGTH] {
+        let (letter, number) = match self {
+            Self::End(end) => (b'E', end),
+            Self::Lost => (b'L', 0),
+            Self::Kill => (b'K', 0),
+            Self::Signal(signal) => (b'S', u64::from(signal.as_raw().unsigned_abs())),
+        };
+        let mut bytes = [letter; Self::LENGTH];
+        bytes[1..].copy_from_slice(&number.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a record. `None` for anything else, also for the end of the connection, which has no bytes.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let (letter, number) = bytes.split_first()?;
+        let number = u64::from_le_bytes(number.try_into().ok()?);
+        match (letter, number) {
+            (b'E', end) => Some(Self::End(end)),
+            (b'L', 0) => Some(Self::Lost),
+            (b'K', 0) => Some(Self::Kill),
+            (b'S', number) => PASSED_ON
+                .into_iter()
+                .find(|signal| u64::from(signal.as_raw().unsigned_abs()) == number)
+                .map(Self::Signal),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read() {
+        let signals = PASSED_ON.map(Order::Signal);
+        for order in
+            [Order::End(0), Order::End(u64::MAX), Order::Lost, Order::Kill].into_iter().chain(signals)
+        {
+            assert_eq!(Order::parse(&order.to_bytes()), Some(order));
+        }
+        assert_eq!(Order::End(0x0102).to_bytes(), *b"E\x02\x01\0\0\0\0\0\0");
+    }
+
+    #[test]
+    fn anything_else_is_no_order() {
+        for bytes in [
+            &b""[..],
+            b"E",
+            b"E\0\0\0\0\0\0\0",
+            b"E\0\0\0\0\0\0\0\0\0",
+            b"X\0\0\0\0\0\0\0\0",
+            b"K\x01\0\0\0\0\0\0\0",
+            b"L\0\0\0\0\0\0\0\x01",
+            b"S\0\0\0\0\0\0\0\0",
+            // SIGKILL has an order of its own; SIGSTOP nobody may order.
+            b"S\x09\0\0\0\0\0\0\0",
+            b"S\x13\0\0\0\0\0\0\0",
+            b"S\x02\0\0\0\0\0\0\x01",
+        ] {
+            assert_eq!(Order::parse(bytes), None, "{bytes:?}");
+        }
+    }
+}

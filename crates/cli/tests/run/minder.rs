@@ -1,0 +1,146 @@
+//! Whatever becomes of `leasehold`, nothing of the command outlives the lease.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use servers::{Flavor, Server};
+
+use crate::harness::{Running, SECRET, Site, is_alive, kill, until};
+
+/// Writes down its own number and that of a process in another session, whose parent has ended; neither wants to end.
+const SCATTERED: &str = "\
+    trap '' TERM INT HUP; \
+    setsid sh -c 'sh -c \"echo \\$\\$ > far; while :; do sleep 0.05; done\" &' & \
+    echo $$ > running; while :; do sleep 0.05; done";
+
+/// What a busy machine may need to do what it is told, beside the 0.2 s that are allowed.
+const SLACK: Duration = Duration::from_millis(300);
+const ALLOWED: Duration = Duration::from_millis(200);
+
+fn scattered(site: &Site, words: &[&str]) -> (Running, [String; 2]) {
+    let run = site.start(site.run_script(words, SCATTERED));
+    let all = [site.wait_for("running"), site.wait_for("far")];
+    assert!(all.iter().all(|number| is_alive(number)));
+    (run, all)
+}
+
+fn are_gone(all: &[String]) -> bool {
+    !all.iter().any(|number| is_alive(number))
+}
+
+/// The minder of a run: the only child of the process that holds the lock.
+fn minder_of(run: &Running) -> String {
+    let children = format!("/proc/{0}/task/{0}/children", run.id());
+    fs::read_to_string(children).expect("the kernel lists children").trim().to_owned()
+}
+
+#[test]
+fn a_kill_of_leasehold_ends_all_of_the_command_at_once() {
+    let server = Server::start(Flavor::Redis82);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let (run, all) = scattered(&site, &["--ttl", "20", "k"]);
+        let killed = Instant::now();
+        run.signal(Signal::KILL);
+        until("all are gone", || are_gone(&all));
+        assert!(killed.elapsed() < ALLOWED + SLACK, "{:?}", killed.elapsed());
+    }
+}
+
+#[test]
+fn a_stop_of_leasehold_past_its_lease_ends_all_of_the_command_before_the_lock_is_anothers() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let ttl = Duration::from_secs(2);
+        let (run, all) = scattered(&site, &["--ttl", "2", "k"]);
+        run.signal(Signal::STOP);
+        // The last renewal was sent before this.
+        let end = Instant::now() + ttl;
+        // A shell's word for both, written in the very moment of the grant.
+        let look = format!(
+            "for p in {} {}; do grep -q '^State:.[^Z]' /proc/$p/status && echo $p; done",
+            all[0], all[1]
+        );
+        let next = site.start(site.run_script(&["k"], &format!("{look} 2> /dev/null; true")));
+        until("all are gone", || are_gone(&all));
+        assert!(Instant::now() < end + ALLOWED + SLACK, "{:?} too late", end.elapsed());
+        let next = next.finish();
+        next.is_silent(0);
+        assert_eq!(next.out, "", "alive under another's lock");
+        run.signal(Signal::CONT);
+        run.finish().says(70, &["k: lease lost, so the command was ended"]);
+    }
+}
+
+#[test]
+fn a_lock_that_was_deleted_ends_what_the_command_left_in_other_sessions_too() {
+    let server = Server::start(Flavor::Redis70);
+    let site = Site::on(&server.url());
+    let (run, all) = scattered(&site, &["--ttl", "1500ms", "--grace", "100ms", "k"]);
+    server.text(&["DEL", "k"]);
+    run.finish().says(70, &["k: lease lost, so the command was ended"]);
+    assert!(are_gone(&all));
+}
+
+#[test]
+fn a_lease_that_is_renewed_ends_nothing() {
+    let site = Site::new();
+    let done = site.finish(site.run_script(&["--ttl", "300ms", "k"], "sleep 1.5; exit 4"));
+    done.is_silent(4);
+}
+
+#[test]
+fn a_kill_of_the_minder_ends_all_of_the_command_and_us_with_70() {
+    let site = Site::new();
+    let (run, all) = scattered(&site, &["k"]);
+    kill(&minder_of(&run));
+    run.finish().says(70, &["k: the minder of the command was killed"]);
+    assert!(are_gone(&all));
+    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn the_minder_survives_what_others_end_of() {
+    let site = Site::new();
+    let run = site
+        .start(site.run_script(&["k"], "echo $$ > running; until [ -e go ]; do sleep 0.02; done; exit 6"));
+    site.wait_for("running");
+    let minder = minder_of(&run);
+    for signal in ["INT", "QUIT", "HUP", "TERM", "USR1", "USR2", "TSTP", "TTIN", "TTOU"] {
+        site.finish(site.process("kill", &[&format!("-{signal}"), &minder])).is_silent(0);
+    }
+    fs::write(site.path("go"), "").unwrap();
+    run.finish().is_silent(6);
+}
+
+#[test]
+fn what_the_command_leaves_running_goes_on_without_the_lock() {
+    let site = Site::new();
+    site.finish(site.run_script(&["k"], "sleep 60 & echo $! > left")).is_silent(0);
+    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+    let left = site.wait_for("left");
+    assert!(is_alive(&left));
+    kill(&left);
+}
+
+#[test]
+fn a_password_is_neither_in_the_words_nor_in_the_environment_of_the_minder() {
+    let server = Server::setup(Flavor::Redis82).password(SECRET).start();
+    let url = server.url().replace("//", &format!("//:{SECRET}@"));
+    let site = Site::on(&url);
+    let mut from_environment =
+        site.leasehold(&["run", "k", "--", "sh", "-c", "echo $$ > running; exec sleep 60"]);
+    from_environment.env("LEASEHOLD_STORE", &url);
+    let by_option = site.run_script(&["-q", "other"], "echo $$ > running; exec sleep 60");
+    for command in [from_environment, by_option] {
+        let _ = fs::remove_file(site.path("running"));
+        let run = site.start(command);
+        site.wait_for("running");
+        let minder = minder_of(&run);
+        for file in ["cmdline", "environ"] {
+            let text = fs::read(format!("/proc/{minder}/{file}")).unwrap();
+            let text = String::from_utf8_lossy(&text).into_owned();
+            assert!(!text.is_empty() && !text.contains(SECRET), "{file}: {text}");
+        }
+    }
+}
