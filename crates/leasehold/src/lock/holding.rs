@@ -37,8 +37,10 @@ impl Holding {
     }
 
     pub(crate) fn believe(&self, lease: Lease) {
-        self.end.store(lease.end().as_nanos(), Ordering::Release);
-        self.renewed.notify_waiters();
+        let end = lease.end().as_nanos();
+        if self.end.swap(end, Ordering::AcqRel) != end {
+            self.renewed.notify_waiters();
+        }
     }
 
     pub(crate) fn lose(&self, loss: Loss) {
