@@ -8,3 +8,4 @@
 
 pub mod explore;
 pub mod grant;
+pub mod line;
