@@ -14,8 +14,8 @@ fn broken(flaw: Flaw, attempts: u8, breaks: u8, losses: u8) -> Trace {
 
 #[test]
 fn nobody_else_believes_and_nothing_is_left_however_the_network_behaves() {
-    let states = explore(Grants::new(None, 1, 1, 0), LIMIT).sound();
-    assert!(states >= 228_781, "{states} states");
+    let states = explore(Grants::new(None, 1, 2, 0), LIMIT).sound();
+    assert!(states >= 740_455, "{states} states");
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn two_attempts_have_the_lock_in_turn_whatever_goes_wrong() {
 
 #[test]
 fn three_attempts_have_the_lock_in_turn_by_push_alone() {
-    sound_without_time(Trouble::new(0, 1, 0), 39_017);
+    sound_without_time(Trouble::new(0, 3, 0), 93_718);
 }
 
 #[test]
