@@ -46,6 +46,9 @@ pub fn apply(records: &mut Records, request: Request, scene: &Scene) -> (Answer,
 
 /// All keys free, or held by this very attempt: then they are its own for a ttl from now. Asking again is no different from
 /// asking, so an answer that was lost on the way costs nothing.
+///
+/// Like a renewal, asking again never shortens a lease: a request that was delayed on its way could else cut off what a
+/// renewal, already answered, made longer.
 fn grant(records: &mut Records, attempt: &Attempt, not_after: Option<Stamp>, scene: &Scene) -> GrantAnswer {
     let now = scene.now;
     if not_after.is_some_and(|limit| now > limit) {
@@ -75,12 +78,18 @@ fn grant(records: &mut Records, attempt: &Attempt, not_after: Option<Stamp>, sce
         let key = highest.map_or(attempt.claim.first_key(), |(_, key)| key);
         return GrantAnswer::FencesSpent { key: key.clone() };
     };
-    let ends = now + attempt.ttl.duration();
-    let remembered = LastFence::new(fence, now + LastFence::kept_for(attempt.ttl));
     for key in attempt.claim.keys() {
+        let mut ends = now + attempt.ttl.duration();
+        let mut remembered = now + LastFence::kept_for(attempt.ttl);
+        // Whatever stands there now is this attempt's own.
+        if let Some(own) = records.lock(key, now) {
+            ends = own.ends.map_or(ends, |own| own.max(ends));
+            let last = records.fences.get(key).filter(|last| now < last.ends);
+            remembered = last.map_or(remembered, |last| last.ends.max(remembered));
+        }
         let content = Content::Lease { holder: attempt.holder, label: attempt.label.clone() };
         records.locks.insert(key.clone(), Lock::new(content, Some(ends)));
-        records.fences.insert(key.clone(), remembered);
+        records.fences.insert(key.clone(), LastFence::new(fence, remembered));
     }
     GrantAnswer::Granted { fence }
 }
@@ -225,6 +234,18 @@ mod tests {
         assert_eq!(renew(&mut records, &attempt(1, &["a"], 10), &at(102)), HoldAnswer::Done);
         assert!(records.lock(&key("a"), at(160).now).is_some());
         assert!(records.lock(&key("a"), at(161).now).is_none());
+    }
+
+    /// The first ask was held up on a connection that broke; the second was granted and its lease renewed for longer.
+    #[test]
+    fn a_delayed_ask_does_not_cut_off_a_renewal() {
+        let mut records = Records::default();
+        ask(&mut records, &attempt(1, &["a"], 10), 100);
+        assert_eq!(renew(&mut records, &attempt(1, &["a"], 1000), &at(101)), HoldAnswer::Done);
+        ask(&mut records, &attempt(1, &["a"], 10), 102);
+        assert!(records.lock(&key("a"), at(1100).now).is_some());
+        assert!(records.lock(&key("a"), at(1101).now).is_none());
+        assert!(records.fence(&key("a"), at(2100).now).is_some(), "the fence outlives the lease");
     }
 
     #[test]

@@ -16,10 +16,11 @@
 --
 -- Nothing is written unless the answer is 0. All reads stand before the first write; if that is refused (out of memory,
 -- a replica) nothing was done, and if it is not, nor are the rest: they are the same command.
--- A value that is not this holder's is never overwritten.
+-- A value that is not this holder's is never overwritten. A lease that this holder has is never made shorter: a grant that was
+-- delayed on its way would else cut off the renewal that overtook it.
 
 local FENCE_MAX = 9007199254740991
-local value, ttl, keep, not_after = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local value, ttl, keep, not_after = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local holder = string.sub(value, 5, 36)
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
@@ -27,15 +28,17 @@ local time = string.format('%.0f', now)
 
 if not_after ~= '' and now > tonumber(not_after) then return {2, time} end
 
-local values = {}
+local values, ttls, keeps = {}, {}, {}
 for i = 1, #KEYS, 2 do
   local found, other = read(KEYS[i])
   if other then return {3, (i + 1) / 2, time} end
-  values[i] = value
+  values[i], ttls[i], keeps[i] = value, ttl, keep
   if found then
     if not is_own(found, holder) then
       return {1, (i + 1) / 2, found, redis.call('PTTL', KEYS[i]), read(KEYS[i + 1]) or '', time}
     end
+    ttls[i] = math.max(redis.call('PTTL', KEYS[i]), ttl)
+    keeps[i] = math.max(redis.call('PTTL', KEYS[i + 1]), keep)
     -- Whoever waits for it must not be forgotten.
     if string.sub(found, 4, 4) == '+' then values[i] = 'lh1+' .. string.sub(value, 5) end
   end
@@ -52,7 +55,7 @@ if fence > FENCE_MAX then return {4, of, time} end
 
 fence = string.format('%.0f', fence)
 for i = 1, #KEYS, 2 do
-  redis.call('SET', KEYS[i], values[i], 'PX', ttl)
-  redis.call('SET', KEYS[i + 1], fence, 'PX', keep)
+  redis.call('SET', KEYS[i], values[i], 'PX', ttls[i])
+  redis.call('SET', KEYS[i + 1], fence, 'PX', keeps[i])
 end
 return {0, fence, time}
