@@ -1,6 +1,6 @@
 //! The protocol as small worlds whose every history is explored.
 //!
-//! A model is a [`World`]: all that can happen next, and what must never be. [`explore`](explore::explore) visits every state
+//! A model is a [`World`](explore::World): all that can happen next, and what must never be. [`explore`](explore::explore) visits every state
 //! that can be reached. Each model takes a flaw, a rule that somebody might leave out; without one it must hold, and with each
 //! of them it must break. A model that finds fault with nothing proves nothing.
 //!
