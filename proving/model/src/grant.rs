@@ -11,11 +11,14 @@
 //! - *Several keys, labels, foreign values.* A claim is served as a whole; `core::apply` tests what is refused.
 
 mod client;
+mod flaw;
 
 use std::fmt;
 
 use crate::explore::World;
 use client::{Client, Phase};
+
+pub use flaw::Flaw;
 
 /// The ttl of an attempt, and of its automatic renewals.
 const TTL: u8 = 2;
@@ -25,34 +28,6 @@ const LONG_TTL: u8 = 3;
 const NOT_AFTER: u8 = 1;
 /// Fences farther below the highest than this are all alike.
 const FAR: u8 = 4;
-
-/// A rule left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Flaw {
-    /// A release deletes whatever stands at the key.
-    ReleaseWithoutCompare,
-    /// A client asks with one id all its life.
-    OneIdPerClient,
-    /// A lease is counted from when its answer came.
-    CountedFromTheReply,
-    /// A fence is the last one and one more, whatever the clock says.
-    FenceWithoutFloor,
-    /// The clock of the store stands behind the last fence when its state is lost.
-    ClockBehind,
-    /// The clock is read when the grant is sent.
-    FloorFromTheClient,
-    /// A grant may be on its way for ever.
-    NoNotAfter,
-    /// Who gives up after a broken connection releases only once.
-    OneRelease,
-    /// A renewal takes a key that is free.
-    RenewalTakes,
-    /// A renewal sets the end of the lease, also to an earlier one.
-    RenewalShortens,
-    /// A grant to who holds already sets the end of its lease, also to an earlier one.
-    GrantShortens,
-}
 
 /// The name of an attempt.
 type Id = u8;
