@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backoff::{Dice, jitter};
-use crate::{Backoff, Drift, Fault, FaultKind, Fence, GrantAnswer, Instant, Key, Lease, Tenancy, Ttl};
+use crate::{Backoff, Drift, Fault, FaultKind, Fence, GrantAnswer, Instant, Key, Lease, Tenancy, Ttl, Wake};
 
 /// How long a caller waits, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +47,22 @@ pub enum Outcome {
         lease: Lease,
         /// Its fence.
         fence: Fence,
+        /// If it was handed over in line, what the first renewal must make of it.
+        handed: Option<Handed>,
     },
     /// Somebody else held it for as long as the caller waited.
     Busy {
         /// Who held it at the last answer; `None` if there was none.
         held_by: Option<Tenancy>,
+        /// How many stood before the attempt at the last answer, if it stood in line.
+        before: Option<u64>,
+    },
+    /// So many waited already that it did not join them.
+    LineFull {
+        /// Who holds the lock.
+        held_by: Tenancy,
+        /// How many wait.
+        length: u64,
     },
     /// The store did not answer for as long as the caller waits for a store.
     Silent {
@@ -72,9 +83,20 @@ pub enum Outcome {
     },
 }
 
+/// A lock that was handed over in line: its lease is short until it is renewed for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a hand-over has no more to it")]
+pub struct Handed {
+    /// When the lease began, or somewhat earlier.
+    pub since: Instant,
+    /// How long it is from then.
+    pub lasts: Ttl,
+}
+
 /// The machine of one acquisition: one attempt id, asked with until it is granted or given up.
 ///
-/// Invariant: a lease is counted from the sending of the very ask that was answered.
+/// Invariant: a lease is counted from the sending of the very ask that was answered, or from when the store says that a lock was
+/// handed over at the earliest.
 #[derive(Debug)]
 pub struct Acquire {
     ttl: Ttl,
@@ -86,14 +108,21 @@ pub struct Acquire {
     asks: u32,
     rests: u32,
     held_by: Option<Tenancy>,
+    before: Option<u64>,
     silence: Option<Silence>,
 }
 
 #[derive(Debug)]
 enum State {
     Ready,
-    Asking { sent: Instant },
-    Resting { until: Instant },
+    Asking {
+        sent: Instant,
+    },
+    Resting {
+        until: Instant,
+    },
+    /// The store will say when it is worth asking again.
+    InLine,
     Over(Outcome),
 }
 
@@ -120,6 +149,7 @@ impl Acquire {
             asks: 0,
             rests: 0,
             held_by: None,
+            before: None,
             silence: None,
         }
     }
@@ -145,14 +175,19 @@ impl Acquire {
             GrantAnswer::Granted { fence } => {
                 let lease = Lease::counted_from(sent, self.ttl, self.drift);
                 if lease.is_held(now) {
-                    State::Over(Outcome::Granted { lease, fence })
+                    State::Over(Outcome::Granted { lease, fence, handed: None })
                 } else {
                     // The answer outlasted its lease. The same attempt asks anew; meanwhile the store counts as silent.
                     self.silence = silence;
                     State::Ready
                 }
             }
-            GrantAnswer::Busy { held_by } => self.rest_while_held(now, held_by),
+            GrantAnswer::Busy { held_by, place } => {
+                self.before = place.map(|place| place.before);
+                self.rest_while_held(now, held_by)
+            }
+            GrantAnswer::LineFull { held_by, length } => State::Over(Outcome::LineFull { held_by, length }),
+            GrantAnswer::Unfinished => State::Ready,
             GrantAnswer::TooLate { .. } => {
                 self.silence = silence;
                 self.rest_while_silent(now, None)
@@ -171,12 +206,33 @@ impl Acquire {
         self.state = self.rest_while_silent(now, Some(fault));
     }
 
-    /// It is worth asking again at once.
-    pub fn handle_wake(&mut self) {
-        if let State::Resting { .. } = self.state {
-            self.rests = 0;
-            self.state = State::Ready;
+    /// The attempt was told something.
+    pub fn handle_wake(&mut self, now: Instant, wake: Wake) {
+        if !matches!(self.state, State::Resting { .. } | State::InLine) {
+            return;
         }
+        self.rests = 0;
+        self.state = State::Ready;
+        if let Wake::Granted { fence, since, lasts } = wake {
+            let lease = Lease::counted_from(since, lasts, self.drift);
+            // Heard too late, it is no grant; but the attempt may hold all the same, and asks.
+            if lease.is_held(now) {
+                let handed = Some(Handed { since, lasts });
+                self.state = State::Over(Outcome::Granted { lease, fence, handed });
+            }
+        }
+    }
+
+    /// How many stood before the attempt at the last answer, if it stands in line.
+    #[must_use]
+    pub const fn before(&self) -> Option<u64> {
+        self.before
+    }
+
+    /// Who held the lock at the last answer.
+    #[must_use]
+    pub const fn held_by(&self) -> Option<&Tenancy> {
+        self.held_by.as_ref()
     }
 
     /// What to do next.
@@ -197,7 +253,7 @@ impl Acquire {
         let limit = limit.unwrap_or(Instant::from_nanos(u64::MAX));
         match self.state {
             State::Resting { until } if now < until => Step::WaitUntil(until.min(limit)),
-            State::Asking { .. } => Step::WaitUntil(limit),
+            State::Asking { .. } | State::InLine => Step::WaitUntil(limit),
             _ => Step::Ask,
         }
     }
@@ -205,7 +261,11 @@ impl Acquire {
     /// Rests, but not beyond the holder's end: whoever crashed does not come to release.
     fn rest_while_held(&mut self, now: Instant, held_by: Tenancy) -> State {
         if self.patience.within == Some(Duration::ZERO) {
-            return State::Over(Outcome::Busy { held_by: Some(held_by) });
+            return State::Over(Outcome::Busy { held_by: Some(held_by), before: None });
+        }
+        if self.before.is_some() {
+            self.held_by = Some(held_by);
+            return State::InLine;
         }
         let mut rest = self.patience.backoff.delay(self.rests, self.dice.roll());
         if let Some(left) = held_by.remaining {
@@ -228,7 +288,7 @@ impl Acquire {
     }
 
     fn busy(&self) -> Outcome {
-        Outcome::Busy { held_by: self.held_by.clone() }
+        Outcome::Busy { held_by: self.held_by.clone(), before: self.before }
     }
 
     fn silent(&self) -> Outcome {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backoff::Dice;
-use crate::{Backoff, Drift, HoldAnswer, Instant, Key, Lease, Tenancy, Ttl};
+use crate::{Backoff, Drift, Handed, HoldAnswer, Instant, Key, Lease, Tenancy, Ttl};
 
 /// Whether and for how long a lease is renewed while its guard lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,6 +98,8 @@ pub struct Keep {
     granted: Instant,
     /// When the last request that was answered had been sent.
     confirmed: Instant,
+    /// How long the lease is that was handed over in line, until the first renewal is answered.
+    unclaimed: Option<Ttl>,
     asking: Option<(Instant, Ttl)>,
     retry: Option<Instant>,
     faults: u32,
@@ -117,6 +119,7 @@ impl Keep {
             renewal,
             granted: now,
             confirmed: now,
+            unclaimed: None,
             asking: None,
             retry: None,
             faults: 0,
@@ -128,6 +131,13 @@ impl Keep {
             keep.lease = lease.ending_by(limit);
         }
         keep
+    }
+
+    /// The lease was handed over in line: it is renewed soon, once at least, and as often as need be until then.
+    #[must_use]
+    pub fn handed(self, handed: Option<Handed>) -> Self {
+        let Some(Handed { since, lasts }) = handed else { return self };
+        Self { confirmed: since, unclaimed: Some(lasts), ..self }
     }
 
     /// Until when the lease is believed.
@@ -179,7 +189,7 @@ impl Keep {
         self.asking = None;
         let rest = Backoff::WHILE_SILENT.delay(self.faults, self.dice.roll());
         // With a short ttl a second is too long to rest: at least four retries fit into what is left after a first miss.
-        self.retry = Some(now + rest.min(self.ttl.duration() / 8));
+        self.retry = Some(now + rest.min(self.term().duration() / 8));
         self.faults += 1;
         self.fault = Some(fault);
     }
@@ -202,15 +212,20 @@ impl Keep {
         if self.asking.is_some() {
             return Keeping::WaitUntil(end);
         }
-        let due = self.retry.unwrap_or(self.confirmed + self.ttl.duration() / 3);
+        let due = self.retry.unwrap_or(self.confirmed + self.term().duration() / 3);
         if now < due { Keeping::WaitUntil(due.min(end)) } else { Keeping::Renew(ttl) }
+    }
+
+    /// How long the lease is without another renewal.
+    fn term(&self) -> Ttl {
+        self.unclaimed.unwrap_or(self.ttl)
     }
 
     /// The ttl of a renewal that would make the lease last longer; `None` when none may or would.
     fn worth_asking(&self, now: Instant) -> Option<Ttl> {
         match self.renewal {
             Renewal::Automatic => Some(self.ttl),
-            Renewal::Off => None,
+            Renewal::Off => self.unclaimed.map(|_| self.ttl),
             Renewal::AtMost(_) => {
                 let limit = self.limit()?;
                 (self.lease.end() < limit).then(|| self.ttl.up_to(limit.saturating_since(now)))
@@ -231,6 +246,7 @@ impl Keep {
                 // An answer that comes when the lease has been given up for lost does not bring it back.
                 if self.loss.is_none() && self.lease.is_held(now) {
                     self.confirmed = self.confirmed.max(sent);
+                    self.unclaimed = None;
                     self.faults = 0;
                     self.fault = None;
                     self.retry = None;

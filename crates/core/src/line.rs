@@ -1,49 +1,171 @@
 //! The waiters of a key, in order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::{Holder, Stamp};
+use crate::holder::Label;
+use crate::{Holder, Mode, Stamp, Ttl};
 
 /// A place in a line for good: whoever has the smaller ticket came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
+impl Ticket {
+    /// The ticket of this number.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number: microseconds of the store's clock at the joining, or one more than the ticket before.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// Where a process hears that a lock was handed to one of its waiters: a channel of a server, a socket of a machine.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Channel(Arc<[u8]>);
+
+impl Channel {
+    /// The channel of this name.
+    #[must_use]
+    pub fn new(name: impl AsRef<[u8]>) -> Self {
+        Self(name.as_ref().into())
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Channel({})", self.0.escape_ascii())
+    }
+}
+
+/// All that a store must know of a waiter to hand it the lock without asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Standing {
+    /// Who waits.
+    pub holder: Holder,
+    /// What the waiter says of itself.
+    pub label: Option<Label>,
+    /// How it wants the key.
+    pub mode: Mode,
+    /// How long its lease is to last.
+    pub ttl: Ttl,
+    /// Where it hears of its turn; `None`: it hears of it when it asks again.
+    pub channel: Option<Channel>,
+    /// Whether the claim has other keys as well, so that this one is not yet the grant.
+    pub wants_more: bool,
+}
+
+/// A lock that was handed over and whose new holder has not been heard since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unclaimed {
+    /// To whom.
+    pub holder: Holder,
+    /// On which channel it was told.
+    pub channel: Option<Channel>,
+}
+
 /// The waiters of a key, in order of joining.
 ///
-/// Joining, leaving and looking up cost O(log n). A waiter that joins again keeps its ticket.
-#[derive(Clone, Debug, Default)]
+/// Joining, leaving and looking up cost O(log n).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    waiters: BTreeMap<Ticket, Holder>,
+    /// Of two waiters with one ticket the smaller id stands first.
+    waiters: BTreeMap<(Ticket, Holder), Standing>,
     tickets: HashMap<Holder, Ticket>,
-    last: Option<Ticket>,
+    unclaimed: Option<Unclaimed>,
+    struck: BTreeSet<Channel>,
+    /// When the line is forgotten, if nobody asks again.
+    ends: Option<Stamp>,
 }
 
 impl Line {
-    /// Puts a waiter at the end of the line, or leaves it where it stands already.
+    /// How long a lock that was handed over may remain unclaimed. A process that cannot be reached, though its connection
+    /// seems to stand, keeps the line waiting this long, once. Whoever is handed a lock asks the store to renew it after a
+    /// third of this at the latest, and may miss two answers of half a second.
+    pub const WINDOW: Duration = Duration::from_secs(2);
+
+    /// How often, at most, a process asks again for a waiter that ought to be told: this is how long a wake-up that was lost
+    /// goes unnoticed.
+    pub const RE_ASK: Duration = Duration::from_secs(5);
+
+    /// How long a line is remembered without being asked about. Three times [`Line::RE_ASK`]: two asks may go astray.
+    pub const KEPT_FOR: Duration = Duration::from_secs(15);
+
+    /// The most waiters, gone but still in line, that one request clears away: few enough to delay no other request.
+    pub const CLEARED_AT_ONCE: usize = 100;
+
+    /// Puts a waiter in line: at its ticket's place if it has one, else where it stands already, else at the end. The standing
+    /// is taken as it is now.
     ///
-    /// Tickets count microseconds of the store's clock, and one more than the last where that stands still or steps back:
+    /// New tickets count microseconds of the store's clock, and one more than the last where that stands still or steps back:
     /// so they also rise when the line was lost in between.
-    pub fn join(&mut self, holder: Holder, now: Stamp) -> Ticket {
-        if let Some(ticket) = self.tickets.get(&holder) {
-            return *ticket;
-        }
-        let above = self.last.map_or(0, |last| last.0 + 1);
-        let ticket = Ticket(above.max(now.as_micros()));
-        self.last = Some(ticket);
-        self.waiters.insert(ticket, holder);
-        self.tickets.insert(holder, ticket);
+    pub fn join(&mut self, standing: Standing, ticket: Option<Ticket>, now: Stamp) -> Ticket {
+        let ticket = self.tickets.get(&standing.holder).copied().or(ticket).unwrap_or_else(|| {
+            let above = self.waiters.last_key_value().map_or(0, |((last, _), _)| last.0 + 1);
+            Ticket(above.max(now.as_micros()))
+        });
+        self.tickets.insert(standing.holder, ticket);
+        self.waiters.insert((ticket, standing.holder), standing);
         ticket
     }
 
-    /// Takes a waiter out; says whether it stood there.
-    pub fn leave(&mut self, holder: Holder) -> bool {
-        self.tickets.remove(&holder).is_some_and(|ticket| self.waiters.remove(&ticket).is_some())
+    /// Takes a waiter out.
+    pub fn leave(&mut self, holder: Holder) -> Option<Standing> {
+        let ticket = self.tickets.remove(&holder)?;
+        self.waiters.remove(&(ticket, holder))
+    }
+
+    /// Takes out who is first.
+    pub(crate) fn pop(&mut self) -> Option<Standing> {
+        let (_, standing) = self.waiters.pop_first()?;
+        self.tickets.remove(&standing.holder);
+        Some(standing)
     }
 
     /// Who is first.
     #[must_use]
-    pub fn head(&self) -> Option<Holder> {
-        self.waiters.first_key_value().map(|(_, holder)| *holder)
+    pub fn first(&self) -> Option<&Standing> {
+        self.waiters.first_key_value().map(|(_, standing)| standing)
+    }
+
+    /// The waiters, first come first, each with its ticket.
+    pub fn waiters(&self) -> impl ExactSizeIterator<Item = (Ticket, &Standing)> {
+        self.waiters.iter().map(|((ticket, _), standing)| (*ticket, standing))
+    }
+
+    /// The ticket of who stands in line.
+    #[must_use]
+    pub fn ticket(&self, holder: Holder) -> Option<Ticket> {
+        self.tickets.get(&holder).copied()
+    }
+
+    /// How many stand before a waiter, if it is in line.
+    #[must_use]
+    pub fn before(&self, holder: Holder) -> Option<u64> {
+        let place = (self.ticket(holder)?, holder);
+        // Who has just joined is mostly the last.
+        let behind = self.waiters.range((Excluded(place), Unbounded));
+        let before = if behind.clone().next().is_none() {
+            self.len() - 1
+        } else {
+            self.waiters.range(..place).count()
+        };
+        Some(before as u64)
     }
 
     /// How many stand in line.
@@ -57,6 +179,61 @@ impl Line {
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
+
+    /// To whom the lock was handed that has not been heard since.
+    #[must_use]
+    pub const fn unclaimed(&self) -> Option<&Unclaimed> {
+        self.unclaimed.as_ref()
+    }
+
+    /// Notes that the lock was handed to somebody, who is yet to be heard.
+    pub fn hand_to(&mut self, holder: Holder, channel: Option<Channel>) {
+        self.unclaimed = Some(Unclaimed { holder, channel });
+    }
+
+    /// Who was handed the lock has been heard.
+    pub(crate) fn claimed_by(&mut self, holder: Holder) {
+        self.unclaimed.take_if(|unclaimed| unclaimed.holder == holder);
+    }
+
+    /// Who was handed the lock has let it end: whoever listens where it did is passed over from now on.
+    pub(crate) fn strike_unclaimed(&mut self) {
+        if let Some(Unclaimed { channel: Some(channel), .. }) = self.unclaimed.take() {
+            self.struck.insert(channel);
+        }
+    }
+
+    /// The channels that are passed over.
+    pub fn struck(&self) -> impl Iterator<Item = &Channel> {
+        self.struck.iter()
+    }
+
+    /// Passes a channel over.
+    pub fn strike(&mut self, channel: Channel) {
+        self.struck.insert(channel);
+    }
+
+    /// Somebody was heard who listens there.
+    pub(crate) fn lift(&mut self, channel: Option<&Channel>) {
+        if let Some(channel) = channel {
+            self.struck.remove(channel);
+        }
+    }
+
+    pub(crate) fn is_struck(&self, standing: &Standing) -> bool {
+        standing.channel.as_ref().is_some_and(|channel| self.struck.contains(channel))
+    }
+
+    /// When the line is forgotten if nobody asks again.
+    #[must_use]
+    pub const fn ends(&self) -> Option<Stamp> {
+        self.ends
+    }
+
+    /// Remembers the line until `ends`, or longer if it was to be.
+    pub fn keep_until(&mut self, ends: Stamp) {
+        self.ends = self.ends.max(Some(ends));
+    }
 }
 
 #[cfg(test)]
@@ -65,25 +242,51 @@ mod tests {
 
     use super::*;
 
-    fn holder(n: u8) -> Holder {
-        Holder::from_bits(n.into())
+    fn standing(n: u8) -> Standing {
+        Standing {
+            holder: Holder::from_bits(n.into()),
+            label: None,
+            mode: Mode::Exclusive,
+            ttl: Ttl::DEFAULT,
+            channel: None,
+            wants_more: false,
+        }
+    }
+
+    fn order(line: &Line) -> Vec<u128> {
+        line.waiters().map(|(_, standing)| standing.holder.bits()).collect()
     }
 
     #[test]
     fn joining_again_keeps_the_place() {
         let mut line = Line::default();
-        let first = line.join(holder(1), Stamp::from_micros(50));
-        line.join(holder(2), Stamp::from_micros(60));
-        assert_eq!(line.join(holder(1), Stamp::from_micros(70)), first);
-        assert_eq!((line.head(), line.len()), (Some(holder(1)), 2));
+        let first = line.join(standing(1), None, Stamp::from_micros(50));
+        line.join(standing(2), None, Stamp::from_micros(60));
+        assert_eq!(line.join(standing(1), None, Stamp::from_micros(70)), first);
+        assert_eq!(order(&line), [1, 2]);
     }
 
     #[test]
     fn a_clock_that_steps_back_puts_nobody_before_others() {
         let mut line = Line::default();
-        line.join(holder(1), Stamp::from_micros(50));
-        line.join(holder(2), Stamp::from_micros(10));
-        assert_eq!(line.head(), Some(holder(1)));
+        line.join(standing(1), None, Stamp::from_micros(50));
+        line.join(standing(2), None, Stamp::from_micros(10));
+        assert_eq!(order(&line), [1, 2]);
+    }
+
+    #[test]
+    fn a_ticket_leads_back_to_its_place() {
+        let mut line = Line::default();
+        let first = line.join(standing(1), None, Stamp::from_micros(50));
+        line.join(standing(2), None, Stamp::from_micros(60));
+        line.leave(Holder::from_bits(1));
+        assert_eq!(line.join(standing(1), Some(first), Stamp::from_micros(90)), first);
+        line.join(standing(3), Some(first), Stamp::from_micros(90));
+        assert_eq!(order(&line), [1, 3, 2]);
+        assert_eq!(
+            [1, 3, 2, 4].map(|n| line.before(Holder::from_bits(n))),
+            [Some(0), Some(1), Some(2), None]
+        );
     }
 
     proptest! {
@@ -92,19 +295,20 @@ mod tests {
         fn a_line_is_first_come_first_served(steps in prop::collection::vec((any::<bool>(), 0..6u8, 0..9u64), 0..60)) {
             let (mut line, mut plain) = (Line::default(), Vec::new());
             for (joins, who, at) in steps {
-                let who = holder(who);
+                let holder = Holder::from_bits(who.into());
                 if joins {
-                    line.join(who, Stamp::from_micros(at));
-                    if !plain.contains(&who) {
-                        plain.push(who);
+                    line.join(standing(who), None, Stamp::from_micros(at));
+                    if !plain.contains(&u128::from(who)) {
+                        plain.push(who.into());
                     }
+                    let place = plain.iter().position(|other| *other == holder.bits());
+                    prop_assert_eq!(line.before(holder), place.map(|place| place as u64));
                 } else {
-                    let stood = plain.contains(&who);
-                    plain.retain(|other| *other != who);
-                    prop_assert_eq!(line.leave(who), stood);
+                    let stood = plain.contains(&holder.bits());
+                    plain.retain(|other| *other != holder.bits());
+                    prop_assert_eq!(line.leave(holder).is_some(), stood);
                 }
-                prop_assert_eq!(line.head(), plain.first().copied());
-                prop_assert_eq!(line.len(), plain.len());
+                prop_assert_eq!(order(&line), plain.clone());
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holder::Label;
-use crate::{Fence, Holder, Key, Stamp, Tenancy, Tenant, Ttl};
+use crate::{Fence, Holder, Key, Line, Stamp, Tenancy, Tenant, Ttl};
 
 /// What stands at a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Content {
         holder: Holder,
         /// What the holder says of itself.
         label: Option<Label>,
+        /// Whether somebody was told to wait for it, so that its end concerns others.
+        awaited: bool,
     },
     /// A string that is none of ours. Only stores that others write to have it.
     Foreign(Arc<[u8]>),
@@ -79,6 +81,8 @@ pub struct Records {
     pub locks: BTreeMap<Key, Lock>,
     /// The last fence of each key.
     pub fences: BTreeMap<Key, LastFence>,
+    /// Who waits for each key.
+    pub lines: BTreeMap<Key, Line>,
 }
 
 impl Records {
@@ -94,6 +98,19 @@ impl Records {
         self.fences.get(key).filter(|last| now < last.ends).map(|last| last.fence)
     }
 
+    /// Remembers the fence of a grant with this ttl; never for a shorter time than a fence of the key was remembered before.
+    pub(crate) fn remember(&mut self, key: &Key, fence: Fence, ttl: Ttl, now: Stamp) {
+        let ends = now + LastFence::kept_for(ttl);
+        let ends = self.fences.get(key).map_or(ends, |last| last.ends.max(ends));
+        self.fences.insert(key.clone(), LastFence::new(fence, ends));
+    }
+
+    /// Who waits for a key, while that is remembered.
+    #[must_use]
+    pub fn line(&self, key: &Key, now: Stamp) -> Option<&Line> {
+        self.lines.get(key).filter(|line| line.ends().is_none_or(|ends| now < ends))
+    }
+
     /// Whether this attempt holds the key now.
     pub(crate) fn is_held_by(&self, key: &Key, holder: Holder, now: Stamp) -> bool {
         matches!(self.lock(key, now), Some(Lock { content: Content::Lease { holder: owner, .. }, .. }) if *owner == holder)
@@ -103,7 +120,7 @@ impl Records {
     pub(crate) fn tenancy(&self, key: &Key, now: Stamp) -> Option<Tenancy> {
         let lock = self.lock(key, now)?;
         let (tenant, fence) = match &lock.content {
-            Content::Lease { holder, label } => {
+            Content::Lease { holder, label, .. } => {
                 (Tenant::Holder { holder: *holder, label: label.clone() }, self.fence(key, now))
             }
             Content::Foreign(value) => (Tenant::Foreign { value: value.clone() }, None),
@@ -117,5 +134,6 @@ impl Records {
     pub fn forget_ended(&mut self, now: Stamp) {
         self.locks.retain(|_, lock| lock.ends.is_none_or(|ends| now < ends));
         self.fences.retain(|_, last| now < last.ends);
+        self.lines.retain(|_, line| line.ends().is_none_or(|ends| now < ends));
     }
 }

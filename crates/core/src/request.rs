@@ -1,24 +1,42 @@
 //! What a store is asked, and what it can answer.
 
-use crate::{Attempt, Fence, Key, KeyState, Stamp, Tenancy};
+use std::time::Duration;
+
+use crate::{Attempt, Channel, Fence, Holder, Key, KeyState, Stamp, Tenancy, Ticket, Ttl};
 
 /// What a store is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Request {
-    /// Give the attempt all keys of its claim, or none.
+    /// Give the attempt all keys of its claim, or none; or let it wait for them.
     Grant {
         /// Who asks for what.
         attempt: Attempt,
+        /// How it waits; `None`: it goes when a key is taken, and nothing of it is kept.
+        wait: Option<Wait>,
         /// On the store's clock: past this the request has been given up, and must not be granted any more.
         not_after: Option<Stamp>,
     },
     /// Let the lease last its ttl from now, or longer if it does already, if the attempt still holds all keys.
     Renew(Attempt),
-    /// Take back all keys of the claim that the attempt holds.
+    /// Take back all keys of the claim that the attempt holds, and its places in line.
     Release(Attempt),
-    /// Say who holds the key.
+    /// Hand each of these keys on, if it is free and somebody waits.
+    Advance(Vec<Key>),
+    /// Say who holds the key, and who waits for it.
     Inspect(Key),
+}
+
+/// How an attempt waits for a key that is taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "whoever serves it must know all of it")]
+pub struct Wait {
+    /// Where it hears of its turn; `None`: it can only ask again.
+    pub channel: Option<Channel>,
+    /// Its place, if it had one before, and in which key's line.
+    pub ticket: Option<(Key, Ticket)>,
+    /// It does not join a line that is as long as this.
+    pub line_limit: Option<u64>,
 }
 
 /// What a store can answer, by request.
@@ -31,6 +49,8 @@ pub enum Answer {
     Renew(HoldAnswer),
     /// To [`Request::Release`].
     Release(HoldAnswer),
+    /// To [`Request::Advance`].
+    Advance,
     /// To [`Request::Inspect`].
     Inspect(KeyState),
 }
@@ -44,11 +64,22 @@ pub enum GrantAnswer {
         /// Greater than the fence of every earlier grant of each of the keys.
         fence: Fence,
     },
-    /// Somebody holds one of the keys; nothing was changed.
+    /// Somebody holds one of the keys.
     Busy {
         /// Who, at the first key in byte order that is taken.
         held_by: Tenancy,
+        /// Where the attempt stands in the line of that key, if it waits. It keeps the keys before that one meanwhile.
+        place: Option<Place>,
     },
+    /// So many stand in the line of a key that the attempt did not join; it holds nothing.
+    LineFull {
+        /// Who holds the key.
+        held_by: Tenancy,
+        /// How many wait.
+        length: u64,
+    },
+    /// More waiters were gone than one request clears away, so the key is not handed on yet: ask again at once.
+    Unfinished,
     /// The request came after its not-after; nothing was changed.
     TooLate {
         /// The store's clock.
@@ -64,6 +95,66 @@ pub enum GrantAnswer {
         /// The key.
         key: Key,
     },
+}
+
+/// A place in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a place has no more to it")]
+pub struct Place {
+    /// What leads back to it.
+    pub ticket: Ticket,
+    /// How many stand before it.
+    pub before: u64,
+    /// Whether the attempt stood in line already when it asked. If it has a ticket and did not, the line was lost, or the
+    /// attempt had been passed over: so may have been its neighbours.
+    pub stood: bool,
+}
+
+/// What somebody who waits is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "whoever delivers it must know all of it")]
+pub struct Push {
+    /// Where it listens; `None`: it cannot be told, and will ask.
+    pub to: Option<Channel>,
+    /// Whom it concerns.
+    pub holder: Holder,
+    /// Which key.
+    pub key: Key,
+    /// What happened.
+    pub news: News,
+}
+
+/// What happened to a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+pub enum News {
+    /// It holds the key, which was all that it wanted.
+    Granted {
+        /// Its fence.
+        fence: Fence,
+        /// For how long, from now. Its first renewal makes that the ttl that it asked for.
+        lasts: Ttl,
+    },
+    /// It should ask again: it holds this key, and wants more.
+    AskAgain,
+    /// It stands first now, and whoever holds the key does for so long, unless it renews.
+    First {
+        /// Of the holder's lease.
+        left: Duration,
+    },
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "whoever serves a request must handle all of it")]
+pub struct Served {
+    /// The answer.
+    pub answer: Answer,
+    /// Who else is to be told what.
+    pub pushes: Vec<Push>,
+    /// Keys that are free although somebody waits: more waiters were gone than one request clears away. Whoever serves requests
+    /// sends [`Request::Advance`] for them.
+    pub unfinished: Vec<Key>,
 }
 
 /// The answer to a renewal or a release.

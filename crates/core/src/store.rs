@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::lease::Drift;
-use crate::{Attempt, BoxFuture, GrantAnswer, HoldAnswer, Key, KeyState};
+use crate::{Attempt, BoxFuture, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Ttl};
 
 /// Where leases live.
 ///
@@ -37,9 +37,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Says who holds a key.
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>>;
 
-    /// Resolves when it is worth asking again for an attempt that was answered busy while it waits in line. It may never
-    /// resolve, so a caller also asks by itself from time to time. Cancel safe: a wake-up that nobody took is not lost to the
-    /// next waiter once the attempt gives up.
+    /// Resolves when an attempt that stands in line is told something: that it holds now, or that it should ask again.
+    ///
+    /// An attempt that was answered with a place needs no timer of its own: the store sees to it that this resolves soon after
+    /// its turn has come, also where a holder died or a wake-up was lost. Cancel safe: dropping the future loses no wake-up to
+    /// the next call, nor to the next waiter once the attempt gives up.
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake>;
 }
 
@@ -49,19 +51,29 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 pub enum Manner {
     /// It goes; the store keeps nothing of it.
     Try,
-    /// It waits, until it is granted or given up; the store may keep its place in line.
-    Wait,
+    /// It waits, until it is granted or given up; a store that has lines keeps its place in one. It does not join a line that is
+    /// as long as the limit.
+    Wait {
+        /// The most that may wait before it; `None`: as many as there are.
+        line_limit: Option<u64>,
+    },
 }
 
-/// Why a waiter is woken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+/// What a waiter is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Wake {
-    /// The key may be free.
-    AskAgain {
-        /// The key.
-        key: Key,
+    /// It holds.
+    Granted {
+        /// Its fence.
+        fence: Fence,
+        /// When its lease began, or somewhat earlier.
+        since: Instant,
+        /// How long the lease is from then, until the first renewal makes it the ttl that was asked for.
+        lasts: Ttl,
     },
+    /// It should ask again: its turn may have come.
+    AskAgain,
 }
 
 /// Why a store did not do what it was asked.

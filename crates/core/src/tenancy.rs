@@ -91,12 +91,36 @@ pub struct KeyState {
     pub key: Key,
     /// Who holds it; empty when it is free.
     pub tenancies: Vec<Tenancy>,
+    /// Who waits for it, first come, first served.
+    pub line: Vec<Waiter>,
+}
+
+/// Who waits for a key, as an onlooker sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiter {
+    /// Its id, shown by eight digits.
+    pub holder: Holder,
+    /// What it says of itself.
+    pub label: Option<Label>,
+    /// How it wants the key.
+    pub mode: Mode,
+    /// How long it has waited in this line.
+    pub waited: Duration,
+}
+
+impl Waiter {
+    /// Somebody who has waited so long for a key, to have it alone.
+    #[must_use]
+    pub const fn exclusive(holder: Holder, label: Option<Label>, waited: Duration) -> Self {
+        Self { holder, label, mode: Mode::Exclusive, waited }
+    }
 }
 
 impl KeyState {
     /// What is to be seen of a key.
     #[must_use]
-    pub const fn new(key: Key, tenancies: Vec<Tenancy>) -> Self {
-        Self { key, tenancies }
+    pub const fn new(key: Key, tenancies: Vec<Tenancy>, line: Vec<Waiter>) -> Self {
+        Self { key, tenancies, line }
     }
 }

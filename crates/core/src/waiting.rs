@@ -1,228 +1,315 @@
-//! Who waits in this process, and whom a release wakes. For stores that wake their waiters themselves.
+//! Who waits in this process, what each is to be told, and who asks again for all.
 //!
-//! A waiter stands in the line of one key: the one that it found taken when it last asked. Only that key's release can help it,
-//! and it keeps nobody from the other keys of its claim. A release wakes the first of the line. A waiter that is woken and
-//! does not ask any more, or finds itself kept out by another key, passes the wake-up on.
-//!
-//! Releases by other processes wake nobody here: a waiter also asks by itself from time to time.
+//! A waiter in line is told when its turn has come, so it need not ask. But a wake-up may get lost, a holder may die, and a
+//! line may be forgotten with its server. So of the waiters of one key in this process the first asks again from time to time,
+//! for all of them; when its answer shows that the others may have been forgotten too, each asks for itself.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
-use crate::{Holder, Key, Line, Stamp, Wake};
+use crate::backoff::{Dice, jitter};
+use crate::{
+    Attempt, Backoff, BoxFuture, GrantAnswer, Holder, Instant, Key, Line, News, Place, Runtime, Tenancy,
+    Tenant, Ticket, Wake,
+};
 
 /// The waiters of one store in this process.
 ///
-/// A store says what it answered; the waiter's future is [`Waiting::called`].
-#[derive(Debug, Default)]
-pub struct Waiting(Mutex<Lines>);
+/// The store says what it asks, answers and hears; the waiter's future is [`Waiting::called`].
+#[derive(Debug)]
+pub struct Waiting(Mutex<Waiters>);
 
-#[derive(Debug, Default)]
-struct Lines {
-    lines: HashMap<Key, Line>,
-    waiters: HashMap<Holder, Waiter>,
+#[derive(Debug)]
+struct Waiters {
+    all: HashMap<Holder, Waiter>,
+    /// Those who stand in the line of a key, in its order.
+    by_key: HashMap<Key, BTreeSet<(Ticket, Holder)>>,
+    dice: Dice,
 }
 
 #[derive(Debug)]
 struct Waiter {
-    key: Key,
-    call: Call,
+    /// Its last place; it stands there unless it holds.
+    place: Option<(Key, Ticket)>,
+    /// It was told so, or answered. It is remembered until it is released, so that what it is told late is not taken for what
+    /// nobody wants.
+    holds: bool,
+    asks: u32,
+    /// When its first ask was sent; it cannot have been handed anything before.
+    joined: Instant,
+    /// When its last ask was sent.
+    asked: Instant,
+    /// How often it asked in vain while it stood first.
+    rests: u32,
+    wake: Option<Wake>,
+    ask_at: Option<Instant>,
     task: Option<Waker>,
 }
 
-/// How far a wake-up has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Call {
-    None,
-    /// It is to be told to the waiter.
-    Due,
-    /// The waiter was told, and has not been answered since.
-    Told,
-}
-
 impl Waiting {
-    /// A waiter was answered that a key is taken: it waits for that one, at its place if it stood there already.
-    pub fn wait_for(&self, holder: Holder, key: &Key, now: Stamp) {
-        let mut lines = self.lines();
-        let next = match lines.waiters.get_mut(&holder) {
-            Some(waiter) if waiter.key == *key => {
-                waiter.call = Call::None;
-                return;
+    /// Nobody waits. `seed` spreads the asks; it need not be secret.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(Mutex::new(Waiters { all: HashMap::new(), by_key: HashMap::new(), dice: Dice::new(seed) }))
+    }
+
+    /// A waiter is about to ask. Says where it stands, for the store to put it there again.
+    pub fn asks(&self, holder: Holder, now: Instant) -> Option<(Key, Ticket)> {
+        let mut waiters = self.waiters();
+        let waiter = waiters.all.entry(holder).or_insert_with(|| Waiter {
+            place: None,
+            holds: false,
+            asks: 0,
+            joined: now,
+            asked: now,
+            rests: 0,
+            wake: None,
+            ask_at: None,
+            task: None,
+        });
+        waiter.asked = now;
+        waiter.asks += 1;
+        (waiter.holds, waiter.ask_at) = (false, None);
+        waiter.place.clone()
+    }
+
+    /// A waiter's ask was answered.
+    pub fn answered(&self, attempt: &Attempt, answer: &GrantAnswer, now: Instant) {
+        let mut woken = Vec::new();
+        let mut waiters = self.waiters();
+        match answer {
+            GrantAnswer::Busy { held_by, place: Some(place) } => {
+                waiters.stands(attempt, held_by, *place, now, &mut woken);
             }
-            Some(_) => lines.remove(holder),
-            None => None,
-        };
-        lines.lines.entry(key.clone()).or_default().join(holder, now);
-        lines.waiters.insert(holder, Waiter { key: key.clone(), call: Call::None, task: None });
-        drop(lines);
-        next.into_iter().for_each(Waker::wake);
-    }
-
-    /// A waiter has been granted what it waited for: it goes, and its wake-up with it.
-    pub fn granted(&self, holder: Holder) {
-        let mut lines = self.lines();
-        if let Some(waiter) = lines.waiters.get_mut(&holder) {
-            waiter.call = Call::None;
-            lines.remove(holder);
+            GrantAnswer::Unfinished | GrantAnswer::TooLate { .. } => {}
+            GrantAnswer::Granted { .. } => {
+                // It took its turn by asking and not by a push: if somebody should have pushed, the next may wait in vain too.
+                waiters.holds(attempt.holder, now, Duration::ZERO, &mut woken);
+                if waiters.all.get(&attempt.holder).is_some_and(|waiter| waiter.asks == 1) {
+                    waiters.all.remove(&attempt.holder);
+                }
+            }
+            _ => waiters.goes(attempt.holder, now, &mut woken),
         }
+        drop(waiters);
+        woken.into_iter().for_each(Waker::wake);
     }
 
-    /// A waiter goes without having been granted anything.
-    pub fn leave(&self, holder: Holder) {
-        let next = self.lines().remove(holder);
-        next.into_iter().for_each(Waker::wake);
+    /// A waiter goes, or what it held is released.
+    pub fn leave(&self, holder: Holder, now: Instant) {
+        let mut woken = Vec::new();
+        self.waiters().goes(holder, now, &mut woken);
+        woken.into_iter().for_each(Waker::wake);
     }
 
-    /// A key was released.
-    pub fn released(&self, key: &Key) {
-        let next = self.lines().call_first(key);
-        next.into_iter().for_each(Waker::wake);
+    /// The store says something to a waiter; if it is a lease, that began at `since` at the earliest. `false` when it is given a
+    /// lease and is not here: then the store must take that back.
+    pub fn hears(&self, holder: Holder, key: &Key, news: News, since: Instant, now: Instant) -> bool {
+        let mut woken = Vec::new();
+        let mut waiters = self.waiters();
+        let spread = jitter(SPREAD, waiters.dice.roll());
+        let Some(waiter) = waiters.all.get_mut(&holder) else { return !matches!(news, News::Granted { .. }) };
+        if waiter.holds {
+            return true;
+        }
+        match news {
+            News::First { left } => waiter.ask_at = Some(now + left + ROUNDING + spread),
+            News::AskAgain => waiter.wake = Some(Wake::AskAgain),
+            News::Granted { fence, lasts } => {
+                let since = since.max(waiter.joined);
+                waiter.wake = Some(Wake::Granted { fence, since, lasts });
+                let pace = waiters.pace();
+                waiters.holds(holder, now, pace, &mut woken);
+                if since + lasts.duration() <= now {
+                    // Whatever kept this from being heard in time kept the others from it too.
+                    waiters.all_ask(key, now, &mut woken);
+                }
+            }
+        }
+        woken.extend(waiters.all.get_mut(&holder).and_then(|waiter| waiter.task.take()));
+        drop(waiters);
+        woken.into_iter().for_each(Waker::wake);
+        true
     }
 
-    /// Resolves when the waiter is called; never for one that does not wait.
-    pub async fn called(&self, holder: Holder) -> Wake {
-        poll_fn(|context| {
-            let mut lines = self.lines();
-            let Some(waiter) = lines.waiters.get_mut(&holder) else { return Poll::Pending };
-            if waiter.call == Call::Due {
-                waiter.call = Call::Told;
-                waiter.task = None;
-                return Poll::Ready(Wake::AskAgain { key: waiter.key.clone() });
+    /// All who wait for a key should ask: a lock that was handed to one of them was lost before it was claimed, and so may be
+    /// their places.
+    pub fn ask_for(&self, key: &Key, now: Instant) {
+        let mut woken = Vec::new();
+        self.waiters().all_ask(key, now, &mut woken);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Everybody should ask: what was to be told to them since some time ago may have got lost.
+    pub fn ask_for_all(&self) {
+        let mut woken = Vec::new();
+        for waiter in self.waiters().all.values_mut().filter(|waiter| !waiter.holds) {
+            waiter.wake.get_or_insert(Wake::AskAgain);
+            woken.extend(waiter.task.take());
+        }
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Resolves when the waiter is told something, or should ask for all; never for one that does not wait.
+    ///
+    /// Cancel safe: what nobody heard is told to the next call.
+    pub fn called<'a>(&'a self, holder: Holder, runtime: &'a dyn Runtime) -> BoxFuture<'a, Wake> {
+        let mut timer: Option<(Instant, BoxFuture<'static, ()>)> = None;
+        Box::pin(poll_fn(move |context| {
+            let mut waiters = self.waiters();
+            let Some(waiter) = waiters.all.get_mut(&holder) else { return Poll::Pending };
+            if let Some(wake) = waiter.wake.take() {
+                return Poll::Ready(wake);
             }
             waiter.task = Some(context.waker().clone());
-            Poll::Pending
-        })
-        .await
+            let ask_at = waiter.ask_at;
+            drop(waiters);
+            if timer.as_ref().map(|(at, _)| *at) != ask_at {
+                timer = ask_at.map(|at| (at, runtime.sleep_until(at)));
+            }
+            let rung = timer.as_mut().is_some_and(|(_, sleep)| sleep.as_mut().poll(context).is_ready());
+            if !rung {
+                return Poll::Pending;
+            }
+            timer = None;
+            if let Some(waiter) = self.waiters().all.get_mut(&holder) {
+                waiter.ask_at = None;
+            }
+            Poll::Ready(Wake::AskAgain)
+        }))
     }
 
     /// How many wait.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether there are none")]
     pub fn len(&self) -> usize {
-        self.lines().waiters.len()
+        self.waiters().all.values().filter(|waiter| !waiter.holds).count()
     }
 
     /// Nothing that can panic halfway is done under the lock.
-    fn lines(&self) -> MutexGuard<'_, Lines> {
+    fn waiters(&self) -> MutexGuard<'_, Waiters> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// A store counts milliseconds, and is asked when a lease has surely ended there.
+const ROUNDING: Duration = Duration::from_millis(1);
+
+/// Keeps the waiters of a dead holder apart.
+const SPREAD: Duration = Duration::from_millis(10);
+
+/// Who does not stand first leaves the first this much time to ask when a lease has ended.
+const AFTER_THE_FIRST: Duration = Duration::from_millis(100);
+
 /// Wakers are handed out, to be woken when the lock is free again.
-impl Lines {
-    fn remove(&mut self, holder: Holder) -> Option<Waker> {
-        let Waiter { key, call, .. } = self.waiters.remove(&holder)?;
-        let line = self.lines.get_mut(&key)?;
-        line.leave(holder);
-        if line.is_empty() {
-            self.lines.remove(&key);
-            return None;
+impl Waiters {
+    fn stands(
+        &mut self,
+        attempt: &Attempt,
+        held_by: &Tenancy,
+        place: Place,
+        now: Instant,
+        woken: &mut Vec<Waker>,
+    ) {
+        let (holder, key) = (attempt.holder, &held_by.key);
+        let Some(waiter) = self.all.get_mut(&holder) else { return };
+        waiter.holds = false;
+        let before = waiter.place.replace((key.clone(), place.ticket));
+        let (rejoined, asked) =
+            (before.as_ref().is_some_and(|(at, _)| at == key) && !place.stood, waiter.asked);
+        waiter.rests = if place.before == 0 { waiter.rests + 1 } else { 0 };
+        let rests = waiter.rests;
+        if let Some((at, ticket)) = before.filter(|before| *before != (key.clone(), place.ticket)) {
+            let pace = self.pace();
+            self.steps_out(&at, ticket, holder, now + pace, woken);
         }
-        if call == Call::None { None } else { self.call_first(&key) }
-    }
-
-    fn call_first(&mut self, key: &Key) -> Option<Waker> {
-        let first = self.lines.get(key)?.head()?;
-        let waiter = self.waiters.get_mut(&first)?;
-        waiter.call = Call::Due;
-        waiter.task.take()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::pin::pin;
-    use std::task::Context;
-
-    use super::*;
-
-    const NOW: Stamp = Stamp::from_micros(1);
-
-    fn holder(n: u128) -> Holder {
-        Holder::from_bits(n)
-    }
-
-    fn key(name: &str) -> Key {
-        Key::new(name).unwrap()
-    }
-
-    fn is_called(waiting: &Waiting, n: u128) -> bool {
-        let future = pin!(waiting.called(holder(n)));
-        future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
-    }
-
-    fn three_wait_for_a() -> Waiting {
-        let waiting = Waiting::default();
-        (1..=3).for_each(|n| waiting.wait_for(holder(n), &key("a"), NOW));
-        waiting
-    }
-
-    #[test]
-    fn a_release_calls_the_first_in_line_once() {
-        let waiting = three_wait_for_a();
-        assert!(!is_called(&waiting, 1));
-        waiting.released(&key("a"));
-        assert_eq!([1, 2, 3].map(|n| is_called(&waiting, n)), [true, false, false]);
-        assert!(!is_called(&waiting, 1));
-    }
-
-    #[test]
-    fn a_call_that_nobody_heard_yet_is_not_lost() {
-        let waiting = Waiting::default();
-        waiting.wait_for(holder(1), &key("a"), NOW);
-        waiting.released(&key("a"));
-        assert!(is_called(&waiting, 1));
-    }
-
-    #[test]
-    fn whoever_is_called_and_gives_up_passes_the_call_on_heard_or_not() {
-        for heard in [false, true] {
-            let waiting = three_wait_for_a();
-            waiting.released(&key("a"));
-            assert!(!heard || is_called(&waiting, 1));
-            waiting.leave(holder(1));
-            assert_eq!([2, 3].map(|n| is_called(&waiting, n)), [true, false]);
+        let line = self.by_key.entry(key.clone()).or_default();
+        line.insert((place.ticket, holder));
+        let asks_for_all = line.first().is_some_and(|(_, first)| *first == holder);
+        let mut rest = asks_for_all.then(|| self.rest(held_by, place, rests));
+        if attempt.claim.wants().len() > 1 {
+            // It keeps other keys meanwhile, whose leases are renewed by asking.
+            let third = attempt.ttl.duration() / 3;
+            rest = Some(rest.map_or(third, |rest| rest.min(third)));
+        }
+        if let Some(waiter) = self.all.get_mut(&holder) {
+            waiter.ask_at = rest.map(|rest| now + rest);
+        }
+        if rejoined {
+            self.all_ask(key, asked, woken);
         }
     }
 
-    #[test]
-    fn whoever_is_granted_takes_the_call_along() {
-        let waiting = three_wait_for_a();
-        waiting.released(&key("a"));
-        waiting.granted(holder(1));
-        assert!(!is_called(&waiting, 2));
-        waiting.released(&key("a"));
-        assert!(is_called(&waiting, 2));
+    /// How long the one that asks for all rests after an answer.
+    fn rest(&mut self, held_by: &Tenancy, place: Place, rests: u32) -> Duration {
+        let first = place.before == 0;
+        // Another program's lock goes without a word to the line.
+        if first && !matches!(held_by.tenant, Tenant::Holder { .. }) {
+            return Backoff::WHILE_HELD.delay(rests, self.dice.roll());
+        }
+        let spread = if first {
+            jitter(SPREAD, self.dice.roll())
+        } else {
+            AFTER_THE_FIRST + jitter(AFTER_THE_FIRST, self.dice.roll())
+        };
+        let pace = self.pace();
+        held_by.remaining.map_or(pace, |left| pace.min(left + ROUNDING + spread))
     }
 
-    #[test]
-    fn whoever_is_called_and_finds_the_key_taken_again_keeps_the_first_place() {
-        let waiting = three_wait_for_a();
-        waiting.released(&key("a"));
-        waiting.wait_for(holder(1), &key("a"), NOW);
-        assert!(!is_called(&waiting, 1));
-        waiting.released(&key("a"));
-        assert_eq!([1, 2].map(|n| is_called(&waiting, n)), [true, false]);
+    /// How long it rests at most.
+    fn pace(&mut self) -> Duration {
+        Line::RE_ASK / 2 + jitter(Line::RE_ASK / 2, self.dice.roll())
     }
 
-    #[test]
-    fn whoever_is_kept_out_by_another_key_waits_there_and_lets_the_next_one_in() {
-        let waiting = three_wait_for_a();
-        waiting.released(&key("a"));
-        waiting.wait_for(holder(1), &key("b"), NOW);
-        assert_eq!([1, 2].map(|n| is_called(&waiting, n)), [false, true]);
-        waiting.released(&key("b"));
-        assert!(is_called(&waiting, 1));
+    fn goes(&mut self, holder: Holder, now: Instant, woken: &mut Vec<Waker>) {
+        let pace = self.pace();
+        self.holds(holder, now, pace, woken);
+        self.all.remove(&holder);
     }
 
-    #[test]
-    fn nothing_is_left_of_those_who_went() {
-        let waiting = three_wait_for_a();
-        waiting.granted(holder(2));
-        [1, 3, 3].into_iter().for_each(|n| waiting.leave(holder(n)));
-        let lines = waiting.lines();
-        assert!(lines.lines.is_empty() && lines.waiters.is_empty());
+    /// A waiter stands in line no more. The next one of its line, if that asks for all now, does so after `rest`.
+    fn holds(&mut self, holder: Holder, now: Instant, rest: Duration, woken: &mut Vec<Waker>) {
+        let Some(waiter) = self.all.get_mut(&holder).filter(|waiter| !waiter.holds) else { return };
+        waiter.holds = true;
+        waiter.ask_at = None;
+        if let Some((key, ticket)) = waiter.place.clone() {
+            self.steps_out(&key, ticket, holder, now + rest, woken);
+        }
+    }
+
+    fn steps_out(
+        &mut self,
+        key: &Key,
+        ticket: Ticket,
+        holder: Holder,
+        next_asks: Instant,
+        woken: &mut Vec<Waker>,
+    ) {
+        let Some(line) = self.by_key.get_mut(key) else { return };
+        let asked_for_all = line.first() == Some(&(ticket, holder));
+        line.remove(&(ticket, holder));
+        let Some((_, next)) = line.first().copied() else {
+            self.by_key.remove(key);
+            return;
+        };
+        if let Some(waiter) = self.all.get_mut(&next).filter(|_| asked_for_all) {
+            waiter.ask_at = Some(waiter.ask_at.map_or(next_asks, |set| set.min(next_asks)));
+            woken.extend(waiter.task.take());
+        }
+    }
+
+    /// All who wait for a key, and have not asked since, are told to.
+    fn all_ask(&mut self, key: &Key, since: Instant, woken: &mut Vec<Waker>) {
+        let Some(line) = self.by_key.get(key) else { return };
+        for (_, holder) in line {
+            let waiter = self.all.get_mut(holder).filter(|waiter| waiter.asked < since);
+            if let Some(waiter) = waiter {
+                waiter.wake.get_or_insert(Wake::AskAgain);
+                woken.extend(waiter.task.take());
+            }
+        }
     }
 }

@@ -38,9 +38,10 @@ fn through_the_ledger(file: &Path, fresh: bool) -> u64 {
     let mut ledger = Ledger::at(file, Arc::new(OfTheMachine));
     per_second(|who| {
         let attempt = attempt(who, 99, fresh);
-        let (answer, _) =
-            ledger.serve(Request::Grant { attempt: attempt.clone(), not_after: None }).expect("a grant");
-        assert!(matches!(answer, Answer::Grant(GrantAnswer::Granted { .. })));
+        let served = ledger
+            .serve(Request::Grant { attempt: attempt.clone(), wait: None, not_after: None })
+            .expect("a grant");
+        assert!(matches!(served.answer, Answer::Grant(GrantAnswer::Granted { .. })));
         ledger.serve(Request::Release(attempt)).expect("a release");
     })
 }
@@ -56,7 +57,7 @@ fn through_the_store(file: &Path, tasks: u64, fresh: bool) -> u64 {
                     let (begun, mut cycles) = (std::time::Instant::now(), 0);
                     while begun.elapsed() < ROUND {
                         let attempt = attempt(cycles, task, fresh);
-                        store.grant(&attempt, Manner::Wait).await.expect("a grant");
+                        store.grant(&attempt, Manner::Wait { line_limit: None }).await.expect("a grant");
                         store.release(&attempt).await.expect("a release");
                         cycles += 1;
                     }

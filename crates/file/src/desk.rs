@@ -2,13 +2,10 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
-use leasehold_core::{
-    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Records, Request, Waiting, Wake,
-};
+use leasehold_core::{Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Records, Request};
 
 use crate::ledger::Ledger;
 
@@ -19,12 +16,11 @@ pub(crate) type Job = Box<dyn FnOnce(&mut Desk) + Send>;
 #[derive(Debug)]
 pub(crate) struct Desk {
     ledger: Ledger,
-    waiting: Arc<Waiting>,
 }
 
 impl Desk {
-    pub(crate) fn new(ledger: Ledger, waiting: Arc<Waiting>) -> Self {
-        Self { ledger, waiting }
+    pub(crate) const fn new(ledger: Ledger) -> Self {
+        Self { ledger }
     }
 
     /// Serves on a thread of its own until nobody can send any more; what was sent before is still done.
@@ -33,7 +29,7 @@ impl Desk {
         thread::Builder::new().name("leasehold-file".into()).spawn(move || {
             for job in jobs {
                 // Whoever asked learns of a panic by the answer that does not come. The file is opened anew, which takes back
-                // what the request did; the lines are behind a lock of their own, and whole.
+                // what the request did.
                 if catch_unwind(AssertUnwindSafe(|| job(&mut self))).is_err() {
                     self.ledger.close();
                 }
@@ -46,49 +42,32 @@ impl Desk {
         self.ledger.open()
     }
 
-    pub(crate) fn grant(&mut self, attempt: Attempt, manner: Manner) -> Result<GrantAnswer, Fault> {
-        let holder = attempt.holder;
-        let (answer, _) = self.ledger.serve(Request::Grant { attempt, not_after: None })?;
-        let Answer::Grant(answer) = answer else { return Err(self.astray()) };
-        match &answer {
-            GrantAnswer::Granted { .. } => self.waiting.granted(holder),
-            GrantAnswer::Busy { held_by } if manner == Manner::Wait => {
-                self.waiting.wait_for(holder, &held_by.key, self.ledger.now());
-            }
-            _ => self.waiting.leave(holder),
+    pub(crate) fn grant(&mut self, attempt: Attempt) -> Result<GrantAnswer, Fault> {
+        match self.ledger.serve(Request::Grant { attempt, wait: None, not_after: None })?.answer {
+            Answer::Grant(answer) => Ok(answer),
+            _ => Err(self.astray()),
         }
-        Ok(answer)
     }
 
     pub(crate) fn renew(&mut self, attempts: Vec<Attempt>) -> Result<Vec<HoldAnswer>, Fault> {
         let requests: Vec<_> = attempts.into_iter().map(Request::Renew).collect();
         let answers = self.ledger.serve_all(&requests)?;
-        let renewed = answers.into_iter().map(|(answer, _)| match answer {
+        let renewed = answers.into_iter().map(|served| match served.answer {
             Answer::Renew(answer) => Ok(answer),
             _ => Err(self.astray()),
         });
         renewed.collect()
     }
 
-    /// Whatever comes of it, the attempt waits no more.
     pub(crate) fn release(&mut self, attempt: Attempt) -> Result<HoldAnswer, Fault> {
-        let holder = attempt.holder;
-        let served = self.ledger.serve(Request::Release(attempt));
-        self.waiting.leave(holder);
-        let (answer, wakes) = served?;
-        for wake in wakes {
-            if let Wake::AskAgain { key } = wake {
-                self.waiting.released(&key);
-            }
-        }
-        match answer {
+        match self.ledger.serve(Request::Release(attempt))?.answer {
             Answer::Release(answer) => Ok(answer),
             _ => Err(self.astray()),
         }
     }
 
     pub(crate) fn inspect(&mut self, key: Key) -> Result<KeyState, Fault> {
-        match self.ledger.serve(Request::Inspect(key))?.0 {
+        match self.ledger.serve(Request::Inspect(key))?.answer {
             Answer::Inspect(state) => Ok(state),
             _ => Err(self.astray()),
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use leasehold_core::{Answer, Fault, Fence, Key, Records, Request, Runtime, Scene, Stamp, Wake, apply};
+use leasehold_core::{Fault, Fence, Key, Records, Request, Runtime, Scene, Served, Stamp, apply};
 use rusqlite::Connection;
 
 use crate::boot::BootId;
@@ -56,12 +56,12 @@ impl Ledger {
         self.within(Begin::ToRead, |_, _| Ok(()))
     }
 
-    /// Serves one request, and says whom it concerns.
+    /// Serves one request, and says whom else it concerns.
     ///
     /// # Errors
     ///
     /// A [`Fault`] when the file cannot be used; then the request was not done.
-    pub fn serve(&mut self, request: Request) -> Result<(Answer, Vec<Wake>), Fault> {
+    pub fn serve(&mut self, request: Request) -> Result<Served, Fault> {
         let begin = if matches!(request, Request::Inspect(_)) { Begin::ToRead } else { Begin::ToWrite };
         self.within(begin, |connection, runtime| serve(connection, runtime, &request))
     }
@@ -71,7 +71,7 @@ impl Ledger {
     /// # Errors
     ///
     /// A [`Fault`] when the file cannot be used; then none of the requests was done.
-    pub fn serve_all(&mut self, requests: &[Request]) -> Result<Vec<(Answer, Vec<Wake>)>, Fault> {
+    pub fn serve_all(&mut self, requests: &[Request]) -> Result<Vec<Served>, Fault> {
         self.within(Begin::ToWrite, |connection, runtime| {
             requests.iter().map(|request| serve(connection, runtime, request)).collect()
         })
@@ -88,11 +88,6 @@ impl Ledger {
 
     pub(crate) fn path(&self) -> &Path {
         self.place.path()
-    }
-
-    /// The clock that leases are counted on.
-    pub(crate) fn now(&self) -> Stamp {
-        now(&*self.runtime)
     }
 
     /// Closes the file; the next request opens it anew.
@@ -134,20 +129,16 @@ impl Ledger {
 
 /// Loads, applies, saves. The clock is read when the transaction has begun: what another process did while this one waited for
 /// it is then in the past.
-fn serve(
-    connection: &Connection,
-    runtime: &dyn Runtime,
-    request: &Request,
-) -> Result<(Answer, Vec<Wake>), Trouble> {
+fn serve(connection: &Connection, runtime: &dyn Runtime, request: &Request) -> Result<Served, Trouble> {
     let keys = keys(request);
     let before = table::load(connection, keys.iter().copied())?;
     let now = now(runtime);
     let since_epoch = u64::try_from(runtime.since_epoch().as_micros()).unwrap_or(u64::MAX);
     let scene = Scene::new(now, Fence::new(since_epoch).unwrap_or(Fence::MAX));
     let mut after = before.clone();
-    let answer = apply(&mut after, request.clone(), &scene);
+    let served = apply(&mut after, request.clone(), &scene);
     table::save(connection, keys.iter().copied(), &before, &after, now)?;
-    Ok(answer)
+    Ok(served)
 }
 
 fn now(runtime: &dyn Runtime) -> Stamp {
@@ -160,6 +151,7 @@ fn keys(request: &Request) -> Vec<&Key> {
         Request::Grant { attempt, .. } | Request::Renew(attempt) | Request::Release(attempt) => {
             attempt.claim.keys().collect()
         }
+        Request::Advance(keys) => keys.iter().collect(),
         Request::Inspect(key) => vec![key],
     }
 }
@@ -186,7 +178,11 @@ mod tests {
     fn grant(name: &str) -> Request {
         let claim = Claim::exclusive(Key::new(name).unwrap());
         let ttl = Ttl::new(Duration::from_secs(1)).unwrap();
-        Request::Grant { attempt: Attempt::new(claim, Holder::from_bits(1), None, ttl), not_after: None }
+        Request::Grant {
+            attempt: Attempt::new(claim, Holder::from_bits(1), None, ttl),
+            wait: None,
+            not_after: None,
+        }
     }
 
     /// A ledger whose connection was told to do something out of the ordinary.

@@ -1,5 +1,6 @@
 //! The store that a program on an async runtime uses.
 
+use std::future::pending;
 use std::path::Path;
 use std::process;
 use std::sync::mpsc::{self, Sender};
@@ -7,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{
     Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Records, Runtime,
-    Store, Waiting, Wake,
+    Store, Wake,
 };
 use tokio::sync::oneshot;
 
@@ -21,19 +22,17 @@ use crate::ledger::Ledger;
 /// done in the order in which their futures were first polled, also those whose futures were dropped since: so whoever is told
 /// that an attempt was given up can rely on it.
 ///
-/// Between tasks that use the same store a release wakes the first that waits for the key. What another process releases is
-/// found by asking again from time to time, as [`Store::woken`] has it.
+/// There is no line yet: whoever waits asks again from time to time.
 ///
 /// # Cancel safety
 ///
-/// A dropped future takes nothing back; give the attempt up. Dropping [`woken`](Store::woken)'s loses no wake-up.
+/// A dropped future takes nothing back; give the attempt up.
 #[derive(Debug)]
 pub struct FileStore {
     path: Arc<Path>,
     name: Arc<str>,
     runtime: Arc<dyn Runtime>,
     boot: Option<BootId>,
-    waiting: Arc<Waiting>,
     process: u32,
     desk: Mutex<Option<Sender<Job>>>,
 }
@@ -49,7 +48,6 @@ impl FileStore {
             name: ledger.name().into(),
             runtime,
             boot: None,
-            waiting: Arc::default(),
             process: process::id(),
             desk: Mutex::default(),
         }
@@ -118,7 +116,7 @@ impl FileStore {
             Some(boot) => ledger.in_boot(boot.clone()),
             None => ledger,
         };
-        Desk::new(ledger, Arc::clone(&self.waiting))
+        Desk::new(ledger)
     }
 
     fn unanswered(&self) -> Fault {
@@ -146,10 +144,10 @@ impl Store for FileStore {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        manner: Manner,
+        _manner: Manner,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         let attempt = attempt.clone();
-        Box::pin(self.ask(move |desk| desk.grant(attempt, manner)))
+        Box::pin(self.ask(move |desk| desk.grant(attempt)))
     }
 
     /// All in one transaction.
@@ -179,8 +177,9 @@ impl Store for FileStore {
         Box::pin(self.ask(move |desk| desk.inspect(key)))
     }
 
-    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        Box::pin(self.waiting.called(attempt.holder))
+    /// Never resolves: there is no line in the file yet, so the caller asks again by itself.
+    fn woken<'a>(&'a self, _attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        Box::pin(pending())
     }
 }
 

@@ -74,7 +74,7 @@ fn save_lock(connection: &Connection, key: &Key, lock: Option<&Lock>) -> Result<
         connection.prepare_cached("DELETE FROM lock WHERE key = ?1")?.execute([key.as_bytes()])?;
         return Ok(());
     };
-    let (Content::Lease { holder, label }, Some(ends)) = (&lock.content, lock.ends) else {
+    let (Content::Lease { holder, label, .. }, Some(ends)) = (&lock.content, lock.ends) else {
         return Err(Trouble::lasting("only leases with an end have a place in the file"));
     };
     connection
@@ -143,7 +143,7 @@ fn lock(row: &Row<'_>, first: usize) -> Result<Lock, Trouble> {
     let label: Option<String> = row.get(first + 1)?;
     let label = label.map(|text| Label::read(text.as_bytes()));
     let ends = stamp(row, first + 2)?;
-    Ok(Lock::new(Content::Lease { holder, label }, Some(ends)))
+    Ok(Lock::new(Content::Lease { holder, label, awaited: false }, Some(ends)))
 }
 
 /// A fence from the columns `fence`, `ends`.

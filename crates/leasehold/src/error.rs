@@ -17,10 +17,22 @@ pub enum LockError {
         key: Key,
         /// Who held it at the last answer.
         held_by: Option<Box<Tenancy>>,
+        /// The place in line at the last answer, 1 being the next to have the lock; `None` where it was not waited in line.
+        place: Option<u64>,
         /// How long the caller waited.
         waited: Duration,
         /// How often the store was asked.
         attempts: u32,
+    },
+    /// As many wait for the lock as [`Acquire::line_limit`](crate::Acquire::line_limit) allows; the request did not join them.
+    #[non_exhaustive]
+    LineFull {
+        /// The key that was wanted.
+        key: Key,
+        /// Who holds it.
+        held_by: Box<Tenancy>,
+        /// How many wait for it.
+        length: u64,
     },
     /// The store gave no answer. Whether the lock is held by anybody is not known.
     #[non_exhaustive]
@@ -69,9 +81,13 @@ pub enum LockError {
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TimedOut { key, held_by, waited, attempts: _ } => {
+            Self::TimedOut { key, held_by, place, waited, attempts: _ } => {
                 write!(f, "{key}: not free within {}", Seconds(*waited))?;
-                held_by.as_ref().map_or(Ok(()), |held_by| write!(f, ", held by {held_by}"))
+                held_by.as_ref().map_or(Ok(()), |held_by| write!(f, ", held by {held_by}"))?;
+                place.map_or(Ok(()), |place| write!(f, ", at place {place} in line"))
+            }
+            Self::LineFull { key, held_by, length } => {
+                write!(f, "{key}: {length} wait for it already, held by {held_by}")
             }
             Self::Unreachable { key, store, fault, waited, attempts: _ } => match fault {
                 Some(fault) => write!(f, "{key}: no answer within {}: {fault}", Seconds(*waited)),

@@ -3,13 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{
-    Answer, Attempt, BoxFuture, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Records,
-    Request, Runtime, Scene, Stamp, Store, Waiting, Wake, apply,
+    Answer, Attempt, BoxFuture, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Manner,
+    Records, Request, Runtime, Scene, Served, Stamp, Store, Wait, Waiting, Wake, apply,
 };
+
+use crate::place::low_bits;
 
 /// Leases in this process's memory: for programs of one process, and for tests.
 ///
-/// Waiters are woken in the order in which they came. Fences rise also from one run of the program to the next, as long as
+/// Waiters are served in the order in which they came. Fences rise also from one run of the program to the next, as long as
 /// the machine's clock is not set back in between.
 #[derive(Debug)]
 pub struct MemoryStore {
@@ -29,7 +31,8 @@ impl MemoryStore {
     /// A store without any lease.
     #[must_use]
     pub fn new(runtime: Arc<dyn Runtime>) -> Self {
-        Self { runtime, state: Mutex::default(), waiting: Waiting::default() }
+        let waiting = Waiting::new(low_bits(runtime.random()));
+        Self { runtime, state: Mutex::default(), waiting }
     }
 
     /// All that the store remembers. For tests and diagnosis.
@@ -47,7 +50,7 @@ impl MemoryStore {
         self.waiting.len()
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut State, &Scene) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut State, &Scene<'_>) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.runtime.now().as_nanos() / 1000;
         let wall = u64::try_from(self.runtime.since_epoch().as_micros()).unwrap_or(u64::MAX);
@@ -55,17 +58,24 @@ impl MemoryStore {
         work(&mut state, &Scene::new(Stamp::from_micros(now), floor))
     }
 
+    /// Serves a request, and tells who is concerned. Under one lock, so that nobody hears of what came later first.
     fn ask(&self, request: Request) -> Answer {
-        let (answer, wakes) = self.with(|state, scene| {
-            let served = apply(&mut state.records, request, scene);
-            state.sweep(scene.now);
-            served
-        });
-        for wake in wakes {
-            if let Wake::AskAgain { key } = wake {
-                self.waiting.released(&key);
-            }
+        self.with(|state, scene| self.serve(state, request, scene))
+    }
+
+    fn serve(&self, state: &mut State, request: Request, scene: &Scene<'_>) -> Answer {
+        let Served { answer, mut pushes, mut unfinished } = apply(&mut state.records, request, scene);
+        while !unfinished.is_empty() {
+            let more = apply(&mut state.records, Request::Advance(unfinished), scene);
+            pushes.extend(more.pushes);
+            unfinished = more.unfinished;
         }
+        let now = Instant::from_nanos(scene.now.as_micros() * 1000);
+        for push in pushes {
+            // Whoever is not here any more is about to release it.
+            let _ = self.waiting.hears(push.holder, &push.key, push.news, now, now);
+        }
+        state.sweep(scene.now);
         answer
     }
 }
@@ -74,10 +84,10 @@ impl State {
     /// Removes what has ended each time the records have doubled, so that the cost of it is constant per request.
     fn sweep(&mut self, now: Stamp) {
         const FEW: usize = 1024;
-        let count = self.records.locks.len() + self.records.fences.len();
+        let count = self.records.locks.len() + self.records.fences.len() + self.records.lines.len();
         if count > FEW.max(2 * self.swept) {
             self.records.forget_ended(now);
-            self.swept = self.records.locks.len() + self.records.fences.len();
+            self.swept = self.records.locks.len() + self.records.fences.len() + self.records.lines.len();
         }
     }
 }
@@ -101,20 +111,24 @@ impl Store for MemoryStore {
         manner: Manner,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
-            // Under one lock, so that no release comes between being refused and standing in line.
+            let now = self.runtime.now();
+            let wait = match manner {
+                Manner::Wait { line_limit } => {
+                    let ticket = self.waiting.asks(attempt.holder, now);
+                    Some(Wait { channel: None, ticket, line_limit })
+                }
+                _ => None,
+            };
+            let waits = wait.is_some();
+            // Under one lock, so that nothing comes between being refused and standing in line.
             let answer = self.with(|state, scene| {
-                let request = Request::Grant { attempt: attempt.clone(), not_after: None };
-                let (Answer::Grant(answer), _) = apply(&mut state.records, request, scene) else {
+                let request = Request::Grant { attempt: attempt.clone(), wait, not_after: None };
+                let Answer::Grant(answer) = self.serve(state, request, scene) else {
                     unreachable!("a grant was asked for")
                 };
-                match &answer {
-                    GrantAnswer::Granted { .. } => self.waiting.granted(attempt.holder),
-                    GrantAnswer::Busy { held_by } if manner == Manner::Wait => {
-                        self.waiting.wait_for(attempt.holder, &held_by.key, scene.now);
-                    }
-                    _ => self.waiting.leave(attempt.holder),
+                if waits {
+                    self.waiting.answered(attempt, &answer, now);
                 }
-                state.sweep(scene.now);
                 answer
             });
             Ok(answer)
@@ -133,7 +147,7 @@ impl Store for MemoryStore {
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
-            self.waiting.leave(attempt.holder);
+            self.waiting.leave(attempt.holder, self.runtime.now());
             match self.ask(Request::Release(attempt.clone())) {
                 Answer::Release(answer) => Ok(answer),
                 _ => unreachable!("a release was asked for"),
@@ -155,6 +169,6 @@ impl Store for MemoryStore {
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        Box::pin(self.waiting.called(attempt.holder))
+        self.waiting.called(attempt.holder, &*self.runtime)
     }
 }

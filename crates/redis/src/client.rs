@@ -84,7 +84,7 @@ impl Client {
         let reading = self.reading(&mut line, limit).await?;
         let sent = self.runtime.now();
         let not_after = reading.latest(sent) + limit;
-        let request = Request::Grant { attempt: attempt.clone(), not_after: Some(not_after) };
+        let request = Request::Grant { attempt: attempt.clone(), wait: None, not_after: Some(not_after) };
         let settles_at = reading.surely_past(not_after);
         // From here on the grant may be made, also if this future is dropped.
         let sending = self.unsettled.sending(attempt.holder, line.id(), sent, settles_at);

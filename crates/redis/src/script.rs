@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Fence, GrantAnswer, HoldAnswer, Key, KeyState, LastFence, Request, Stamp, Tenancy,
-    Tenant,
+    Answer, Attempt, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, LastFence, Request, Stamp,
+    Tenancy, Tenant,
 };
 use redis::{Cmd, Value, cmd};
 
@@ -111,7 +111,7 @@ pub(crate) fn opening_call() -> Call {
 #[must_use]
 pub fn call_for(request: &Request) -> Call {
     match request {
-        Request::Grant { attempt, not_after } => {
+        Request::Grant { attempt, not_after, .. } => {
             let value = wire::value_of(attempt.holder, attempt.label.as_ref());
             let not_after = not_after.map_or_else(String::new, |limit| limit.as_micros().to_string());
             let [ttl, keep] = lengths(attempt);
@@ -124,6 +124,11 @@ pub fn call_for(request: &Request) -> Call {
         }
         Request::Release(attempt) => {
             Call { script: &RELEASE, keys: keys(attempt), args: vec![attempt.holder.digits().into()] }
+        }
+        // Nobody has this id, so nothing is released.
+        Request::Advance(of) => {
+            let keys = of.iter().flat_map(pair).collect();
+            Call { script: &RELEASE, keys, args: vec![vec![b'0'; Holder::DIGITS]] }
         }
         Request::Inspect(key) => Call { script: &INSPECT, keys: pair(key).into(), args: Vec::new() },
     }
@@ -155,9 +160,10 @@ pub fn decode(request: &Request, value: Value) -> Result<Answer, String> {
         Request::Grant { attempt, .. } => Answer::Grant(fields.grant(attempt)?),
         Request::Renew(attempt) => Answer::Renew(fields.hold(attempt)?),
         Request::Release(attempt) => Answer::Release(fields.hold(attempt)?),
+        Request::Advance(_) => Answer::Advance,
         Request::Inspect(key) => {
             let tenancies = fields.tenancy(key)?.into_iter().collect();
-            Answer::Inspect(KeyState::new(key.clone(), tenancies))
+            Answer::Inspect(KeyState::new(key.clone(), tenancies, Vec::new()))
         }
     })
 }
@@ -216,7 +222,7 @@ impl Fields {
                 GrantAnswer::Granted { fence }
             }
             (HELD, _) => match self.tenancy(self.key(attempt)?)? {
-                Some(held_by) => GrantAnswer::Busy { held_by },
+                Some(held_by) => GrantAnswer::Busy { held_by, place: None },
                 None => return Err(self.strange()),
             },
             (TOO_LATE, [Value::BulkString(time)]) => {
@@ -299,7 +305,8 @@ mod tests {
 
     #[test]
     fn calls_have_these_keys_and_arguments() {
-        let grant = |not_after| call_for(&Request::Grant { attempt: attempt(&["b", "a"]), not_after });
+        let grant =
+            |not_after| call_for(&Request::Grant { attempt: attempt(&["b", "a"]), wait: None, not_after });
         let call = grant(Some(Stamp::from_micros(1_700_000_000_000_000)));
         assert_eq!(shown(&call.keys), ["a", "leasehold:f{a}a", "b", "leasehold:f{b}b"]);
         let value = format!("lh1-{DIGITS} web-3");
@@ -354,7 +361,7 @@ mod tests {
             Value::Array(vec![int(i64::MIN), int(i64::MIN)]),
         ];
         for value in strange {
-            let request = Request::Grant { attempt: attempt(&["a"]), not_after: None };
+            let request = Request::Grant { attempt: attempt(&["a"]), wait: None, not_after: None };
             assert!(decode(&request, value.clone()).is_err(), "{value:?}");
         }
     }

@@ -80,7 +80,7 @@ async fn take(store: &dyn Store, attempt: &Attempt) -> Fence {
 
 async fn refused(store: &dyn Store, attempt: &Attempt) -> Tenancy {
     match ask(store, attempt).await {
-        GrantAnswer::Busy { held_by } => held_by,
+        GrantAnswer::Busy { held_by, .. } => held_by,
         other => panic!("{attempt:?} should be refused: {other:?}"),
     }
 }

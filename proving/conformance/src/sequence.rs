@@ -73,7 +73,7 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
             let late = Stamp::from_micros(1);
             let in_time = wall + Duration::from_secs(3600);
             let not_after = dice.pick(&[None, None, Some(in_time), Some(late)]);
-            Step::Ask(Request::Grant { attempt: attempt(dice), not_after })
+            Step::Ask(Request::Grant { attempt: attempt(dice), wait: None, not_after })
         }
         9..=12 => Step::Ask(Request::Renew(attempt(dice))),
         13..=15 => Step::Ask(Request::Release(attempt(dice))),
@@ -120,7 +120,7 @@ fn attempt(dice: &mut Dice) -> Attempt {
 #[derive(Debug)]
 pub struct Oracle {
     records: Records,
-    scene: Scene,
+    scene: Scene<'static>,
 }
 
 impl Oracle {
@@ -135,7 +135,7 @@ impl Oracle {
     pub fn take(&mut self, step: &Step) -> Option<Answer> {
         let now = self.scene.now;
         match step {
-            Step::Ask(request) => return Some(apply(&mut self.records, request.clone(), &self.scene).0),
+            Step::Ask(request) => return Some(apply(&mut self.records, request.clone(), &self.scene).answer),
             Step::Set(key, value, ttl) => {
                 let content = Content::Foreign(value.as_slice().into());
                 self.records.locks.insert(key.clone(), Lock::new(content, ttl.map(|ttl| now + ttl)));
@@ -234,8 +234,8 @@ impl Tolerance {
             Answer::Grant(GrantAnswer::Granted { fence }) => {
                 Answer::Grant(GrantAnswer::Granted { fence: self.fence(fence) })
             }
-            Answer::Grant(GrantAnswer::Busy { held_by }) => {
-                Answer::Grant(GrantAnswer::Busy { held_by: self.tenancy(held_by) })
+            Answer::Grant(GrantAnswer::Busy { held_by, place }) => {
+                Answer::Grant(GrantAnswer::Busy { held_by: self.tenancy(held_by), place })
             }
             Answer::Grant(GrantAnswer::TooLate { now }) => {
                 Answer::Grant(GrantAnswer::TooLate { now: Stamp::from_micros(self.number(now.as_micros())) })

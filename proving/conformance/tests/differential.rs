@@ -52,7 +52,7 @@ const NOT_IN_HISTORIES: [(&str, &str); 4] = [
     ("-- fails again", "errors other than WRONGTYPE at a key come from the server's own troubles"),
     ("== '+' then values[i]", "marks of waiters are not yet part of the one semantics"),
     (
-        "return {5, i / 2, time}",
+        "return {5, (i + 1) / 2, time}",
         "a fence that is no number is an error and no answer; the store's own tests have it",
     ),
     (
@@ -246,7 +246,7 @@ impl Subject {
         let value: Vec<u8> =
             cmd("GET").arg(key.as_bytes()).query(&mut self.connection).map_err(|error| error.to_string())?;
         Ok(match wire::read(&value) {
-            Tenant::Holder { holder, label } => Content::Lease { holder, label },
+            Tenant::Holder { holder, label } => Content::Lease { holder, label, awaited: false },
             _ => Content::Foreign(value.into()),
         })
     }

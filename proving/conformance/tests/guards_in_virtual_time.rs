@@ -251,12 +251,13 @@ async fn a_wait_ends_when_it_should_and_says_who_holds() {
     let error = world.locks.mutex("k").lock().within(3 * SECOND).await.unwrap_err();
     assert_eq!(world.time.passed() - begun, 3 * SECOND);
     let text = error.to_string();
-    let LockError::TimedOut { held_by: Some(held_by), waited, attempts, .. } = error else {
+    let LockError::TimedOut { held_by: Some(held_by), place, waited, attempts, .. } = error else {
         panic!("{error:?}")
     };
     assert_eq!((waited, held_by.fence), (3 * SECOND, Some(guard.fence())));
-    assert!(attempts > 1);
+    assert_eq!((attempts, place), (1, Some(1)), "who stands in line does not ask again");
     assert!(text.starts_with("k: not free within 3.0 s, held by web-3 ("), "{text}");
+    assert!(text.ends_with(", at place 1 in line"), "{text}");
     sleep(Duration::from_millis(1)).await;
     assert_eq!(world.memory.waiting(), 0, "the place in line is given up");
 }

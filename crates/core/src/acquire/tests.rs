@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Holder, Tenant};
+use crate::{Holder, Place, Tenant, Ticket};
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ fn held_for(left: Duration) -> Tenancy {
 }
 
 fn busy(left: Duration) -> GrantAnswer {
-    GrantAnswer::Busy { held_by: held_for(left) }
+    GrantAnswer::Busy { held_by: held_for(left), place: None }
 }
 
 fn passing() -> Fault {
@@ -47,7 +47,7 @@ fn a_grant_is_counted_from_before_the_ask_that_gave_it() {
     machine.handle_sent(again);
     machine.handle_answer(again + 3 * SECOND, granted());
     let lease = Lease::counted_from(again, ttl(), Drift::NONE);
-    let done = Outcome::Granted { lease, fence: Fence::new(5).unwrap() };
+    let done = Outcome::Granted { lease, fence: Fence::new(5).unwrap(), handed: None };
     assert_eq!(machine.next(again + 3 * SECOND), Step::Done(done));
 }
 
@@ -65,7 +65,7 @@ fn a_grant_that_comes_after_its_lease_is_not_believed_but_asked_for_anew() {
 fn one_try_answers_after_one_ask_and_says_who_holds() {
     let mut machine = acquire(Some(Duration::ZERO));
     ask(&mut machine, START, busy(SECOND));
-    let outcome = Outcome::Busy { held_by: Some(held_for(SECOND)) };
+    let outcome = Outcome::Busy { held_by: Some(held_for(SECOND)), before: None };
     assert_eq!(machine.next(START + SECOND), Step::Done(outcome));
 }
 
@@ -85,7 +85,7 @@ fn a_wait_ends_at_its_deadline_and_not_later() {
             }
             Step::Done(outcome) => {
                 assert_eq!(now, START + SECOND);
-                assert_eq!(outcome, Outcome::Busy { held_by: Some(held_for(60 * SECOND)) });
+                assert_eq!(outcome, Outcome::Busy { held_by: Some(held_for(60 * SECOND)), before: None });
                 break;
             }
         }
@@ -161,12 +161,73 @@ fn what_will_not_pass_is_not_waited_for() {
 #[test]
 fn a_wake_up_ends_the_rest_but_not_an_ask_under_way() {
     let mut machine = acquire(None);
+    let soon = START + Duration::from_millis(1);
     ask(&mut machine, START, busy(60 * SECOND));
-    machine.handle_wake();
-    assert_eq!(machine.next(START + Duration::from_millis(1)), Step::Ask);
-    machine.handle_sent(START + Duration::from_millis(1));
-    machine.handle_wake();
-    assert!(matches!(machine.next(START + Duration::from_millis(1)), Step::WaitUntil(_)));
+    machine.handle_wake(soon, Wake::AskAgain);
+    assert_eq!(machine.next(soon), Step::Ask);
+    machine.handle_sent(soon);
+    machine.handle_wake(soon, Wake::AskAgain);
+    assert!(matches!(machine.next(soon), Step::WaitUntil(_)));
+}
+
+fn in_line(before: u64) -> GrantAnswer {
+    let place = Place { ticket: Ticket::new(1), before, stood: false };
+    GrantAnswer::Busy { held_by: held_for(SECOND), place: Some(place) }
+}
+
+fn handed(since: Instant) -> Wake {
+    let lasts = Ttl::new(2 * SECOND).unwrap();
+    Wake::Granted { fence: Fence::new(6).unwrap(), since, lasts }
+}
+
+#[test]
+fn who_stands_in_line_does_not_ask_until_told_to() {
+    let mut machine = acquire(None);
+    ask(&mut machine, START, in_line(3));
+    let later = START + 3600 * SECOND;
+    assert_eq!(machine.next(later), Step::WaitUntil(Instant::from_nanos(u64::MAX)));
+    assert_eq!(machine.before(), Some(3));
+    machine.handle_wake(later, Wake::AskAgain);
+    assert_eq!(machine.next(later), Step::Ask);
+}
+
+#[test]
+fn who_stands_in_line_goes_when_its_time_is_up_and_says_where_it_stood() {
+    let mut machine = acquire(Some(5 * SECOND));
+    ask(&mut machine, START, in_line(3));
+    assert_eq!(machine.next(START + SECOND), Step::WaitUntil(START + 5 * SECOND));
+    let outcome = Outcome::Busy { held_by: Some(held_for(SECOND)), before: Some(3) };
+    assert_eq!(machine.next(START + 5 * SECOND), Step::Done(outcome));
+}
+
+#[test]
+fn a_hand_over_is_a_grant_of_a_window_counted_from_when_it_began() {
+    let mut machine = acquire(None);
+    ask(&mut machine, START, in_line(0));
+    machine.handle_wake(START + 2 * SECOND, handed(START + SECOND));
+    let lasts = Ttl::new(2 * SECOND).unwrap();
+    let lease = Lease::counted_from(START + SECOND, lasts, Drift::NONE);
+    let handed = Some(Handed { since: START + SECOND, lasts });
+    let outcome = Outcome::Granted { lease, fence: Fence::new(6).unwrap(), handed };
+    assert_eq!(machine.next(START + 2 * SECOND), Step::Done(outcome));
+}
+
+#[test]
+fn a_hand_over_that_is_heard_too_late_is_asked_about() {
+    let mut machine = acquire(None);
+    ask(&mut machine, START, in_line(0));
+    machine.handle_wake(START + 3 * SECOND, handed(START + SECOND));
+    assert_eq!(machine.next(START + 3 * SECOND), Step::Ask);
+}
+
+#[test]
+fn a_line_that_is_full_and_one_that_is_being_cleared_are_told_apart() {
+    let mut machine = acquire(None);
+    ask(&mut machine, START, GrantAnswer::Unfinished);
+    let full = GrantAnswer::LineFull { held_by: held_for(SECOND), length: 7 };
+    ask(&mut machine, START + Duration::from_millis(1), full);
+    let outcome = Outcome::LineFull { held_by: held_for(SECOND), length: 7 };
+    assert_eq!(machine.next(START + SECOND), Step::Done(outcome));
 }
 
 proptest! {
@@ -175,7 +236,7 @@ proptest! {
     fn the_machine_ends_in_time_whatever_comes(
         within in prop::option::of(0..5_000u64),
         seed: u64,
-        events in prop::collection::vec((0..5u8, 0..12_000u64), 1..80),
+        events in prop::collection::vec((0..7u8, 0..12_000u64), 1..80),
     ) {
         let within = within.map(Duration::from_millis);
         let mut machine = Acquire::new(START, ttl(), Drift::NONE, Patience::new(within, 10 * SECOND), seed);
@@ -201,13 +262,16 @@ proptest! {
                         1 => machine.handle_answer(now, busy(Duration::from_millis(late))),
                         2 => machine.handle_answer(now, GrantAnswer::TooLate { now: crate::Stamp::from_micros(0) }),
                         3 => machine.handle_fault(now, passing()),
-                        _ => machine.handle_wake(),
+                        4 => machine.handle_answer(now, in_line(late)),
+                        5 => machine.handle_wake(now, handed(sent)),
+                        _ => machine.handle_wake(now, Wake::AskAgain),
                     }
                 }
                 Step::Done(outcome) => {
-                    if let Outcome::Granted { lease, .. } = outcome {
+                    if let Outcome::Granted { lease, handed, .. } = outcome {
                         prop_assert!(lease.is_held(now));
-                        prop_assert_eq!(lease, Lease::counted_from(sent, ttl(), Drift::NONE));
+                        let lasts = handed.map_or(ttl(), |handed| handed.lasts);
+                        prop_assert_eq!(lease, Lease::counted_from(sent, lasts, Drift::NONE));
                     }
                     break;
                 }

@@ -33,6 +33,60 @@ fn a_lease_is_renewed_when_a_third_of_it_is_gone() {
     assert_eq!(keep.next(START + 5 * SECOND), Keeping::WaitUntil(START + 6 * SECOND));
 }
 
+/// A lease of two seconds from START, of what was asked for as nine.
+fn handed(renewal: Renewal) -> Keep {
+    let lasts = Ttl::new(2 * SECOND).unwrap();
+    let lease = Lease::counted_from(START, lasts, Drift::NONE);
+    let handed = Some(Handed { since: START, lasts });
+    Keep::new(START + SECOND / 2, lease, ttl(), Drift::NONE, renewal, 3).handed(handed)
+}
+
+#[test]
+fn a_lock_that_was_handed_over_is_renewed_within_a_third_of_its_window_and_then_like_any_other() {
+    for renewal in [Renewal::Automatic, Renewal::AtMost(60 * SECOND)] {
+        let mut keep = handed(renewal);
+        let due = START + Duration::from_secs_f64(2.0) / 3;
+        assert_eq!(keep.next(START + SECOND / 2), Keeping::WaitUntil(due));
+        assert_eq!(keep.next(due), Keeping::Renew(ttl()));
+        keep.handle_sent(due, ttl());
+        keep.handle_answer(due, HoldAnswer::Done);
+        assert_eq!(keep.lease().end(), due + 9 * SECOND);
+        assert_eq!(keep.next(due), Keeping::WaitUntil(due + 3 * SECOND));
+    }
+}
+
+#[test]
+fn without_renewal_a_lock_that_was_handed_over_is_renewed_once() {
+    let mut keep = handed(Renewal::Off);
+    let Keeping::WaitUntil(due) = keep.next(START + SECOND / 2) else { panic!() };
+    assert_eq!(keep.next(due), Keeping::Renew(ttl()));
+    keep.handle_sent(due, ttl());
+    keep.handle_answer(due, HoldAnswer::Done);
+    assert_eq!(keep.next(due), Keeping::WaitUntil(due + 9 * SECOND));
+}
+
+#[test]
+fn a_lock_that_was_handed_over_is_lost_with_its_window_if_no_renewal_is_answered() {
+    let mut keep = handed(Renewal::Off);
+    let (mut now, mut asked) = (START + SECOND / 2, 0);
+    let lost = loop {
+        match keep.next(now) {
+            Keeping::Renew(ttl) => {
+                asked += 1;
+                keep.handle_sent(now, ttl);
+                now = now + SECOND / 5;
+                keep.handle_fault(now, "no answer".into());
+            }
+            Keeping::WaitUntil(until) => now = until,
+            Keeping::Lost(loss) => break loss,
+        }
+    };
+    assert!(
+        matches!(lost, Loss::Expired { fault: Some(_) }) && now == START + 2 * SECOND && asked >= 3,
+        "{asked}"
+    );
+}
+
 /// node-redlock 4 gives up everything when one renewal fails; others never notice at all.
 #[test]
 fn failed_renewals_lose_nothing_before_the_lease_ends() {

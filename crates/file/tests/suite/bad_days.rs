@@ -52,7 +52,7 @@ fn a_file_that_another_keeps_for_longer_than_a_second_is_busy_and_then_serves_ag
     let other = rusqlite::Connection::open(&file).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let begun = std::time::Instant::now();
-    let grant = Request::Grant { attempt: attempt(1, &["a"], 1000), not_after: None };
+    let grant = Request::Grant { attempt: attempt(1, &["a"], 1000), wait: None, not_after: None };
     let fault = ledger.serve(grant).unwrap_err();
     assert!(fault.kind == FaultKind::Passing && fault.reason.contains("the file is busy"), "{fault}");
     assert!((Duration::from_secs(1)..Duration::from_secs(3)).contains(&begun.elapsed()));

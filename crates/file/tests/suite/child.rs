@@ -107,7 +107,7 @@ fn fill_the_disk(mut ledger: Ledger, file: &Path) {
     let mut taken = 0;
     let fault = loop {
         let attempt = attempt(100 + taken, &[&format!("{taken:0>900}")], 60_000);
-        match ledger.serve(Request::Grant { attempt, not_after: None }) {
+        match ledger.serve(Request::Grant { attempt, wait: None, not_after: None }) {
             Ok(_) => taken += 1,
             Err(fault) => break fault,
         }

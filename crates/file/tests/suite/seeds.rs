@@ -17,7 +17,11 @@ pub(crate) fn attempt(who: u128, keys: &[&str], ttl_ms: u64) -> Attempt {
 
 /// Asks once; the fence if it was granted.
 pub(crate) fn take(ledger: &mut Ledger, attempt: &Attempt) -> Option<Fence> {
-    match ledger.serve(Request::Grant { attempt: attempt.clone(), not_after: None }).unwrap().0 {
+    match ledger
+        .serve(Request::Grant { attempt: attempt.clone(), wait: None, not_after: None })
+        .unwrap()
+        .answer
+    {
         Answer::Grant(GrantAnswer::Granted { fence }) => Some(fence),
         Answer::Grant(GrantAnswer::Busy { .. }) => None,
         other => panic!("{other:?}"),

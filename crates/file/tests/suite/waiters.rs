@@ -2,11 +2,10 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use leasehold_core::{FaultKind, GrantAnswer, HoldAnswer, Manner, Store, Wake};
+use leasehold_core::{FaultKind, GrantAnswer, HoldAnswer, Manner, Store};
 use leasehold_file::FileStore;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -25,62 +24,13 @@ async fn granted(store: &FileStore, who: u128, keys: &[&str], manner: Manner) ->
     matches!(answer, GrantAnswer::Granted { .. })
 }
 
-async fn is_woken(store: &FileStore, who: u128) -> bool {
-    let attempt = attempt(who, &["a"], 60_000);
-    timeout(Duration::from_millis(20), store.woken(&attempt)).await.is_ok()
-}
-
-#[tokio::test]
-async fn a_release_wakes_the_first_that_waits_even_before_it_listens() {
-    let (_directory, store) = a_store();
-    assert!(granted(&store, 1, &["a"], Manner::Try).await);
-    assert!(!granted(&store, 2, &["a"], Manner::Try).await);
-    assert!(!granted(&store, 3, &["a"], Manner::Wait).await);
-    assert!(!granted(&store, 4, &["a"], Manner::Wait).await);
-    assert_eq!(store.release(&attempt(1, &["a"], 60_000)).await.unwrap(), HoldAnswer::Done);
-    assert_eq!(store.woken(&attempt(3, &["a"], 60_000)).await, Wake::AskAgain { key: key("a") });
-    assert!(!is_woken(&store, 2).await && !is_woken(&store, 4).await);
-    assert!(granted(&store, 3, &["a"], Manner::Wait).await);
-    store.release(&attempt(3, &["a"], 60_000)).await.unwrap();
-    assert!(is_woken(&store, 4).await);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_that_listens_is_woken_from_another_task() {
-    let (_directory, store) = a_store();
-    let store = Arc::new(store);
-    assert!(granted(&store, 1, &["a"], Manner::Try).await);
-    assert!(!granted(&store, 2, &["a"], Manner::Wait).await);
-    let listens = tokio::spawn({
-        let store = Arc::clone(&store);
-        async move { store.woken(&attempt(2, &["a"], 60_000)).await }
-    });
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    store.give_up(&attempt(1, &["a"], 60_000)).await.unwrap();
-    timeout(Duration::from_secs(5), listens).await.unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn a_woken_waiter_that_gives_up_passes_the_wake_on() {
-    let (_directory, store) = a_store();
-    assert!(granted(&store, 1, &["a"], Manner::Try).await);
-    for who in [2, 3, 4] {
-        assert!(!granted(&store, who, &["a"], Manner::Wait).await);
-    }
-    store.release(&attempt(1, &["a"], 60_000)).await.unwrap();
-    assert!(is_woken(&store, 2).await);
-    store.give_up(&attempt(2, &["a"], 60_000)).await.unwrap();
-    store.give_up(&attempt(3, &["a"], 60_000)).await.unwrap();
-    assert!(is_woken(&store, 4).await);
-}
-
 #[tokio::test]
 async fn giving_up_after_a_dropped_request_leaves_nothing() {
     let (_directory, store) = a_store();
     for who in 0..50 {
         let attempt = attempt(who, &["a", "b"], 60_000);
         {
-            let mut request = pin!(store.grant(&attempt, Manner::Wait));
+            let mut request = pin!(store.grant(&attempt, Manner::Wait { line_limit: None }));
             let _ = request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
         store.give_up(&attempt).await.unwrap();

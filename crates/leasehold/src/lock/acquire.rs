@@ -42,7 +42,16 @@ impl Acquire {
         self
     }
 
-    /// The rests between asks, where the store cannot wake a waiter.
+    /// Does not join a line in which so many wait already: the request then ends at once with [`LockError::LineFull`]. For
+    /// services that had rather turn work away than let it pile up. Without it, the line may be as long as it gets.
+    pub fn line_limit(mut self, waiters: u64) -> Self {
+        if let Ok(terms) = &mut self.terms {
+            terms.line_limit = Some(waiters);
+        }
+        self
+    }
+
+    /// The rests between asks, where the store has no line.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         if let Ok(terms) = &mut self.terms {
             terms.patience.backoff = backoff;

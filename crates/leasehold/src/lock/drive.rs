@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use leasehold_core::{
-    Acquire as Machine, Attempt, Claim, FaultKind, Fence, GrantAnswer, Instant, Keep, Label, Lease, Manner,
-    Outcome, Patience, Renewal, Step, Ttl,
+    Acquire as Machine, Attempt, Claim, FaultKind, Fence, GrantAnswer, Handed, Instant, Keep, Label, Lease,
+    Manner, Outcome, Patience, Renewal, Step, Ttl,
 };
 
 use super::guard::Guard;
@@ -20,6 +20,7 @@ pub(crate) struct Terms {
     pub(crate) ttl: Ttl,
     pub(crate) renewal: Renewal,
     pub(crate) patience: Patience,
+    pub(crate) line_limit: Option<u64>,
 }
 
 /// Waits for the lock on these terms.
@@ -27,7 +28,7 @@ pub(crate) struct Terms {
 /// Cancel safe: dropped at any await, it gives the attempt up in the background.
 pub(crate) async fn acquire(place: &Arc<Place>, terms: Terms) -> Result<Guard, LockError> {
     let one_try = terms.patience.within.is_some_and(|within| within.is_zero());
-    let manner = if one_try { Manner::Try } else { Manner::Wait };
+    let manner = if one_try { Manner::Try } else { Manner::Wait { line_limit: terms.line_limit } };
     let started = place.runtime.now();
     let seed = low_bits(place.runtime.random());
     let mut machine = Machine::new(started, terms.ttl, place.store.drift(), terms.patience, seed);
@@ -43,8 +44,8 @@ pub(crate) async fn acquire(place: &Arc<Place>, terms: Terms) -> Result<Guard, L
             Step::WaitUntil(until) => request.rest(&mut machine, until).await,
             Step::Done(outcome) => {
                 return match outcome {
-                    Outcome::Granted { lease, fence } => {
-                        request.into_guard(&terms, machine.asks(), lease, fence)
+                    Outcome::Granted { lease, fence, handed } => {
+                        request.into_guard(&terms, machine.asks(), lease, fence, handed)
                     }
                     other => Err(failure(place, &terms, &machine, started, other)),
                 };
@@ -58,9 +59,13 @@ fn failure(place: &Place, terms: &Terms, machine: &Machine, started: Instant, ou
     let waited = place.runtime.now().saturating_since(started);
     let attempts = machine.asks();
     match outcome {
-        Outcome::Busy { held_by } => {
+        Outcome::Busy { held_by, before } => {
             let key = held_by.as_ref().map_or(key, |held_by| held_by.key.clone());
-            LockError::TimedOut { key, held_by: held_by.map(Box::new), waited, attempts }
+            let place = before.map(|before| before + 1);
+            LockError::TimedOut { key, held_by: held_by.map(Box::new), place, waited, attempts }
+        }
+        Outcome::LineFull { held_by, length } => {
+            LockError::LineFull { key: held_by.key.clone(), held_by: Box::new(held_by), length }
         }
         Outcome::Silent { fault } => {
             LockError::Unreachable { key, store: place.store.name().into(), fault, waited, attempts }
@@ -104,7 +109,7 @@ impl<'a> Armed<'a> {
             Ok(answer) => {
                 // One definite refusal of a single try leaves nothing behind, and nothing need be undone.
                 self.traces =
-                    unsettled || manner == Manner::Wait || matches!(answer, GrantAnswer::Granted { .. });
+                    unsettled || manner != Manner::Try || matches!(answer, GrantAnswer::Granted { .. });
                 machine.handle_answer(now, answer);
             }
             Err(fault) => {
@@ -117,7 +122,7 @@ impl<'a> Armed<'a> {
     async fn rest(&self, machine: &mut Machine, until: Instant) {
         let Some(attempt) = &self.attempt else { return };
         tokio::select! {
-            _ = self.place.store.woken(attempt) => machine.handle_wake(),
+            wake = self.place.store.woken(attempt) => machine.handle_wake(self.place.runtime.now(), wake),
             () = self.place.runtime.sleep_until(until) => {}
             _ = self.place.roster.closed() => {}
         }
@@ -129,11 +134,12 @@ impl<'a> Armed<'a> {
         asks: u32,
         lease: Lease,
         fence: Fence,
+        handed: Option<Handed>,
     ) -> Result<Guard, LockError> {
         let (place, runtime) = (self.place, &self.place.runtime);
         let now = runtime.now();
         let seed = low_bits(runtime.random());
-        let keep = Keep::new(now, lease, terms.ttl, place.store.drift(), terms.renewal, seed);
+        let keep = Keep::new(now, lease, terms.ttl, place.store.drift(), terms.renewal, seed).handed(handed);
         let Some(attempt) = self.attempt.clone() else { unreachable!("taken only below") };
         let holding = Holding::new(attempt, fence, now, asks, keep.lease(), runtime.clone());
         let holding = Arc::new(holding);

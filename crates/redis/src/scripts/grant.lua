@@ -28,32 +28,32 @@ local time = string.format('%.0f', now)
 
 if not_after ~= '' and now > tonumber(not_after) then return {2, time} end
 
+local found, highest = {}, now - 1
+for i = 1, #KEYS, 2 do
+  local value, other = read(KEYS[i])
+  if other then return {3, (i + 1) / 2, time} end
+  found[i] = value
+  local last, odd = read(KEYS[i + 1])
+  if odd or last and not string.find(last, '^%d+$') then return {5, (i + 1) / 2, time} end
+  if last and tonumber(last) >= FENCE_MAX then return {4, (i + 1) / 2, time} end
+  if last then highest = math.max(highest, tonumber(last)) end
+end
+
 local values, ttls, keeps = {}, {}, {}
 for i = 1, #KEYS, 2 do
-  local found, other = read(KEYS[i])
-  if other then return {3, (i + 1) / 2, time} end
-  values[i], ttls[i], keeps[i] = value, ttl, keep
-  if found then
-    if not is_own(found, holder) then
-      return {1, (i + 1) / 2, found, redis.call('PTTL', KEYS[i]), read(KEYS[i + 1]) or '', time}
+  values[i], ttls[i] = value, ttl
+  keeps[i] = math.max(redis.call('PTTL', KEYS[i + 1]), keep)
+  if found[i] then
+    if not is_own(found[i], holder) then
+      return {1, (i + 1) / 2, found[i], redis.call('PTTL', KEYS[i]), read(KEYS[i + 1]) or '', time}
     end
     ttls[i] = math.max(redis.call('PTTL', KEYS[i]), ttl)
-    keeps[i] = math.max(redis.call('PTTL', KEYS[i + 1]), keep)
     -- Whoever waits for it must not be forgotten.
-    if string.sub(found, 4, 4) == '+' then values[i] = 'lh1+' .. string.sub(value, 5) end
+    if string.sub(found[i], 4, 4) == '+' then values[i] = 'lh1+' .. string.sub(value, 5) end
   end
 end
 
-local highest, of = -1, 1
-for i = 2, #KEYS, 2 do
-  local found, other = read(KEYS[i])
-  if other or found and not string.find(found, '^%d+$') then return {5, i / 2, time} end
-  if found and tonumber(found) > highest then highest, of = tonumber(found), i / 2 end
-end
-local fence = math.max(highest + 1, now)
-if fence > FENCE_MAX then return {4, of, time} end
-
-fence = string.format('%.0f', fence)
+local fence = string.format('%.0f', highest + 1)
 for i = 1, #KEYS, 2 do
   redis.call('SET', KEYS[i], values[i], 'PX', ttls[i])
   redis.call('SET', KEYS[i + 1], fence, 'PX', keeps[i])

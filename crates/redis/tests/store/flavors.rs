@@ -20,7 +20,7 @@ async fn everything_works(server: &Server, store: &RedisStore) {
     assert!((599_000..=600_000).contains(&pttl(server, "leasehold:f{x}a{x}")));
 
     let busy = grant(store, &rival).await.unwrap();
-    let GrantAnswer::Busy { held_by } = busy else { panic!("{busy:?}") };
+    let GrantAnswer::Busy { held_by, .. } = busy else { panic!("{busy:?}") };
     assert_eq!((held_by.key, held_by.fence), (key("b"), Some(first)));
     assert_eq!(held_by.tenant, Tenant::Holder { holder: ours.holder, label: ours.label.clone() });
     assert!(
@@ -61,10 +61,10 @@ async fn strangers_are_left_alone(server: &Server, store: &RedisStore) {
     server.text(&["SET", "forever", "theirs"]);
     server.text(&["RPUSH", "list", "1"]);
     let busy = grant(store, &attempt(&["s"])).await.unwrap();
-    let GrantAnswer::Busy { held_by } = busy else { panic!("{busy:?}") };
+    let GrantAnswer::Busy { held_by, .. } = busy else { panic!("{busy:?}") };
     assert_eq!((held_by.tenant, held_by.fence), (Tenant::Foreign { value: b"theirs"[..].into() }, None));
     let busy = grant(store, &attempt(&["forever"])).await.unwrap();
-    assert!(matches!(busy, GrantAnswer::Busy { held_by } if held_by.remaining.is_none()));
+    assert!(matches!(busy, GrantAnswer::Busy { held_by, .. } if held_by.remaining.is_none()));
 
     let both = attempt(&["free", "list"]);
     assert_eq!(grant(store, &both).await, Ok(GrantAnswer::NotALock { key: key("list") }));
@@ -155,7 +155,7 @@ async fn a_late_grant_is_refused_by_the_server(server: &Server, store: &RedisSto
     let (seconds, _): (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await.unwrap();
     for (limit, late) in [(seconds - 5, true), (seconds + 5, false)] {
         let not_after = Some(Stamp::from_micros(limit * 1_000_000));
-        let request = Request::Grant { attempt: attempt(&["late"]), not_after };
+        let request = Request::Grant { attempt: attempt(&["late"]), wait: None, not_after };
         let value = call_for(&request).by_text().query_async(&mut connection).await.unwrap();
         let answer = decode(&request, value).unwrap();
         assert_eq!(matches!(answer, Answer::Grant(GrantAnswer::TooLate { .. })), late, "{answer:?}");

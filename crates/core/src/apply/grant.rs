@@ -1,0 +1,198 @@
+//! Taking the keys of a claim, or a place in line.
+
+use super::advance::{Turn, advance, forget_ended, leave};
+use super::{Scene, Told};
+use crate::{Attempt, Content, Fence, GrantAnswer, Key, Line, Lock, Mode, Place, Records, Standing, Wait};
+
+/// All keys free, or held by this very attempt: then they are its own for a ttl from now. Asking again is no different from
+/// asking, so an answer that was lost on the way costs nothing.
+///
+/// An attempt that waits takes its keys in their order as far as they are free, keeps them, and stands in the line of the first
+/// that is taken: as all attempts meet the keys in one order, none waits for another in a circle.
+pub(super) fn grant(
+    records: &mut Records,
+    attempt: &Attempt,
+    wait: Option<&Wait>,
+    scene: &Scene<'_>,
+    told: &mut Told,
+) -> GrantAnswer {
+    let now = scene.now;
+    for key in attempt.claim.keys() {
+        if let Some(Lock { content: Content::NotALock, .. }) = records.lock(key, now) {
+            return GrantAnswer::NotALock { key: key.clone() };
+        }
+        if records.fence(key, now) == Some(Fence::MAX) || scene.floor > Fence::MAX {
+            return GrantAnswer::FencesSpent { key: key.clone() };
+        }
+    }
+    let taken = match wait {
+        None => all_or_none(records, attempt, scene, told),
+        Some(wait) => step_by_step(records, attempt, wait, scene, told),
+    };
+    match taken {
+        Ok(()) => GrantAnswer::Granted { fence: seal(records, attempt, scene) },
+        Err(answer) => answer,
+    }
+}
+
+fn all_or_none(
+    records: &mut Records,
+    attempt: &Attempt,
+    scene: &Scene<'_>,
+    told: &mut Told,
+) -> Result<(), GrantAnswer> {
+    let mut refused = None;
+    for key in attempt.claim.keys() {
+        if records.is_held_by(key, attempt.holder, scene.now) {
+            continue;
+        }
+        match advance(records, key, None, scene, told) {
+            Turn::Anybodys | Turn::Asking => {}
+            Turn::Anothers => refused = refused.or_else(|| busy(records, key, None, scene)),
+            Turn::Unknown => refused = refused.or(Some(GrantAnswer::Unfinished)),
+        }
+    }
+    if let Some(refused) = refused {
+        return Err(refused);
+    }
+    attempt.claim.keys().for_each(|key| take(records, key, attempt, scene));
+    Ok(())
+}
+
+fn step_by_step(
+    records: &mut Records,
+    attempt: &Attempt,
+    wait: &Wait,
+    scene: &Scene<'_>,
+    told: &mut Told,
+) -> Result<(), GrantAnswer> {
+    for (n, key) in attempt.claim.keys().enumerate() {
+        let Some(answer) = step(records, key, attempt, wait, scene, told) else { continue };
+        // Whoever kept keys behind the one that it waits for could wait for somebody who waits for those. And whoever may not
+        // wait keeps nothing at all.
+        let first = if matches!(answer, GrantAnswer::LineFull { .. }) { 0 } else { n + 1 };
+        for key in attempt.claim.keys().skip(first) {
+            give_back(records, key, attempt, scene, told);
+        }
+        return Err(answer);
+    }
+    Ok(())
+}
+
+/// Takes one key, or stands in its line.
+fn step(
+    records: &mut Records,
+    key: &Key,
+    attempt: &Attempt,
+    wait: &Wait,
+    scene: &Scene<'_>,
+    told: &mut Told,
+) -> Option<GrantAnswer> {
+    let (now, holder) = (scene.now, attempt.holder);
+    if records.is_held_by(key, holder, now) {
+        take(records, key, attempt, scene);
+        return None;
+    }
+    forget_ended(records, key, now);
+    let ticket = wait.ticket.as_ref().filter(|(at, _)| at == key).map(|(_, ticket)| *ticket);
+    let mut stood = false;
+    if let Some(line) = records.lines.get_mut(key) {
+        line.lift(wait.channel.as_ref());
+        line.claimed_by(holder);
+        stood = line.ticket(holder).is_some();
+    }
+    if stood || ticket.is_some() {
+        join(records, key, attempt, wait, scene);
+    }
+    match advance(records, key, Some(holder), scene, told) {
+        Turn::Anybodys | Turn::Asking => {
+            take(records, key, attempt, scene);
+            return None;
+        }
+        Turn::Unknown => {
+            join(records, key, attempt, wait, scene);
+            return Some(GrantAnswer::Unfinished);
+        }
+        Turn::Anothers => {}
+    }
+    let length = records.lines.get(key).map_or(0, Line::len) as u64;
+    let joined = records.lines.get(key).is_some_and(|line| line.ticket(holder).is_some());
+    if !joined {
+        if wait.line_limit.is_some_and(|limit| length >= limit) {
+            let held_by = records.tenancy(key, now)?;
+            return Some(GrantAnswer::LineFull { held_by, length });
+        }
+        join(records, key, attempt, wait, scene);
+    }
+    if let Some(Lock { content: Content::Lease { awaited, .. }, .. }) = records.locks.get_mut(key) {
+        *awaited = true;
+    }
+    let line = records.lines.get(key)?;
+    let (ticket, before) = (line.ticket(holder)?, line.before(holder)?);
+    busy(records, key, Some(Place { ticket, before, stood }), scene)
+}
+
+fn busy(records: &Records, key: &Key, place: Option<Place>, scene: &Scene<'_>) -> Option<GrantAnswer> {
+    records.tenancy(key, scene.now).map(|held_by| GrantAnswer::Busy { held_by, place })
+}
+
+fn join(records: &mut Records, key: &Key, attempt: &Attempt, wait: &Wait, scene: &Scene<'_>) {
+    let want = attempt.claim.wants().iter().find(|want| want.key == *key);
+    let standing = Standing {
+        holder: attempt.holder,
+        label: attempt.label.clone(),
+        mode: want.map_or(Mode::Exclusive, |want| want.mode),
+        ttl: attempt.ttl,
+        channel: wait.channel.clone(),
+        wants_more: attempt.claim.wants().len() > 1,
+    };
+    let ticket = wait.ticket.as_ref().filter(|(at, _)| at == key).map(|(_, ticket)| *ticket);
+    let line = records.lines.entry(key.clone()).or_default();
+    line.join(standing, ticket, scene.now);
+    line.keep_until(scene.now + Line::KEPT_FOR);
+}
+
+/// Makes a key the attempt's own for a ttl from now.
+///
+/// Like a renewal, asking again never shortens a lease: a request that was delayed on its way could else cut off what a
+/// renewal, already answered, made longer.
+fn take(records: &mut Records, key: &Key, attempt: &Attempt, scene: &Scene<'_>) {
+    let now = scene.now;
+    let mut ends = now + attempt.ttl.duration();
+    let mut awaited = false;
+    leave(records, key, attempt.holder);
+    // Whatever stands there now is this attempt's own.
+    if let Some(own) = records.lock(key, now) {
+        ends = own.ends.map_or(ends, |own| own.max(ends));
+        awaited = matches!(own.content, Content::Lease { awaited: true, .. });
+    }
+    awaited |= records.line(key, now).is_some_and(|line| !line.is_empty());
+    let content = Content::Lease { holder: attempt.holder, label: attempt.label.clone(), awaited };
+    records.locks.insert(key.clone(), Lock::new(content, Some(ends)));
+}
+
+/// Gives a claim whose keys are all taken its fence: above the last one of each of its keys.
+fn seal(records: &mut Records, attempt: &Attempt, scene: &Scene<'_>) -> Fence {
+    let now = scene.now;
+    let last = attempt.claim.keys().filter_map(|key| records.fence(key, now)).max();
+    let fence = Fence::next(last, scene.floor).unwrap_or(Fence::MAX);
+    for key in attempt.claim.keys() {
+        records.remember(key, fence, attempt.ttl, now);
+    }
+    fence
+}
+
+/// Frees a key if the attempt holds it, takes the attempt out of its line, and hands it on.
+pub(super) fn give_back(
+    records: &mut Records,
+    key: &Key,
+    attempt: &Attempt,
+    scene: &Scene<'_>,
+    told: &mut Told,
+) {
+    if records.is_held_by(key, attempt.holder, scene.now) {
+        records.locks.remove(key);
+    }
+    leave(records, key, attempt.holder);
+    advance(records, key, None, scene, told);
+}
