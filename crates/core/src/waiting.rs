@@ -313,3 +313,6 @@ impl Waiters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -217,6 +217,33 @@ impl fmt::Display for HoldError {
 
 impl std::error::Error for HoldError {}
 
+/// Why [`Locks::inspect`](crate::Locks::inspect) has nothing to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// The request makes no sense; nothing was sent.
+    Misuse(Misuse),
+    /// The store gave no answer, or refused.
+    Store(Fault),
+}
+
+impl fmt::Display for InspectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Misuse(misuse) => misuse.fmt(f),
+            Self::Store(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for InspectError {}
+
+impl From<Misuse> for InspectError {
+    fn from(misuse: Misuse) -> Self {
+        Self::Misuse(misuse)
+    }
+}
+
 /// Why [`Locks::connect`](crate::Locks::connect) has no locks to give.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

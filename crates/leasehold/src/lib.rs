@@ -26,10 +26,10 @@ mod place;
 mod runtime;
 
 pub use builder::LocksBuilder;
-pub use error::{CloseError, ConnectError, HoldError, LockError, ReleaseError, RenewError};
+pub use error::{CloseError, ConnectError, HoldError, InspectError, LockError, ReleaseError, RenewError};
 pub use leasehold_core::{
-    Backoff, Fault, FaultKind, Fence, Holder, Key, Label, Loss, Misuse, Mode, Renewal, Runtime, Store,
-    Tenancy, Tenant, Ttl,
+    Backoff, Fault, FaultKind, Fence, Holder, Key, KeyState, Label, Loss, Misuse, Mode, Renewal, Runtime,
+    Store, Tenancy, Tenant, Ttl, Waiter,
 };
 pub use lock::{Acquire, Guard, Held};
 pub use locks::Locks;

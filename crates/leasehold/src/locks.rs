@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_core::{Claim, KeyState};
+
 use crate::builder::LocksBuilder;
 use crate::defaults::Defaults;
-use crate::error::{CloseError, ConnectError};
+use crate::error::{CloseError, ConnectError, InspectError};
 use crate::lock::Held;
 use crate::mutex::Mutex;
 use crate::place::Place;
@@ -58,8 +60,43 @@ impl Locks {
 
     /// The lock of this name. Does no I/O; a name that cannot be a key is said when the lock is asked for.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
-        let key = self.defaults.key(name.as_ref());
-        Mutex::new(self.askers.clone(), key, Defaults::clone(&self.defaults))
+        let claim = self.defaults.key(name.as_ref()).map(Claim::exclusive);
+        Mutex::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
+    }
+
+    /// Several locks taken together, or none of them, under one fence that is greater than every earlier one of each. A name
+    /// given twice counts once. Whatever order the names are given in, all callers take them in one, so nobody waits in a
+    /// circle; while it waits, a request keeps those that it has. No name at all is a misuse, said when the locks are asked for.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// let locks = leasehold::Locks::in_memory();
+    /// let both = locks.mutex_all(["account:2", "account:1"]).lock().await?;
+    /// assert!(locks.mutex("account:1").try_lock().await?.is_none());
+    /// both.release().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn mutex_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> Mutex {
+        let keys: Result<Vec<_>, _> =
+            names.into_iter().map(|name| self.defaults.key(name.as_ref())).collect();
+        let claim = keys.and_then(Claim::exclusive_all);
+        Mutex::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
+    }
+
+    /// Who holds a lock, and who waits for it, in order. Takes nothing and changes nothing; a moment later it may be different.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn inspect(&self, name: impl AsRef<[u8]>) -> Result<KeyState, InspectError> {
+        let key = self.defaults.key(name.as_ref())?;
+        self.askers.place().store.inspect(&key).await.map_err(InspectError::Store)
     }
 
     /// The store's name, without any password.

@@ -1,9 +1,9 @@
-//! A lock that one holder has at a time.
+//! A lock that one holder has at a time, on one key or several.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Key, Label, Misuse, Patience, Renewal, Ttl};
+use leasehold_core::{Claim, Label, Misuse, Patience, Renewal, Ttl};
 
 use crate::defaults::Defaults;
 use crate::error::LockError;
@@ -34,8 +34,8 @@ pub struct Mutex {
 }
 
 impl Mutex {
-    pub(crate) fn new(askers: Arc<Askers>, key: Result<Key, Misuse>, defaults: Defaults) -> Self {
-        Self { askers, claim: key.map(Claim::exclusive), defaults }
+    pub(crate) const fn new(askers: Arc<Askers>, claim: Result<Claim, Misuse>, defaults: Defaults) -> Self {
+        Self { askers, claim, defaults }
     }
 
     /// How long the lease lasts without renewal: how long a crashed holder keeps the others out. 10 ms to a year.

@@ -11,6 +11,10 @@ use leasehold_core::{
     Tenant, Ttl,
 };
 
+mod line;
+
+pub use line::*;
+
 use crate::poll::poll_and_drop;
 use crate::venue::Venue;
 
@@ -18,6 +22,25 @@ use crate::venue::Venue;
 const LONG: Duration = Duration::from_secs(60);
 /// Short enough to wait for.
 const SHORT: Duration = Duration::from_millis(300);
+
+/// Makes one test of each check of the line.
+#[macro_export]
+macro_rules! every_check_of_the_line {
+    ($($store:ident: $venue:expr;)*) => {
+        $(mod $store {
+            $crate::every_check!(@ $venue;
+                who_came_first_is_served_first,
+                who_gives_up_is_passed_over,
+                nobody_slips_past_the_line,
+                a_line_can_be_full,
+                a_dead_holder_is_succeeded_by_the_first_in_line,
+                a_hand_over_becomes_a_lease_like_any_other,
+                an_onlooker_sees_the_line_in_order,
+                takers_of_several_keys_all_get_their_turns,
+            );
+        })*
+    };
+}
 
 /// Makes one test of each check, for the venue that the expression makes.
 #[macro_export]

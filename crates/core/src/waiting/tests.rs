@@ -1,0 +1,233 @@
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Context;
+
+use super::*;
+use crate::{Claim, Fence, Ttl};
+
+const START: Instant = Instant::from_nanos(1_000_000_000_000);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A clock set by hand; whoever looks again finds its timer rung or not.
+#[derive(Debug, Default)]
+struct Clock(Arc<AtomicU64>);
+
+impl Clock {
+    fn set(&self, now: Instant) {
+        self.0.store(now.as_nanos(), Ordering::Relaxed);
+    }
+}
+
+impl Runtime for Clock {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    fn since_epoch(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        let clock = self.0.clone();
+        Box::pin(poll_fn(move |_| {
+            if clock.load(Ordering::Relaxed) >= at.as_nanos() { Poll::Ready(()) } else { Poll::Pending }
+        }))
+    }
+
+    fn spawn(&self, _task: BoxFuture<'static, ()>) {
+        unreachable!("nothing here runs by itself");
+    }
+
+    fn random(&self) -> u128 {
+        7
+    }
+}
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+fn holder(who: u128) -> Holder {
+    Holder::from_bits(who)
+}
+
+fn attempt(who: u128, names: &[&str]) -> Attempt {
+    let claim = Claim::exclusive_all(names.iter().map(|name| key(name))).unwrap();
+    Attempt::new(claim, holder(who), None, Ttl::new(30 * SECOND).unwrap())
+}
+
+fn held(left: Duration) -> Tenancy {
+    let tenant = Tenant::Holder { holder: holder(99), label: None };
+    Tenancy::exclusive(key("a"), tenant, None, Some(left))
+}
+
+fn busy(who: u128, left: Duration, before: u64, stood: bool) -> GrantAnswer {
+    let place = Place { ticket: Ticket::new(who as u64), before, stood };
+    GrantAnswer::Busy { held_by: held(left), place: Some(place) }
+}
+
+/// Number 1 to 3 wait for `a`, which is held for so long.
+fn three(left: Duration) -> Waiting {
+    let waiting = Waiting::new(1);
+    for who in 1..=3 {
+        assert_eq!(waiting.asks(holder(who), START), None);
+        waiting.answered(&attempt(who, &["a"]), &busy(who, left, who as u64 - 1, false), START);
+    }
+    waiting
+}
+
+fn told(waiting: &Waiting, who: u128, now: Instant) -> Option<Wake> {
+    let clock = Clock::default();
+    clock.set(now);
+    match waiting.called(holder(who), &clock).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(wake) => Some(wake),
+        Poll::Pending => None,
+    }
+}
+
+fn granted() -> News {
+    News::Granted { fence: Fence::new(5).unwrap(), lasts: Ttl::new(2 * SECOND).unwrap() }
+}
+
+#[test]
+fn only_the_first_asks_again_and_at_the_holders_end() {
+    let waiting = three(SECOND);
+    assert_eq!([1, 2, 3].map(|who| told(&waiting, who, START + SECOND)), [None; 3]);
+    let soon = START + SECOND + ROUNDING + SPREAD;
+    assert_eq!([1, 2, 3].map(|who| told(&waiting, who, soon)), [Some(Wake::AskAgain), None, None]);
+    assert_eq!(told(&waiting, 1, soon), None, "once");
+}
+
+#[test]
+fn the_first_asks_again_from_time_to_time_however_long_the_lease_is() {
+    let waiting = three(3600 * SECOND);
+    assert_eq!(told(&waiting, 1, START + Line::RE_ASK / 2 - Duration::from_millis(1)), None);
+    assert_eq!(told(&waiting, 1, START + Line::RE_ASK), Some(Wake::AskAgain));
+}
+
+/// No store tells the line that another program's lock has gone.
+#[test]
+fn behind_another_programs_lock_the_first_asks_often_and_who_comes_later_does_not() {
+    for (before, soon) in [(0, true), (1, false)] {
+        let waiting = Waiting::new(1);
+        waiting.asks(holder(1), START);
+        let held_by = Tenancy::exclusive(key("a"), Tenant::Foreign { value: b"x"[..].into() }, None, None);
+        let place = Place { ticket: Ticket::new(1), before, stood: false };
+        let answer = GrantAnswer::Busy { held_by, place: Some(place) };
+        waiting.answered(&attempt(1, &["a"]), &answer, START);
+        assert_eq!(told(&waiting, 1, START + Duration::from_millis(150)).is_some(), soon);
+    }
+}
+
+#[test]
+fn who_keeps_other_keys_asks_before_their_leases_end() {
+    let waiting = three(3600 * SECOND);
+    waiting.asks(holder(4), START);
+    let mut two = attempt(4, &["a", "b"]);
+    two.ttl = Ttl::new(SECOND).unwrap();
+    waiting.answered(&two, &busy(4, 3600 * SECOND, 3, false), START);
+    assert_eq!(told(&waiting, 4, START + SECOND / 2), Some(Wake::AskAgain));
+}
+
+#[test]
+fn what_is_told_before_anybody_listens_is_not_lost_and_the_next_asks_for_all_a_while_later() {
+    let waiting = three(3600 * SECOND);
+    let now = START + 100 * SECOND;
+    assert!(waiting.hears(holder(1), &key("a"), granted(), START, now));
+    let News::Granted { fence, lasts } = granted() else { unreachable!() };
+    assert_eq!(told(&waiting, 1, now), Some(Wake::Granted { fence, since: START, lasts }));
+    // It is long since the second asked; but nothing makes it worth asking now.
+    let waiting = three(3600 * SECOND);
+    waiting.hears(holder(1), &key("a"), granted(), now, now);
+    assert_eq!(told(&waiting, 2, now), None);
+    assert_eq!(told(&waiting, 2, now + Line::RE_ASK), Some(Wake::AskAgain));
+}
+
+#[test]
+fn nobody_is_handed_a_lock_before_it_asked_for_it() {
+    let waiting = Waiting::new(1);
+    waiting.asks(holder(1), START + SECOND);
+    waiting.hears(holder(1), &key("a"), granted(), START, START + SECOND);
+    let Some(Wake::Granted { since, .. }) = told(&waiting, 1, START + SECOND) else { panic!() };
+    assert_eq!(since, START + SECOND);
+}
+
+#[test]
+fn who_is_granted_by_asking_has_the_next_one_ask_at_once() {
+    let waiting = three(3600 * SECOND);
+    let now = START + 2 * SECOND;
+    assert_eq!(waiting.asks(holder(1), now), Some((key("a"), Ticket::new(1))));
+    waiting.answered(&attempt(1, &["a"]), &GrantAnswer::Granted { fence: Fence::new(5).unwrap() }, now);
+    assert_eq!([2, 3].map(|who| told(&waiting, who, now)), [Some(Wake::AskAgain), None]);
+}
+
+#[test]
+fn when_one_had_been_forgotten_the_others_ask_each_once() {
+    let waiting = three(3600 * SECOND);
+    let now = START + 5 * SECOND;
+    waiting.asks(holder(1), now);
+    waiting.answered(&attempt(1, &["a"]), &busy(1, 3600 * SECOND, 0, false), now);
+    let soon = now + Duration::from_millis(1);
+    assert_eq!(
+        [1, 2, 3].map(|who| told(&waiting, who, soon)),
+        [None, Some(Wake::AskAgain), Some(Wake::AskAgain)]
+    );
+    [2, 3].map(|who| waiting.asks(holder(who), soon));
+    for who in [2, 3] {
+        waiting.answered(&attempt(who, &["a"]), &busy(who, 3600 * SECOND, who as u64 - 1, false), soon);
+    }
+    let later = soon + Duration::from_millis(1);
+    assert_eq!([1, 2, 3].map(|who| told(&waiting, who, later)), [Some(Wake::AskAgain), None, None]);
+    waiting.asks(holder(1), later);
+    waiting.answered(&attempt(1, &["a"]), &busy(1, 3600 * SECOND, 0, true), later);
+    assert_eq!([1, 2, 3].map(|who| told(&waiting, who, later)), [None; 3]);
+}
+
+#[test]
+fn a_hand_over_that_is_heard_too_late_has_everybody_ask() {
+    let waiting = three(3600 * SECOND);
+    let now = START + 3 * SECOND;
+    waiting.hears(holder(1), &key("a"), granted(), START, now);
+    assert!(matches!(told(&waiting, 1, now), Some(Wake::Granted { .. })));
+    assert_eq!([2, 3].map(|who| told(&waiting, who, now)), [Some(Wake::AskAgain); 2]);
+    // It asks, and finds its place again.
+    assert_eq!(waiting.asks(holder(1), now), Some((key("a"), Ticket::new(1))));
+}
+
+#[test]
+fn who_stands_first_after_a_hand_over_asks_at_the_end_of_the_window() {
+    let waiting = three(3600 * SECOND);
+    let now = START + 100 * SECOND;
+    waiting.hears(holder(2), &key("a"), News::First { left: 2 * SECOND }, now, now);
+    assert_eq!(told(&waiting, 2, now + 2 * SECOND), None);
+    assert_eq!(told(&waiting, 2, now + 2 * SECOND + ROUNDING + SPREAD), Some(Wake::AskAgain));
+}
+
+/// With two connections a push may come after the answer that gave the same.
+#[test]
+fn who_holds_is_not_told_again_and_what_nobody_wants_is_given_back() {
+    let waiting = three(3600 * SECOND);
+    waiting.asks(holder(1), START + SECOND);
+    waiting.answered(
+        &attempt(1, &["a"]),
+        &GrantAnswer::Granted { fence: Fence::new(6).unwrap() },
+        START + SECOND,
+    );
+    assert!(waiting.hears(holder(1), &key("a"), granted(), START, START + SECOND));
+    assert_eq!(waiting.len(), 2);
+    waiting.leave(holder(1), START + SECOND);
+    assert!(!waiting.hears(holder(1), &key("a"), granted(), START, START + SECOND));
+    assert!(waiting.hears(holder(1), &key("a"), News::AskAgain, START, START + SECOND));
+}
+
+#[test]
+fn nothing_is_left_of_those_who_went() {
+    let waiting = three(SECOND);
+    waiting.hears(holder(2), &key("a"), granted(), START, START);
+    (1..=3).for_each(|who| waiting.leave(holder(who), START));
+    waiting.asks(holder(4), START);
+    waiting.answered(&attempt(4, &["a"]), &GrantAnswer::Granted { fence: Fence::new(6).unwrap() }, START);
+    let waiters = waiting.waiters();
+    assert!(waiters.all.is_empty() && waiters.by_key.is_empty());
+}

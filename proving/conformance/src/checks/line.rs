@@ -1,0 +1,215 @@
+//! Waiting in line.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::{Guard, LockError, Locks, Renewal};
+use leasehold_core::{BoxFuture, Holder, Line, Store, Tenant};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::{LONG, SHORT, attempt, key, take};
+use crate::venue::Venue;
+
+/// Far more than anything here takes, and less than a lease lasts.
+const IN_TIME: Duration = Duration::from_secs(10);
+
+fn locks(venue: &Venue) -> Locks {
+    Locks::builder().ttl(LONG).over(venue.store()).unwrap()
+}
+
+/// Waits until so many stand in the line of `k`.
+async fn until_waiting(store: &dyn Store, count: usize) {
+    let waiting = async {
+        while store.inspect(&key("k")).await.unwrap().line.len() != count {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(timeout(IN_TIME, waiting).await.is_ok(), "there are never {count} in line");
+}
+
+/// A task that stands in line behind all that did before.
+async fn joins<T: Send + 'static>(
+    store: &dyn Store,
+    before: usize,
+    waits: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    let task = tokio::spawn(waits);
+    until_waiting(store, before + 1).await;
+    task
+}
+
+async fn served(task: JoinHandle<Result<Guard, LockError>>) -> Guard {
+    timeout(IN_TIME, task).await.expect("served in time").unwrap().unwrap()
+}
+
+fn request(locks: &Locks) -> BoxFuture<'static, Result<Guard, LockError>> {
+    locks.mutex("k").lock().within(LONG).into_future()
+}
+
+/// Twelve of two processes, taking turns: they are served in the order in which they joined, told of it, and do not ask.
+pub async fn who_came_first_is_served_first(venue: &Venue) {
+    let (store, all) = (venue.store(), [locks(venue), locks(venue)]);
+    let holder = all[0].mutex("k").lock().await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for n in 0..12 {
+        let (request, order) = (request(&all[n % 2]), order.clone());
+        let waits = async move {
+            let guard = request.await.unwrap();
+            order.lock().unwrap().push((n, guard.fence()));
+            let asks = guard.attempts();
+            guard.release().await.unwrap();
+            asks
+        };
+        tasks.push(joins(&*store, n, waits).await);
+    }
+    holder.release().await.unwrap();
+    let mut asks = 0;
+    for task in tasks {
+        asks += timeout(IN_TIME, task).await.expect("served in time").unwrap();
+    }
+    let order = order.lock().unwrap();
+    assert_eq!(order.iter().map(|(n, _)| *n).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
+    assert!(order.windows(2).all(|pair| pair[0].1 < pair[1].1), "fences rise: {order:?}");
+    // On a machine that is busy an ask may come too late, or the first of a process may ask for all meanwhile.
+    assert!(asks <= 16, "{asks} asks for 12 grants");
+    until_nothing_is_left(&*store).await;
+}
+
+async fn until_nothing_is_left(store: &dyn Store) {
+    let clean = async {
+        loop {
+            let state = store.inspect(&key("k")).await.unwrap();
+            if state.tenancies.is_empty() && state.line.is_empty() {
+                return;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(timeout(IN_TIME, clean).await.is_ok(), "something is left: {:?}", store.inspect(&key("k")).await);
+}
+
+/// The one in the middle goes; the others close ranks. Whoever's time is up says where it stood.
+pub async fn who_gives_up_is_passed_over(venue: &Venue) {
+    let (store, locks, others) = (venue.store(), locks(venue), locks(venue));
+    let holder = locks.mutex("k").label("web-1").lock().await.unwrap();
+    let first =
+        joins(&*store, 0, locks.mutex("k").lock().within(Duration::from_millis(500)).into_future()).await;
+    let second = joins(&*store, 1, request(&others)).await;
+    let third = joins(&*store, 2, request(&locks)).await;
+    second.abort();
+    until_waiting(&*store, 2).await;
+    let LockError::TimedOut { place, held_by, .. } = first.await.unwrap().unwrap_err() else {
+        panic!("its time was up")
+    };
+    assert_eq!(place, Some(1));
+    let held_by = held_by.expect("somebody holds it").to_string();
+    assert!(held_by.starts_with("web-1 ("), "{held_by}");
+    until_waiting(&*store, 1).await;
+    holder.release().await.unwrap();
+    served(third).await.release().await.unwrap();
+    until_nothing_is_left(&*store).await;
+}
+
+/// A try while somebody waits does not slip in before, nor does whoever releases and asks again.
+pub async fn nobody_slips_past_the_line(venue: &Venue) {
+    let (store, locks, others) = (venue.store(), locks(venue), locks(venue));
+    let holder = locks.mutex("k").lock().await.unwrap();
+    let first = joins(&*store, 0, request(&others)).await;
+    let second = joins(&*store, 1, request(&others)).await;
+    holder.release().await.unwrap();
+    assert!(locks.mutex("k").try_lock().await.unwrap().is_none());
+    let again = tokio::spawn(request(&locks));
+    served(first).await.release().await.unwrap();
+    assert!(others.mutex("k").try_lock().await.unwrap().is_none());
+    let second = served(second).await;
+    assert!(!again.is_finished());
+    second.release().await.unwrap();
+    served(again).await.release().await.unwrap();
+}
+
+/// Past the limit a request is turned away at once, and told how many wait.
+pub async fn a_line_can_be_full(venue: &Venue) {
+    let (store, locks) = (venue.store(), locks(venue));
+    let holder = locks.mutex("k").lock().await.unwrap();
+    let waits = joins(&*store, 0, locks.mutex("k").lock().line_limit(1).into_future()).await;
+    let refused = locks.mutex("k").lock().line_limit(1).await.unwrap_err();
+    assert!(matches!(refused, LockError::LineFull { length: 1, .. }), "{refused:?}");
+    until_waiting(&*store, 1).await;
+    holder.release().await.unwrap();
+    served(waits).await.release().await.unwrap();
+}
+
+/// A holder that crashed does not come to release: the first in line has the lock soon after the lease's end, and the second
+/// when the first releases it.
+pub async fn a_dead_holder_is_succeeded_by_the_first_in_line(venue: &Venue) {
+    let (store, locks, others) = (venue.store(), locks(venue), locks(venue));
+    let dead = attempt(&["k"], SHORT);
+    take(&*store, &dead).await;
+    let first = joins(&*store, 0, request(&others)).await;
+    let second = joins(&*store, 1, request(&locks)).await;
+    let guard = timeout(SHORT + Duration::from_secs(1), first).await.expect("in time").unwrap().unwrap();
+    assert!(!second.is_finished());
+    guard.release().await.unwrap();
+    served(second).await.release().await.unwrap();
+}
+
+/// A lock that was handed over lasts a window at first, and soon the ttl that was asked for, also without renewal.
+pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
+    let (store, locks) = (venue.store(), locks(venue));
+    for renewal in [Renewal::Automatic, Renewal::Off] {
+        let holder = locks.mutex("k").lock().await.unwrap();
+        let waits = locks.mutex("k").renewal(renewal).lock().into_future();
+        let waits = joins(&*store, 0, waits).await;
+        holder.release().await.unwrap();
+        let guard = served(waits).await;
+        let held = guard.held();
+        let renewed = held.renewed();
+        assert!(guard.remaining() <= Line::WINDOW.max(Duration::from_secs(5)), "{:?}", guard.remaining());
+        timeout(IN_TIME, renewed).await.expect("it is renewed");
+        assert!(guard.remaining() > LONG / 2, "{:?}", guard.remaining());
+        guard.release().await.unwrap();
+    }
+}
+
+/// Whoever looks sees who waits, in order.
+pub async fn an_onlooker_sees_the_line_in_order(venue: &Venue) {
+    let (store, locks) = (venue.store(), locks(venue));
+    let holder = locks.mutex("k").label("zero").lock().await.unwrap();
+    let mut tasks = Vec::new();
+    for (n, label) in ["one", "two words", "größe"].into_iter().enumerate() {
+        tasks.push(joins(&*store, n, locks.mutex("k").label(label).lock().into_future()).await);
+    }
+    let state = locks.inspect("k").await.unwrap();
+    let Tenant::Holder { holder: id, .. } = &state.tenancies[0].tenant else { panic!("{state:?}") };
+    assert_eq!(*id, holder.held().holder());
+    let labels: Vec<_> = state.line.iter().map(|waiter| waiter.label.as_ref().unwrap().as_str()).collect();
+    assert_eq!(labels, ["one", "two words", "größe"]);
+    assert!(state.line.iter().all(|waiter| waiter.waited < IN_TIME && waiter.holder != Holder::from_bits(0)));
+    tasks.iter().for_each(JoinHandle::abort);
+    holder.release().await.unwrap();
+    until_nothing_is_left(&*store).await;
+}
+
+/// Takers of one, the other and both of two keys, for a while: none waits in a circle, and all get their turns.
+pub async fn takers_of_several_keys_all_get_their_turns(venue: &Venue) {
+    let all = [locks(venue), locks(venue)];
+    let mut tasks = Vec::new();
+    for (n, names) in [&["a", "b"][..], &["b", "a"], &["a"], &["b"]].into_iter().enumerate() {
+        let mutex = all[n % 2].mutex_all(names);
+        tasks.push(tokio::spawn(async move {
+            let mut last = None;
+            for _ in 0..15 {
+                let guard = mutex.lock().within(LONG).await.unwrap();
+                assert!(last < Some(guard.fence()));
+                last = Some(guard.fence());
+                tokio::task::yield_now().await;
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        timeout(LONG, task).await.expect("no circle").unwrap();
+    }
+}
