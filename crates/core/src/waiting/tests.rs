@@ -173,7 +173,9 @@ fn when_one_had_been_forgotten_the_others_ask_each_once() {
         [1, 2, 3].map(|who| told(&waiting, who, soon)),
         [None, Some(Wake::AskAgain), Some(Wake::AskAgain)]
     );
-    [2, 3].map(|who| waiting.asks(holder(who), soon));
+    for who in [2, 3] {
+        waiting.asks(holder(who), soon);
+    }
     for who in [2, 3] {
         waiting.answered(&attempt(who, &["a"]), &busy(who, 3600 * SECOND, who as u64 - 1, false), soon);
     }

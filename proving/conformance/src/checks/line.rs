@@ -69,7 +69,7 @@ pub async fn who_came_first_is_served_first(venue: &Venue) {
     for task in tasks {
         asks += timeout(IN_TIME, task).await.expect("served in time").unwrap();
     }
-    let order = order.lock().unwrap();
+    let order = order.lock().unwrap().clone();
     assert_eq!(order.iter().map(|(n, _)| *n).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
     assert!(order.windows(2).all(|pair| pair[0].1 < pair[1].1), "fences rise: {order:?}");
     // On a machine that is busy an ask may come too late, or the first of a process may ask for all meanwhile.
