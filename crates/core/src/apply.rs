@@ -71,6 +71,10 @@ impl Ears for Everybody {
 /// Every request about a key that is free hands it to the first in its line that can be told, whoever asked for what.
 pub fn apply(records: &mut Records, request: Request, scene: &Scene<'_>) -> Served {
     let mut told = Told::default();
+    if let Some(left) = quarantine(records, &request, scene.now) {
+        let answer = Answer::Quarantined { left };
+        return Served { answer, pushes: Vec::new(), unfinished: Vec::new() };
+    }
     let answer = match request {
         Request::Grant { attempt, wait, not_after } => {
             let late = not_after.is_some_and(|limit| scene.now > limit);
@@ -81,6 +85,13 @@ pub fn apply(records: &mut Records, request: Request, scene: &Scene<'_>) -> Serv
             })
         }
         Request::Renew(attempt) => Answer::Renew(hold::renew(records, &attempt, scene, &mut told)),
+        Request::Rejoin { attempt, not_after } => {
+            let late = not_after.is_some_and(|limit| scene.now > limit);
+            // Too late to take anything; what it holds it still may renew.
+            let serve = if late { hold::renew } else { hold::rejoin };
+            Answer::Rejoin(serve(records, &attempt, scene, &mut told))
+        }
+        Request::Raise(attempt) => Answer::Raise(hold::raise(records, &attempt, scene, &mut told)),
         Request::Release(attempt) => Answer::Release(hold::release(records, &attempt, scene, &mut told)),
         Request::Advance(keys) => {
             for key in &keys {
@@ -98,6 +109,17 @@ pub fn apply(records: &mut Records, request: Request, scene: &Scene<'_>) -> Serv
 struct Told {
     pushes: Vec<Push>,
     unfinished: Vec<Key>,
+}
+
+/// How long the store still abstains from a request of a quorum's: until each lease that it may have forgotten has ended.
+fn quarantine(records: &Records, request: &Request, now: Stamp) -> Option<Duration> {
+    let (Request::Grant { attempt, .. } | Request::Rejoin { attempt, .. } | Request::Raise(attempt)) =
+        request
+    else {
+        return None;
+    };
+    let until = records.voided? + attempt.proposal?.max_ttl.duration() + Records::AFTER_MAX_TTL;
+    (now < until).then(|| now.saturating_until(until))
 }
 
 fn inspect(records: &Records, key: Key, now: Stamp) -> KeyState {

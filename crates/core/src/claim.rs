@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::holder::Label;
-use crate::{Holder, Key, Misuse, Ttl};
+use crate::{Fence, Holder, Key, Misuse, Ttl};
 
 /// How a key is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,19 +80,37 @@ pub struct Attempt {
     pub label: Option<Label>,
     /// How long the lease is to last from the store's answering this request.
     pub ttl: Ttl,
+    /// Where the store is asked as a member of a quorum: on what the members are to agree.
+    pub proposal: Option<Proposal>,
+}
+
+/// On what the members of a quorum are to agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "whoever serves it must know all of it")]
+pub struct Proposal {
+    /// The fence. It stands for the store's clock, which would say something else at each member.
+    pub fence: Fence,
+    /// The longest ttl of the deployment. A member that may have forgotten leases abstains for as long.
+    pub max_ttl: Ttl,
 }
 
 impl Attempt {
     /// An attempt by a fresh holder.
     #[must_use]
     pub const fn new(claim: Claim, holder: Holder, label: Option<Label>, ttl: Ttl) -> Self {
-        Self { claim, holder, label, ttl }
+        Self { claim, holder, label, ttl, proposal: None }
     }
 
     /// The same attempt with another ttl.
     #[must_use]
     pub fn with_ttl(&self, ttl: Ttl) -> Self {
         Self { ttl, ..self.clone() }
+    }
+
+    /// What a member of a quorum is asked for it: under an id of its own, with a proposal.
+    #[must_use]
+    pub fn at_member(&self, holder: Holder, proposal: Proposal) -> Self {
+        Self { holder, proposal: Some(proposal), ..self.clone() }
     }
 }
 

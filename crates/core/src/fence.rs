@@ -1,6 +1,7 @@
 //! The number that only grows.
 
 use std::fmt;
+use std::time::Duration;
 
 /// A fencing token: every grant of a key carries a greater one than all grants of that key before it.
 ///
@@ -26,6 +27,19 @@ impl Fence {
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// How far a fence that is proposed to a member of a quorum may be from that member's clock. Clocks that are set by NTP agree
+    /// far better; one that is not can neither use the numbers up nor repeat one that a member forgot, which abstains for longer
+    /// than twice this and what the clocks of the members differ by.
+    pub const MARGIN: Duration = Duration::from_secs(2);
+
+    /// The floor of a grant: what a quorum proposes in place of the store's clock, within [`Fence::MARGIN`] of that.
+    #[must_use]
+    pub fn floor(proposed: Option<Self>, clock: Self) -> Self {
+        let margin = u64::try_from(Self::MARGIN.as_micros()).unwrap_or(u64::MAX);
+        let most = clock.0.saturating_add(margin).min(Self::MAX.0);
+        proposed.map_or(clock, |proposed| Self(proposed.0.clamp(clock.0.saturating_sub(margin), most)))
     }
 
     /// The fence of the next grant: above the last one, and not below the floor that the store's clock gives, so that it
@@ -76,6 +90,16 @@ mod tests {
         assert_eq!(Fence::next(Some(fence(69)), fence(70)), Some(fence(70)));
         assert_eq!(Fence::next(Some(fence(70)), fence(70)), Some(fence(71)));
         assert_eq!(Fence::next(Some(fence(90)), fence(70)), Some(fence(91)));
+    }
+
+    #[test]
+    fn what_a_quorum_proposes_counts_in_place_of_the_clock_within_a_margin() {
+        let clock = fence(10_000_000);
+        assert_eq!(Fence::floor(None, clock), clock);
+        assert_eq!(Fence::floor(Some(fence(9_000_000)), clock), fence(9_000_000));
+        assert_eq!(Fence::floor(Some(fence(7)), clock), fence(8_000_000));
+        assert_eq!(Fence::floor(Some(Fence::MAX), clock), fence(12_000_000));
+        assert_eq!(Fence::floor(Some(Fence::MAX), Fence::MAX), Fence::MAX);
     }
 
     #[test]

@@ -83,9 +83,15 @@ pub struct Records {
     pub fences: BTreeMap<Key, LastFence>,
     /// Who waits for each key.
     pub lines: BTreeMap<Key, Line>,
+    /// When the store noticed that it may have forgotten leases: it was started anew, or for the first time.
+    pub voided: Option<Stamp>,
 }
 
 impl Records {
+    /// How much longer than the longest ttl a member of a quorum abstains after it may have forgotten leases: more than the
+    /// rounding of any store's clock.
+    pub const AFTER_MAX_TTL: Duration = Duration::from_secs(1);
+
     /// What stands at a key now.
     #[must_use]
     pub fn lock(&self, key: &Key, now: Stamp) -> Option<&Lock> {

@@ -19,6 +19,16 @@ pub enum Request {
     },
     /// Let the lease last its ttl from now, or longer if it does already, if the attempt still holds all keys.
     Renew(Attempt),
+    /// At a member of a quorum: let the lease last as a renewal does, or take it again where nobody holds or waits for its keys,
+    /// as at a member that was away when the others granted. The attempt names the fence that the majority agreed on.
+    Rejoin {
+        /// Whose lease.
+        attempt: Attempt,
+        /// On the store's clock: past this the attempt may have been released, and must not be taken again.
+        not_after: Option<Stamp>,
+    },
+    /// At a member of a quorum: if the attempt holds, let the fences of its keys be no less than the one that it names.
+    Raise(Attempt),
     /// Take back all keys of the claim that the attempt holds, and its places in line.
     Release(Attempt),
     /// Hand each of these keys on, if it is free and somebody waits.
@@ -47,12 +57,21 @@ pub enum Answer {
     Grant(GrantAnswer),
     /// To [`Request::Renew`].
     Renew(HoldAnswer),
+    /// To [`Request::Rejoin`].
+    Rejoin(HoldAnswer),
+    /// To [`Request::Raise`].
+    Raise(RaiseAnswer),
     /// To [`Request::Release`].
     Release(HoldAnswer),
     /// To [`Request::Advance`].
     Advance,
     /// To [`Request::Inspect`].
     Inspect(KeyState),
+    /// To a request with a [`Proposal`](crate::Proposal): the store may have forgotten leases, and abstains; nothing was changed.
+    Quarantined {
+        /// For how long.
+        left: Duration,
+    },
 }
 
 /// The answer to a request for a grant.
@@ -164,6 +183,24 @@ pub enum HoldAnswer {
     /// The attempt held all keys of its claim, and it was done.
     Done,
     /// The attempt did not hold this key any more. A renewal changed nothing then; a release took back the others.
+    NotHeld {
+        /// The first such key, in byte order.
+        key: Key,
+        /// Who holds it now; `None` when nobody does.
+        held_by: Option<Tenancy>,
+    },
+}
+
+/// The answer of a member of a quorum to being asked to raise the fence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+pub enum RaiseAnswer {
+    /// The greatest fence of the claim's keys now.
+    Raised {
+        /// The one that was asked for, or a greater one that stood there.
+        fence: Fence,
+    },
+    /// The attempt does not hold this key any more; nothing was changed.
     NotHeld {
         /// The first such key, in byte order.
         key: Key,

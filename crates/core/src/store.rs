@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::lease::Drift;
-use crate::{Attempt, BoxFuture, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Ttl};
+use crate::{Attempt, BoxFuture, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState, RaiseAnswer, Ttl};
 
 /// Where leases live.
 ///
@@ -26,6 +27,22 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Lets leases last their ttl from now; an answer for each attempt, in their order.
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>>;
+
+    /// At a member of a quorum, for attempts with a [`Proposal`](crate::Proposal): lets leases last their ttl from now, and takes
+    /// again what nobody holds or waits for; an answer for each attempt, in their order.
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let fault =
+            || Err(Fault::lasting(self.name(), "it cannot be a member of a quorum: use another store there"));
+        Box::pin(async move { attempts.iter().map(|_| fault()).collect() })
+    }
+
+    /// At a member of a quorum: lifts the fence of what the attempt holds to the one that it proposes.
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        let _ = attempt;
+        Box::pin(async move {
+            Err(Fault::lasting(self.name(), "it cannot be a member of a quorum: use another store there"))
+        })
+    }
 
     /// Takes back what the attempt holds, and its place in line.
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>>;
@@ -110,6 +127,18 @@ pub enum FaultKind {
     Passing,
     /// It stays until somebody mends it, and what was asked was not done.
     Lasting,
+}
+
+impl Fault {
+    /// A member of a quorum abstains.
+    #[must_use]
+    pub fn quarantined(store: &str, left: Duration) -> Self {
+        let reason = format_args!(
+            "quarantined for {:.0} s more (restarted without its state)",
+            left.as_secs_f64().ceil()
+        );
+        Self::passing(store, reason)
+    }
 }
 
 impl fmt::Display for Fault {

@@ -148,7 +148,11 @@ fn now(runtime: &dyn Runtime) -> Stamp {
 /// The keys whose records a request is about.
 fn keys(request: &Request) -> Vec<&Key> {
     match request {
-        Request::Grant { attempt, .. } | Request::Renew(attempt) | Request::Release(attempt) => {
+        Request::Grant { attempt, .. }
+        | Request::Rejoin { attempt, .. }
+        | Request::Renew(attempt)
+        | Request::Raise(attempt)
+        | Request::Release(attempt) => {
             attempt.claim.keys().collect()
         }
         Request::Advance(keys) => keys.iter().collect(),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{
     Answer, Attempt, BoxFuture, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Manner,
-    Records, Request, Runtime, Scene, Served, Stamp, Store, Wait, Waiting, Wake, apply,
+    RaiseAnswer, Records, Request, Runtime, Scene, Served, Stamp, Store, Wait, Waiting, Wake, apply,
 };
 
 use crate::place::low_bits;
@@ -48,6 +48,25 @@ impl MemoryStore {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Forgets everything, as a server does that is started anew without its state. For tests of what comes of that.
+    pub fn forget(&self) {
+        self.with(|state, scene| {
+            state.records = Records::default();
+            state.records.voided = Some(scene.now);
+        });
+    }
+
+    /// Why an answer is none to what was asked.
+    fn fault(&self, answer: &Answer) -> Fault {
+        match answer {
+            Answer::Quarantined { left } => Fault::quarantined(self.name(), *left),
+            _ => Fault::lasting(
+                self.name(),
+                "the answer is to another request: this is a fault in leasehold-core",
+            ),
+        }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut State, &Scene<'_>) -> T) -> T {
@@ -123,15 +142,19 @@ impl Store for MemoryStore {
             // Under one lock, so that nothing comes between being refused and standing in line.
             let answer = self.with(|state, scene| {
                 let request = Request::Grant { attempt: attempt.clone(), wait, not_after: None };
-                let Answer::Grant(answer) = self.serve(state, request, scene) else {
-                    unreachable!("a grant was asked for")
+                let answer = match self.serve(state, request, scene) {
+                    Answer::Grant(answer) => answer,
+                    other => return Err(self.fault(&other)),
                 };
                 if waits {
                     self.waiting.answered(attempt, &answer, now);
                 }
-                answer
+                Ok(answer)
             });
-            Ok(answer)
+            if waits && answer.is_err() {
+                self.waiting.leave(attempt.holder, now);
+            }
+            answer
         })
     }
 
@@ -139,9 +162,30 @@ impl Store for MemoryStore {
         Box::pin(async move {
             let renew = |attempt: &Attempt| match self.ask(Request::Renew(attempt.clone())) {
                 Answer::Renew(answer) => Ok(answer),
-                _ => unreachable!("a renewal was asked for"),
+                other => Err(self.fault(&other)),
             };
             attempts.iter().map(renew).collect()
+        })
+    }
+
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        Box::pin(async move {
+            let rejoin = |attempt: &Attempt| match self
+                .ask(Request::Rejoin { attempt: attempt.clone(), not_after: None })
+            {
+                Answer::Rejoin(answer) => Ok(answer),
+                other => Err(self.fault(&other)),
+            };
+            attempts.iter().map(rejoin).collect()
+        })
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        Box::pin(async move {
+            match self.ask(Request::Raise(attempt.clone())) {
+                Answer::Raise(answer) => Ok(answer),
+                other => Err(self.fault(&other)),
+            }
         })
     }
 
@@ -150,7 +194,7 @@ impl Store for MemoryStore {
             self.waiting.leave(attempt.holder, self.runtime.now());
             match self.ask(Request::Release(attempt.clone())) {
                 Answer::Release(answer) => Ok(answer),
-                _ => unreachable!("a release was asked for"),
+                other => Err(self.fault(&other)),
             }
         })
     }
@@ -163,7 +207,7 @@ impl Store for MemoryStore {
         Box::pin(async move {
             match self.ask(Request::Inspect(key.clone())) {
                 Answer::Inspect(state) => Ok(state),
-                _ => unreachable!("a key was asked about"),
+                other => Err(self.fault(&other)),
             }
         })
     }

@@ -117,6 +117,7 @@ pub fn call_for(request: &Request) -> Call {
             let [ttl, keep] = lengths(attempt);
             Call { script: &GRANT, keys: keys(attempt), args: vec![value, ttl, keep, not_after.into()] }
         }
+        Request::Rejoin { .. } | Request::Raise(_) => unreachable!("this store is no member of a quorum yet"),
         Request::Renew(attempt) => {
             let [ttl, keep] = lengths(attempt);
             let holder = attempt.holder.digits().into();
@@ -160,6 +161,7 @@ pub fn decode(request: &Request, value: Value) -> Result<Answer, String> {
         Request::Grant { attempt, .. } => Answer::Grant(fields.grant(attempt)?),
         Request::Renew(attempt) => Answer::Renew(fields.hold(attempt)?),
         Request::Release(attempt) => Answer::Release(fields.hold(attempt)?),
+        Request::Rejoin { .. } | Request::Raise(_) => return Err(fields.strange()),
         Request::Advance(_) => Answer::Advance,
         Request::Inspect(key) => {
             let tenancies = fields.tenancy(key)?.into_iter().collect();

@@ -156,7 +156,7 @@ fn join(records: &mut Records, key: &Key, attempt: &Attempt, wait: &Wait, scene:
 ///
 /// Like a renewal, asking again never shortens a lease: a request that was delayed on its way could else cut off what a
 /// renewal, already answered, made longer.
-fn take(records: &mut Records, key: &Key, attempt: &Attempt, scene: &Scene<'_>) {
+pub(super) fn take(records: &mut Records, key: &Key, attempt: &Attempt, scene: &Scene<'_>) {
     let now = scene.now;
     let mut ends = now + attempt.ttl.duration();
     let mut awaited = false;
@@ -175,7 +175,8 @@ fn take(records: &mut Records, key: &Key, attempt: &Attempt, scene: &Scene<'_>) 
 fn seal(records: &mut Records, attempt: &Attempt, scene: &Scene<'_>) -> Fence {
     let now = scene.now;
     let last = attempt.claim.keys().filter_map(|key| records.fence(key, now)).max();
-    let fence = Fence::next(last, scene.floor).unwrap_or(Fence::MAX);
+    let floor = Fence::floor(attempt.proposal.map(|it| it.fence), scene.floor);
+    let fence = Fence::next(last, floor).unwrap_or(Fence::MAX);
     for key in attempt.claim.keys() {
         records.remember(key, fence, attempt.ttl, now);
     }

@@ -1,9 +1,9 @@
 //! Keeping a lease, and letting it go.
 
-use super::advance::{advance, claim};
-use super::grant::give_back;
+use super::advance::{Turn, advance, claim};
+use super::grant::{give_back, take};
 use super::{Scene, Told};
-use crate::{Attempt, HoldAnswer, LastFence, Records};
+use crate::{Attempt, HoldAnswer, LastFence, RaiseAnswer, Records};
 
 /// Only the attempt that holds all keys renews them; a lost key is never taken again by a renewal.
 ///
@@ -32,6 +32,63 @@ pub(super) fn renew(
         }
     }
     gone.unwrap_or(HoldAnswer::Done)
+}
+
+/// A renewal that also takes keys again which nobody holds and nobody waits for; all of them, or none.
+///
+/// Only an attempt that a majority granted asks this, and only of members that were away then: it names the fence that it was
+/// granted, so whoever is granted next gets a greater one here too.
+pub(super) fn rejoin(
+    records: &mut Records,
+    attempt: &Attempt,
+    scene: &Scene<'_>,
+    told: &mut Told,
+) -> HoldAnswer {
+    let now = scene.now;
+    let mut refused = None;
+    for key in attempt.claim.keys() {
+        claim(records, key, attempt.holder);
+        if records.is_held_by(key, attempt.holder, now) {
+            continue;
+        }
+        if advance(records, key, None, scene, told) != Turn::Anybodys {
+            let held_by = records.tenancy(key, now);
+            refused = refused.or(Some(HoldAnswer::NotHeld { key: key.clone(), held_by }));
+        }
+    }
+    if let Some(refused) = refused {
+        return refused;
+    }
+    for key in attempt.claim.keys() {
+        take(records, key, attempt, scene);
+        let last = records.fence(key, now);
+        if let Some(fence) = last.max(attempt.proposal.map(|it| it.fence)) {
+            records.remember(key, fence, attempt.ttl, now);
+        }
+    }
+    HoldAnswer::Done
+}
+
+/// Lifts the fences of the keys that an attempt holds to the one that it names.
+pub(super) fn raise(
+    records: &mut Records,
+    attempt: &Attempt,
+    scene: &Scene<'_>,
+    told: &mut Told,
+) -> RaiseAnswer {
+    let now = scene.now;
+    if let Some(HoldAnswer::NotHeld { key, held_by }) = first_not_held(records, attempt, scene) {
+        for key in attempt.claim.keys() {
+            advance(records, key, None, scene, told);
+        }
+        return RaiseAnswer::NotHeld { key, held_by };
+    }
+    let last = attempt.claim.keys().filter_map(|key| records.fence(key, now)).max();
+    let fence = last.max(attempt.proposal.map(|it| it.fence)).unwrap_or(scene.floor);
+    for key in attempt.claim.keys() {
+        records.remember(key, fence, attempt.ttl, now);
+    }
+    RaiseAnswer::Raised { fence }
 }
 
 /// Takes back what the attempt holds and where it waits, and nothing else; the fence stays.

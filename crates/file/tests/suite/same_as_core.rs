@@ -75,7 +75,7 @@ async fn a_store_answers_and_remembers_as_core_does() {
                 }
                 Request::Release(attempt) => Answer::Release(store.release(attempt).await.unwrap()),
                 Request::Inspect(key) => Answer::Inspect(store.inspect(key).await.unwrap()),
-                Request::Advance(_) => unreachable!("a store does this by itself"),
+                _ => unreachable!("no such request is made here"),
             };
             assert_eq!(answer, expected, "seed {seed}: {request:?}");
             world.compare(stores[1 - which].dump().unwrap());
