@@ -1,10 +1,11 @@
 //! Every state that a world can come to, nearest first.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt::{self, Debug};
 use std::hash::Hash;
 use std::rc::Rc;
+
+use foldhash::{HashMap, HashMapExt};
 
 /// A world in which things happen one at a time, in any order.
 pub trait World: Clone + Eq + Hash {

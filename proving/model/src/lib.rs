@@ -9,3 +9,4 @@
 pub mod explore;
 pub mod grant;
 pub mod line;
+pub mod quorum;
