@@ -1,10 +1,11 @@
 //! Every state that a world can come to, nearest first.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt::{self, Debug};
 use std::hash::Hash;
 use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 /// A world in which things happen one at a time, in any order.
 pub trait World: Clone + Eq + Hash {
@@ -107,7 +108,7 @@ struct Reached<W: World> {
 /// If there are more states than `limit`: a search that was cut short proves nothing.
 pub fn explore<W: World>(start: W, limit: usize) -> Finding {
     let mut states: Vec<Reached<W>> = Vec::new();
-    let mut numbers: HashMap<Rc<W>, u32> = HashMap::new();
+    let mut numbers: FxHashMap<Rc<W>, u32> = FxHashMap::default();
     // Fair steps, backwards: (to, from).
     let mut fair: Vec<(u32, u32)> = Vec::new();
     let start = Rc::new(start);
