@@ -2,6 +2,40 @@
 //!
 //! Processes have one connection each, in order both ways, and one channel drawn for it; attempts of one process share them. Time
 //! passes in ticks at any moment. A claim window is one tick and a ttl two, which is enough to confuse them.
+//!
+//! # The rules
+//!
+//! **Ask** (join, and ask again) is one script. Past its not-after it writes nothing. It lifts the strike of its channel and clears
+//! the unclaimed record of it. Who owns the key already is granted it, and its lease never gets shorter; but who has it by a pair
+//! that was not believed, while others wait, goes back to its place. Otherwise it joins, with its ticket if it knows one, the line
+//! advances, and what it finds of ours at the key it marks.
+//!
+//! **Renew** clears the unclaimed record of its attempt, owner or not, and keeps the mark. **Release**, which is also giving up,
+//! always leaves the line. Both advance. After each script the fence stands aside while there is a line, whoever comes to stand
+//! first is told when the holder's lease ends, and a counter without end is gone.
+//!
+//! **Advance** first strikes the channel of who was handed the lock and no longer owns it unclaimed. While the key is free, the first
+//! in line has it: by the answer if it asks; by push and for a window if its channel is listened to and not struck; else it
+//! is dropped.
+//!
+//! **The pair** takes and then counts; others may come between. It comes first in an attempt or not at all. Only who holds and never
+//! joined releases natively.
+//!
+//! **A pushed grant** lasts a window from the first ask, or from the latest command on this connection that was answered before, whichever is
+//! later. If that is past when it is read, the attempt asks again. A loss makes the siblings ask again.
+//!
+//! # What must be
+//!
+//! No two believe at once, except who owned when the state was lost. A fence that a pair counts is above all that were given. Nobody
+//! who came later goes first, but past who cannot hear. From everywhere everybody in want gets there by fair steps, of which the store's
+//! noticing that a peer is dead is none. Nothing is left by who is gone.
+//!
+//! # What is left out
+//!
+//! - *The limit of drops in one call,* and several keys.
+//! - *The ttl of the line.* It is forgotten at any moment, so many times.
+//! - *A not-after of the native pair.* It has none: what it leaves ends with its ttl, and is not held against it.
+//! - *All at once.* Each world has a few kinds of trouble; see [`Scope`].
 
 mod client;
 mod fence;
@@ -25,7 +59,10 @@ const TTL: u8 = 2;
 const WINDOW: u8 = 1;
 
 /// The most attempts that there are.
-const MOST: usize = 4;
+const MOST: usize = 3;
+
+/// An attempt, by its number.
+type Who = u8;
 
 /// As many as there are attempts, at most.
 type Few<T> = ArrayVec<T, MOST>;
@@ -76,14 +113,14 @@ pub struct Heard(#[expect(dead_code, reason = "to be read in a trace")] Message<
 #[expect(missing_docs, reason = "each reads as a sentence in a trace")]
 pub enum Step {
     TimePasses,
-    AsksByThePair(usize),
-    AsksInTheScript(usize),
-    AsksAgain(usize),
-    Pings(usize),
-    Renews(usize),
-    ReleasesNatively(usize),
-    Releases(usize),
-    GivesUp(usize),
+    AsksByThePair(u8),
+    AsksInTheScript(u8),
+    AsksAgain(u8),
+    Pings(u8),
+    Renews(u8),
+    ReleasesNatively(u8),
+    Releases(u8),
+    GivesUp(u8),
     ProcessCrashes(usize),
     ConnectionBreaks { process: usize, still_arriving: bool },
     StoreServes { process: usize, what: Served },
@@ -116,24 +153,25 @@ impl Line {
         }
     }
 
-    fn of(&self, process: usize) -> impl Iterator<Item = usize> + use<> {
+    fn of(&self, process: usize) -> impl Iterator<Item = Who> + use<> {
         let scope = self.scope;
-        (0..scope.attempts as usize).filter(move |who| scope.process_of(*who) == process)
+        (0..scope.attempts).filter(move |who| scope.process_of(*who) == process)
     }
 
-    fn moves(&self, who: usize) -> Few<Move> {
+    fn moves(&self, who: Who) -> Few<Move> {
         let at = self.scope.process_of(who);
-        let asks_for_all = self.of(at).find(|it| self.attempts[*it].phase == Phase::Waiting) == Some(who);
+        let asks_for_all =
+            self.of(at).find(|it| self.attempts[*it as usize].phase == Phase::Waiting) == Some(who);
         let start = self.processes[at].start;
-        self.attempts[who].moves(self.scope, self.flaw, start, asks_for_all)
+        self.attempts[who as usize].moves(self.scope, self.flaw, start, asks_for_all)
     }
 
-    fn make(&mut self, who: usize, it: Move) {
-        let what = self.attempts[who].makes(it, self.flaw);
+    fn make(&mut self, who: Who, it: Move) {
+        let what = self.attempts[who as usize].makes(it, self.flaw);
         self.send(who, what);
     }
 
-    fn send(&mut self, who: usize, what: Request) {
+    fn send(&mut self, who: Who, what: Request) {
         self.processes[self.scope.process_of(who)].up.push(Message { who, what, age: 0 });
     }
 
@@ -172,7 +210,7 @@ impl Line {
     fn read(&mut self, at: usize) {
         let process = &mut self.processes[at];
         let Message { who, what, age } = process.down.remove(0);
-        let attempt = &mut self.attempts[who];
+        let attempt = &mut self.attempts[who as usize];
         match what {
             Reply::Pushed => {
                 if attempt.hears_the_push(age, process.start, process.clock_off, self.flaw) {
@@ -184,7 +222,7 @@ impl Line {
                 process.start = process.start.min(age);
                 if attempt.hears(what, age, self.flaw) && self.flaw != Some(Flaw::SiblingsStayAway) {
                     self.of(at).filter(|it| *it != who).for_each(|it| {
-                        let sibling = &mut self.attempts[it];
+                        let sibling = &mut self.attempts[it as usize];
                         sibling.told |= sibling.phase == Phase::Waiting;
                     });
                 }
@@ -200,7 +238,7 @@ impl Line {
         process.channel += 1;
         (process.start, process.clock_off) = (TTL, 0);
         self.store.turns.listens(at, process.channel, true);
-        self.of(at).for_each(|who| self.attempts[who].loses_the_connection());
+        self.of(at).for_each(|who| self.attempts[who as usize].loses_the_connection());
         self.disturbed = true;
     }
 
@@ -222,10 +260,13 @@ impl Line {
                 let last = connection == it.channel;
                 if last { !it.alive && it.up.is_empty() } else { it.stray.is_empty() }
             };
-            let ended = |connection: &u8| self.store.turns.is_listened(at, *connection) && nothing_comes(*connection);
+            let ended =
+                |connection: &u8| self.store.turns.is_listened(at, *connection) && nothing_comes(*connection);
             let ends = (0..=it.channel).filter(ended);
             steps.extend(ends.map(|connection| Step::StoreSeesTheEndOf { process: at, connection }));
-            let at_work = self.of(at).any(|who| !matches!(self.attempts[who].phase, Phase::Idle | Phase::Gone));
+            let at_work = self
+                .of(at)
+                .any(|who| !matches!(self.attempts[who as usize].phase, Phase::Idle | Phase::Gone));
             if it.alive && at_work && self.scope.breaks > 0 && it.stray.is_empty() {
                 steps.push(Step::ConnectionBreaks { process: at, still_arriving: false });
                 if !it.up.is_empty() {
@@ -238,10 +279,16 @@ impl Line {
         }
     }
 
+    fn may_be_slow(&self) -> bool {
+        let prompt = |at: usize| self.scope.slow.is_some_and(|slow| at != slow);
+        let mut others = self.processes.iter().enumerate().filter(|(at, it)| prompt(*at) && it.alive);
+        others.all(|(_, it)| it.up.is_empty() && it.down.is_empty())
+    }
+
     fn steps_of_the_server(&self, steps: &mut Vec<Step>) {
         let begun = self.attempts.iter().any(|it| it.phase != Phase::Idle);
         let offers = [
-            (self.scope.time, Step::TimePasses),
+            (self.scope.time && self.may_be_slow(), Step::TimePasses),
             (self.scope.flushes > 0 && begun, Step::EverythingIsDeleted),
             (self.scope.restarts > 0 && begun, Step::ServerStartsEmpty),
             (self.scope.strangers > 0 && self.store.key == Key::Free, Step::StrangerTakes),
@@ -297,16 +344,32 @@ impl Line {
 
     fn orphan_all(&mut self) {
         self.store.forget_everything();
-        let believers = (0..self.attempts.len()).filter(|who| self.attempts[*who].believed > 0);
+        let believers = (0..self.scope.attempts).filter(|who| self.attempts[*who as usize].believed > 0);
         for who in believers {
             self.store.orphan(who);
         }
     }
 
+    /// Whether somebody that waits for a reason to ask again will have none, when no more than one process dies.
+    fn breaks_patience(&self) -> bool {
+        let turns = &self.store.turns;
+        let sleeps = |who: &Who| self.attempts[*who as usize].sleeps();
+        let is_first = turns.first().is_some_and(|who| sleeps(&who)) && self.store.key != Key::Free;
+        let quiet = |who: Who| {
+            let it = &self.attempts[who as usize];
+            it.sleeps() || matches!(it.phase, Phase::Idle | Phase::Gone)
+        };
+        let nobody_stirs = |who: &Who| self.of(self.scope.process_of(*who)).all(quiet);
+        let stands_nowhere = |who: &Who| sleeps(who) && !turns.stands(*who) && nobody_stirs(who);
+        is_first || (0..self.scope.attempts).any(|who| stands_nowhere(&who))
+    }
+
     fn is_left_behind(&self) -> bool {
         let provisional = self.store.owner().is_some_and(|owner| owner.provisional);
         let key = matches!(self.store.key, Key::Ours(_)) && !provisional;
-        key || !self.store.turns.is_empty() || self.store.turns.is_unclaimed() || self.store.fence.has_endless()
+        key || !self.store.turns.is_empty()
+            || self.store.turns.is_unclaimed()
+            || self.store.fence.has_endless()
     }
 }
 
@@ -316,9 +379,11 @@ impl World for Line {
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::with_capacity(16);
         self.steps_of_the_server(&mut steps);
-        for (who, it) in self.attempts.iter().enumerate() {
+        for (who, it) in (0..).zip(&self.attempts) {
             // Of those that are alike, number 0 asks first.
-            let comes_next = who == 0 || self.scope.siblings && who == 2 || self.attempts[who - 1].phase != Phase::Idle;
+            let comes_next = who == 0
+                || self.scope.siblings && who == 2
+                || self.attempts[who as usize - 1].phase != Phase::Idle;
             if it.phase != Phase::Idle || comes_next {
                 steps.extend(self.moves(who).into_iter().map(|it| Step::of(it, who)));
             }
@@ -347,7 +412,7 @@ impl World for Line {
             Step::Releases(who) => next.make(who, Move::Release),
             Step::GivesUp(who) => {
                 next.scope.cancels -= 1;
-                let what = next.attempts[who].gives_up(self.flaw);
+                let what = next.attempts[who as usize].gives_up(self.flaw);
                 next.send(who, what);
             }
             Step::ProcessCrashes(at) => {
@@ -355,7 +420,7 @@ impl World for Line {
                 next.processes[at].alive = false;
                 next.processes[at].down.clear();
                 next.store.turns.dies(at);
-                next.of(at).for_each(|who| next.attempts[who].dies());
+                next.of(at).for_each(|who| next.attempts[who as usize].dies());
                 (next.disturbed, next.littered) = (true, true);
             }
             Step::ConnectionBreaks { process, still_arriving } => {
@@ -380,19 +445,21 @@ impl World for Line {
 
     fn broken(&self) -> Option<String> {
         let fault = |text: &str| Some(text.to_owned());
-        let believes = |who: &usize| self.attempts[*who].believed > 0 && !self.store.orphans.contains(who);
-        let all = 0..self.attempts.len();
+        let believes =
+            |who: &Who| self.attempts[*who as usize].believed > 0 && !self.store.orphans.contains(who);
+        let all = 0..self.scope.attempts;
         if all.clone().filter(believes).count() > 1 {
             return fault("two believe that they hold");
         }
         if let Some(found) = self.store.fault.or(self.store.turns.fault) {
             return fault(found);
         }
-        if self.store.turns.passed_over().is_some_and(|who| self.attempts[who].phase != Phase::Dead) {
+        if self.store.turns.passed_over().is_some_and(|who| self.attempts[who as usize].phase != Phase::Dead)
+        {
             return fault("a live waiter was passed over");
         }
-        let over = |who: &usize| self.attempts[*who].phase == Phase::Gone;
-        let owns = |who: &usize| self.store.owner().is_some_and(|it| it.who == *who && !it.provisional);
+        let over = |who: &Who| self.attempts[*who as usize].phase == Phase::Gone;
+        let owns = |who: &Who| self.store.owner().is_some_and(|it| it.who == *who && !it.provisional);
         if all.clone().filter(over).any(|who| owns(&who) || self.store.turns.stands(who)) {
             return fault("who is gone is still there");
         }
@@ -403,6 +470,9 @@ impl World for Line {
         if waits && !self.disturbed && !self.lapsed && self.store.key == Key::Free {
             return fault("a wake-up is lost");
         }
+        if self.scope.patient && self.breaks_patience() {
+            return fault("who waits sleeps for ever");
+        }
         let idle = |it: &Attempt| matches!(it.phase, Phase::Idle | Phase::Gone);
         if self.attempts.iter().all(idle) && !self.littered && self.is_left_behind() {
             return fault("something is left behind");
@@ -411,12 +481,13 @@ impl World for Line {
     }
 
     fn is_settled(&self) -> bool {
-        !self.attempts.iter().any(|it| it.is_in_want() || it.phase == Phase::Lingering)
+        !self.attempts.iter().any(Attempt::is_in_want)
     }
 
     fn is_fair(step: &Step) -> bool {
         use Step::{
-            AsksAgain, Pings, Reads, Releases, ReleasesNatively, Renews, StoreServes, StoreServesAStray, TimePasses,
+            AsksAgain, Pings, Reads, Releases, ReleasesNatively, Renews, StoreServes, StoreServesAStray,
+            TimePasses,
         };
         matches!(
             step,
@@ -435,7 +506,7 @@ impl World for Line {
 }
 
 impl Step {
-    const fn of(it: Move, who: usize) -> Self {
+    const fn of(it: Move, who: Who) -> Self {
         match it {
             Move::Pair => Self::AsksByThePair(who),
             Move::Ask => Self::AsksInTheScript(who),

@@ -5,10 +5,10 @@ use std::iter;
 use arrayvec::ArrayVec;
 
 use super::store::{NOT_AFTER, Reply, Request};
-use super::{Few, Flaw, Scope, TTL, WINDOW};
+use super::{Few, Flaw, Scope, TTL, WINDOW, Who};
 
 /// What is under way in one direction.
-pub(super) type Queue<T> = ArrayVec<T, 8>;
+pub(super) type Queue<T> = ArrayVec<T, 6>;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
@@ -28,7 +28,7 @@ pub(super) enum Phase {
 /// What is under way, for which attempt, and how long ago it was sent; with an answer, the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Message<T> {
-    pub(super) who: usize,
+    pub(super) who: Who,
     pub(super) what: T,
     pub(super) age: u8,
 }
@@ -95,6 +95,10 @@ pub(super) struct Attempt {
     pub(super) told: bool,
     /// How long ago a connection was dropped on which an ask may still be under way.
     stray: Option<u8>,
+    /// Whether it leaves what it held.
+    held: bool,
+    /// Whether an ask may still arrive after the release that was sent.
+    again: bool,
     /// Whether it began with a pair that was refused.
     by_pair: bool,
 }
@@ -179,7 +183,10 @@ impl Attempt {
     /// A call under way is no longer wanted, but goes on.
     fn leaves(&mut self, request: Request) -> Request {
         let (joined, stray) = (self.joined, self.stray);
-        *self = Self { phase: Phase::Leaving, awaiting: true, joined, stray, ..Self::default() };
+        // When it is answered says nothing of when it was served: what counts is when it was sent.
+        let again = stray.is_some();
+        let held = self.held || self.phase == Phase::Holding;
+        *self = Self { phase: Phase::Leaving, awaiting: true, joined, stray, again, held, ..Self::default() };
         request
     }
 
@@ -223,10 +230,16 @@ impl Attempt {
                 self.believed = 0;
                 return true;
             }
-            (Reply::Released, Phase::Leaving) => {
-                let stray = self.stray.filter(|_| flaw != Some(Flaw::GivesUpOnce));
-                let phase = if stray.is_some() { Phase::Lingering } else { Phase::Gone };
-                *self = Self { phase, stray, ..Self::default() };
+            (Reply::Released { owned }, Phase::Leaving) => {
+                let siblings = self.held && !owned;
+                let stray = self.stray;
+                let again = self.again && flaw != Some(Flaw::GivesUpOnce);
+                *self = Self {
+                    phase: if again { Phase::Lingering } else { Phase::Gone },
+                    stray,
+                    ..Self::default()
+                };
+                return siblings;
             }
             // What was asked or renewed before it left; the answer to the release comes after it.
             (_, Phase::Leaving) if reply != Reply::Missed => self.awaiting = true,
@@ -237,6 +250,11 @@ impl Attempt {
 
     pub(super) fn dies(&mut self) {
         *self = Self { phase: Phase::Dead, ..Self::default() };
+    }
+
+    /// Whether nothing will make it ask again.
+    pub(super) const fn sleeps(&self) -> bool {
+        matches!(self.phase, Phase::Waiting) && !self.told && !self.awaiting && self.alarm.is_none()
     }
 
     fn holds(&mut self, lease: u8) {

@@ -1,6 +1,6 @@
 //! Where the last fence stands, so that a native pair finds it only when nobody waits.
 
-use super::{Few, Flaw};
+use super::{Few, Flaw, Who};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Place {
@@ -18,7 +18,7 @@ pub(super) struct Fence {
     main: Place,
     aside: Place,
     /// Whose pair is under way, and whether a fence was given since it counted.
-    counted: Few<(usize, bool)>,
+    counted: Few<(Who, bool)>,
 }
 
 impl Fence {
@@ -27,7 +27,7 @@ impl Fence {
     }
 
     /// `INCR`: says whether what it gives is above the floor.
-    pub(super) fn count(&mut self, who: usize) -> bool {
+    pub(super) fn count(&mut self, who: Who) -> bool {
         self.counted.retain(|(other, _)| *other != who);
         match self.main {
             Place::Fence { latest } => {
@@ -43,8 +43,8 @@ impl Fence {
     }
 
     /// Whether another fence was given that is not below the one that it counted.
-    pub(super) fn was_overtaken(&mut self, who: usize) -> bool {
-        let overtaken = self.counted.iter().any(|it| *it == (who, true));
+    pub(super) fn was_overtaken(&mut self, who: Who) -> bool {
+        let overtaken = self.counted.contains(&(who, true));
         self.counted.retain(|(other, _)| *other != who);
         overtaken
     }
@@ -62,10 +62,16 @@ impl Fence {
             Place::Counter => Place::Nothing,
             other => other,
         };
-        if flaw == Some(Flaw::CounterStays) && is_line && self.main == Place::Counter && self.aside != Place::Nothing {
+        if flaw == Some(Flaw::CounterStays)
+            && is_line
+            && self.main == Place::Counter
+            && self.aside != Place::Nothing
+        {
             return;
         }
-        let to_main = !is_line || flaw == Some(Flaw::PairSlipsPastTheLine);
+        let slips =
+            matches!(flaw, Some(Flaw::PairSlipsPastTheLine | Flaw::OnlyTheFirstJoinerMarksAndPairsSlip));
+        let to_main = !is_line || slips;
         (self.main, self.aside) = if to_main { (greater, Place::Nothing) } else { (Place::Nothing, greater) };
     }
 

@@ -8,8 +8,11 @@ pub enum Flaw {
     RenewalDropsTheMark,
     /// A hand-over writes a value without the mark, and every holder may release natively.
     HandOverDropsTheMark,
-    /// Who finds others in line does not mark the holder's value.
+    /// Who finds others in line does not mark the holder's value. Where the fence steps aside for the line this alone does no
+    /// harm: whoever has the key by native commands while there is a line asks the script, and that hands over.
     OnlyTheFirstJoinerMarks,
+    /// The same, and the fence does not step aside.
+    OnlyTheFirstJoinerMarksAndPairsSlip,
     /// The value of a stranger is marked as if it were ours.
     MarksAStranger,
     /// A release by who stands in line leaves it there.

@@ -1,5 +1,7 @@
 //! How large a world is, and what may go wrong in it.
 
+use super::Who;
+
 /// Who takes part, and what may happen to them.
 ///
 /// No single world has everything in it: that would be too large. Each has what one promise, or one flaw, is about.
@@ -21,6 +23,7 @@ pub struct Scope {
     pub(super) deletions: u8,
     pub(super) line_ends: u8,
     pub(super) clock_steps: u8,
+    pub(super) slow: Option<usize>,
 }
 
 macro_rules! trouble {
@@ -50,6 +53,7 @@ impl Scope {
             deletions: 0,
             line_ends: 0,
             clock_steps: 0,
+            slow: None,
         }
     }
 
@@ -75,6 +79,12 @@ impl Scope {
     #[must_use]
     pub const fn with_pings(self) -> Self {
         Self { pings: true, ..self }
+    }
+
+    /// Time passes only while nothing is under way but to and from this process. Much smaller.
+    #[must_use]
+    pub const fn only_one_slow(self, process: usize) -> Self {
+        Self { slow: Some(process), ..self }
     }
 
     /// Nobody asks again but for a reason: it was told to, or stands first and the holder's lease has ended.
@@ -106,7 +116,8 @@ impl Scope {
         clock_steps,
     }
 
-    pub(super) const fn process_of(self, attempt: usize) -> usize {
+    pub(super) const fn process_of(self, attempt: Who) -> usize {
+        let attempt = attempt as usize;
         if self.siblings { attempt.saturating_sub(1) } else { attempt }
     }
 

@@ -2,7 +2,7 @@
 
 use super::fence::Fence;
 use super::turn::Turns;
-use super::{Few, Fixed, Flaw, Scope, TTL};
+use super::{Few, Fixed, Flaw, Scope, TTL, Who};
 
 /// How long an ask may be on its way.
 pub(super) const NOT_AFTER: u8 = 1;
@@ -41,7 +41,10 @@ pub(super) enum Reply {
     TooLate,
     Renewed,
     Lost,
-    Released,
+    Released {
+        /// Whether it owned the key until now.
+        owned: bool,
+    },
     /// Nothing was deleted.
     Missed,
     Pong,
@@ -53,7 +56,7 @@ pub(super) enum Reply {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Owner {
-    pub(super) who: usize,
+    pub(super) who: Who,
     pub(super) marked: bool,
     pub(super) provisional: bool,
     pub(super) left: u8,
@@ -67,7 +70,7 @@ pub(super) enum Key {
 }
 
 /// Something that comes by itself, for an attempt and on a channel.
-pub(super) type Push = (usize, u8, Reply);
+pub(super) type Push = (Who, u8, Reply);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Store {
@@ -77,7 +80,7 @@ pub(super) struct Store {
     pub(super) fence: Fence,
     pub(super) turns: Turns,
     /// Attempts that owned the key when the state was lost: they may believe a while longer.
-    pub(super) orphans: Few<usize>,
+    pub(super) orphans: Few<Who>,
     pub(super) fault: Option<&'static str>,
 }
 
@@ -102,7 +105,7 @@ impl Store {
         if let Key::Ours(owner) = self.key { Some(owner) } else { None }
     }
 
-    pub(super) fn owns(&self, who: usize) -> bool {
+    pub(super) fn owns(&self, who: Who) -> bool {
         self.owner().is_some_and(|owner| owner.who == who)
     }
 
@@ -136,7 +139,7 @@ impl Store {
         self.key = Key::Free;
     }
 
-    pub(super) fn orphan(&mut self, who: usize) {
+    pub(super) fn orphan(&mut self, who: Who) {
         if !self.orphans.contains(&who) {
             self.orphans.push(who);
             self.orphans.sort_unstable();
@@ -152,15 +155,16 @@ impl Store {
     /// The answer; none when there is more to do for this request.
     pub(super) fn serve(
         &mut self,
-        who: usize,
+        who: Who,
         channel: u8,
         age: u8,
         request: &mut Request,
         pushes: &mut Vec<Push>,
     ) -> Option<Reply> {
-        self.turns.hears_from(who);
-        if matches!(request, Request::Ask { .. }) && age <= NOT_AFTER {
-            self.turns.hears_an_ask(who, channel);
+        match *request {
+            Request::Ask { .. } if age <= NOT_AFTER => self.turns.hears_from(who, Some(channel)),
+            Request::Renew | Request::Release => self.turns.hears_from(who, None),
+            _ => {}
         }
         let first = self.turns.first();
         let reply = match *request {
@@ -186,14 +190,14 @@ impl Store {
         Some(reply)
     }
 
-    fn pair_begins(&mut self, who: usize) -> bool {
+    fn pair_begins(&mut self, who: Who) -> bool {
         if self.has(Flaw::PairCountsFirst) {
             return self.fence.count(who);
         }
         self.take_natively(who)
     }
 
-    fn pair_goes_on(&mut self, who: usize, begun: bool) -> Reply {
+    fn pair_goes_on(&mut self, who: Who, begun: bool) -> Reply {
         let both = if self.has(Flaw::PairCountsFirst) {
             begun & self.take_natively(who)
         } else {
@@ -208,7 +212,7 @@ impl Store {
         Reply::Granted
     }
 
-    fn take_natively(&mut self, who: usize) -> bool {
+    fn take_natively(&mut self, who: Who) -> bool {
         if self.key != Key::Free {
             return false;
         }
@@ -219,17 +223,17 @@ impl Store {
         true
     }
 
-    fn native_release(&mut self, who: usize) -> Reply {
+    fn native_release(&mut self, who: Who) -> Reply {
         match self.owner() {
             Some(owner) if owner.who == who && !owner.marked => {
                 self.key = Key::Free;
-                Reply::Released
+                Reply::Released { owned: true }
             }
             _ => Reply::Missed,
         }
     }
 
-    fn renew(&mut self, who: usize, pushes: &mut Vec<Push>) -> Reply {
+    fn renew(&mut self, who: Who, pushes: &mut Vec<Push>) -> Reply {
         let owned = self.owns(who);
         if owned || !self.has(Flaw::LateClaimLeavesTheRecord) {
             self.turns.is_claimed_by(who);
@@ -249,7 +253,7 @@ impl Store {
         }
     }
 
-    fn release(&mut self, who: usize, pushes: &mut Vec<Push>) -> Reply {
+    fn release(&mut self, who: Who, pushes: &mut Vec<Push>) -> Reply {
         let owned = self.owns(who);
         if owned {
             self.key = Key::Free;
@@ -261,10 +265,10 @@ impl Store {
         if owned || !self.has(Flaw::AdvancesOnlyWhenTheOwnerLeaves) {
             self.advance(None, pushes);
         }
-        Reply::Released
+        Reply::Released { owned }
     }
 
-    fn ask(&mut self, who: usize, channel: u8, knows: bool, says: bool, pushes: &mut Vec<Push>) -> Reply {
+    fn ask(&mut self, who: Who, channel: u8, knows: bool, says: bool, pushes: &mut Vec<Push>) -> Reply {
         self.turns.lift(who, channel);
         self.turns.is_claimed_from(who, channel);
         let mut steps_back = false;
@@ -287,7 +291,9 @@ impl Store {
             return Reply::Granted;
         }
         let marks_strangers = self.has(Flaw::MarksAStranger);
-        if !(joins_others && self.has(Flaw::OnlyTheFirstJoinerMarks)) {
+        let only_the_first =
+            self.has(Flaw::OnlyTheFirstJoinerMarks) || self.has(Flaw::OnlyTheFirstJoinerMarksAndPairsSlip);
+        if !(joins_others && only_the_first) {
             match &mut self.key {
                 Key::Ours(owner) => owner.marked = true,
                 Key::Stranger { marked, .. } => *marked |= marks_strangers,
@@ -299,7 +305,7 @@ impl Store {
     }
 
     /// Makes it the owner, or lets it own for longer.
-    pub(super) fn own(&mut self, who: usize, ttl: u8, marked: bool) {
+    pub(super) fn own(&mut self, who: Who, ttl: u8, marked: bool) {
         let same = self.owner().filter(|owner| owner.who == who);
         let left = same.map_or(ttl, |owner| owner.left.max(ttl));
         self.turns.leave(who);
@@ -312,7 +318,7 @@ impl Store {
     }
 
     /// Who stands first now and did not before hears when the holder's lease ends; who asks hears it by the answer.
-    fn tell_the_first(&self, before: Option<usize>, asking: usize, pushes: &mut Vec<Push>) {
+    fn tell_the_first(&self, before: Option<Who>, asking: Who, pushes: &mut Vec<Push>) {
         if !self.scope.0.patient || self.has(Flaw::TellsNoNewHead) || self.key == Key::Free {
             return;
         }

@@ -1,14 +1,14 @@
 //! Who stands in line, whose turn comes, and whom it passes by.
 
 use super::store::{Key, Push, Reply, Store};
-use super::{Few, Fixed, Flaw, MOST, Scope, TTL, WINDOW};
+use super::{Few, Fixed, Flaw, MOST, Scope, TTL, WINDOW, Who};
 
 /// How many connections a process may have one after the other.
 pub(super) const CHANNELS: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
-    pub(super) who: usize,
+    pub(super) who: Who,
     /// The how-manieth of its process.
     pub(super) channel: u8,
 }
@@ -29,9 +29,9 @@ pub(super) struct Turns {
     /// By ticket.
     line: Few<Entry>,
     /// Who got a ticket, in this order.
-    tickets: Few<usize>,
+    tickets: Few<Who>,
     /// Who came, in this order; a client that forgets its ticket does not change it.
-    came: Few<usize>,
+    came: Few<Who>,
     unclaimed: Option<Unclaimed>,
     struck: [[bool; CHANNELS]; MOST],
     /// Struck, although an ask came since.
@@ -41,7 +41,7 @@ pub(super) struct Turns {
     /// Windows that were given to a dead process since it was last heard of.
     wasted: [u8; MOST],
     /// Who stood before somebody that was granted the lock.
-    passed_over: Option<usize>,
+    passed_over: Option<Who>,
     /// Who was dropped although it lives.
     pub(super) dropped: bool,
     /// Whether a push is still to count nobody although it arrives.
@@ -84,15 +84,15 @@ impl Turns {
         self.line.first().copied()
     }
 
-    pub(super) fn first(&self) -> Option<usize> {
+    pub(super) fn first(&self) -> Option<Who> {
         self.head().map(|entry| entry.who)
     }
 
-    pub(super) fn has_others(&self, who: usize) -> bool {
+    pub(super) fn has_others(&self, who: Who) -> bool {
         self.line.iter().any(|entry| entry.who != who)
     }
 
-    pub(super) fn stands(&self, who: usize) -> bool {
+    pub(super) fn stands(&self, who: Who) -> bool {
         self.line.iter().any(|entry| entry.who == who)
     }
 
@@ -123,14 +123,18 @@ impl Turns {
         self.listened.iter_mut().for_each(|channels| *channels = [false; CHANNELS]);
     }
 
-    pub(super) fn hears_from(&mut self, who: usize) {
+    /// Something came from it; an ask also tells its channel.
+    pub(super) fn hears_from(&mut self, who: Who, channel: Option<u8>) {
+        let scope = self.scope.0;
+        let process = scope.process_of(who);
+        self.wasted[process] = 0;
         if let Some(it) = &mut self.unclaimed {
-            it.heard |= it.entry.who == who;
+            let shares = scope.process_of(it.entry.who) == process && Some(it.entry.channel) == channel;
+            it.heard |= it.entry.who == who || shares;
         }
-        self.wasted[self.scope.0.process_of(who)] = 0;
     }
 
-    pub(super) fn owner_expires(&mut self, who: Option<usize>) {
+    pub(super) fn owner_expires(&mut self, who: Option<Who>) {
         if let Some(it) = &mut self.unclaimed
             && Some(it.entry.who) == who
         {
@@ -138,18 +142,8 @@ impl Turns {
         }
     }
 
-    pub(super) fn hears_an_ask(&mut self, who: usize, channel: u8) {
-        let process = self.scope.0.process_of(who);
-        let same = |it: &Unclaimed| self.scope.0.process_of(it.entry.who) == process && it.entry.channel == channel;
-        if self.unclaimed.as_ref().is_some_and(same)
-            && let Some(it) = &mut self.unclaimed
-        {
-            it.heard = true;
-        }
-    }
-
     /// Whoever asks lives, and so does whoever shares its channel.
-    pub(super) fn is_claimed_from(&mut self, who: usize, channel: u8) {
+    pub(super) fn is_claimed_from(&mut self, who: Who, channel: u8) {
         self.is_claimed_by(who);
         let kept = self.has(Flaw::ClaimLeavesTheRecord) || self.has(Flaw::SiblingsAreStruckAllTheSame);
         let process = self.scope.0.process_of(who);
@@ -159,13 +153,13 @@ impl Turns {
             .filter(|it| kept || scope.process_of(it.entry.who) != process || it.entry.channel != channel);
     }
 
-    pub(super) fn is_claimed_by(&mut self, who: usize) {
+    pub(super) fn is_claimed_by(&mut self, who: Who) {
         if !self.has(Flaw::ClaimLeavesTheRecord) {
             self.unclaimed = self.unclaimed.filter(|it| it.entry.who != who);
         }
     }
 
-    pub(super) fn lift(&mut self, who: usize, channel: u8) {
+    pub(super) fn lift(&mut self, who: Who, channel: u8) {
         let (process, channel) = (self.scope.0.process_of(who), channel as usize);
         if self.has(Flaw::StrikeStays) {
             self.wrongly_struck[process][channel] = self.struck[process][channel];
@@ -174,12 +168,12 @@ impl Turns {
         }
     }
 
-    pub(super) fn leave(&mut self, who: usize) {
+    pub(super) fn leave(&mut self, who: Who) {
         self.line.retain(|entry| entry.who != who);
     }
 
     /// Says whether it was not there.
-    pub(super) fn join(&mut self, who: usize, channel: u8, knows: bool, says: bool) -> bool {
+    pub(super) fn join(&mut self, who: Who, channel: u8, knows: bool, says: bool) -> bool {
         let stood = self.stands(who);
         for (order, keeps) in [(&mut self.tickets, says), (&mut self.came, knows)] {
             if !(stood || keeps) {
@@ -208,22 +202,25 @@ impl Turns {
     }
 
     /// Nobody that stands in line, hears, and came before may be passed over.
-    pub(super) fn note_order(&mut self, who: usize) {
+    pub(super) fn note_order(&mut self, who: Who) {
+        if self.has(Flaw::OnlyTheFirstJoinerMarksAndPairsSlip) {
+            return;
+        }
         let place = |who| self.came.iter().position(|other| *other == who).unwrap_or(usize::MAX);
-        let before = |entry: &&Entry| place(entry.who) < place(who) && entry.who != who && self.hears(**entry);
+        let before =
+            |entry: &&Entry| place(entry.who) < place(who) && entry.who != who && self.hears(**entry);
         let found = self.line.iter().find(before).map(|entry| entry.who);
         self.passed_over = self.passed_over.or(found);
     }
 
-    pub(super) fn passed_over(&self) -> Option<usize> {
+    pub(super) fn passed_over(&self) -> Option<Who> {
         self.passed_over
     }
 
     fn strike(&mut self, late: Unclaimed) {
         if !late.ended {
             self.fault = Some("a process is struck that claimed in time");
-        }
-        if late.heard {
+        } else if late.heard {
             self.fault = Some("a process is struck that was heard");
         }
         self.unclaimed = None;
@@ -250,7 +247,8 @@ impl Turns {
                 self.fault = Some("a dead process costs a second window");
             }
         }
-        if !self.has(Flaw::NoUnclaimedRecord) {
+        // To show that other flaw, what a native release leaves must not matter.
+        if !(self.has(Flaw::NoUnclaimedRecord) || self.has(Flaw::HandOverDropsTheMark)) {
             self.unclaimed = Some(Unclaimed { entry, ended: false, heard: false });
         }
     }
@@ -258,7 +256,7 @@ impl Turns {
 
 impl Store {
     /// Gives a free lock to the first in line that can hear of it. Who asks hears of it by the answer.
-    pub(super) fn advance(&mut self, asking: Option<usize>, pushes: &mut Vec<Push>) {
+    pub(super) fn advance(&mut self, asking: Option<Who>, pushes: &mut Vec<Push>) {
         if let Some(late) = self.turns.unclaimed
             && !self.owns(late.entry.who)
         {
