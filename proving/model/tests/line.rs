@@ -125,7 +125,7 @@ fn a_hand_over_must_keep_the_mark() {
 #[test]
 fn every_joiner_must_mark_unless_the_fence_steps_aside() {
     let scope = Scope::apart(3).with_the_pair();
-    breaks(Flaw::OnlyTheFirstJoinerMarksAndPairsSlip, scope, WAKE_UP_LOST);
+    breaks(Flaw::OnlyTheFirstJoinerMarksAndPairsSlip, scope.only_one_slow(0), WAKE_UP_LOST);
     let states =
         explore(Line::new(Some(Flaw::OnlyTheFirstJoinerMarks), scope.timeless().cancels(1)), LIMIT).sound();
     assert!(states >= 225_197, "{states} states");
@@ -260,7 +260,7 @@ fn giving_up_after_a_broken_connection_needs_a_second_release() {
 fn siblings_of_who_lost_must_ask_again() {
     let scope = Scope::siblings(2).patient().timeless().flushes(1);
     sound(scope, 191);
-    breaks(Flaw::SiblingsStayAway, scope, SLEEPS);
+    breaks(Flaw::SiblingsStayAway, scope, "from here on waiting helps nobody");
 }
 
 #[test]
