@@ -213,10 +213,11 @@ impl Line {
         self.struck.insert(channel);
     }
 
-    /// Somebody was heard who listens there.
-    pub(crate) fn lift(&mut self, channel: Option<&Channel>) {
+    /// Somebody was heard who listens there: whoever was handed the lock there will hear of it.
+    pub(crate) fn heard_from(&mut self, channel: Option<&Channel>) {
         if let Some(channel) = channel {
             self.struck.remove(channel);
+            self.unclaimed.take_if(|unclaimed| unclaimed.channel.as_ref() == Some(channel));
         }
     }
 

@@ -84,8 +84,8 @@ fn next(
         records.locks.insert(key.clone(), Lock::new(content, Some(scene.now + lasts.duration())));
         told.push(key, standing.channel.clone(), standing.holder, news);
         if let Some(second) = line.first() {
-            let left = News::First { left: lasts.duration() };
-            told.push(key, second.channel.clone(), second.holder, left);
+            let news = News::First { left: lasts.duration() };
+            told.push(key, second.channel.clone(), second.holder, news);
             line.hand_to(standing.holder, standing.channel);
         }
         return Turn::Anothers;
@@ -125,6 +125,17 @@ pub(super) fn forget_ended(records: &mut Records, key: &Key, now: Stamp) {
 }
 
 impl Told {
+    /// Who stands first now that somebody else has gone learns when it is worth asking.
+    pub(super) fn who_stands_first(&mut self, records: &Records, key: &Key, now: Stamp) {
+        let first = records.line(key, now).and_then(Line::first);
+        let left = records.lock(key, now).and_then(|lock| lock.ends).map(|ends| now.saturating_until(ends));
+        if let (Some(first), Some(left)) = (first, left)
+            && !self.pushes.iter().any(|push| push.holder == first.holder)
+        {
+            self.push(key, first.channel.clone(), first.holder, News::First { left });
+        }
+    }
+
     fn push(&mut self, key: &Key, to: Option<crate::Channel>, holder: Holder, news: News) {
         self.pushes.push(Push { to, holder, key: key.clone(), news });
     }

@@ -2,7 +2,9 @@
 
 use super::advance::{Turn, advance, forget_ended, leave};
 use super::{Scene, Told};
-use crate::{Attempt, Content, Fence, GrantAnswer, Key, Line, Lock, Mode, Place, Records, Standing, Wait};
+use crate::{
+    Attempt, Content, Fence, GrantAnswer, Holder, Key, Line, Lock, Mode, Place, Records, Standing, Wait,
+};
 
 /// All keys free, or held by this very attempt: then they are its own for a ttl from now. Asking again is no different from
 /// asking, so an answer that was lost on the way costs nothing.
@@ -97,7 +99,7 @@ fn step(
     let ticket = wait.ticket.as_ref().filter(|(at, _)| at == key).map(|(_, ticket)| *ticket);
     let mut stood = false;
     if let Some(line) = records.lines.get_mut(key) {
-        line.lift(wait.channel.as_ref());
+        line.heard_from(wait.channel.as_ref());
         line.claimed_by(holder);
         stood = line.ticket(holder).is_some();
     }
@@ -191,9 +193,18 @@ pub(super) fn give_back(
     scene: &Scene<'_>,
     told: &mut Told,
 ) {
-    if records.is_held_by(key, attempt.holder, scene.now) {
+    let held = records.is_held_by(key, attempt.holder, scene.now);
+    if held {
         records.locks.remove(key);
     }
+    let stood_first = first(records, key) == Some(attempt.holder);
     leave(records, key, attempt.holder);
-    advance(records, key, None, scene, told);
+    let turn = advance(records, key, None, scene, told);
+    if stood_first && !held && turn == Turn::Anothers {
+        told.who_stands_first(records, key, scene.now);
+    }
+}
+
+fn first(records: &Records, key: &Key) -> Option<Holder> {
+    records.lines.get(key)?.first().map(|standing| standing.holder)
 }

@@ -307,6 +307,31 @@ fn no_request_clears_away_more_than_a_hundred_waiters() {
     assert!(served.unfinished.is_empty() && records.lines.is_empty() && records.locks.is_empty());
 }
 
+/// A head that gives up would else leave a line in which nobody knows when the holder's lease ends.
+#[test]
+fn who_stands_first_because_the_first_gave_up_is_told_when_the_lease_ends() {
+    let mut records = a_line();
+    let pushes = pushed(&mut records, Request::Release(attempt(3, &["a"], 10)), &at(105));
+    assert_eq!(pushes, []);
+    let pushes = pushed(&mut records, Request::Release(attempt(2, &["a"], 10)), &at(106));
+    assert_eq!(pushes, [(4, News::First { left: Duration::from_secs(4) })]);
+}
+
+/// Whoever is heard will hear of what its process was handed, too; struck again at once, it would lose its place a second time.
+#[test]
+fn a_process_that_asks_is_not_passed_over_for_what_another_of_its_waiters_let_lie() {
+    let mut records = Records::default();
+    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    for who in 2..=4 {
+        wait(&mut records, &attempt(who, &["a"], 10), &at(101));
+    }
+    release(&mut records, &attempt(1, &["a"], 10), &at(102));
+    // Number 2 was handed it and did not hear; its sibling asks when that has ended.
+    let (answer, pushes) = wait(&mut records, &attempt(4, &["a"], 10), &at(104));
+    assert_eq!(pushes, [(3, handed(104_000_000)), (4, FIRST)]);
+    assert_eq!(place(&answer).before, 0);
+}
+
 #[test]
 fn a_line_can_be_full() {
     let mut records = a_line();

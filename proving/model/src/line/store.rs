@@ -1,13 +1,25 @@
-//! What the scripts do with the line.
+//! What the commands and scripts do at the server.
 
-use super::{Flaw, TTL, WINDOW};
+use super::fence::Fence;
+use super::turn::Turns;
+use super::{Few, Fixed, Flaw, Scope, TTL, Who};
+
+/// How long an ask may be on its way.
+pub(super) const NOT_AFTER: u8 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Request {
-    /// `SET NX` and `INCR`.
+    /// `SET NX`, and then `INCR`.
     Pair,
+    /// The second command of the pair; whether the first one succeeded.
+    PairGoesOn(bool),
     /// The grant script: to begin with, and to ask again.
-    Ask,
+    Ask {
+        /// Whether the client knows a ticket.
+        knows: bool,
+        /// Whether it says so.
+        says: bool,
+    },
     Renew,
     Release,
     /// Compare and delete; the value compared has no mark.
@@ -18,225 +30,307 @@ pub(super) enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reply {
     Granted,
-    Busy,
+    Busy {
+        /// How long the holder's lease lasts still, said to who stands first.
+        first: Option<u8>,
+        /// Whether it stood in line no longer.
+        rejoined: bool,
+    },
     /// The pair does not know; the script decides.
     AskTheScript,
+    TooLate,
     Renewed,
-    NotHeld,
-    Released,
+    Lost,
+    Released {
+        /// Whether it owned the key until now.
+        owned: bool,
+    },
+    /// Nothing was deleted.
+    Missed,
     Pong,
-    /// Not a reply: it comes by itself.
+    /// Not a reply: the lock was handed over.
     Pushed,
+    /// Not a reply: who waits stands first now, and the holder's lease lasts so long.
+    First(u8),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Owner {
-    who: usize,
-    marked: bool,
-    provisional: bool,
-    left: u8,
+pub(super) struct Owner {
+    pub(super) who: Who,
+    pub(super) marked: bool,
+    pub(super) provisional: bool,
+    pub(super) left: u8,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    Free,
+    Ours(Owner),
+    Stranger { marked: bool, left: u8 },
+}
+
+/// Something that comes by itself, for an attempt and on a channel.
+pub(super) type Push = (Who, u8, Reply);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Store {
-    flaw: Option<Flaw>,
-    owner: Option<Owner>,
-    /// By ticket.
-    line: Vec<usize>,
-    /// Who got a ticket, in this order: it keeps it.
-    tickets: Vec<usize>,
-    /// To whom the lock was handed that has not claimed it.
-    unclaimed: Option<usize>,
-    struck: Vec<bool>,
-    listened: Vec<bool>,
-    /// Who stood before somebody that was granted the lock.
-    pub(super) passed_over: Option<usize>,
-    /// Whether a push is still to count nobody although it arrives.
-    miscounts: bool,
+    pub(super) flaw: Fixed<Option<Flaw>>,
+    pub(super) scope: Fixed<Scope>,
+    pub(super) key: Key,
+    pub(super) fence: Fence,
+    pub(super) turns: Turns,
+    /// Attempts that owned the key when the state was lost: they may believe a while longer.
+    pub(super) orphans: Few<Who>,
+    pub(super) fault: Option<&'static str>,
 }
 
 impl Store {
-    pub(super) fn new(flaw: Option<Flaw>, attempts: usize) -> Self {
+    pub(super) fn new(flaw: Option<Flaw>, scope: Scope) -> Self {
         Self {
-            flaw,
-            owner: None,
-            line: Vec::new(),
-            tickets: Vec::new(),
-            unclaimed: None,
-            struck: vec![false; attempts],
-            listened: vec![true; attempts],
-            passed_over: None,
-            miscounts: flaw == Some(Flaw::TrustsTheCountOfThePush),
+            flaw: Fixed(flaw),
+            scope: Fixed(scope),
+            key: Key::Free,
+            fence: Fence::default(),
+            turns: Turns::new(flaw, scope),
+            orphans: Few::new(),
+            fault: None,
         }
     }
 
-    pub(super) fn is_free(&self) -> bool {
-        self.owner.is_none()
+    pub(super) fn has(&self, flaw: Flaw) -> bool {
+        self.flaw.0 == Some(flaw)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.owner.is_none() && self.line.is_empty()
+    pub(super) fn owner(&self) -> Option<Owner> {
+        if let Key::Ours(owner) = self.key { Some(owner) } else { None }
     }
 
-    pub(super) fn is_listened(&self, who: usize) -> bool {
-        self.listened[who]
+    pub(super) fn owns(&self, who: Who) -> bool {
+        self.owner().is_some_and(|owner| owner.who == who)
     }
 
-    pub(super) fn hears_of_death(&mut self, who: usize) {
-        self.listened[who] = false;
+    pub(super) fn left(&self) -> u8 {
+        match self.key {
+            Key::Free => 0,
+            Key::Ours(Owner { left, .. }) | Key::Stranger { left, .. } => left,
+        }
     }
 
     /// Says whether a lease ended.
     pub(super) fn pass_time(&mut self) -> bool {
-        let Some(owner) = &mut self.owner else { return false };
-        owner.left -= 1;
-        let ended = owner.left == 0;
+        match &mut self.key {
+            Key::Free => return false,
+            Key::Ours(Owner { left, .. }) | Key::Stranger { left, .. } => *left -= 1,
+        }
+        let ended = self.left() == 0;
         if ended {
-            self.owner = None;
+            self.turns.owner_expires(self.owner().map(|owner| owner.who));
+            self.key = Key::Free;
         }
         ended
     }
 
-    /// The answer, and to whom the lock was handed.
-    pub(super) fn serve(&mut self, who: usize, request: Request) -> (Reply, Vec<usize>) {
-        let mut pushes = Vec::new();
-        let owns = self.owner.is_some_and(|owner| owner.who == who);
-        let reply = match request {
-            Request::Pair => self.pair(who),
-            Request::Ask => self.ask(who, &mut pushes),
-            Request::Renew => {
-                let drops = self.has(Flaw::RenewalDropsTheMark);
-                match &mut self.owner {
-                    Some(owner) if owns => {
-                        owner.left = owner.left.max(TTL);
-                        owner.marked &= !drops;
-                        self.claimed_by(who);
-                        Reply::Renewed
-                    }
-                    _ => Reply::NotHeld,
-                }
+    /// Whoever owns the key keeps its belief for a while.
+    pub(super) fn forget_the_owner(&mut self) {
+        if let Some(owner) = self.owner() {
+            self.orphan(owner.who);
+            self.turns.owner_expires(Some(owner.who));
+        }
+        self.key = Key::Free;
+    }
+
+    pub(super) fn orphan(&mut self, who: Who) {
+        if !self.orphans.contains(&who) {
+            self.orphans.push(who);
+            self.orphans.sort_unstable();
+        }
+    }
+
+    pub(super) fn forget_everything(&mut self) {
+        self.forget_the_owner();
+        self.fence.forget();
+        self.turns.forget();
+    }
+
+    /// The answer; none when there is more to do for this request.
+    pub(super) fn serve(
+        &mut self,
+        who: Who,
+        channel: u8,
+        age: u8,
+        request: &mut Request,
+        pushes: &mut Vec<Push>,
+    ) -> Option<Reply> {
+        match *request {
+            Request::Ask { .. } if age <= NOT_AFTER => self.turns.hears_from(who, Some(channel)),
+            Request::Renew | Request::Release => self.turns.hears_from(who, None),
+            _ => {}
+        }
+        let first = self.turns.first();
+        let reply = match *request {
+            Request::Pair => {
+                *request = Request::PairGoesOn(self.pair_begins(who));
+                return None;
             }
-            Request::Release => {
-                if owns {
-                    self.owner = None;
-                    self.claimed_by(who);
-                }
-                if !self.has(Flaw::ReleaseStaysInLine) {
-                    self.line.retain(|other| *other != who);
-                }
-                if owns || !self.has(Flaw::AdvancesOnlyWhenTheOwnerLeaves) {
-                    self.advance(None, &mut pushes);
-                }
-                Reply::Released
+            Request::PairGoesOn(begun) => return Some(self.pair_goes_on(who, begun)),
+            Request::NativeRelease => return Some(self.native_release(who)),
+            Request::Ping => return Some(Reply::Pong),
+            Request::Ask { .. } if age > NOT_AFTER && !self.has(Flaw::JoinWithoutNotAfter) => {
+                return Some(Reply::TooLate);
             }
-            Request::NativeRelease if self.owner.is_some_and(|it| it.who == who && !it.marked) => {
-                self.owner = None;
-                Reply::Released
-            }
-            Request::NativeRelease => Reply::AskTheScript,
-            Request::Ping => Reply::Pong,
+            Request::Ask { knows, says } => self.ask(who, channel, knows, says, pushes),
+            Request::Renew => self.renew(who, pushes),
+            Request::Release => self.release(who, pushes),
         };
-        (reply, pushes)
+        self.fence.settle(!self.turns.is_empty(), self.flaw.0);
+        if self.fence.has_endless() {
+            self.fault = self.fault.or(Some("a side key has no end"));
+        }
+        self.tell_the_first(first, who, pushes);
+        Some(reply)
     }
 
-    fn has(&self, flaw: Flaw) -> bool {
-        self.flaw == Some(flaw)
+    fn pair_begins(&mut self, who: Who) -> bool {
+        if self.has(Flaw::PairCountsFirst) {
+            return self.fence.count(who);
+        }
+        self.take_natively(who)
     }
 
-    fn claimed_by(&mut self, who: usize) {
-        self.unclaimed = self.unclaimed.filter(|other| *other != who);
-    }
-
-    fn pair(&mut self, who: usize) -> Reply {
-        if self.owner.is_some() {
+    fn pair_goes_on(&mut self, who: Who, begun: bool) -> Reply {
+        let both = if self.has(Flaw::PairCountsFirst) {
+            begun & self.take_natively(who)
+        } else {
+            begun & self.fence.count(who)
+        };
+        if !both {
             return Reply::AskTheScript;
         }
-        self.owner = Some(Owner { who, marked: false, provisional: true, left: TTL });
-        if self.line.is_empty() || self.has(Flaw::PairSlipsPastTheLine) {
-            self.note_order(who);
-            Reply::Granted
-        } else {
-            Reply::AskTheScript
+        if self.fence.was_overtaken(who) && !self.orphans.contains(&who) {
+            self.fault = self.fault.or(Some("a fence does not rise"));
+        }
+        Reply::Granted
+    }
+
+    fn take_natively(&mut self, who: Who) -> bool {
+        if self.key != Key::Free {
+            return false;
+        }
+        self.key = Key::Ours(Owner { who, marked: false, provisional: true, left: TTL });
+        if self.has(Flaw::PairSlipsPastTheLine) {
+            self.turns.note_order(who);
+        }
+        true
+    }
+
+    fn native_release(&mut self, who: Who) -> Reply {
+        match self.owner() {
+            Some(owner) if owner.who == who && !owner.marked => {
+                self.key = Key::Free;
+                Reply::Released { owned: true }
+            }
+            _ => Reply::Missed,
         }
     }
 
-    fn ask(&mut self, who: usize, pushes: &mut Vec<usize>) -> Reply {
-        self.struck[who] = false;
-        self.claimed_by(who);
-        if let Some(owner) = self.owner.filter(|owner| owner.who == who) {
-            let others = self.line.iter().any(|other| *other != who);
-            if !others || !owner.provisional && !self.has(Flaw::StepsBackWithoutTheFlag) {
+    fn renew(&mut self, who: Who, pushes: &mut Vec<Push>) -> Reply {
+        let owned = self.owns(who);
+        if owned || !self.has(Flaw::LateClaimLeavesTheRecord) {
+            self.turns.is_claimed_by(who);
+        }
+        let drops = self.has(Flaw::RenewalDropsTheMark);
+        match &mut self.key {
+            Key::Ours(owner) if owned => {
+                owner.left = owner.left.max(TTL);
+                owner.marked &= !drops;
+                owner.provisional = false;
+                Reply::Renewed
+            }
+            _ => {
+                self.advance(None, pushes);
+                Reply::Lost
+            }
+        }
+    }
+
+    fn release(&mut self, who: Who, pushes: &mut Vec<Push>) -> Reply {
+        let owned = self.owns(who);
+        if owned {
+            self.key = Key::Free;
+        }
+        self.turns.is_claimed_by(who);
+        if !self.has(Flaw::ReleaseStaysInLine) {
+            self.turns.leave(who);
+        }
+        if owned || !self.has(Flaw::AdvancesOnlyWhenTheOwnerLeaves) {
+            self.advance(None, pushes);
+        }
+        Reply::Released { owned }
+    }
+
+    fn ask(&mut self, who: Who, channel: u8, knows: bool, says: bool, pushes: &mut Vec<Push>) -> Reply {
+        self.turns.lift(who, channel);
+        self.turns.is_claimed_from(who, channel);
+        let mut steps_back = false;
+        if let Some(owner) = self.owner().filter(|owner| owner.who == who) {
+            steps_back = owner.provisional || self.has(Flaw::StepsBackWithoutTheFlag);
+            if !(steps_back && self.turns.has_others(who)) {
                 self.own(who, TTL, owner.marked);
                 return Reply::Granted;
             }
-            // Back to the tail, with a new ticket.
-            self.owner = None;
-            self.tickets.retain(|other| *other != who);
+            self.key = Key::Free;
         }
-        self.join(who);
-        if self.owner.is_none() && (!self.has(Flaw::AdvancesOnlyWhenTheOwnerLeaves) || self.line[0] == who) {
+        let joins_others = !self.turns.is_empty();
+        let tail = self.has(Flaw::StepsBackWithoutTheFlag) && steps_back;
+        let rejoined = self.turns.join(who, channel, knows && !tail, says && !tail);
+        let may_advance = !self.has(Flaw::AdvancesOnlyWhenTheOwnerLeaves) || self.turns.first() == Some(who);
+        if may_advance {
             self.advance(Some(who), pushes);
         }
-        match &mut self.owner {
-            Some(owner) if owner.who == who => Reply::Granted,
-            Some(owner) => {
-                owner.marked = true;
-                Reply::Busy
-            }
-            None => Reply::Busy,
+        if self.owns(who) {
+            return Reply::Granted;
         }
-    }
-
-    fn join(&mut self, who: usize) {
-        if !self.tickets.contains(&who) {
-            self.tickets.push(who);
-        }
-        if !self.line.contains(&who) {
-            self.line.push(who);
-            let tickets = &self.tickets;
-            self.line.sort_by_key(|other| tickets.iter().position(|ticket| ticket == other));
-        }
-    }
-
-    /// Gives a free lock to the first in line that can hear of it. Who asks hears of it by the answer.
-    fn advance(&mut self, asking: Option<usize>, pushes: &mut Vec<usize>) {
-        if let Some(late) = self.unclaimed
-            && self.owner.is_none_or(|owner| owner.who != late)
-        {
-            self.unclaimed = None;
-            self.struck[late] = true;
-            self.line.retain(|other| *other != late);
-        }
-        while self.owner.is_none() && !self.line.is_empty() {
-            let head = self.line.remove(0);
-            let marked = !self.line.is_empty() && !self.has(Flaw::HandOverDropsTheMark);
-            if asking == Some(head) {
-                self.own(head, TTL, marked);
-            } else if self.listened[head] && !self.struck[head] {
-                pushes.push(head);
-                if !std::mem::take(&mut self.miscounts) {
-                    self.own(head, WINDOW, marked);
-                    self.unclaimed = Some(head);
-                }
+        let marks_strangers = self.has(Flaw::MarksAStranger);
+        let only_the_first =
+            self.has(Flaw::OnlyTheFirstJoinerMarks) || self.has(Flaw::OnlyTheFirstJoinerMarksAndPairsSlip);
+        if !(joins_others && only_the_first) {
+            match &mut self.key {
+                Key::Ours(owner) => owner.marked = true,
+                Key::Stranger { marked, .. } => *marked |= marks_strangers,
+                Key::Free => {}
             }
         }
+        let is_first = self.scope.0.patient && self.turns.first() == Some(who);
+        Reply::Busy { first: is_first.then(|| self.left()), rejoined: rejoined && knows }
     }
 
-    fn own(&mut self, who: usize, ttl: u8, marked: bool) {
-        let same = self.owner.filter(|owner| owner.who == who);
+    /// Makes it the owner, or lets it own for longer.
+    pub(super) fn own(&mut self, who: Who, ttl: u8, marked: bool) {
+        let same = self.owner().filter(|owner| owner.who == who);
         let left = same.map_or(ttl, |owner| owner.left.max(ttl));
-        self.note_order(who);
-        self.line.retain(|other| *other != who);
-        self.owner = Some(Owner { who, marked, provisional: false, left });
+        self.turns.leave(who);
+        if same.is_none_or(|owner| owner.provisional) {
+            self.turns.note_order(who);
+        }
+        self.orphans.retain(|other| *other != who);
+        self.key = Key::Ours(Owner { who, marked, provisional: false, left });
+        self.fence.rise(!self.turns.is_empty());
     }
 
-    /// Nobody that stands in line, hears, and came before may be passed over, unless the lock was this one's already.
-    fn note_order(&mut self, who: usize) {
-        let same = self.owner.is_some_and(|owner| owner.who == who && !owner.provisional);
-        let place = |who| self.tickets.iter().position(|ticket| *ticket == who).unwrap_or(usize::MAX);
-        let before = |other: &usize| {
-            place(*other) < place(who) && self.listened[*other] && !self.struck[*other] && !same
-        };
-        self.passed_over = self.passed_over.or(self.line.iter().copied().find(before));
+    /// Who stands first now and did not before hears when the holder's lease ends; who asks hears it by the answer.
+    fn tell_the_first(&self, before: Option<Who>, asking: Who, pushes: &mut Vec<Push>) {
+        if !self.scope.0.patient || self.has(Flaw::TellsNoNewHead) || self.key == Key::Free {
+            return;
+        }
+        let handed_over = pushes.iter().any(|push| push.2 == Reply::Pushed);
+        if self.has(Flaw::OnlyAHandOverTellsTheHead) && !handed_over {
+            return;
+        }
+        if let Some(entry) = self.turns.head()
+            && Some(entry.who) != before
+            && entry.who != asking
+        {
+            pushes.push((entry.who, entry.channel, Reply::First(self.left())));
+        }
     }
 }
