@@ -6,6 +6,7 @@ mod lint;
 mod servers;
 mod step;
 mod test;
+mod tool;
 
 use std::{env, process::ExitCode};
 
