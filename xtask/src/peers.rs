@@ -1,7 +1,7 @@
 //! `cargo xtask peers`: the lock libraries of other languages, fetched into `target/peers`.
 //!
 //! A stamp is written beside them once all are there; what has none, or another one, is fetched anew. A language that is not
-//! on this machine is left out, by the name of each library, and its tests say `ignored`.
+//! on this machine, or too old, is left out, by the name of each library, and its tests say `ignored`.
 
 use std::{
     fs, io,
@@ -42,7 +42,7 @@ pub(crate) fn fetch() -> Result<Vec<String>, ExitCode> {
         let lacking = language.lacking();
         if !lacking.is_empty() {
             let what = format!(
-                "the tests beside {}: {} cannot be run; remedy: put it on the PATH",
+                "the tests beside {}: this machine lacks {}, or has an older one; remedy: put it on the PATH",
                 names(language),
                 lacking.join(" and ")
             );
@@ -102,6 +102,8 @@ fn python(home: &Path) -> Result<(), String> {
             .args(["--target", packages.trim()])
             .arg("--requirement")
             .arg(home.join("requirements.txt")),
-    )
-    .map(drop)
+    )?;
+    // The manifest names what each needs in its turn, and must be seen to name it all: that hangs on the Python.
+    tool::run(Command::new(home.join("bin/python")).args(["-c", "import pottery, redis.lock, redis_lock"]))
+        .map(drop)
 }

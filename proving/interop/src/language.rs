@@ -51,13 +51,19 @@ impl Language {
         names.iter().map(|name| place.join(name)).collect()
     }
 
-    /// The programs that it takes, to fetch with and to run, and that this machine does not have.
+    /// What it takes, to fetch with and to run, and this machine does not have: programs that are missing or too old.
     pub fn lacking(self) -> Vec<&'static str> {
-        let programs: &[&str] = match self {
-            Self::Node => &["node", "npm"],
-            Self::Python => &["python3", "python3 -m pip"],
+        let wanted: &[(&str, &[&str])] = match self {
+            Self::Node => &[
+                ("node 20", &["node", "-e", "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)"]),
+                ("npm", &["npm", "--version"]),
+            ],
+            Self::Python => &[
+                ("python3 3.10", &["python3", "-c", "import sys; sys.exit(sys.version_info < (3, 10))"]),
+                ("pip for python3", &["python3", "-m", "pip", "--version"]),
+            ],
         };
-        programs.iter().copied().filter(|program| !runs(program)).collect()
+        wanted.iter().filter(|(_, words)| !runs(words)).map(|(name, _)| *name).collect()
     }
 
     /// The peers that are written in it.
@@ -121,9 +127,9 @@ impl fmt::Display for Language {
     }
 }
 
-fn runs(words: &str) -> bool {
-    let mut words = words.split(' ');
-    let mut command = Command::new(words.next().unwrap_or_default());
-    command.args(words).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+fn runs(words: &[&str]) -> bool {
+    let (program, arguments) = words.split_first().expect("a program");
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }

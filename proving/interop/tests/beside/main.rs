@@ -75,6 +75,7 @@ fn every_version_that_is_pinned_stands_in_the_docs() {
 
 /// The version in a line of a manifest, if there is one: `"ioredis": "5.11.1",` or `redis==8.1.0`.
 fn version(line: &str) -> Option<&str> {
+    let (line, _condition) = line.split_once(';').unwrap_or((line, ""));
     let version = line.trim_end_matches(['"', ',']).rsplit(['"', '@', '=']).next()?;
     version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
 }

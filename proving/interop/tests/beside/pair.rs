@@ -42,8 +42,9 @@ pub(crate) fn on_each(flavors: &[Flavor], peer: Peer, promise: Promise) -> Resul
                 named.spawn_scoped(scope, run).expect("a thread")
             })
             .collect();
-        // The panic has said what it is about, and the thread where.
-        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| Failed::without_message()))
+        // All are waited for. The panic has said what it is about, and the thread where.
+        let ended: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        ended.into_iter().try_for_each(|end| end.map_err(|_| Failed::without_message()))
     })
 }
 
