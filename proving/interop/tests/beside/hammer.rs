@@ -10,12 +10,12 @@ use std::{
 };
 
 use interop::{Answer, Belief, Driver, Peer, now, overlap};
-use leasehold::{Fence, LockError, Locks};
+use leasehold::{Fence, LockError, Locks, ReleaseError, Renewal};
 use servers::{Flavor, Server};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-use crate::pair::{LONG, with_runtime};
+use crate::pair::{LONG, nanos, with_runtime};
 
 /// The very key on the server. pottery's own prefix is in it, because pottery can be told of no other.
 const KEY: &str = "redlock:hammer";
@@ -26,10 +26,16 @@ const SECONDS_SAID: &str = "LEASEHOLD_HAMMER_SECONDS";
 const GRACE: Duration = Duration::from_secs(60);
 /// Long enough for another holder to run into it.
 const HOLD: Duration = Duration::from_millis(3);
-/// The least that python-redis-lock can be told; it then asks twice.
+/// How long one visit waits at most.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// So many of ours are among them.
 const OURS: usize = 2;
+/// Every so many visits somebody stays until its lease has ended, and releases then.
+const OVERSTAYS: u32 = 8;
+/// For such a lease.
+const SHORT: Duration = Duration::from_millis(120);
+/// The server counts in milliseconds.
+const ROUNDING: Duration = Duration::from_millis(2);
 
 pub(crate) fn everybody_gets_in_and_nobody_is_there_at_once() {
     let seconds = env::var(SECONDS_SAID).map_or(SECONDS, |said| said.parse().expect("a number of seconds"));
@@ -50,30 +56,70 @@ pub(crate) fn everybody_gets_in_and_nobody_is_there_at_once() {
     site.account();
 }
 
-/// The door of a peer, which it knocks at until it is told that it is over.
+/// How a peer visits.
 fn peer_comes<'a>(site: &'a Site, peer: Peer, url: &str) -> Visits<'a> {
     let mut driver = Driver::start(peer, &[url]);
     let name = peer.name_of(KEY);
-    Box::new(move || match driver.visit(&name, LONG, PATIENCE, HOLD, &site.inside) {
-        Answer::Visited { answered, called } => Ok(Some((answered, called))),
-        Answer::Held => Ok(None),
-        other => Err(format!("{other:?}")),
+    // It sleeps until another of its kind releases, and there is none: waiting, it would ask once a second.
+    let patience = if peer == Peer::PythonRedisLock { Duration::ZERO } else { PATIENCE };
+    Box::new(move |turn| {
+        if peer.short_ttl() < Duration::from_secs(1) && turn % OVERSTAYS == 2 {
+            return overstay(&mut driver, &name);
+        }
+        match driver.visit(&name, LONG, patience, HOLD, &site.inside) {
+            Answer::Visited { answered, called } => Ok(Some((answered, called))),
+            Answer::Held => Ok(None),
+            other => Err(format!("{other:?}")),
+        }
     })
 }
 
+/// Takes the lock once it is free, and releases it when it has ended: whoever holds it then must not be touched.
+fn overstay(driver: &mut Driver, name: &str) -> Visit {
+    let patient_until = Instant::now() + PATIENCE;
+    let (asked, answered) = loop {
+        // One try at a time: how long it waited for the one that was granted, a library does not say.
+        match driver.take(name, SHORT, Duration::ZERO) {
+            Answer::Took { asked, answered } => break (asked, answered),
+            Answer::Held if Instant::now() < patient_until => thread::sleep(HOLD),
+            Answer::Held => return Ok(None),
+            other => return Err(format!("{other:?}")),
+        }
+    };
+    // The server began to count after it was asked.
+    let end = asked + nanos(SHORT - ROUNDING);
+    thread::sleep(SHORT + 2 * ROUNDING);
+    match driver.release() {
+        Answer::NotHeld | Answer::Untold { .. } => Ok(Some((answered.min(end), end))),
+        other => Err(format!("{other:?} after its end")),
+    }
+}
+
+/// How we visit.
 fn we_come<'a>(site: &'a Site, url: &str, runtime: &'a Handle) -> Visits<'a> {
     let locks = runtime.block_on(Locks::builder().ttl(LONG).connect(url)).expect("a server that runs");
-    let mut entered = 0;
-    Box::new(move || {
-        let guard = match runtime.block_on(async { locks.mutex(KEY).lock().within(PATIENCE).await }) {
+    Box::new(move |turn| {
+        let overstays = turn % OVERSTAYS == 2;
+        let mutex = locks.mutex(KEY);
+        let mutex = if overstays { mutex.ttl(SHORT).renewal(Renewal::Off) } else { mutex };
+        let guard = match runtime.block_on(async { mutex.lock().within(PATIENCE).await }) {
             Ok(guard) => guard,
             Err(LockError::TimedOut { .. }) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
         let answered = now();
-        entered += 1;
-        site.alone_inside(&format!("{answered} {entered}")).map_err(|error| error.to_string())?;
+        let end = answered + nanos(guard.remaining());
         lock(&site.fences).push((answered, guard.fence()));
+        if overstays {
+            runtime.block_on(guard.lost());
+            return match runtime.block_on(guard.release()) {
+                Err(ReleaseError::Expired { .. } | ReleaseError::TakenByOther { .. }) => {
+                    Ok(Some((answered, end)))
+                }
+                other => Err(format!("{other:?} after its end")),
+            };
+        }
+        site.alone_inside(&format!("{answered}")).map_err(|error| error.to_string())?;
         let called = now();
         runtime.block_on(guard.release()).map_err(|error| error.to_string())?;
         Ok(Some((answered, called)))
@@ -81,7 +127,10 @@ fn we_come<'a>(site: &'a Site, url: &str, runtime: &'a Handle) -> Visits<'a> {
 }
 
 /// One visit: when it was believed to hold, if it got in; or what went wrong.
-type Visits<'a> = Box<dyn FnMut() -> Result<Option<(u64, u64)>, String> + 'a>;
+type Visit = Result<Option<(u64, u64)>, String>;
+
+/// Somebody's visits, each with its number.
+type Visits<'a> = Box<dyn FnMut(u32) -> Visit + 'a>;
 
 struct Site {
     _directory: TempDir,
@@ -114,9 +163,12 @@ impl Site {
         lock(&self.times_in).insert(who.to_owned(), 0);
         let mut visit = come();
         let mut rest = 0;
-        while !self.is_over() {
-            match visit() {
-                Ok(None) => {}
+        for turn in 1.. {
+            if self.is_over() {
+                break;
+            }
+            match visit(turn) {
+                Ok(None) => thread::sleep(HOLD),
                 Ok(Some((from, until))) => {
                     lock(&self.beliefs).push(Belief::new(who, from, until));
                     *lock(&self.times_in).entry(who.to_owned()).or_default() += 1;
