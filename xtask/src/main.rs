@@ -3,9 +3,11 @@
 mod clock_rule;
 mod files;
 mod lint;
+mod peers;
 mod servers;
 mod step;
 mod test;
+mod tool;
 
 use std::{env, process::ExitCode};
 
@@ -19,11 +21,11 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 3] = [
+const TASKS: [Task; 4] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
-        does: "fetch the servers, build the command, run every test; the arguments go to the test runner",
+        does: "fetch the servers and the peers, build the command, run every test; the arguments go to the test runner",
         run: test::run,
     },
     Task {
@@ -37,6 +39,12 @@ const TASKS: [Task; 3] = [
         usage: "servers",
         does: "fetch the Redis and Valkey servers that the tests run against into target/servers",
         run: servers::run,
+    },
+    Task {
+        name: "peers",
+        usage: "peers",
+        does: "fetch the lock libraries of other languages that ours is tested beside into target/peers",
+        run: peers::run,
     },
 ];
 

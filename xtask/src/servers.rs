@@ -4,7 +4,6 @@
 //! version it says. What is there already is left alone.
 
 mod debian;
-mod tool;
 mod wheel;
 
 use std::{
@@ -59,7 +58,7 @@ pub(crate) fn fetch() -> Result<(), ExitCode> {
 }
 
 /// Waits until no other `cargo xtask` fetches into this place.
-fn take_turn(place: &Path) -> std::io::Result<File> {
+pub(crate) fn take_turn(place: &Path) -> std::io::Result<File> {
     fs::create_dir_all(place)?;
     let lock = File::create(place.join(".lock"))?;
     lock.lock()?;

@@ -12,6 +12,8 @@ enum Outcome {
     Passed,
     /// The exit code; `None` if it died of a signal or could not be run.
     Failed(Option<i32>),
+    /// Not run, because this machine lacks what it takes.
+    LeftOut,
 }
 
 impl Step {
@@ -46,6 +48,11 @@ impl Step {
         Self { line: name.to_owned(), outcome }
     }
 
+    /// What was not run, and why.
+    pub(crate) fn left_out(what: String) -> Self {
+        Self { line: what, outcome: Outcome::LeftOut }
+    }
+
     pub(crate) fn passed(&self) -> bool {
         matches!(self.outcome, Outcome::Passed)
     }
@@ -55,6 +62,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.outcome {
             Outcome::Passed => write!(f, "ok      {}", self.line),
+            Outcome::LeftOut => write!(f, "LEFT OUT  {}", self.line),
             Outcome::Failed(Some(code)) => write!(f, "FAILED  {} (exit {code})", self.line),
             Outcome::Failed(None) => write!(f, "FAILED  {} (no exit code)", self.line),
         }
@@ -68,7 +76,7 @@ pub(crate) fn account(task: &str, steps: &[Step]) -> std::process::ExitCode {
         eprintln!("  {step}");
     }
     let first = steps.iter().find_map(|step| match step.outcome {
-        Outcome::Passed => None,
+        Outcome::Passed | Outcome::LeftOut => None,
         Outcome::Failed(code) => Some(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
     });
     std::process::ExitCode::from(first.unwrap_or(0))

@@ -3,7 +3,7 @@
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::{
-    servers,
+    peers, servers,
     step::{Step, account},
 };
 
@@ -11,6 +11,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(failed) = servers::fetch() {
         return failed;
     }
+    let left_out = match peers::fetch() {
+        Ok(left_out) => left_out,
+        Err(failed) => return failed,
+    };
     // The tests of the command run its binary, which cargo builds only for tests of its own package.
     let mut steps = vec![Step::cargo(&["build", "-p", "leasehold-cli"], &[])];
     if steps[0].passed() {
@@ -27,6 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         let line: Vec<_> = runner.iter().copied().chain(arguments.iter().map(String::as_str)).collect();
         steps.push(Step::cargo(&line, &[]));
     }
+    steps.extend(left_out.into_iter().map(Step::left_out));
     account("test", &steps)
 }
 

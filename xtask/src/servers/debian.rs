@@ -9,7 +9,7 @@ use std::{
 
 use servers::Flavor;
 
-use super::tool;
+use crate::tool;
 
 /// The package with the server; the one called redis-server has only a service around it.
 const PACKAGE: &str = "redis-tools";

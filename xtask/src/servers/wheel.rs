@@ -8,7 +8,7 @@ use std::{
 
 use servers::Flavor;
 
-use super::tool;
+use crate::tool;
 
 /// Downloads the package of this name and version, and returns a directory with the server program alone in it.
 pub(super) fn make(requirement: &str, flavor: Flavor, workshop: &Path) -> Result<PathBuf, String> {

@@ -12,7 +12,7 @@ use crate::files::files_under;
 const QUOTED: usize = 3;
 
 /// Runs it unseen, and returns what it printed; fails with the command and the end of what it said.
-pub(super) fn run(command: &mut Command) -> Result<String, String> {
+pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("`{}` cannot be run: {error}", line(command)))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -29,24 +29,24 @@ fn line(command: &Command) -> String {
 }
 
 /// Every file under a directory.
-pub(super) fn files(directory: &Path) -> Result<Vec<PathBuf>, String> {
+pub(crate) fn files(directory: &Path) -> Result<Vec<PathBuf>, String> {
     files_under(directory).map_err(|error| format!("{}: {error}", directory.display()))
 }
 
 /// A new directory inside another.
-pub(super) fn directory(parent: &Path, name: &str) -> Result<PathBuf, String> {
+pub(crate) fn directory(parent: &Path, name: &str) -> Result<PathBuf, String> {
     let path = parent.join(name);
     fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(path)
 }
 
 /// Moves a file within the workshop.
-pub(super) fn put(from: &Path, to: &Path) -> Result<(), String> {
+pub(crate) fn put(from: &Path, to: &Path) -> Result<(), String> {
     fs::rename(from, to).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
 }
 
 /// Lets everybody run the file: wheels lose that in unpacking.
-pub(super) fn make_executable(path: &Path) -> Result<(), String> {
+pub(crate) fn make_executable(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))
         .map_err(|error| format!("{}: {error}", path.display()))

@@ -1,0 +1,182 @@
+//! A process in which a library does what it is told.
+
+use std::{
+    fmt,
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::Duration,
+};
+
+use crate::{Answer, Language, Peer, peer::program};
+
+/// Longer than any library is told to wait, on a machine that is busy compiling.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
+
+/// A driver. It has no children, is killed when this is dropped, and ends by itself when its standard input does, which is
+/// also when this process was killed.
+#[derive(Debug)]
+pub struct Driver {
+    name: String,
+    child: Child,
+    /// None once it was hung up on.
+    requests: Option<ChildStdin>,
+    answers: Receiver<String>,
+}
+
+impl Driver {
+    /// Starts a peer's driver on these servers.
+    ///
+    /// # Panics
+    ///
+    /// When the peer's library is not there, with the remedy.
+    #[track_caller]
+    pub fn start(peer: Peer, urls: &[&str]) -> Self {
+        Self::run(peer.language(), peer.name(), &peer.program(), urls)
+    }
+
+    /// Starts the driver of redis-semaphore's `Semaphore` with one permit. Its key is `semaphore:NAME`.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[track_caller]
+    pub fn start_permits(url: &str) -> Self {
+        let name = "redis-semaphore-permits";
+        Self::run(Language::Node, name, &program(Language::Node, name), &[url])
+    }
+
+    #[track_caller]
+    fn run(language: Language, name: &str, program: &Path, urls: &[&str]) -> Self {
+        assert!(
+            language.has_libraries(),
+            "{name}: its library is not in {} in the version that is wanted; run `cargo xtask peers`",
+            language.home().display()
+        );
+        let mut command: Command = language.command(program);
+        let spawned = command.args(urls).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = match spawned {
+            Ok(child) => child,
+            Err(error) => panic!("{name}: {command:?} does not run: {error}"),
+        };
+        let requests = child.stdin.take();
+        let said = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (line, answers) = channel();
+        thread::spawn(move || {
+            for answer in said.lines().map_while(Result::ok) {
+                if line.send(answer).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { name: name.to_owned(), child, requests, answers }
+    }
+
+    /// Takes the lock of this name; patience zero is one try.
+    #[track_caller]
+    pub fn take(&mut self, name: &str, ttl: Duration, patience: Duration) -> Answer {
+        self.begin_to_take(name, ttl, patience);
+        self.answer()
+    }
+
+    /// Tells it to take the lock, and does not wait for the [`answer`](Self::answer).
+    #[track_caller]
+    pub fn begin_to_take(&mut self, name: &str, ttl: Duration, patience: Duration) {
+        self.tell(format_args!("take {name} {} {}", ttl.as_millis(), patience.as_millis()));
+    }
+
+    /// The same for a lock that never ends, waited for without an end. Only python-redis-lock has that.
+    #[track_caller]
+    pub fn begin_to_take_for_ever(&mut self, name: &str) {
+        self.tell(format_args!("take {name} 0 -1"));
+    }
+
+    /// Releases what it took last.
+    #[track_caller]
+    pub fn release(&mut self) -> Answer {
+        self.tell(format_args!("release"));
+        self.answer()
+    }
+
+    /// Prolongs what it took last.
+    #[track_caller]
+    pub fn extend(&mut self, ttl: Duration) -> Answer {
+        self.tell(format_args!("extend {}", ttl.as_millis()));
+        self.answer()
+    }
+
+    /// Takes the lock, is alone in the witness file for as long as it holds it, and releases it.
+    #[track_caller]
+    pub fn visit(
+        &mut self,
+        name: &str,
+        ttl: Duration,
+        patience: Duration,
+        hold: Duration,
+        witness: &Path,
+    ) -> Answer {
+        let [ttl, patience, hold] = [ttl, patience, hold].map(|time| time.as_millis());
+        self.tell(format_args!("visit {name} {ttl} {patience} {hold} {}", witness.display()));
+        self.answer()
+    }
+
+    /// What it says to what it was told.
+    ///
+    /// # Panics
+    ///
+    /// When it says nothing within a minute, or has ended.
+    #[track_caller]
+    pub fn answer(&mut self) -> Answer {
+        match self.answer_within(ANSWERS_WITHIN) {
+            Some(answer) => answer,
+            None => panic!("{}: no answer within {ANSWERS_WITHIN:?}", self.name),
+        }
+    }
+
+    /// The same, if it says anything in that time.
+    ///
+    /// # Panics
+    ///
+    /// When it has ended.
+    #[track_caller]
+    pub fn answer_within(&mut self, limit: Duration) -> Option<Answer> {
+        match self.answers.recv_timeout(limit) {
+            Ok(line) => Some(Answer::parse(&line)),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => panic!("{}: ended: {:?}", self.name, self.child.wait()),
+        }
+    }
+
+    /// Closes its standard input, as the end of this process does, and says whether it ended of that within the limit.
+    pub fn hang_up(&mut self, limit: Duration) -> bool {
+        self.requests = None;
+        // Its standard output closes with it.
+        let ended = loop {
+            match self.answers.recv_timeout(limit) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => break false,
+                Err(RecvTimeoutError::Disconnected) => break true,
+            }
+        };
+        ended && self.child.wait().is_ok_and(|status| status.success())
+    }
+
+    #[track_caller]
+    fn tell(&mut self, request: fmt::Arguments<'_>) {
+        let requests = self.requests.as_mut().expect("it was not hung up on");
+        // In one piece, so that a driver never sees half a line.
+        if let Err(error) = requests.write_all(format!("{request}\n").as_bytes()) {
+            panic!("{}: cannot be told to {request}: {error}", self.name);
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Fails only if it has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,52 @@
+//! Who believed to hold a lock, and when.
+
+use std::fmt;
+
+/// A holder's belief, from the moment at which it had the answer to the moment before it asked for the release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Belief {
+    /// Whose.
+    pub who: String,
+    /// From when, on the clock of [`now`](crate::now).
+    pub from: u64,
+    /// Until when.
+    pub until: u64,
+}
+
+impl Belief {
+    /// Somebody's belief.
+    pub fn new(who: impl Into<String>, from: u64, until: u64) -> Self {
+        Self { who: who.into(), from, until }
+    }
+}
+
+impl fmt::Display for Belief {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} from {} to {}", self.who, self.from, self.until)
+    }
+}
+
+/// Two that believed at once, if there were any.
+pub fn overlap(beliefs: &mut [Belief]) -> Option<(Belief, Belief)> {
+    beliefs.sort_by_key(|belief| belief.from);
+    let at_once = beliefs.windows(2).find(|pair| pair[1].from < pair[0].until)?;
+    Some((at_once[0].clone(), at_once[1].clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beliefs_one_after_the_other_do_not_overlap() {
+        let mut beliefs = [Belief::new("b", 20, 30), Belief::new("a", 10, 20), Belief::new("c", 31, 31)];
+        assert_eq!(overlap(&mut beliefs), None);
+    }
+
+    #[test]
+    fn two_that_believed_at_once_are_named() {
+        let [a, b, c] = [Belief::new("a", 10, 50), Belief::new("b", 50, 60), Belief::new("c", 59, 61)];
+        assert_eq!(overlap(&mut [c.clone(), b.clone(), a]), Some((b, c)));
+    }
+}

@@ -1,0 +1,81 @@
+//! Each of the other libraries beside ours on one key of one real server.
+//!
+//! A test whose library is not fetched fails and names the remedy. Only where the library's language is not on this machine
+//! the test is ignored, by its name.
+
+mod hammer;
+mod no_string;
+mod pair;
+mod promises;
+mod several;
+
+use std::{collections::HashMap, fs, process::ExitCode};
+
+use interop::{Language, Peer};
+use libtest_mimic::{Arguments, Trial};
+use pair::on_each;
+
+/// A test with its name, and the languages that it takes.
+type Test = (&'static str, &'static [Language], fn());
+
+const OTHERS: [Test; 3] = [
+    (
+        "redlock_holds_a_key_on_each_of_its_servers_and_one_of_ours_is_one_vote_against_it",
+        &[Language::Node],
+        several::redlock_holds_a_key_on_each_of_its_servers_and_one_of_ours_is_one_vote_against_it,
+    ),
+    (
+        "everybody_gets_in_and_nobody_is_there_at_once",
+        &Language::ALL,
+        hammer::everybody_gets_in_and_nobody_is_there_at_once,
+    ),
+    ("every_version_that_is_pinned_stands_in_the_docs", &[], every_version_that_is_pinned_stands_in_the_docs),
+];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let missing: HashMap<Language, bool> =
+        Language::ALL.map(|language| (language, is_missing(language))).into();
+    let ignored = |languages: &[Language]| languages.iter().any(|language| missing[language]);
+
+    let mut trials = Vec::new();
+    for peer in Peer::ALL {
+        for (name, flavors, promise) in promises::ALL {
+            let trial = Trial::test(format!("{peer}::{name}"), move || on_each(flavors, peer, promise));
+            trials.push(trial.with_ignored_flag(ignored(&[peer.language()])));
+        }
+    }
+    for (name, languages, test) in no_string::ALL.into_iter().chain(OTHERS) {
+        let trial = Trial::test(name, move || {
+            test();
+            Ok(())
+        });
+        trials.push(trial.with_ignored_flag(ignored(languages)));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Whether this machine has neither the libraries nor what could fetch them.
+fn is_missing(language: Language) -> bool {
+    !language.has_libraries() && !language.lacking().is_empty()
+}
+
+/// The docs say which versions they speak of.
+fn every_version_that_is_pinned_stands_in_the_docs() {
+    let docs = include_str!("../../../../docs/interop.md");
+    for language in Language::ALL {
+        let manifest = fs::read_to_string(&language.manifests()[0]).expect("a manifest");
+        let pinned: Vec<_> = manifest.lines().filter_map(version).collect();
+        assert!(!pinned.is_empty(), "no version in {manifest}");
+        for version in pinned {
+            assert!(docs.contains(version), "docs/interop.md does not name {version}");
+        }
+    }
+}
+
+/// The version in a line of a manifest, if there is one: `"ioredis": "5.11.1",` or `redis==8.1.0`.
+fn version(line: &str) -> Option<&str> {
+    let (line, _condition) = line.split_once(';').unwrap_or((line, ""));
+    let version = line.trim_end_matches(['"', ',']).rsplit(['"', '@', '=']).next()?;
+    version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
+}

@@ -1,0 +1,170 @@
+//! A library and ours on one server.
+
+use std::{fmt, thread, time::Duration};
+
+use interop::{Answer, Driver, Peer, now};
+use leasehold::{Guard, LockError, Locks, Mutex};
+use libtest_mimic::Failed;
+use servers::{Flavor, Reply, Server};
+use tokio::{runtime, task::JoinHandle};
+
+/// Longer than any test lasts.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+/// Enough for several asks of whoever polls.
+pub(crate) const A_WHILE: Duration = Duration::from_millis(300);
+/// A machine that is busy compiling may let a process wait so long for its turn.
+pub(crate) const SLACK: Duration = Duration::from_secs(3);
+
+/// What its lock is called in the other library.
+const NAME: &str = "invoice:42";
+
+/// A library, ours, and the server between them.
+pub(crate) struct Pair {
+    pub(crate) peer: Peer,
+    pub(crate) driver: Driver,
+    pub(crate) locks: Locks,
+    pub(crate) server: Server,
+    pub(crate) key: String,
+}
+
+/// A promise, as a test of one pair. It blocks while the driver works: what is ours runs on the runtime's workers.
+pub(crate) type Promise = fn(&mut Pair, &runtime::Handle);
+
+/// The test, on these servers side by side.
+pub(crate) fn on_each(flavors: &[Flavor], peer: Peer, promise: Promise) -> Result<(), Failed> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = flavors
+            .iter()
+            .map(|&flavor| {
+                let run =
+                    move || with_runtime(|runtime| promise(&mut Pair::on(flavor, peer, runtime), runtime));
+                let named = thread::Builder::new().name(format!("{peer} on {flavor}"));
+                named.spawn_scoped(scope, run).expect("a thread")
+            })
+            .collect();
+        // All are waited for. The panic has said what it is about, and the thread where.
+        let ended: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        ended.into_iter().try_for_each(|end| end.map_err(|_| Failed::without_message()))
+    })
+}
+
+/// Gives the runtime that our own locks live on.
+pub(crate) fn with_runtime<T>(work: impl FnOnce(&runtime::Handle) -> T) -> T {
+    let runtime =
+        runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    work(runtime.handle())
+}
+
+impl Pair {
+    pub(crate) fn on(flavor: Flavor, peer: Peer, runtime: &runtime::Handle) -> Self {
+        let server = Server::start(flavor);
+        let mut driver = Driver::start(peer, &[&server.url()]);
+        // Whoever is told to wait afterwards has a connection, and asks at once.
+        took(driver.take("before", LONG, Duration::ZERO));
+        driver.release();
+        let locks = runtime.block_on(Locks::builder().ttl(LONG).connect(&server.url())).unwrap();
+        Self { peer, driver, locks, server, key: peer.key(NAME) }
+    }
+
+    /// Our lock on the key.
+    pub(crate) fn ours(&self) -> Mutex {
+        self.locks.mutex(&self.key)
+    }
+
+    /// It takes the lock, which is free. Gives the instants before it was asked and after it had answered.
+    #[track_caller]
+    pub(crate) fn it_takes(&mut self, ttl: Duration) -> (u64, u64) {
+        took(self.driver.take(NAME, ttl, Duration::ZERO))
+    }
+
+    /// It tries once, and is refused.
+    #[track_caller]
+    pub(crate) fn it_is_refused(&mut self) {
+        assert_eq!(self.driver.take(NAME, LONG, Duration::ZERO), Answer::Held);
+    }
+
+    /// It waits for the lock in its own way, and is still waiting after a while.
+    #[track_caller]
+    pub(crate) fn it_waits(&mut self, patience: Duration) {
+        self.driver.begin_to_take(NAME, LONG, patience);
+        assert_eq!(self.driver.answer_within(A_WHILE), None);
+    }
+
+    /// It releases what it holds. Gives the instant before.
+    #[track_caller]
+    pub(crate) fn it_releases(&mut self) -> u64 {
+        match self.driver.release() {
+            Answer::Released { called } if self.peer.tells_a_late_release() => called,
+            Answer::Untold { called } if !self.peer.tells_a_late_release() => called,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// It releases what it does not hold any more, and says so if it ever does.
+    #[track_caller]
+    pub(crate) fn it_releases_too_late(&mut self) {
+        match self.driver.release() {
+            Answer::NotHeld if self.peer.tells_a_late_release() => {}
+            Answer::Untold { .. } if !self.peer.tells_a_late_release() => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// We wait for the lock, and are still waiting after a while; the task gives the guard and when we had it.
+    #[track_caller]
+    pub(crate) fn we_wait(&self, runtime: &runtime::Handle) -> JoinHandle<(Guard, u64)> {
+        let lock = self.ours().lock().within(LONG);
+        let waiting = runtime.spawn(async {
+            let guard = lock.await.unwrap();
+            (guard, now())
+        });
+        thread::sleep(A_WHILE);
+        assert!(!waiting.is_finished(), "granted beside another holder");
+        waiting
+    }
+
+    /// Who holds the lock, as we are told.
+    #[track_caller]
+    pub(crate) fn we_are_refused(&self, runtime: &runtime::Handle) -> leasehold::Tenancy {
+        match runtime.block_on(async { self.ours().lock().within(Duration::ZERO).await }) {
+            Err(LockError::TimedOut { held_by: Some(held_by), .. }) => *held_by,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The value at the key, past all libraries. It has an end.
+    #[track_caller]
+    pub(crate) fn value(&self) -> Vec<u8> {
+        let Reply::Bulk(Some(value)) = self.server.text(&["GET", &self.key]) else {
+            panic!("no value at {}", self.key)
+        };
+        let left = self.server.text(&["PTTL", &self.key]).as_integer().unwrap_or_default();
+        assert!(left > 0 && left <= 20_000, "{left}");
+        value
+    }
+
+    /// Somebody steals the lock: an operator, or a server that lost its state.
+    #[track_caller]
+    pub(crate) fn steal(&self) {
+        assert_eq!(self.server.text(&["DEL", &self.key]), Reply::Integer(1));
+    }
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.peer, self.server.flavor())
+    }
+}
+
+#[track_caller]
+pub(crate) fn took(answer: Answer) -> (u64, u64) {
+    match answer {
+        Answer::Took { asked, answered } => (asked, answered),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A time in the unit of [`now`].
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).expect("a short time")
+}

@@ -1,0 +1,109 @@
+//! `cargo xtask peers`: the lock libraries of other languages, fetched into `target/peers`.
+//!
+//! A stamp is written beside them once all are there; what has none, or another one, is fetched anew. A language that is not
+//! on this machine, or too old, is left out, by the name of each library, and its tests say `ignored`.
+
+use std::{
+    fs, io,
+    path::Path,
+    process::{Command, ExitCode},
+};
+
+use interop::{Language, Peer};
+
+use crate::{servers::take_turn, takes_no_arguments, tool};
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if let Err(refused) = takes_no_arguments("peers", arguments) {
+        return refused;
+    }
+    if let Err(failed) = fetch() {
+        return failed;
+    }
+    for language in Language::ALL.into_iter().filter(|language| language.has_libraries()) {
+        println!("{language:<8}  {}  {}", language.home().display(), names(language));
+    }
+    ExitCode::SUCCESS
+}
+
+/// Fetches what is missing, and gives what had to be left out. Says what it does only if there is something to do.
+pub(crate) fn fetch() -> Result<Vec<String>, ExitCode> {
+    let place = Language::fetched_into();
+    let _turn = match take_turn(&place) {
+        Ok(lock) => lock,
+        Err(error) => {
+            eprintln!("xtask peers: {}: {error}", place.display());
+            return Err(ExitCode::FAILURE);
+        }
+    };
+    let mut left_out = Vec::new();
+    let mut failed = false;
+    for language in Language::ALL {
+        let lacking = language.lacking();
+        if !lacking.is_empty() {
+            let what = format!(
+                "the tests beside {}: this machine lacks {}, or has an older one; remedy: put it on the PATH",
+                names(language),
+                lacking.join(" and ")
+            );
+            eprintln!("xtask peers: LEFT OUT: {what}");
+            left_out.push(what);
+        } else if let Err(why) = provide(language) {
+            failed = true;
+            eprintln!("xtask peers: the libraries of {language} could not be fetched: {why}");
+        }
+    }
+    if failed { Err(ExitCode::FAILURE) } else { Ok(left_out) }
+}
+
+fn names(language: Language) -> String {
+    language.peers().map(Peer::name).collect::<Vec<_>>().join(", ")
+}
+
+fn provide(language: Language) -> Result<(), String> {
+    let home = language.home();
+    let in_words = |error: io::Error| format!("{}: {error}", home.display());
+    let stamp = language.stamp().map_err(in_words)?;
+    if fs::read_to_string(language.stamp_file()).is_ok_and(|there| there == stamp) {
+        return Ok(());
+    }
+    eprintln!("xtask peers: fetching {}", names(language));
+    if home.exists() {
+        fs::remove_dir_all(&home).map_err(in_words)?;
+    }
+    fs::create_dir_all(&home).map_err(in_words)?;
+    for manifest in language.manifests() {
+        let name = manifest.file_name().expect("a manifest is a file");
+        fs::copy(&manifest, home.join(name)).map_err(in_words)?;
+    }
+    match language {
+        Language::Node => node(&home)?,
+        Language::Python => python(&home)?,
+        _ => return Err("xtask does not know how".to_owned()),
+    }
+    fs::write(language.stamp_file(), stamp).map_err(in_words)
+}
+
+/// Exactly what the lock file names, by its hashes. None of these libraries needs a script of its own to be installed.
+fn node(home: &Path) -> Result<(), String> {
+    let quiet = ["--no-audit", "--no-fund", "--loglevel=error"];
+    tool::run(Command::new("npm").args(["ci", "--ignore-scripts"]).args(quiet).current_dir(home)).map(drop)
+}
+
+/// Into a virtual environment. It has no pip in it, because Debian keeps that apart from Python; the one outside does it.
+fn python(home: &Path) -> Result<(), String> {
+    tool::run(Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(home))?;
+    let packages = "import sysconfig; print(sysconfig.get_path('purelib'))";
+    let packages = tool::run(Command::new(home.join("bin/python")).args(["-c", packages]))?;
+    tool::run(
+        Command::new("python3")
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+            .args(["--no-deps", "--only-binary=:all:"])
+            .args(["--target", packages.trim()])
+            .arg("--requirement")
+            .arg(home.join("requirements.txt")),
+    )?;
+    // The manifest names what each needs in its turn, and must be seen to name it all: that hangs on the Python.
+    tool::run(Command::new(home.join("bin/python")).args(["-c", "import pottery, redis.lock, redis_lock"]))
+        .map(drop)
+}
