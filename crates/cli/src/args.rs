@@ -57,6 +57,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
+    /// Leave the terminal out of it: COMMAND gets a process group of its own, and signals from us
+    #[arg(long)]
+    pub(crate) no_tty: bool,
+
     /// Say nothing when the lock is held
     #[arg(short, long)]
     pub(crate) quiet: bool,

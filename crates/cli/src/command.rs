@@ -4,16 +4,18 @@ use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::ExitStatus;
+use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
-use rustix::process::{Signal, getpgrp};
-use rustix::termios::tcgetpgrp;
-use tokio::process::Child;
+use rustix::process::{Pid, PidfdFlags, Signal, getpgid, getpgrp, pidfd_open, pidfd_send_signal};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
 
 use crate::exit::{End, Failure};
-use crate::minder::{self, Order, Outcome, Report};
+use crate::minder::{self, News, Order, Outcome, Report, Stop};
 use crate::settings::Settings;
+use crate::signals::{self, Signals};
+use crate::terminal::Terminal;
 use crate::usage::name_of;
 
 /// The command while it runs, below its minder. Standard streams and working directory are ours; it has no other descriptor
@@ -21,19 +23,19 @@ use crate::usage::name_of;
 #[derive(Debug)]
 pub(crate) struct Command {
     minder: Child,
-    link: OwnedFd,
-    place: ProcessGroup,
+    /// The minder once more, under a name that nobody else gets when it has ended. `None` before Linux 5.3.
+    minder_handle: Option<OwnedFd>,
+    /// Of records, not a stream; only its readiness is the runtime's concern.
+    link: UnixStream,
+    /// The terminal that it shares with us, in our process group: typed signals reach it without us, and whoever types
+    /// Ctrl-Z, `fg` and `bg` meets it as if we were not there. `None` if it has a group of its own, so that a signal reaches
+    /// all that it starts, and nobody else.
+    terminal: Option<Terminal>,
+    /// How often it was stopped, as far as we were told; where we are not told, there is always one more.
+    stops: u64,
     /// How long before the lease's end all of it must be gone.
     dying: Duration,
-}
-
-/// Where the command is among the jobs of a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProcessGroup {
-    /// A group of its own, so that a signal reaches all that it starts, and nobody else.
-    Own,
-    /// Ours, which has the terminal: otherwise it could not read from there. The terminal then sends it INT and QUIT itself.
-    Terminal,
+    grace: Duration,
 }
 
 /// A killed process is gone within some milliseconds, and must be by the lease's end; of a short ttl that is a tenth at most.
@@ -41,72 +43,153 @@ const DYING: Duration = Duration::from_millis(20);
 
 impl Command {
     /// Starts it, with so much left of the lease.
-    pub(crate) fn start<E>(settings: &Settings, environment: E, left: Duration) -> Result<Self, Failure>
+    pub(crate) fn start<E>(
+        settings: &Settings,
+        environment: E,
+        left: Duration,
+        signals: &Signals,
+    ) -> Result<Self, Failure>
     where
         E: IntoIterator<Item = (&'static str, OsString)>,
     {
         let now = minder::now();
-        let place = ProcessGroup::for_command();
+        let terminal = if settings.no_tty { None } else { Terminal::of_session() };
         let dying = DYING.min(settings.ttl.duration() / 10);
-        let group = (place == ProcessGroup::Terminal).then(getpgrp);
+        let group = terminal.is_some().then(getpgrp);
         // Should the minder be killed, what it minded becomes ours to end.
         let _ = minder::adopt_orphans();
-        let mut process = minder::process(settings.grace, group, &settings.program, &settings.arguments);
+        let blocked = signals.blocked_before();
+        let mut process =
+            minder::process(settings.grace, group, blocked, &settings.program, &settings.arguments);
         process.envs(environment);
-        let (link, theirs) = minder::pair().map_err(|error| Failure::no_minder(&error.into()))?;
+        let no_minder = |error: io::Error| Failure::no_minder(&error);
+        let (link, theirs) = minder::pair().map_err(|error| no_minder(error.into()))?;
+        rustix::io::ioctl_fionbio(&link, true).map_err(|error| no_minder(error.into()))?;
+        let link = UnixStream::from_std(link.into()).map_err(no_minder)?;
         process.stdin(theirs);
-        let minder = tokio::process::Command::from(process).spawn().map_err(|error| match error.kind() {
+        let minder = process.spawn().map_err(|error| match error.kind() {
             // The minder is given the command's arguments and environment: it is they that are too long.
             ErrorKind::ArgumentListTooLong => not_started(settings, &error),
-            _ => Failure::no_minder(&error),
+            _ => no_minder(error),
         })?;
-        let command = Self { minder, link, place, dying };
+        let minder_handle = pidfd_open(Pid::from_child(&minder), PidfdFlags::empty()).ok();
+        let stops = if terminal.is_some() { 0 } else { u64::MAX };
+        let command = Self { minder, minder_handle, link, terminal, stops, dying, grace: settings.grace };
         // If it is gone already, the missing report says so.
         let _ = minder::begin(&command.link, Order::End(command.gone_by(now, left)));
         Ok(command)
     }
 
-    /// Resolves when it has ended, with all that it started if it had to end. `None` if its minder was killed, and it with that.
+    /// What comes next of it: a stop, or its end, with that of all that it started if it had to end. The end without a report
+    /// is that of its minder, which somebody killed, and it with that.
     ///
     /// Cancel safe.
-    pub(crate) async fn ended(&mut self) -> Option<Report> {
-        self.minder.wait().await.expect("a child of ours can be waited for");
-        let report = minder::receive_report(&self.link);
-        if report.is_none() {
+    pub(crate) async fn news(&mut self) -> Result<Stop, Option<Report>> {
+        let received = self.link.async_io(Interest::READABLE, || minder::receive_news(&self.link)).await;
+        match received {
+            Ok(Some(News::Stopped(stop))) => {
+                self.stops += 1;
+                Ok(stop)
+            }
+            Ok(Some(News::Ended(report))) => {
+                // It has no more to do. The processor time of the command counts as ours once both are waited for.
+                let _ = self.minder.wait();
+                Err(Some(report))
+            }
+            Ok(None) | Err(_) => {
+                minder::kill_all();
+                Err(None)
+            }
+        }
+    }
+
+    /// Whether it is with us in the terminal's process group.
+    pub(crate) const fn shares_the_terminal(&self) -> bool {
+        self.terminal.is_some()
+    }
+
+    /// Lets it run until so much time from now, which was read before. Gives back the moment at which it must be gone.
+    pub(crate) fn may_last(&self, now: u64, left: Duration) -> u64 {
+        let end = self.gone_by(now, left);
+        self.order(Order::End(end));
+        end
+    }
+
+    /// Has it end because the lease was lost. Gives back the moment at which it must be gone.
+    pub(crate) fn must_end(&self, order: Order) -> u64 {
+        self.order(order);
+        // Somebody may have stopped the minder.
+        if let Some(minder) = &self.minder_handle {
+            let _ = pidfd_send_signal(minder, Signal::CONT);
+        }
+        minder::now() + nanoseconds(self.grace + self.dying)
+    }
+
+    /// Ends it and its minder, if that cannot do what it is for. Says whether it did.
+    pub(crate) fn kill_if_unminded(&self) -> bool {
+        let unminded = is_stopped(Pid::from_child(&self.minder));
+        if unminded {
             minder::kill_all();
         }
-        report
-    }
-
-    pub(crate) const fn place(&self) -> ProcessGroup {
-        self.place
-    }
-
-    /// Lets it run until so much time from now, which was read before.
-    pub(crate) fn may_last(&self, now: u64, left: Duration) {
-        self.order(Order::End(self.gone_by(now, left)));
+        unminded
     }
 
     pub(crate) fn order(&self, order: Order) {
         minder::send_order(&self.link, order);
     }
 
-    /// Sends it a signal: to its group, or where that is ours too, to itself.
-    pub(crate) fn signal(&self, signal: Signal) {
-        self.order(Order::Signal(signal));
+    /// Stops us when the command was stopped at our terminal: the shell that started us then sees what it would see of the
+    /// command. Returns when we are to go on, and has the command go on too. Says whether we were stopped.
+    pub(crate) fn follow(&self, stop: Stop) -> bool {
+        // Who stopped us too has continued both since.
+        let Some(terminal) = self.terminal.as_ref().filter(|_| is_stopped(stop.command)) else {
+            return false;
+        };
+        // A shell with job control has the terminal under a group of its own. Without us that would be the job's group, which
+        // gets the terminal back.
+        let has_terminal = getpgid(Some(stop.command)).ok().filter(|group| terminal.is_with(*group));
+        // Where nobody could continue us, the kernel lets no terminal stop us; SIGSTOP it would.
+        signals::stop(if stop.signal == Signal::STOP { Signal::TSTP } else { stop.signal });
+        has_terminal.into_iter().for_each(|group| terminal.give_to(group));
+        self.go_on();
+        true
+    }
+
+    /// Stops the command, and us.
+    pub(crate) fn stop(&self) {
+        self.order(Order::Stop);
+        signals::stop(Signal::TSTP);
+        self.go_on();
+    }
+
+    /// Has the command go on, unless it was stopped once more meanwhile.
+    pub(crate) fn go_on(&self) {
+        self.order(Order::Continue(self.stops));
+    }
+
+    /// Puts the terminal in order after a command that had to end.
+    pub(crate) fn mend_terminal(&self) {
+        self.terminal.iter().for_each(Terminal::mend);
+    }
+
+    /// How long before the end of a lease the minder has it gone; half of that is left for us to do what it did not.
+    pub(crate) fn dying(&self) -> u64 {
+        nanoseconds(self.dying)
     }
 
     fn gone_by(&self, now: u64, left: Duration) -> u64 {
-        let left = left.saturating_sub(self.dying);
-        now.saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+        now.saturating_add(nanoseconds(left.saturating_sub(self.dying)))
     }
 }
 
-impl ProcessGroup {
-    fn for_command() -> Self {
-        let foreground = tcgetpgrp(io::stdin());
-        if foreground.is_ok_and(|group| group == getpgrp()) { Self::Terminal } else { Self::Own }
-    }
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Whether a process is stopped, by a signal or a debugger. By proc(5) `stat`: the state is behind the name, in parentheses.
+fn is_stopped(process: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, behind)| behind.starts_with(['T', 't']))
 }
 
 /// How the command ended, or why it was not run.

@@ -11,6 +11,7 @@ mod say;
 mod settings;
 mod signals;
 mod store_url;
+mod terminal;
 mod time;
 mod usage;
 mod watch;

@@ -14,107 +14,152 @@ mod report;
 mod starting;
 
 use std::io;
-use std::process::Child;
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
+use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, getppid, kill_process, kill_process_group, pidfd_open};
+use rustix::process::{Pid, Signal, WaitStatus, getpgid, getppid, kill_process, kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
 
-pub(crate) use self::descendants::{adopt_orphans, kill_all};
+use self::descendants::Killing;
+pub(crate) use self::descendants::{adopt_orphans, kill_all, reap_all};
 use self::ending::{Ending, Step};
-use self::link::Received;
-pub(crate) use self::link::{begin, pair, receive_report, send_order};
+pub(crate) use self::link::{begin, pair, receive_news, send_order};
 pub(crate) use self::order::Order;
-pub(crate) use self::report::{Outcome, Report};
+pub(crate) use self::report::{News, Outcome, Report, Stop};
 pub(crate) use self::starting::{Start, is_minder, process};
 
 /// Poll counts on a clock that stands still while the machine sleeps, and a lease does not: so look each second.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
-/// Nothing tells us that an orphan of the command's has ended; only as long as some must end do we look so often.
-const SHORT_NAP: Duration = Duration::from_millis(10);
-
 /// Is the minder, to its end.
 pub(crate) fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
     let we = getppid();
-    if adopt_orphans().is_err() || !starting::outlive_us() {
+    let Some(wakes) = starting::outlive_us() else { return };
+    if adopt_orphans().is_err() {
         return;
     }
     let Some(start) = Start::read(words) else { return };
     let Some((Order::End(end), stdin)) = link::accept(io::stdin()) else { return };
     let ending = Ending::new(end, start.grace);
     let report = match start.command(stdin) {
-        Ok(child) => watch(&child, start.group.is_none(), ending, we),
+        Ok(id) => {
+            starting::leave_the_session(id);
+            Command { id, group: start.group, we, stopped: false, stops: 0 }.watch(ending, &wakes)
+        }
         Err(error) => {
             let outcome = Outcome::NotStarted(error.raw_os_error().unwrap_or(0));
             Report { outcome, doomed: false }
         }
     };
-    link::send_report(io::stdin(), report);
+    link::send_news(io::stdin(), News::Ended(report));
 }
 
-fn watch(child: &Child, has_own_group: bool, mut ending: Ending, we: Option<Pid>) -> Report {
-    let command = Pid::from_child(child);
-    // Where the kernel has none (before 5.3), short naps do.
-    let process = pidfd_open(command, PidfdFlags::empty()).ok();
-    let mut status = None;
-    let mut rounds = 0;
-    let mut is_open = true;
-    loop {
-        let nap = match ending.next(now()) {
-            Step::Rest(until) => Duration::from_nanos(until.saturating_sub(now())).min(LONGEST_NAP),
-            Step::Ask => {
-                descendants::signal(Signal::TERM);
-                // What is stopped cannot end.
-                descendants::signal(Signal::CONT);
-                continue;
-            }
-            Step::Kill => {
-                descendants::signal(Signal::KILL);
-                rounds += 1;
-                descendants::nap(rounds)
-            }
-        };
-        let none_left = descendants::reap(|id, how| {
-            if id == command {
-                status = Some(how);
-            }
-        });
-        if let Some(status) = status
-            && (none_left || !ending.is_forced())
-        {
-            return Report { outcome: Outcome::Ended(status), doomed: ending.is_doomed() };
-        }
-        let is_told = process.is_some() && !ending.is_forced();
-        let nap = if is_told { nap } else { nap.min(SHORT_NAP) };
-        let link = io::stdin();
-        let link = is_open.then(|| PollFd::new(&link, PollFlags::IN));
-        let process = process.as_ref().filter(|_| status.is_none());
-        let process = process.map(|process| PollFd::new(process, PollFlags::IN));
-        let mut events: Vec<_> = link.into_iter().chain(process).collect();
-        // Interrupted, it is as if the nap were over.
-        let _ = poll(&mut events, Timespec::try_from(nap).ok().as_ref());
-        drop(events);
-        while is_open {
-            match link::receive_order(io::stdin()) {
-                Received::Nothing => break,
-                Received::Order(Order::Signal(signal)) if status.is_none() => {
-                    // Fails if all have ended, which is what most signals are for.
-                    let _ = if has_own_group {
-                        kill_process_group(command, signal)
-                    } else {
-                        kill_process(command, signal)
-                    };
+/// The command, as its parent knows it.
+struct Command {
+    id: Pid,
+    /// The group that we had it join; `None` for one of its own.
+    group: Option<Pid>,
+    /// The process that holds the lock.
+    we: Option<Pid>,
+    stopped: bool,
+    /// How often it was.
+    stops: u64,
+}
+
+impl Command {
+    fn watch(&mut self, mut ending: Ending, wakes: &SignalFd) -> Report {
+        let mut status = None;
+        let mut killing = Killing::default();
+        let mut is_open = true;
+        loop {
+            let nap = match ending.next(now()) {
+                Step::Rest(until) => Duration::from_nanos(until.saturating_sub(now())).min(LONGEST_NAP),
+                Step::Ask => {
+                    descendants::signal(Signal::TERM);
+                    // What is stopped cannot end.
+                    descendants::signal(Signal::CONT);
+                    continue;
                 }
-                Received::Order(order) => ending.handle(now(), order),
-                Received::End => is_open = false,
+                Step::Kill => killing.round(),
+            };
+            let link = io::stdin();
+            let wakes_fd = wakes.as_fd();
+            let link = is_open.then(|| PollFd::new(&link, PollFlags::IN));
+            let mut events: Vec<_> =
+                link.into_iter().chain([PollFd::from_borrowed_fd(wakes_fd, PollFlags::IN)]).collect();
+            let _ = poll(&mut events, Timespec::try_from(nap).ok().as_ref());
+            drop(events);
+            while let Ok(Some(_)) = wakes.read_signal() {}
+            // Before the orders: whether the command is stopped decides what they mean.
+            let none_left = descendants::reap(|id, how| {
+                if id == self.id {
+                    status = self.after(how).or(status);
+                }
+            });
+            if let Some(status) = status
+                && (none_left || !ending.is_forced())
+            {
+                return Report { outcome: Outcome::Ended(status), doomed: ending.is_doomed() };
+            }
+            while is_open {
+                match link::receive_order(io::stdin()) {
+                    Err(_) => break,
+                    Ok(Some(order)) => {
+                        if status.is_none() {
+                            self.handle(order);
+                        }
+                        ending.handle(now(), order);
+                    }
+                    Ok(None) => is_open = false,
+                }
+            }
+            if !is_open || getppid() != self.we {
+                is_open = false;
+                ending.handle_closed();
             }
         }
-        if !is_open || getppid() != we {
-            is_open = false;
-            ending.handle_closed();
+    }
+
+    /// What the kernel says of it. Gives back how it ended, if it did.
+    fn after(&mut self, how: WaitStatus) -> Option<i32> {
+        if let Some(signal) = how.stopping_signal() {
+            self.stopped = true;
+            self.stops += 1;
+            if let Some(signal) = Signal::from_named_raw(signal).filter(|_| self.group.is_some()) {
+                link::send_news(io::stdin(), News::Stopped(Stop { command: self.id, signal }));
+            }
+            return None;
         }
+        if how.continued() {
+            self.stopped = false;
+            // Whoever continued the command by hand means all of the run: stopped with it, we would not renew its lease.
+            if let Some(we) = self.we.filter(|we| self.group.is_some() && getppid() == Some(*we)) {
+                let _ = kill_process(we, Signal::CONT);
+            }
+            return None;
+        }
+        Some(how.as_raw())
+    }
+
+    /// Signals fail if all have ended, which is what most signals are for.
+    fn handle(&self, order: Order) {
+        let _ = match order {
+            Order::Signal(signal) => self.signal(signal),
+            Order::Stop => self.signal(Signal::STOP),
+            // A shell that has job control has a group of its own, which it stops as one.
+            Order::Continue(stop) if self.stopped && self.stops <= stop => match getpgid(Some(self.id)) {
+                Ok(group) if Some(group) != self.group => kill_process_group(group, Signal::CONT),
+                _ => kill_process(self.id, Signal::CONT),
+            },
+            Order::Continue(_) | Order::End(_) | Order::Lost | Order::Kill => Ok(()),
+        };
+    }
+
+    fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
+        // A group that is not its own is also ours.
+        if self.group.is_none() { kill_process_group(self.id, signal) } else { kill_process(self.id, signal) }
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
     let held = guard.held();
     let told =
         environment::of_command(&settings.key, &around, guard.fence(), &settings.label, &settings.store);
-    let started = Command::start(&settings, told, held.remaining());
+    let started = Command::start(&settings, told, held.remaining(), &signals);
     let outcome = match started {
         Ok(mut command) => watch(&mut command, &held, &mut signals).await,
         Err(failure) => {
@@ -227,6 +227,7 @@ fn ended_for(settings: &Settings, doom: Doom) -> Failure {
     let why = match doom {
         Doom::Lost(loss) => loss.to_string(),
         Doom::Foreseen => format!("it could not be renewed in time at {}", settings.store),
+        Doom::Stopped => "it was not renewed while this run was stopped".into(),
         Doom::Unminded => {
             return Failure::new(
                 End::LOST,

@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) label: String,
     pub(crate) store: StoreUrl,
     pub(crate) store_from: Origin,
+    /// Whether the terminal is nothing to us.
+    pub(crate) no_tty: bool,
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
 }
@@ -88,6 +90,7 @@ impl Settings {
             label,
             store,
             store_from,
+            no_tty: args.no_tty,
             quiet: args.quiet,
             verbose: args.verbose,
         })

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use leasehold::{Held, Loss};
 use rustix::process::Signal;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use crate::command::{Command, ProcessGroup};
+use crate::command::Command;
 use crate::minder::{self, Order, Outcome};
-use crate::signals::Signals;
+use crate::signals::{Event, Sender, Signals};
 
 /// How the command ended, and why it had to, if it had to.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) enum Doom {
     Lost(Loss),
     /// The lease was about to end: renewals failed, or took too long.
     Foreseen,
+    /// The lease was about to end: we were stopped.
+    Stopped,
     /// Somebody killed the minder.
     Unminded,
 }
@@ -33,47 +35,93 @@ pub(crate) enum Doom {
 /// A second wish to end within this time is meant: whoever presses Ctrl-C twice has seen that once was not enough.
 const IMPATIENCE: Duration = Duration::from_secs(2);
 
+/// Timers count on a clock that stands still while the machine sleeps, and a lease does not: so look each second.
+const LONGEST_NAP: Duration = Duration::from_secs(1);
+
+/// How often to look whether the minder was stopped while it kills.
+const SHORT_NAP: Duration = Duration::from_millis(5);
+
 /// Waits until the command has ended.
 ///
 /// A lease that is about to end gives it the grace from SIGTERM to SIGKILL, so that it is gone by then; the minder sees to
 /// that by itself. One that was lost without notice (deleted, taken) gives it that time too: the lock is gone in any case, and
 /// work ended in good order leaves less to mend.
+///
+/// A minder that does nothing, because somebody stopped it, is given half of the time that was meant for dying; then we do
+/// its work.
 pub(crate) async fn watch(command: &mut Command, held: &Held, signals: &mut Signals) -> Ended {
     let mut lost = pin!(held.lost());
     let mut loss = None;
     let mut last_wish = None;
+    let mut stopped = false;
+    let mut unminded_by_us = false;
+    let mut gone_by = u64::MAX;
     let report = loop {
         // Asked for before the end is read, so that none is missed in between.
         let renewed = held.renewed();
         let now = minder::now();
         let left = held.remaining();
         if !left.is_zero() {
-            command.may_last(now, left);
+            gone_by = command.may_last(now, left);
         }
+        let overdue = gone_by.saturating_add(command.dying() / 2);
+        let nap = Duration::from_nanos(overdue.saturating_sub(now)).clamp(SHORT_NAP, LONGEST_NAP);
         tokio::select! {
             biased;
-            report = command.ended() => break report,
+            news = command.news() => match news {
+                Ok(stop) => stopped |= command.follow(stop),
+                Err(report) => break report,
+            },
             why = &mut lost, if loss.is_none() => {
                 let without_notice = matches!(why, Loss::Gone { .. } | Loss::TakenByOther { .. });
-                command.order(if without_notice { Order::Lost } else { Order::Kill });
+                let order = if without_notice { Order::Lost } else { Order::Kill };
+                gone_by = gone_by.min(command.must_end(order));
                 loss = Some(why);
             }
-            () = renewed => {}
-            signal = signals.next() => pass_on(command, signal, &mut last_wish),
+            () = renewed => stopped = false,
+            event = signals.next_event() => stopped |= attend(command, event, &mut last_wish),
+            () = sleep(nap) => if minder::now() >= overdue && command.kill_if_unminded() {
+                unminded_by_us = true;
+                break None;
+            },
         }
     };
+    signals.forget();
     let doom = match (report, loss) {
         (_, Some(loss)) => Some(Doom::Lost(loss)),
-        (None, None) => Some(Doom::Unminded),
-        (Some(report), None) => report.doomed.then_some(Doom::Foreseen),
+        (None, None) if !unminded_by_us => Some(Doom::Unminded),
+        (Some(report), None) if !report.doomed => None,
+        (_, None) if stopped => Some(Doom::Stopped),
+        (_, None) => Some(Doom::Foreseen),
     };
+    if doom.is_some() {
+        command.mend_terminal();
+    }
     Ended { outcome: report.map(|report| report.outcome), doom }
 }
 
-fn pass_on(command: &Command, signal: Signal, last_wish: &mut Option<Instant>) {
-    if command.place() == ProcessGroup::Terminal && matches!(signal, Signal::INT | Signal::QUIT) {
-        return;
+/// Does what a signal is for. Says whether we were stopped.
+fn attend(command: &Command, event: Event, last_wish: &mut Option<Instant>) -> bool {
+    let has_it = |from| command.shares_the_terminal() && from == Sender::Terminal;
+    match event {
+        Event::Wish { signal: Signal::INT | Signal::QUIT, from } if has_it(from) => {}
+        Event::Wish { signal, .. } => pass_on(command, signal, last_wish),
+        // We stop when it has: it may have to put the screen in order first, or not mean to stop at all.
+        Event::Stop { from } if has_it(from) => {}
+        Event::Stop { .. } if command.shares_the_terminal() => command.order(Order::Signal(Signal::TSTP)),
+        Event::Stop { .. } => {
+            command.stop();
+            return true;
+        }
+        Event::Continued => {
+            command.go_on();
+            return true;
+        }
     }
+    false
+}
+
+fn pass_on(command: &Command, signal: Signal, last_wish: &mut Option<Instant>) {
     let now = Instant::now();
     if matches!(signal, Signal::INT | Signal::TERM) {
         if last_wish.is_some_and(|last| now - last < IMPATIENCE) {
@@ -81,5 +129,5 @@ fn pass_on(command: &Command, signal: Signal, last_wish: &mut Option<Instant>) {
         }
         *last_wish = Some(now);
     }
-    command.signal(signal);
+    command.order(Order::Signal(signal));
 }

@@ -3,47 +3,78 @@
 //! Whoever calls this is a child subreaper: what its parent left behind becomes the caller's own child. So it is the kernel
 //! that says when none is left (there are no children), and a process that was born while we looked is found in the next look.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait,
+};
+
+use crate::say;
 
 /// Makes us the parent of all that loses its own below us. Our children do not inherit that.
 pub(crate) fn adopt_orphans() -> rustix::io::Result<()> {
     set_child_subreaper(Some(getpid()))
 }
 
-/// Sends a signal to all below us, the nearest first.
-pub(super) fn signal(signal: Signal) {
-    for id in below(getpid()) {
-        // One that has ended meanwhile needs none; one that became another user's (sudo) takes none from us.
-        let _ = kill_process(id, signal);
-    }
+/// Sends a signal to all below us, the nearest first. Gives back those that take none from us: sudo made them another user's.
+pub(super) fn signal(signal: Signal) -> Vec<Pid> {
+    // One that has ended meanwhile needs none.
+    below(getpid()).into_iter().filter(|id| kill_process(*id, signal) == Err(Errno::PERM)).collect()
 }
 
 /// Kills all below us, until none is left.
 pub(crate) fn kill_all() {
-    let mut rounds = 0;
+    let mut killing = Killing::default();
     while !reap(|_, _| {}) {
-        signal(Signal::KILL);
-        std::thread::sleep(nap(rounds));
-        rounds += 1;
+        let nap = killing.round();
+        std::thread::sleep(nap);
     }
 }
 
-/// From one round of killing to the next: a process that was killed is gone in a millisecond or so, but for one that waits
-/// for a broken disk, and that one is not worth a processor.
-pub(super) fn nap(rounds: u32) -> Duration {
-    Duration::from_millis(u64::from(rounds.clamp(1, 50)))
+/// The killing of all below us, in rounds: what was born during one is met in the next.
+#[derive(Debug, Default)]
+pub(super) struct Killing {
+    rounds: u32,
+    spared: BTreeSet<i32>,
 }
 
-/// Waits for all children that have ended. Returns whether none is left, ended or not.
-pub(super) fn reap(mut ended: impl FnMut(Pid, i32)) -> bool {
+impl Killing {
+    /// Kills all that there are, and says how long to wait for their end. Names those that it cannot kill, once each.
+    pub(super) fn round(&mut self) -> Duration {
+        for id in signal(Signal::KILL) {
+            if self.spared.insert(id.as_raw_pid()) {
+                let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+                say::line(format_args!(
+                    "process {id} ({}) must end, but belongs to another user, so we cannot kill it: end it by hand \
+                     (sudo kill {id}); this run waits for that",
+                    name.trim_end()
+                ));
+            }
+        }
+        self.rounds += 1;
+        // A process that was killed is gone in a millisecond or so, but for one that waits for a broken disk, and that one
+        // is not worth a processor.
+        Duration::from_millis(u64::from(self.rounds.clamp(1, 50)))
+    }
+}
+
+/// Waits for all children that have ended.
+pub(crate) fn reap_all() {
+    let _ = reap_with(WaitOptions::NOHANG, &mut |_, _| {});
+}
+
+/// Waits for all children that have ended, stopped or been continued. Returns whether none is left, ended or not.
+pub(super) fn reap(mut changed: impl FnMut(Pid, WaitStatus)) -> bool {
+    reap_with(WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED, &mut changed)
+}
+
+fn reap_with(options: WaitOptions, changed: &mut dyn FnMut(Pid, WaitStatus)) -> bool {
     loop {
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some((id, status))) => ended(id, status.as_raw()),
+        match wait(options) {
+            Ok(Some((id, status))) => changed(id, status),
             Ok(None) => return false,
             Err(Errno::INTR) => {}
             Err(_) => return true,

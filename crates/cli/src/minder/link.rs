@@ -1,7 +1,7 @@
 //! The connection between us and the minder: a pair of sockets that keep records apart. Its end is the end of either side,
 //! however that died; and the minder's is its stdin, so that no descriptor needs a name.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 use super::order::Order;
-use super::report::Report;
+use super::report::News;
 
 /// Our end, and the minder's. Neither is inherited by what is started.
 pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
@@ -20,7 +20,7 @@ pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Sends the first order, and with it our stdin, which is to be the command's: the minder's own is the connection.
-pub(crate) fn begin(link: &OwnedFd, order: Order) -> rustix::io::Result<()> {
+pub(crate) fn begin(link: impl AsFd, order: Order) -> rustix::io::Result<()> {
     let stdin = io::stdin();
     let lent = [stdin.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -50,41 +50,34 @@ pub(super) fn accept(link: impl AsFd) -> Option<(Order, OwnedFd)> {
 }
 
 /// Sends an order. Never waits: a minder that does not listen is stopped, or has ended.
-pub(crate) fn send_order(link: &OwnedFd, order: Order) {
+pub(crate) fn send_order(link: impl AsFd, order: Order) {
     let _ = send(link, &order.to_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
-pub(super) fn send_report(link: impl AsFd, report: Report) {
-    let _ = send(link, &report.to_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+pub(super) fn send_news(link: impl AsFd, news: News) {
+    let _ = send(link, &news.to_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
-/// What there is to receive.
-pub(super) enum Received {
-    Order(Order),
-    Nothing,
-    /// The end of the connection, or what is no order: there will be none.
-    End,
+/// An order, or `None` when there will be none. `WouldBlock` when there is none yet.
+pub(super) fn receive_order(link: impl AsFd) -> io::Result<Option<Order>> {
+    receive::<{ Order::LENGTH + 1 }, _>(link, Order::parse)
 }
 
-pub(super) fn receive_order(link: impl AsFd) -> Received {
-    let mut bytes = [0; Order::LENGTH + 1];
-    match recv(link, &mut bytes[..], RecvFlags::DONTWAIT) {
-        Ok((length, _)) => Order::parse(&bytes[..length]).map_or(Received::End, Received::Order),
-        Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,
-        Err(_) => Received::End,
-    }
+/// What the minder has to say, in the same way.
+pub(crate) fn receive_news(link: impl AsFd) -> io::Result<Option<News>> {
+    receive::<{ News::LENGTH + 1 }, _>(link, News::parse)
 }
 
-/// What the minder, which has ended, had to say.
-pub(crate) fn receive_report(link: &OwnedFd) -> Option<Report> {
-    let mut bytes = [0; Report::LENGTH + 1];
-    let length = loop {
-        match recv(link, &mut bytes[..], RecvFlags::DONTWAIT) {
-            Ok((length, _)) => break length,
-            // Said once, before what there is to receive, when the minder ended without having read all orders.
+/// One record, read into a byte more than it has, so that a longer one is none. After what is no record there will be none.
+fn receive<const ROOM: usize, T>(link: impl AsFd, parse: fn(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
+    let mut bytes = [0; ROOM];
+    loop {
+        match recv(&link, &mut bytes[..], RecvFlags::DONTWAIT) {
+            Ok((length, _)) => return Ok(parse(&bytes[..length])),
+            Err(Errno::AGAIN) => return Err(ErrorKind::WouldBlock.into()),
+            // Said once, before what there is to receive, when the other side ended without having read all.
             Err(Errno::CONNRESET | Errno::INTR) => {}
-            Err(_) => return None,
+            Err(_) => return Ok(None),
         }
-    };
-    Report::parse(&bytes[..length])
+    }
 }

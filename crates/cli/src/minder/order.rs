@@ -15,6 +15,10 @@ pub(crate) enum Order {
     Kill,
     /// Pass this signal on to the command.
     Signal(Signal),
+    /// Stop the command, as we are about to stop.
+    Stop,
+    /// Have the command go on after this stop, the first being 1, or any before; not after one that the teller has not heard of.
+    Continue(u64),
 }
 
 impl Order {
@@ -25,6 +29,8 @@ impl Order {
             Self::End(end) => (b'E', end),
             Self::Lost => (b'L', 0),
             Self::Kill => (b'K', 0),
+            Self::Stop => (b'T', 0),
+            Self::Continue(stop) => (b'C', stop),
             Self::Signal(signal) => (b'S', u64::from(signal.as_raw().unsigned_abs())),
         };
         let mut bytes = [letter; Self::LENGTH];
@@ -40,8 +46,11 @@ impl Order {
             (b'E', end) => Some(Self::End(end)),
             (b'L', 0) => Some(Self::Lost),
             (b'K', 0) => Some(Self::Kill),
+            (b'T', 0) => Some(Self::Stop),
+            (b'C', stop) => Some(Self::Continue(stop)),
             (b'S', number) => PASSED_ON
                 .into_iter()
+                .chain([Signal::TSTP])
                 .find(|signal| u64::from(signal.as_raw().unsigned_abs()) == number)
                 .map(Self::Signal),
             _ => None,
@@ -56,9 +65,9 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let signals = PASSED_ON.map(Order::Signal);
-        for order in
-            [Order::End(0), Order::End(u64::MAX), Order::Lost, Order::Kill].into_iter().chain(signals)
-        {
+        let others =
+            [Order::End(0), Order::End(u64::MAX), Order::Lost, Order::Kill, Order::Stop, Order::Continue(3)];
+        for order in others.into_iter().chain(signals).chain([Order::Signal(Signal::TSTP)]) {
             assert_eq!(Order::parse(&order.to_bytes()), Some(order));
         }
         assert_eq!(Order::End(0x0102).to_bytes(), *b"E\x02\x01\0\0\0\0\0\0");
@@ -75,7 +84,7 @@ mod tests {
             b"K\x01\0\0\0\0\0\0\0",
             b"L\0\0\0\0\0\0\0\x01",
             b"S\0\0\0\0\0\0\0\0",
-            // SIGKILL has an order of its own; SIGSTOP nobody may order.
+            // SIGKILL has an order of its own; so has SIGSTOP.
             b"S\x09\0\0\0\0\0\0\0",
             b"S\x13\0\0\0\0\0\0\0",
             b"S\x02\0\0\0\0\0\0\x01",

@@ -1,4 +1,21 @@
-//! What the minder tells us at its end: one record of six bytes, a letter, a number and whether the command had to end.
+//! What the minder tells us: records of six bytes. At its end, a letter, a number and whether the command had to end; before,
+//! each time that the command was stopped, a letter, its process and the signal.
+
+use rustix::process::{Pid, Signal};
+
+/// What the minder tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    Ended(Report),
+    Stopped(Stop),
+}
+
+/// A stop of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stop {
+    pub(crate) command: Pid,
+    pub(crate) signal: Signal,
+}
 
 /// How it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,30 +34,42 @@ pub(crate) enum Outcome {
     NotStarted(i32),
 }
 
-impl Report {
+impl News {
     pub(crate) const LENGTH: usize = 6;
 
     pub(crate) fn to_bytes(self) -> [u8; Self::LENGTH] {
-        let (letter, number) = match self.outcome {
-            Outcome::Ended(status) => (b'E', status),
-            Outcome::NotStarted(error) => (b'N', error),
+        let (letter, number, last) = match self {
+            Self::Ended(Report { outcome: Outcome::Ended(status), doomed }) => {
+                (b'E', status, u8::from(doomed))
+            }
+            Self::Ended(Report { outcome: Outcome::NotStarted(error), doomed }) => {
+                (b'N', error, u8::from(doomed))
+            }
+            Self::Stopped(Stop { command, signal }) => {
+                (b'S', command.as_raw_pid(), signal.as_raw().to_le_bytes()[0])
+            }
         };
         let mut bytes = [letter; Self::LENGTH];
         bytes[1..5].copy_from_slice(&number.to_le_bytes());
-        bytes[5] = u8::from(self.doomed);
+        bytes[5] = last;
         bytes
     }
 
     /// Reads a record. `None` for anything else: the minder died before it could say more.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let [letter, number @ .., doomed] = *<&[u8; Self::LENGTH]>::try_from(bytes).ok()?;
+        let [letter, number @ .., last] = *<&[u8; Self::LENGTH]>::try_from(bytes).ok()?;
         let number = i32::from_le_bytes(number);
-        let outcome = match letter {
-            b'E' => Outcome::Ended(number),
-            b'N' => Outcome::NotStarted(number),
-            _ => return None,
-        };
-        Some(Self { outcome, doomed: doomed != 0 })
+        let ended = |outcome| Self::Ended(Report { outcome, doomed: last != 0 });
+        match letter {
+            b'E' => Some(ended(Outcome::Ended(number))),
+            b'N' => Some(ended(Outcome::NotStarted(number))),
+            b'S' => {
+                let command = Pid::from_raw(number)?;
+                let signal = Signal::from_named_raw(last.into())?;
+                Some(Self::Stopped(Stop { command, signal }))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -52,12 +81,18 @@ mod tests {
     fn what_was_written_is_read_and_nothing_else() {
         for outcome in [Outcome::Ended(0x8b), Outcome::Ended(0xff00), Outcome::NotStarted(2)] {
             for doomed in [false, true] {
-                let report = Report { outcome, doomed };
-                assert_eq!(Report::parse(&report.to_bytes()), Some(report));
+                let news = News::Ended(Report { outcome, doomed });
+                assert_eq!(News::parse(&news.to_bytes()), Some(news));
             }
         }
-        for bytes in [&b""[..], b"E\0\0\0\0", b"E\0\0\0\0\0\0", b"X\0\0\0\0\0"] {
-            assert_eq!(Report::parse(bytes), None, "{bytes:?}");
+        for signal in [Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU] {
+            let news = News::Stopped(Stop { command: Pid::INIT, signal });
+            assert_eq!(News::parse(&news.to_bytes()), Some(news));
+        }
+        for bytes in
+            [&b""[..], b"E\0\0\0\0", b"E\0\0\0\0\0\0", b"X\0\0\0\0\0", b"S\0\0\0\0\x13", b"S\x01\0\0\0\0"]
+        {
+            assert_eq!(News::parse(bytes), None, "{bytes:?}");
         }
     }
 }

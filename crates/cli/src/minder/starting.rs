@@ -1,17 +1,21 @@
 //! How the minder is started, and how it starts the command.
 
-use std::ffi::{OsStr, OsString};
-use std::io;
-use std::os::fd::OwnedFd;
+use std::ffi::{CString, OsStr, OsString};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, set_parent_process_death_signal};
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
+use nix::sys::signal::SigSet;
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::process::{Pid, Signal, set_parent_process_death_signal, setpgid, setsid};
 
-use crate::signals::ignored;
+use crate::signals::{bit, bits, set_of};
 
 /// The minder's own name, which nobody else's process has: who types it wants nothing of us.
 const NAME: &str = "leasehold-minder";
@@ -26,7 +30,9 @@ pub(crate) struct Start {
     /// From asking to killing, in nanoseconds.
     pub(super) grace: u64,
     /// The group that the command is to be in; `None` for one of its own.
-    pub(super) group: Option<i32>,
+    pub(super) group: Option<Pid>,
+    /// The signals that it begins with blocked.
+    blocked: u64,
     program: OsString,
     arguments: Vec<OsString>,
 }
@@ -35,13 +41,15 @@ pub(crate) struct Start {
 pub(crate) fn process(
     grace: Duration,
     group: Option<Pid>,
+    blocked: u64,
     program: &OsStr,
     arguments: &[OsString],
 ) -> Command {
     // Not by our path, where another version may lie by now.
     let mut process = Command::new("/proc/self/exe");
     let grace = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
-    process.arg0(NAME).arg(grace.to_string()).arg(group.map_or(0, Pid::as_raw_pid).to_string());
+    let group = group.map_or(0, Pid::as_raw_pid);
+    process.arg0(NAME).args([grace.to_string(), group.to_string(), blocked.to_string()]);
     process.arg(program).args(arguments);
     // What ends or stops our group, a terminal or a `kill -9` of all of it, must leave somebody to end the command.
     process.process_group(0);
@@ -52,45 +60,75 @@ impl Start {
     pub(super) fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
         let grace = words.next()?.to_str()?.parse().ok()?;
         let group = words.next()?.to_str()?.parse().ok()?;
-        let group = (group != 0).then_some(group);
-        Some(Self { grace, group, program: words.next()?, arguments: words.collect() })
+        let blocked = words.next()?.to_str()?.parse().ok()?;
+        Some(Self {
+            grace,
+            group: Pid::from_raw(group),
+            blocked,
+            program: words.next()?,
+            arguments: words.collect(),
+        })
     }
 
     /// Starts the command.
-    pub(super) fn command(&self, stdin: OwnedFd) -> io::Result<Child> {
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).stdin(stdin).process_group(self.group.unwrap_or(0));
-        command.spawn()
+    ///
+    /// Not by the standard library, which would have it begin with no signal blocked.
+    pub(super) fn command(&self, stdin: OwnedFd) -> io::Result<Pid> {
+        let mut files = PosixSpawnFileActions::init()?;
+        files.add_dup2(stdin.as_raw_fd(), io::stdin().as_raw_fd())?;
+        let mut attributes = PosixSpawnAttr::init()?;
+        attributes.set_pgroup(nix::unistd::Pid::from_raw(self.group.map_or(0, Pid::as_raw_pid)))?;
+        attributes.set_sigmask(&set_of(self.blocked))?;
+        // The standard library has us ignore it, and the command would too.
+        attributes.set_sigdefault(&set_of(bit(Signal::PIPE)))?;
+        attributes.set_flags(
+            PosixSpawnFlags::POSIX_SPAWN_SETPGROUP
+                | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK
+                | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
+        )?;
+        let words = [&self.program].into_iter().chain(&self.arguments);
+        let words = words.map(|word| text(word.clone())).collect::<io::Result<Vec<_>>>()?;
+        let variables = std::env::vars_os().map(|(mut name, value)| {
+            name.push("=");
+            name.push(value);
+            text(name)
+        });
+        let variables = variables.collect::<io::Result<Vec<_>>>()?;
+        let id = posix_spawnp(&words[0], &files, &attributes, &words, &variables)?;
+        Pid::from_raw(id.as_raw()).ok_or_else(|| ErrorKind::Other.into())
     }
 }
 
-/// Survives what ends other processes, and is woken when the one that started us dies. Says whether that was done.
-///
-/// By handlers that do nothing, as a program begins with what its starter ignores but not with its handlers: the command must
-/// not ignore what nobody had it ignore. What is ignored already stays so.
-pub(super) fn outlive_us() -> bool {
-    let deaf = Arc::new(AtomicBool::new(false));
-    let ignored = ignored();
-    let is_ignored = |signal: Signal| ignored >> (signal.as_raw() - 1) & 1 == 1;
-    let deafened = SURVIVED
-        .into_iter()
-        .filter(|signal| !is_ignored(*signal))
-        .all(|signal| signal_hook::flag::register(signal.as_raw(), deaf.clone()).is_ok());
-    let _ = rustix::thread::set_name(c"minder");
-    // Interrupts the nap. Without it the end of the connection does the same.
-    let _ = set_parent_process_death_signal(Some(Signal::HUP));
-    deafened
+fn text(word: OsString) -> io::Result<CString> {
+    CString::new(word.into_vec()).map_err(|_| ErrorKind::InvalidInput.into())
 }
 
-const SURVIVED: [Signal; 10] = [
-    Signal::INT,
-    Signal::QUIT,
-    Signal::HUP,
-    Signal::TERM,
-    Signal::USR1,
-    Signal::USR2,
-    Signal::PIPE,
-    Signal::TSTP,
-    Signal::TTIN,
-    Signal::TTOU,
-];
+/// Survives what ends or stops other processes. Gives back what wakes it: a child of its own that has changed, and the death
+/// of the one that started us.
+///
+/// By blocking all signals: a program begins with what its starter ignores, and the command must not ignore what nobody had it
+/// ignore.
+pub(super) fn outlive_us() -> Option<SignalFd> {
+    SigSet::all().thread_block().ok()?;
+    if bits("SigIgn") & bit(Signal::CHILD) != 0 {
+        // The kernel would throw away how the command ended.
+        signal_hook::flag::register(Signal::CHILD.as_raw(), Arc::new(AtomicBool::new(false))).ok()?;
+    }
+    let _ = rustix::thread::set_name(c"minder");
+    // Without it the end of the connection does the same.
+    let _ = set_parent_process_death_signal(Some(Signal::HUP));
+    let wakes = set_of(bit(Signal::CHILD) | bit(Signal::HUP));
+    SignalFd::with_flags(&wakes, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).ok()
+}
+
+/// Leaves the session of the command.
+///
+/// The kernel stops no group (Ctrl-Z) that has no parent elsewhere in its session, as nobody could continue it. Without us there
+/// may be none, as in `ssh -t host COMMAND` and in a container; so the minder must not be one.
+pub(super) fn leave_the_session(command: Pid) {
+    // Who leads a group cannot leave, so join the command's for a moment; if it has one by now without us, stay.
+    if let Ok(group) = rustix::process::getpgid(Some(command)) {
+        let _ = setpgid(None, Some(group));
+        let _ = setsid();
+    }
+}

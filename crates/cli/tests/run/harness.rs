@@ -68,8 +68,9 @@ impl Site {
 
     /// Another program in the same surroundings.
     pub(crate) fn process(&self, program: impl AsRef<OsStr>, words: &[&str]) -> Command {
-        let mut command = Command::new(program);
-        command.args(words).env_clear().current_dir(self.directory.path()).stdin(Stdio::null());
+        // In a session of its own: the terminal of whoever runs the tests is none of theirs. It stays the same process.
+        let mut command = Command::new("setsid");
+        command.arg(program).args(words).env_clear().current_dir(self.directory.path()).stdin(Stdio::null());
         command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         command
     }
@@ -221,5 +222,10 @@ pub(crate) fn is_alive(number: &str) -> bool {
 
 /// Kills a process that was left behind on purpose.
 pub(crate) fn kill(number: &str) {
-    let _ = kill_process(pid(number.parse().expect("a process id")), Signal::KILL);
+    kill_with(number, Signal::KILL);
+}
+
+/// Sends a signal to a process that may have ended.
+pub(crate) fn kill_with(number: &str, signal: Signal) {
+    let _ = kill_process(pid(number.parse().expect("a process id")), signal);
 }

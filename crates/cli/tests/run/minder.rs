@@ -1,12 +1,13 @@
 //! Whatever becomes of `leasehold`, nothing of the command outlives the lease.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-use servers::{Flavor, Server};
+use rustix::process::{Signal, geteuid};
+use servers::{Flavor, Proxy, Server};
 
-use crate::harness::{Running, SECRET, Site, is_alive, kill, until};
+use crate::harness::{Running, SECRET, Site, is_alive, kill, kill_with, until};
 
 /// Writes down its own number and that of a process in another session, whose parent has ended; neither wants to end.
 const SCATTERED: &str = "\
@@ -97,6 +98,88 @@ fn a_kill_of_the_minder_ends_all_of_the_command_and_us_with_70() {
     run.finish().says(70, &["k: the minder of the command was killed"]);
     assert!(are_gone(&all));
     site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn a_stop_of_the_minder_ends_all_of_the_command_by_the_leases_end() {
+    let server = Server::start(Flavor::Redis82);
+    let proxy = Proxy::before(&server);
+    let site = Site::on(&proxy.url());
+    let ttl = Duration::from_secs(2);
+    let (run, all) = scattered(&site, &["--ttl", "2", "k"]);
+    let minder = minder_of(&run);
+    kill_with(&minder, Signal::STOP);
+    // It hears of no renewal, and does nothing about that.
+    let stopped = Instant::now();
+    until("the first lease is over", || stopped.elapsed() > ttl + ALLOWED + SLACK);
+    assert!(all.iter().all(|number| is_alive(number)));
+    proxy.black_hole();
+    let end = Instant::now() + ttl;
+    until("all are gone", || {
+        // Whoever stops it means it.
+        kill_with(&minder, Signal::STOP);
+        are_gone(&all)
+    });
+    assert!(Instant::now() < end + ALLOWED + SLACK, "{:?} too late", end.elapsed());
+    run.finish().says(70, &["k: lease lost, so the command was ended"]);
+}
+
+#[test]
+fn a_minder_that_was_stopped_is_woken_when_the_lock_is_lost() {
+    let server = Server::start(Flavor::Valkey91);
+    let site = Site::on(&server.url());
+    let run = site.start(site.run_script(&["--ttl", "1500ms", "k"], "echo $$ > running; exec sleep 60"));
+    let command = site.wait_for("running");
+    kill_with(&minder_of(&run), Signal::STOP);
+    server.text(&["DEL", "k"]);
+    run.finish().says(70, &["k: lease lost, so the command was ended", "deleted"]);
+    assert!(!is_alive(&command));
+}
+
+/// As sudo does it: to be run by somebody else than root, with a program that makes itself root's.
+#[test]
+fn a_process_that_we_may_not_kill_is_named_and_waited_for() {
+    if !geteuid().is_root() {
+        eprintln!("skipped: only root can make a program that makes itself root's");
+        return;
+    }
+    let site = Site::new();
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let own = |name: &str| site.path(name).display().to_string();
+    let copy = |from: &str, name: &str, mode: u32| {
+        // A build with all that a debugger wants is large.
+        let linked = mode == 0o755 && fs::hard_link(from, site.path(name)).is_ok();
+        let _ = linked || fs::copy(from, site.path(name)).is_ok();
+        fs::set_permissions(site.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    // Where the tests were built, others may not look.
+    copy(env!("CARGO_BIN_EXE_leasehold"), "leasehold", 0o755);
+    let setpriv = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .map(|directory| directory.join("setpriv"))
+        .find(|path| path.exists())
+        .expect("setpriv is there, as setsid is");
+    copy(setpriv.to_str().unwrap(), "sudo", 0o4755);
+    chown(site.path(""), Some(65534), Some(65534)).unwrap();
+    let script = format!(
+        "{} --reuid=0 --regid=0 --clear-groups sh -c 'echo $$ > far; exec sleep 60' & echo $$ > running; wait",
+        own("sudo")
+    );
+    let mut words = nobody.to_vec();
+    let (leasehold, store) = (own("leasehold"), site.store().to_owned());
+    words.extend([&*leasehold, "run", "--store", &store, "--ttl", "2", "k", "--", "sh", "-c", &script]);
+    let run = site.start(site.process("setpriv", &words));
+    let (command, far) = (site.wait_for("running"), site.wait_for("far"));
+    let minder = minder_of(&run);
+    kill_with(&run.id().to_string(), Signal::STOP);
+    until("it is named", || run.err().contains("belongs to another user"));
+    until("the rest is gone", || !is_alive(&command));
+    assert!(is_alive(&far) && is_alive(&minder));
+    assert!(run.err().contains(&format!("leasehold: process {far} (sleep) must end")), "{}", run.err());
+    kill_with(&run.id().to_string(), Signal::CONT);
+    kill(&far);
+    let done = run.finish();
+    assert_eq!(done.status.code(), Some(70), "{done:?}");
+    assert_eq!(done.err.matches("another user").count(), 1, "{done:?}");
 }
 
 #[test]

@@ -1,0 +1,123 @@
+//! As the first process of a container: it is given all orphans, and the kernel spares it signals that it has no plan for.
+
+use std::fs;
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::harness::{Running, Site, is_alive, pid, until};
+
+const UNSHARE: [&str; 6] = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
+
+/// Whether the kernel lets us have a namespace of process ids; says why a test is skipped without it.
+fn has_namespaces() -> bool {
+    let tried = Command::new("unshare").args(UNSHARE).arg("true").output();
+    let permitted = tried.is_ok_and(|done| done.status.success());
+    if !permitted {
+        eprintln!("skipped: no namespace of process ids may be made here (unshare --user --pid)");
+    }
+    permitted
+}
+
+/// `leasehold run` with these words, as process 1, and a script as the command.
+fn contained(site: &Site, words: &[&str], script: &str) -> Command {
+    let mut all: Vec<&str> = UNSHARE.to_vec();
+    all.extend([env!("CARGO_BIN_EXE_leasehold"), "run", "--store", site.store()]);
+    all.extend(words);
+    all.extend(["--", "sh", "-c", script]);
+    site.process("unshare", &all)
+}
+
+/// The process that is the first one inside, by its number outside.
+fn first(run: &Running) -> u32 {
+    let children = format!("/proc/{0}/task/{0}/children", run.id());
+    fs::read_to_string(children).unwrap().trim().parse().expect("unshare has one child")
+}
+
+#[test]
+fn the_first_process_ends_as_the_command_does() {
+    if !has_namespaces() {
+        return;
+    }
+    let site = Site::new();
+    let script = "[ \"$(tr '\\0' ' ' < /proc/1/cmdline | grep -o 'leasehold run')\" ] && exit 5";
+    site.finish(contained(&site, &["k"], script)).is_silent(5);
+    // Process 1 cannot die of a signal of its own: as shells say it.
+    site.finish(contained(&site, &["k"], "kill -TERM $$")).is_silent(128 + 15);
+    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn the_first_process_passes_signals_on_although_the_kernel_would_spare_it() {
+    if !has_namespaces() {
+        return;
+    }
+    let site = Site::new();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1] {
+        let _ = fs::remove_file(site.path("running"));
+        let number = signal.as_raw();
+        let script =
+            format!("trap 'exit {number}' {number}; echo $$ > running; while :; do sleep 0.02; done");
+        let run = site.start(contained(&site, &["k"], &script));
+        site.wait_for("running");
+        rustix::process::kill_process(pid(first(&run)), signal).unwrap();
+        let done = run.finish();
+        assert_eq!(done.status.code(), Some(number), "{done:?}");
+    }
+    // Also while it waits.
+    let holder = site.start(site.run_script(&["k"], "echo x > held; exec sleep 60"));
+    site.wait_for("held");
+    let run = site.start(contained(&site, &["-v", "k"], "true"));
+    until("it waits", || run.err().contains("k: waiting at "));
+    rustix::process::kill_process(pid(first(&run)), Signal::TERM).unwrap();
+    let done = run.finish();
+    assert_eq!(done.status.code(), Some(128 + 15), "{done:?}");
+    drop(holder);
+}
+
+#[test]
+fn the_first_process_and_the_minder_wait_for_orphans() {
+    if !has_namespaces() {
+        return;
+    }
+    let site = Site::new();
+    // Forty below the minder, whose parents have ended, and that end themselves.
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do (true & true & true & true & sleep 0.01 &); done; \
+                  until [ \"$(grep -l '^State:.Z' /proc/[0-9]*/status 2> /dev/null)\" = '' ]; do sleep 0.02; done; \
+                  echo $$ > running; until [ -e go ]; do sleep 0.02; done; \
+                  grep -h '^State:.Z' /proc/[0-9]*/status; exit 4";
+    let run = site.start(contained(&site, &["k"], script));
+    site.wait_for("running");
+    // And one that came in from outside, as `docker exec` does, and whose parent ended: it is process 1's.
+    let inside = first(&run).to_string();
+    let entering = ["--user", "--pid", "--mount", "--preserve-credentials", "--target", &inside];
+    let orphaning = ["sh", "-c", "(sleep 0.05 &)"];
+    site.finish(site.process("nsenter", &[&entering[..], &orphaning].concat())).is_silent(0);
+    let children = format!("/proc/{inside}/task/{inside}/children");
+    // The minder alone stays.
+    until("the orphan is gone", || {
+        fs::read_to_string(&children).unwrap_or_default().split_ascii_whitespace().count() == 1
+    });
+    fs::write(site.path("go"), "").unwrap();
+    let done = run.finish();
+    done.is_silent(4);
+    assert_eq!(done.out, "");
+}
+
+#[test]
+fn a_loss_ends_all_in_the_container_that_the_command_started() {
+    if !has_namespaces() {
+        return;
+    }
+    let site = Site::new();
+    let script = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo x > far; while :; do sleep 0.05; done' & \
+                  echo x > running; while :; do sleep 0.05; done";
+    let run = site.start(contained(&site, &["--ttl", "1", "k"], script));
+    site.wait_for("running");
+    site.wait_for("far");
+    let first = first(&run).to_string();
+    let minder = fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
+    crate::harness::kill(minder.trim());
+    run.finish().says(70, &["k: the minder of the command was killed"]);
+    until("the first process is gone", || !is_alive(&first));
+}

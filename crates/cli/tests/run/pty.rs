@@ -1,0 +1,141 @@
+//! A terminal to type at.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::harness::{LIMIT, Site, until};
+
+pub(crate) const CTRL_C: &str = "\x03";
+pub(crate) const CTRL_D: &str = "\x04";
+pub(crate) const CTRL_Z: &str = "\x1a";
+pub(crate) const CTRL_BACKSLASH: &str = "\x1c";
+
+/// A terminal, and the session that has it.
+#[derive(Debug)]
+pub(crate) struct Pty {
+    keyboard: File,
+    shown: Arc<Mutex<Vec<u8>>>,
+    /// What was waited for already.
+    seen: usize,
+    leader: Child,
+}
+
+impl Pty {
+    /// Begins a session with this program, which finds `leasehold` as `$L`, with the store in `$LEASEHOLD_STORE`.
+    pub(crate) fn start(site: &Site, program: &str, words: &[&str]) -> Self {
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+        grantpt(&master).expect("it is ours");
+        unlockpt(&master).expect("it is ours");
+        let size = Winsize { ws_row: 24, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&master, size).expect("a terminal has a size");
+        let name = ptsname(&master, Vec::new()).expect("a terminal has a name");
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let device = File::from(open(&name, flags, Mode::empty()).expect("a terminal can be opened"));
+        let mut command = Command::new("setsid");
+        command.arg("--ctty").arg(program).args(words).current_dir(site.path("")).env_clear();
+        command.envs(std::env::vars_os().filter(|(name, _)| name == "PATH"));
+        command.env("L", env!("CARGO_BIN_EXE_leasehold")).env("LEASEHOLD_STORE", site.store());
+        command.env("TERM", "xterm").env("LC_ALL", "C").env("PS1", "> ");
+        let copy = || device.try_clone().expect("a descriptor more");
+        let leader = command.stdin(copy()).stdout(copy()).stderr(copy()).spawn().expect("setsid starts");
+        let keyboard = File::from(master);
+        let mut screen = keyboard.try_clone().expect("a descriptor more");
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&shown);
+        std::thread::spawn(move || {
+            let mut some = [0; 4096];
+            // Fails once nobody has the terminal open.
+            while let Ok(length @ 1..) = screen.read(&mut some) {
+                all.lock().expect("nobody panics").extend_from_slice(&some[..length]);
+            }
+        });
+        Self { keyboard, shown, seen: 0, leader }
+    }
+
+    /// Begins a session with a script for bash, which is not interactive.
+    pub(crate) fn script(site: &Site, script: &str) -> Self {
+        Self::start(site, "bash", &["-c", script])
+    }
+
+    /// Begins a session with a shell to type at.
+    pub(crate) fn shell(site: &Site) -> Self {
+        let mut pty = Self::start(site, "bash", &["--norc", "--noprofile", "--noediting", "-i"]);
+        pty.wait_for("> ");
+        pty
+    }
+
+    pub(crate) fn types(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).expect("the terminal is there");
+    }
+
+    /// Types a line, and skips its echo.
+    pub(crate) fn enters(&mut self, line: &str) {
+        self.types(&format!("{line}\n"));
+        self.wait_for(&format!("{line}\r\n"));
+    }
+
+    /// Waits until this is shown, behind what was waited for before.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, text: &str) {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let shown = self.shown.lock().expect("nobody panics")[self.seen..].to_vec();
+            if let Some(at) = shown.windows(text.len()).position(|place| place == text.as_bytes()) {
+                self.seen += at + text.len();
+                return;
+            }
+            assert!(Instant::now() < end, "no {text:?} behind byte {} of {:?}", self.seen, self.all());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub(crate) fn all(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().expect("nobody panics")).into_owned()
+    }
+
+    /// The process that began the session.
+    pub(crate) fn id(&self) -> u32 {
+        self.leader.id()
+    }
+
+    /// Waits for the end of the one that began the session.
+    #[track_caller]
+    pub(crate) fn finish(&mut self) -> ExitStatus {
+        let mut status = None;
+        until("the end of the session", || {
+            status = self.leader.try_wait().expect("a child can be waited for");
+            status.is_some()
+        });
+        status.expect("it has ended")
+    }
+
+    #[track_caller]
+    pub(crate) fn ends_with(&mut self, code: i32) {
+        let status = self.finish();
+        assert_eq!(status.code(), Some(code), "{status}: {:?}", self.all());
+    }
+
+    #[track_caller]
+    pub(crate) fn dies_of(&mut self, signal: Signal) {
+        let status = self.finish();
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{status}: {:?}", self.all());
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        // Of the hangup that follows, all that is left in the session ends, and of the kill what minds a command.
+        let _ = self.leader.kill();
+        let _ = self.leader.wait();
+    }
+}

@@ -1,0 +1,70 @@
+//! The command meets what it would meet without us: descriptors, signals, directory; and we bear what we are started with.
+
+use crate::harness::Site;
+
+/// What it prints with us is what it prints without us, started by this prefix.
+#[track_caller]
+fn is_the_same_without_us(site: &Site, prefix: &[&str], script: &str) {
+    let ours = [env!("CARGO_BIN_EXE_leasehold"), "run", "--store", site.store(), "k", "--"];
+    let seen = |with: &[&str]| {
+        let words: Vec<_> = prefix.iter().chain(with).chain(&["sh", "-c", script]).copied().collect();
+        let done = site.finish(site.process(words[0], &words[1..]));
+        done.is_silent(0);
+        done.out
+    };
+    let without_us = seen(&[]);
+    assert!(!without_us.is_empty());
+    assert_eq!(seen(&ours), without_us, "{prefix:?}");
+}
+
+#[test]
+fn directory_umask_limits_and_descriptors_are_untouched() {
+    let site = Site::new();
+    // The pipe to sed is another one each time, and so is the file for what is said.
+    let script = "pwd; umask; ulimit -a; ls -l /proc/self/fd | \
+                  sed -n 's/.* \\([0-9]* ->\\)/\\1/; s/pipe:.*/pipe/; s/[0-9]*\\.err/err/; s,/proc/[0-9]*/fd,fd,; /->/p'";
+    is_the_same_without_us(&site, &["env"], script);
+    is_the_same_without_us(&site, &["sh", "-c", "exec 7< /dev/zero; umask 027; exec \"$@\"", "sh"], script);
+}
+
+#[test]
+fn signals_that_are_blocked_or_ignored_stay_so_and_no_others_are() {
+    let site = Site::new();
+    // The first 28. The C library ignores 32 and 33, which are its own, at its pleasure.
+    let script = "grep -E 'Sig(Blk|Ign)' /proc/self/status | sed 's/[0-9a-f]*\\(.......\\)$/\\1/'";
+    is_the_same_without_us(&site, &["env"], script);
+    is_the_same_without_us(&site, &["env", "--block-signal=USR1", "--block-signal=TERM"], script);
+    is_the_same_without_us(&site, &["env", "--ignore-signal=HUP", "--ignore-signal=TSTP"], script);
+}
+
+#[test]
+fn the_environment_is_only_added_to() {
+    let site = Site::new();
+    is_the_same_without_us(&site, &["env", "ODD=a\nb", "EMPTY="], "env | grep -v -e ^LEASEHOLD_ | sort");
+}
+
+#[test]
+fn whichever_standard_stream_is_closed_we_do_what_we_are_for() {
+    let site = Site::new();
+    let ours = format!("{} run --store {} k --", env!("CARGO_BIN_EXE_leasehold"), site.store());
+    for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
+        let done = site.finish(site.process("sh", &["-c", &format!("exec {ours} sh -c 'exit 4' {closed}")]));
+        done.is_silent(4);
+        // And what we have to say, nobody hears.
+        let done = site.finish(site.process("sh", &["-c", &format!("exec {ours} /nonexistent {closed}")]));
+        assert_eq!(done.status.code(), Some(127), "{done:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone_ends_the_command_as_it_does_without_us_and_not_us() {
+    let site = Site::new();
+    let ours = format!("{} run --store {} k --", env!("CARGO_BIN_EXE_leasehold"), site.store());
+    let script = format!("{{ {ours} yes; echo $? >&2; }} | true");
+    let done = site.finish(site.process("bash", &["-c", &script]));
+    assert_eq!(done.err, format!("{}\n", 128 + 13), "{done:?}");
+    // Our own words to a pipe that nobody reads.
+    let script = format!("{{ {ours} /nonexistent 2>&1; echo $? > code; }} | true");
+    site.finish(site.process("bash", &["-c", &script])).is_silent(0);
+    assert_eq!(site.read("code"), "127");
+}

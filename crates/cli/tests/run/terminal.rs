@@ -1,0 +1,352 @@
+//! At a terminal, it is as if we were not there.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+
+use crate::harness::{Site, is_alive, kill, pid, until};
+use crate::pty::{CTRL_BACKSLASH, CTRL_C, CTRL_D, CTRL_Z, Pty};
+
+/// Says whether it is in the terminal's foreground group, and how the terminal is set.
+const LOOK: &str = "read -r _ _ _ _ group _ _ foreground _ < /proc/$$/stat; \
+                    [ $group = $foreground ] && echo in front || echo behind; stty -g < /dev/tty";
+
+/// Whether a program is there; says why a test is skipped without it.
+fn has(program: &str) -> bool {
+    let found = std::process::Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}
+
+fn is_stopped(number: &str) -> bool {
+    fs::read_to_string(format!("/proc/{number}/stat")).is_ok_and(|stat| stat.contains(") T "))
+}
+
+#[test]
+fn cat_echoes_and_ends_at_ctrl_d() {
+    let site = Site::new();
+    let mut pty = Pty::script(&site, "exec $L run k -- cat");
+    pty.types("hello\n");
+    pty.wait_for("hello\r\nhello\r\n");
+    pty.types(CTRL_D);
+    pty.ends_with(0);
+}
+
+#[test]
+fn vim_edits_a_file_and_leaves_the_terminal_as_it_was() {
+    if !has("vim") {
+        return;
+    }
+    let site = Site::new();
+    let mut pty = Pty::script(
+        &site,
+        "stty -g > before; $L run k -- vim -u NONE -n text; echo $? > code; stty -g > after",
+    );
+    pty.wait_for("\"text\" [New");
+    pty.types("ihello\x1b:wq\n");
+    pty.ends_with(0);
+    assert_eq!((&*site.read("text"), &*site.read("code")), ("hello", "0"));
+    assert!(!site.read("before").is_empty());
+    assert_eq!(site.read("before"), site.read("after"));
+}
+
+#[test]
+fn vim_is_stopped_by_ctrl_z_and_goes_on_with_fg() {
+    if !has("vim") {
+        return;
+    }
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    pty.enters("$L run k -- vim -u NONE -n text");
+    pty.wait_for("\"text\" [New");
+    pty.types("ihello\x1b");
+    pty.types(CTRL_Z);
+    pty.wait_for("Stopped");
+    pty.wait_for("> ");
+    pty.enters("stty -a | grep -o ' icanon'");
+    pty.wait_for(" icanon\r\n");
+    pty.enters("fg");
+    // The other screen.
+    pty.wait_for("\x1b[?1049h");
+    pty.types("o more\x1b:wq\n");
+    until("the text is written", || site.read("text") == "hello\n more");
+}
+
+#[test]
+fn less_pages_what_a_pipe_brings_on_either_side_of_us() {
+    if !has("less") {
+        return;
+    }
+    let site = Site::new();
+    for script in ["seq 1000 | $L run k -- less", "$L run k -- sh -c 'seq 1000 | less'"] {
+        let mut pty = Pty::script(&site, script);
+        pty.wait_for("23\r\n");
+        pty.types(" ");
+        pty.wait_for("46\r\n");
+        pty.types("q");
+        pty.ends_with(0);
+    }
+}
+
+#[test]
+fn foreground_and_modes_are_as_without_us_before_during_and_after() {
+    let site = Site::new();
+    fs::write(site.path("look"), LOOK).unwrap();
+    let seen = |middle: &str| {
+        let mut pty = Pty::script(&site, &format!("(. ./look; {middle}; . ./look) > seen 2>&1"));
+        pty.ends_with(0);
+        site.read("seen")
+    };
+    let without_us = seen("sh ./look");
+    assert_eq!(without_us.matches("in front").count(), 3, "{without_us}");
+    assert_eq!(seen("$L run k -- sh ./look"), without_us);
+    assert_eq!(seen("true | $L run k -- sh ./look"), without_us);
+    // And where the terminal is left out, it is.
+    assert_eq!(seen("$L run --no-tty k -- sh ./look").matches("behind").count(), 1);
+}
+
+#[test]
+fn an_interactive_shell_has_job_control() {
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    pty.enters("$L run k -- sh -i");
+    pty.wait_for("> ");
+    pty.enters("cat");
+    pty.types("in\n");
+    pty.wait_for("in\r\nin\r\n");
+    pty.types(CTRL_Z);
+    pty.wait_for("Stopped");
+    pty.enters("jobs; echo jobs''-end");
+    pty.wait_for("Stopped");
+    pty.wait_for("jobs-end");
+    pty.enters("fg");
+    pty.types("on\n");
+    pty.wait_for("on\r\non\r\n");
+    pty.types(CTRL_C);
+    pty.wait_for("> ");
+    pty.enters("exit 3");
+    pty.wait_for("> ");
+    pty.enters("echo code''=$?");
+    pty.wait_for("code=3");
+    // The outer shell has the terminal again.
+    pty.enters("cat");
+    pty.types("me\n");
+    pty.wait_for("me\r\nme\r\n");
+    assert!(!pty.all().contains("job control"), "{}", pty.all());
+}
+
+#[test]
+fn ctrl_c_ends_a_loop_of_runs_at_once() {
+    let site = Site::new();
+    let mut pty =
+        Pty::script(&site, "for i in 1 2 3; do $L run k -- sh -c 'echo begun; exec sleep 60'; done");
+    pty.wait_for("begun");
+    pty.types(CTRL_C);
+    pty.dies_of(Signal::INT);
+    assert_eq!(pty.all().matches("begun").count(), 1, "{}", pty.all());
+    assert!(!pty.all().contains("leasehold"), "{}", pty.all());
+    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn whoever_makes_something_of_ctrl_c_gets_each_once_and_none_is_too_many() {
+    let site = Site::new();
+    let mut pty = Pty::script(
+        &site,
+        "exec $L run k -- sh -c 'trap \"n=x\\$n; echo INT=\\$n.\" INT; trap \"exit 4\" QUIT; echo begun; \
+         while :; do sleep 0.02; done'",
+    );
+    pty.wait_for("begun");
+    for seen in ["INT=x.", "INT=xx.", "INT=xxx."] {
+        pty.types(CTRL_C);
+        pty.wait_for(seen);
+    }
+    pty.types(CTRL_BACKSLASH);
+    pty.ends_with(4);
+    assert!(!pty.all().contains("INT=xxxx"), "{}", pty.all());
+}
+
+/// In a container with a terminal, `docker stop` may send INT or QUIT to its first process, and nobody types anything.
+#[test]
+fn an_interrupt_that_nobody_typed_is_passed_on_at_a_terminal_too() {
+    let site = Site::new();
+    for signal in [Signal::INT, Signal::QUIT, Signal::TERM] {
+        let mut pty = Pty::script(&site, "exec $L run k -- sh -c 'echo begun; ulimit -c 0; exec sleep 60'");
+        pty.wait_for("begun");
+        kill_process(pid(pty.id()), signal).unwrap();
+        pty.dies_of(signal);
+    }
+}
+
+#[test]
+fn a_job_that_is_stopped_and_continued_within_its_lease_goes_on_and_keeps_the_lock() {
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    pty.enters("$L run --ttl 3 k -- sh -c 'echo $$ > running; read -r x; echo got''=$x'");
+    let command = site.wait_for("running");
+    for _ in 0..3 {
+        pty.types(CTRL_Z);
+        pty.wait_for("Stopped");
+        pty.wait_for("> ");
+        pty.enters("fg");
+        until("the command goes on", || !is_stopped(&command));
+    }
+    let continued = Instant::now();
+    until("the lease would have ended", || continued.elapsed() > Duration::from_millis(3200));
+    assert!(is_alive(&command));
+    site.finish(site.run(&["-nq", "k", "--", "true"])).is_silent(75);
+    pty.types("word\n");
+    pty.wait_for("got=word");
+    site.finish(site.run(&["-w", "9", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn a_job_that_is_stopped_past_its_lease_is_70_when_it_goes_on_and_the_lock_was_free() {
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    pty.enters("$L run --ttl 1 k -- sh -c 'trap \"\" TERM; echo $$ > running; read -r x'");
+    let command = site.wait_for("running");
+    pty.types(CTRL_Z);
+    pty.wait_for("Stopped");
+    let look =
+        format!("exec 2> /dev/null; grep -q '^State:.[^Z]' /proc/{command}/status && echo alive; true");
+    let next = site.finish(site.run_script(&["k"], &look));
+    next.is_silent(0);
+    assert_eq!(next.out, "", "alive under another's lock");
+    pty.enters("fg");
+    pty.wait_for(
+        "leasehold: k: lease lost, so the command was ended: it was not renewed while this run was stopped",
+    );
+    pty.wait_for("> ");
+    pty.enters("echo code''=$?");
+    pty.wait_for("code=70");
+}
+
+/// Only we are stopped then, and nobody renews.
+#[test]
+fn a_command_that_is_continued_by_hand_continues_us() {
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    pty.enters("mkfifo go; $L run --ttl 2 k -- sh -c 'echo $$ > running; read -r x < go'");
+    let command = site.wait_for("running");
+    pty.types(CTRL_Z);
+    pty.wait_for("Stopped");
+    pty.wait_for("> ");
+    pty.enters(&format!("kill -CONT {command}"));
+    let continued = Instant::now();
+    until("the lease would have ended", || continued.elapsed() > Duration::from_millis(2500));
+    assert!(is_alive(&command));
+    fs::write(site.path("go"), "\n").unwrap();
+    pty.enters("wait; echo waited''=$?");
+    pty.wait_for("waited=0");
+}
+
+#[test]
+fn a_command_that_stops_itself_gives_the_shell_its_prompt() {
+    let site = Site::new();
+    for (stop, shown) in [("kill -STOP $$", "began"), ("kill -TSTP $$", "began")] {
+        let mut pty = Pty::shell(&site);
+        pty.enters(&format!("$L run k -- sh -c 'echo beg''an; {stop}; read -r x; echo got''=$x'"));
+        pty.wait_for(shown);
+        pty.wait_for("Stopped");
+        pty.wait_for("> ");
+        pty.enters("fg");
+        pty.types("on\n");
+        pty.wait_for("got=on");
+        // Not before it has given the lock back.
+        pty.wait_for("> ");
+    }
+    // A shell that suspends itself does so with a group of its own.
+    let mut pty = Pty::shell(&site);
+    pty.enters("$L run k -- bash --norc --noediting -i");
+    pty.wait_for("> ");
+    pty.enters("suspend");
+    pty.wait_for("Stopped");
+    pty.wait_for("> ");
+    pty.enters("fg");
+    pty.enters("echo in''ner; exit 5");
+    pty.wait_for("inner");
+    pty.wait_for("> ");
+    pty.enters("echo code''=$?");
+    pty.wait_for("code=5");
+}
+
+#[test]
+fn ctrl_z_is_nothing_to_whoever_ignores_it_and_where_nobody_could_continue() {
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    pty.enters("$L run k -- sh -c 'trap \"\" TSTP; echo beg''an; exec cat'");
+    pty.wait_for("began");
+    pty.types(CTRL_Z);
+    pty.types("still\n");
+    pty.wait_for("still\r\nstill\r\n");
+    drop(pty);
+    // As `ssh -t host leasehold …` has it: the session has no shell that knows of jobs.
+    let mut pty = Pty::script(&site, "exec $L run other -- cat");
+    pty.types("there?\n");
+    pty.wait_for("there?\r\nthere?\r\n");
+    pty.types(CTRL_Z);
+    pty.types("still\n");
+    pty.wait_for("still\r\nstill\r\n");
+    pty.types(CTRL_D);
+    pty.ends_with(0);
+}
+
+#[test]
+fn a_background_job_reads_the_terminal_once_it_is_in_front() {
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    // Bash then tells at once.
+    pty.enters("set -b");
+    pty.enters("$L run k -- sh -c 'read -r x; echo got''=$x' &");
+    pty.wait_for("Stopped");
+    pty.enters("fg");
+    pty.types("word\n");
+    pty.wait_for("got=word");
+}
+
+#[test]
+fn without_the_terminal_a_typed_signal_reaches_the_commands_group_through_us() {
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    pty.enters(
+        "$L run --no-tty k -- sh -c 'echo $$ > running; sh -c \"echo \\$\\$ > child; exec sleep 60\"; exit 1'; echo code''=$?",
+    );
+    let all = [site.wait_for("running"), site.wait_for("child")];
+    pty.types(CTRL_Z);
+    pty.wait_for("Stopped");
+    until("all are stopped", || all.iter().all(|number| is_stopped(number)));
+    pty.enters("fg");
+    until("all go on", || !all.iter().any(|number| is_stopped(number)));
+    pty.types(CTRL_C);
+    until("all have ended", || !all.iter().any(|number| is_alive(number)));
+}
+
+#[test]
+fn the_terminal_is_in_order_after_a_command_that_had_to_end() {
+    let site = Site::new();
+    let minder = || {
+        let command = site.wait_for("running");
+        let stat = fs::read_to_string(format!("/proc/{command}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap().to_owned()
+    };
+    let mut pty = Pty::script(
+        &site,
+        "stty -g > before; $L run k -- sh -c 'stty raw -echo; echo $$ > running; exec sleep 60'; stty -g > after",
+    );
+    kill(&minder());
+    pty.ends_with(0);
+    assert_eq!(site.read("before"), site.read("after"));
+    fs::remove_file(site.path("running")).unwrap();
+    // A shell of its own took the terminal, and died with it.
+    let mut pty = Pty::script(&site, "$L run k -- bash --norc -i; read -r x; echo got''=$x");
+    pty.wait_for("bash");
+    pty.types("echo $$ > running\n");
+    kill(&minder());
+    pty.wait_for("the minder of the command was killed");
+    pty.types("word\n");
+    pty.wait_for("got=word");
+}
