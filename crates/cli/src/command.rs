@@ -47,7 +47,7 @@ impl Command {
     {
         let now = minder::now();
         let place = ProcessGroup::for_command();
-        let dying = DYING.min(settings.ttl.duration() / 10);
+        let dying = DYING.min(settings.wanted.ttl.duration() / 10);
         let group = (place == ProcessGroup::Terminal).then(getpgrp);
         // Should the minder be killed, what it minded becomes ours to end.
         let _ = minder::adopt_orphans();
