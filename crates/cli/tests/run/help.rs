@@ -129,7 +129,7 @@ fn the_manual_can_be_set() {
     let manual = pages(&site).join("man/man1");
     let has_groff = std::process::Command::new("groff").arg("--version").output().is_ok();
     for page in fs::read_dir(&manual).unwrap().map(|entry| entry.unwrap().path()).filter(|_| has_groff) {
-        let words = ["-man", "-Tutf8", "-ww", "-rLL=100n", page.to_str().unwrap()];
+        let words = ["-man", "-Tascii", "-P-cbou", "-ww", "-rLL=100n", page.to_str().unwrap()];
         let done = site.finish(site.process("groff", &words));
         done.is_silent(0);
         assert!(done.out.contains("SYNOPSIS"), "{done:?}");
