@@ -1,8 +1,11 @@
 //! The project's own commands: `cargo xtask`.
 
+mod bench_start;
 mod clock_rule;
+mod dist;
 mod files;
 mod lint;
+mod pages;
 mod servers;
 mod step;
 mod test;
@@ -19,7 +22,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 3] = [
+const TASKS: [Task; 6] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -37,6 +40,24 @@ const TASKS: [Task; 3] = [
         usage: "servers",
         does: "fetch the Redis and Valkey servers that the tests run against into target/servers",
         run: servers::run,
+    },
+    Task {
+        name: "pages",
+        usage: "pages",
+        does: "write the manual and the completions of the command into target/pages",
+        run: pages::run,
+    },
+    Task {
+        name: "dist",
+        usage: "dist",
+        does: "build the static release binary, and pack it with manual and completions",
+        run: dist::run,
+    },
+    Task {
+        name: "bench-start",
+        usage: "bench-start",
+        does: "measure how much later a command starts under a lock than under timeout(1)",
+        run: bench_start::run,
     },
 ];
 

@@ -3,8 +3,8 @@
 //! Each is made in a directory beside its place, tried, and then renamed into it: what lies in its place is whole and is the
 //! version it says. What is there already is left alone.
 
-mod debian;
-mod tool;
+pub(crate) mod debian;
+pub(crate) mod tool;
 mod wheel;
 
 use std::{

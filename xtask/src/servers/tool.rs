@@ -12,7 +12,7 @@ use crate::files::files_under;
 const QUOTED: usize = 3;
 
 /// Runs it unseen, and returns what it printed; fails with the command and the end of what it said.
-pub(super) fn run(command: &mut Command) -> Result<String, String> {
+pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("`{}` cannot be run: {error}", line(command)))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -41,7 +41,7 @@ pub(super) fn directory(parent: &Path, name: &str) -> Result<PathBuf, String> {
 }
 
 /// Moves a file within the workshop.
-pub(super) fn put(from: &Path, to: &Path) -> Result<(), String> {
+pub(crate) fn put(from: &Path, to: &Path) -> Result<(), String> {
     fs::rename(from, to).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
 }
 
