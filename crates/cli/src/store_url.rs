@@ -32,6 +32,12 @@ impl StoreUrl {
         if !KINDS.iter().any(|kind| text.split(':').next() == Some(kind)) {
             return Err(Failure::usage(format!("the kind of this store URL is not known: {WRITE}")));
         }
+        if !text.starts_with("file:") && text.contains(char::is_control) {
+            // Parsers of URLs leave line breaks out without a word, and what remains names another host.
+            return Err(Failure::usage(
+                "the store URL has a control character, maybe a line break: leave it out, or write it as %XX",
+            ));
+        }
         let Some(path) =
             text.strip_prefix("file:").filter(|path| !path.is_empty() && !path.starts_with("//"))
         else {
