@@ -86,3 +86,21 @@ fn work_that_is_done_before_the_longest_hold_knows_nothing_of_it() {
     let site = Site::new();
     site.finish(site.run(&["--max-hold", "20", "k", "--", "sh", "-c", "exit 3"])).is_silent(3);
 }
+
+#[test]
+fn at_a_terminal_who_has_to_wait_is_told_for_whom_without_asking() {
+    let site = Site::new();
+    let holder = holder(&site);
+    let ours = env!("CARGO_BIN_EXE_leasehold");
+    let at_terminal = |options: &str| {
+        let line = format!("{ours} run --store {} {options} k -- true", site.store());
+        site.start(site.process("script", &["-qec", &line, "/dev/null"]))
+    };
+    let plain = at_terminal("");
+    let quiet = at_terminal("-q");
+    until("it is told", || plain.out().contains("leasehold: waiting for k, held by the holder ("));
+    std::fs::write(site.path("go"), "").unwrap();
+    holder.finish().is_silent(0);
+    assert_eq!(plain.finish().out.lines().count(), 1);
+    assert_eq!(quiet.finish().out, "");
+}

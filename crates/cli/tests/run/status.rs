@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use servers::{Flavor, Server};
 
-use crate::harness::{Done, Site, until};
+use crate::harness::{Done, SECRET, Site, until};
 
 /// `leasehold run` by a shell that opens descriptor 7 for it.
 fn run(site: &Site, open: &str, words: &str) -> std::process::Command {
@@ -188,5 +188,18 @@ fn a_descriptor_that_cannot_be_written_to_is_refused() {
     for (number, says) in [("0", "the command's own"), ("2", "the command's own"), ("x", "no descriptor")] {
         let done = site.finish(site.run(&["--status-fd", number, "k", "--", "true"]));
         done.says(64, &["--status-fd: ", says]);
+    }
+}
+
+#[test]
+fn events_keep_the_secret() {
+    let server = Server::setup(Flavor::Redis82).password(SECRET).start();
+    for password in [SECRET, "wrong-pw"] {
+        let site = Site::on(&server.url().replace("//", &format!("//:{password}@")));
+        let done = site.finish(run(&site, ">events", "-q k -- true"));
+        let expected = if password == SECRET { Some(0) } else { Some(69) };
+        assert_eq!(done.status.code(), expected, "{done:?}");
+        let told = site.read("events");
+        assert!(!told.is_empty() && !told.contains(password), "{told}");
     }
 }
