@@ -71,6 +71,18 @@ pub(crate) async fn hold(wanted: Wanted) -> Result<End, Failure> {
     }
 }
 
+/// Closes what our starter had open, but for the standard streams and the descriptor for events. Another hold of the same script
+/// would otherwise not see its pipe closed as long as we have it, too.
+pub(crate) fn close_inherited(status_fd: Option<&str>) {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let open: Vec<_> = open.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).collect();
+    let kept = status_fd.and_then(|number| number.parse().ok());
+    for number in open.into_iter().filter(|number| *number > 2 && Some(*number) != kept) {
+        // Fails for the one by which we looked.
+        let _ = nix::unistd::close(number);
+    }
+}
+
 /// Resolves when nobody can read our stdout any more. Never for a file, which has no reader.
 async fn reader_is_gone() {
     let (gone, told) = oneshot::channel();

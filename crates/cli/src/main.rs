@@ -51,6 +51,8 @@ fn perform(task: Task) -> Result<End, Failure> {
             to_the_end(status, run::run(settings))
         }
         Task::Hold(args) => {
+            // Before we have anything open ourselves.
+            hold::close_inherited(args.taking.status_fd.as_deref());
             let wanted = Wanted::of(args.taking, args.keys.into_iter().next().unwrap_or_default())?;
             let status = wanted.status.clone();
             to_the_end(status, hold::hold(wanted))

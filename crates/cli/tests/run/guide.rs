@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -91,6 +92,24 @@ fn the_script_is_alone_and_has_a_fence() {
     site.finish(in_shell(&site, "bash", &["./script"])).is_silent(0);
     assert_eq!(site.read("busy"), "75");
     assert!(site.read("fence").parse::<u64>().unwrap() > 0);
+}
+
+#[test]
+fn a_script_that_cleans_up_after_ctrl_c_does_so_under_its_lock() {
+    let site = Site::new();
+    program(&site, "work", "echo $$ > running; exec sleep 60");
+    program(&site, "tidy", "leasehold run -nq deploy -- true; echo $? > busy");
+    program(&site, "script", &block("cleanup"));
+    let mut command = in_shell(&site, "bash", &["./script"]);
+    // A job of its own, as at a terminal.
+    command.process_group(0);
+    let script = site.start(command);
+    site.wait_for("running");
+    rustix::process::kill_process_group(crate::harness::pid(script.id()), Signal::INT).unwrap();
+    let done = script.finish();
+    assert_eq!(done.status.code(), Some(130), "{done:?}");
+    assert_eq!(site.read("busy"), "75");
+    site.finish(site.run(&["-w", "10", "deploy", "--", "true"])).is_silent(0);
 }
 
 #[test]

@@ -174,3 +174,16 @@ fn a_key_that_a_run_around_it_holds_is_refused_at_once() {
     let done = site.finish(site.run(&["k", "--", env!("CARGO_BIN_EXE_leasehold"), "hold", "k"]));
     done.says(64, &["k: a run around this one holds it"]);
 }
+
+/// The second one inherits the script's end of the first one's pipe, as every process of the script does.
+#[test]
+fn of_two_in_one_script_each_can_be_let_go_alone() {
+    let site = Site::new();
+    let script = "\
+        exec 8< <(leasehold hold one); read -r fence <&8 || exit 75
+        exec 9< <(leasehold hold --status-fd 7 two 7>events); read -r fence <&9 || exit 75
+        exec 8<&-
+        leasehold run -w 10 one -- leasehold run -nqE 9 two -- true";
+    site.finish(bash(&site, script)).is_silent(9);
+    assert!(site.read("events").starts_with("{\"event\":\"acquired\","));
+}
