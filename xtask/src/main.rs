@@ -1,8 +1,11 @@
 //! The project's own commands: `cargo xtask`.
 
+mod bench_start;
 mod clock_rule;
+mod dist;
 mod files;
 mod lint;
+mod pages;
 mod peers;
 mod servers;
 mod step;
@@ -21,7 +24,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 4] = [
+const TASKS: [Task; 7] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -45,6 +48,24 @@ const TASKS: [Task; 4] = [
         usage: "peers",
         does: "fetch the lock libraries of other languages that ours is tested beside into target/peers",
         run: peers::run,
+    },
+    Task {
+        name: "pages",
+        usage: "pages",
+        does: "write the manual and the completions of the command into target/pages",
+        run: pages::run,
+    },
+    Task {
+        name: "dist",
+        usage: "dist",
+        does: "build the static release binary, and pack it with manual and completions",
+        run: dist::run,
+    },
+    Task {
+        name: "bench-start",
+        usage: "bench-start",
+        does: "measure how much later a command starts under a lock than under timeout(1)",
+        run: bench_start::run,
     },
 ];
 

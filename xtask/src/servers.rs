@@ -3,7 +3,7 @@
 //! Each is made in a directory beside its place, tried, and then renamed into it: what lies in its place is whole and is the
 //! version it says. What is there already is left alone.
 
-mod debian;
+pub(crate) mod debian;
 mod wheel;
 
 use std::{

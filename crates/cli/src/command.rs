@@ -54,7 +54,7 @@ impl Command {
     {
         let now = minder::now();
         let terminal = if settings.no_tty { None } else { Terminal::of_session() };
-        let dying = DYING.min(settings.ttl.duration() / 10);
+        let dying = DYING.min(settings.wanted.ttl.duration() / 10);
         let group = terminal.is_some().then(getpgrp);
         // Should the minder be killed, what it minded becomes ours to end.
         let _ = minder::adopt_orphans();

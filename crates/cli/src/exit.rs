@@ -106,6 +106,19 @@ impl Failure {
         self
     }
 
+    /// The exit code, as a shell has it.
+    pub(crate) fn code(&self) -> u8 {
+        match self.end {
+            End::Code(code) => code,
+            End::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+        }
+    }
+
+    /// What there is to say.
+    pub(crate) fn reason(&self) -> &str {
+        self.line.as_deref().unwrap_or_default()
+    }
+
     pub(crate) fn say(self) -> End {
         self.line.iter().for_each(say::line);
         self.hint.iter().for_each(say::hint);

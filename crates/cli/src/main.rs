@@ -5,20 +5,31 @@ mod command;
 mod default_store;
 mod environment;
 mod exit;
+mod help;
+mod hold;
 mod minder;
+mod pages;
 mod run;
 mod say;
 mod settings;
 mod signals;
+mod status;
 mod store_url;
+mod take;
 mod terminal;
 mod time;
+mod topic;
 mod usage;
+mod wanted;
 mod watch;
+
+use std::sync::Arc;
 
 use crate::args::Task;
 use crate::exit::{End, Failure};
 use crate::settings::Settings;
+use crate::status::Status;
+use crate::wanted::Wanted;
 
 fn main() -> ! {
     let mut words = std::env::args_os();
@@ -37,13 +48,33 @@ fn perform(task: Task) -> Result<End, Failure> {
     match task {
         Task::Run(args) => {
             let settings = Settings::of(args)?;
-            // One thread: starting more would cost a short command more than the lock does. Nothing of ours blocks it.
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.map_err(Failure::no_runtime)?;
-            let end = runtime.block_on(run::run(settings));
-            // Whatever still waits for a name server or a disk need not be waited for.
-            runtime.shutdown_background();
-            end
+            let status = settings.wanted.status.clone();
+            to_the_end(status, run::run(settings))
         }
+        Task::Hold(args) => {
+            // Before we have anything open ourselves.
+            hold::close_inherited(args.taking.status_fd.as_deref());
+            let wanted = Wanted::of(args.taking, args.keys.into_iter().next().unwrap_or_default())?;
+            let status = wanted.status.clone();
+            to_the_end(status, hold::hold(wanted))
+        }
+        Task::Help(args) => {
+            help::print(&args);
+            Ok(End::SUCCESS)
+        }
+        Task::Pages(args) => pages::write(&args),
     }
+}
+
+fn to_the_end(status: Arc<Status>, work: impl Future<Output = Result<End, Failure>>) -> Result<End, Failure> {
+    // One thread: starting more would cost a short command more than the lock does. Nothing of ours blocks it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let end = runtime.map_err(Failure::no_runtime).and_then(|runtime| {
+        let end = runtime.block_on(work);
+        // Whatever still waits for a name server or a disk need not be waited for.
+        runtime.shutdown_background();
+        end
+    });
+    status.close(end.as_ref().err());
+    end
 }

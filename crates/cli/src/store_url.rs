@@ -29,6 +29,15 @@ impl StoreUrl {
                 "memory: is the memory of one process, which no other command would see: {WRITE}"
             )));
         }
+        if !KINDS.iter().any(|kind| text.split(':').next() == Some(kind)) {
+            return Err(Failure::usage(format!("the kind of this store URL is not known: {WRITE}")));
+        }
+        if !text.starts_with("file:") && text.contains(char::is_control) {
+            // Parsers of URLs leave line breaks out without a word, and what remains names another host.
+            return Err(Failure::usage(
+                "the store URL has a control character, maybe a line break: leave it out, or write it as %XX",
+            ));
+        }
         let Some(path) =
             text.strip_prefix("file:").filter(|path| !path.is_empty() && !path.starts_with("//"))
         else {
@@ -113,6 +122,9 @@ impl StoreUrl {
         Some(Parts { scheme, user_info, host, path, query })
     }
 }
+
+/// What stands before the colon. The library knows more, which is of no use to a command.
+const KINDS: [&str; 4] = ["file", "redis", "rediss", "redis+unix"];
 
 /// How to name a store.
 const WRITE: &str = "write file:PATH, redis://HOST, rediss://HOST or redis+unix:///SOCKET";
@@ -207,7 +219,9 @@ mod tests {
 
     #[test]
     fn paths_words_and_the_memory_of_one_process_are_refused() {
-        for text in ["", "/var/a.db", "./a.db", "~/a.db", "a.db", "localhost", "memory:"] {
+        for text in
+            ["", "/var/a.db", "./a.db", "~/a.db", "a.db", "localhost", "memory:", "http://h", "REDIS://h"]
+        {
             assert!(StoreUrl::new(text).is_err(), "{text}");
         }
     }

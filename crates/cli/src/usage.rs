@@ -28,18 +28,32 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Task, En
         let _ = error.print();
         return Err(End::SUCCESS);
     }
-    Err(without_dashes(&words).unwrap_or_else(|| explain(&error)).say())
+    Err(without_dashes(&words).unwrap_or_else(|| explain(&error, &words)).say())
 }
 
 /// What the parser lets pass and we do not.
 fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
-    let Task::Run(args) = task;
-    if args.command.is_empty() {
-        return Some(
+    match task {
+        Task::Run(args) if args.command.is_empty() => Some(
             without_dashes(words).unwrap_or_else(|| Failure::usage("no command behind --: name what to run")),
-        );
+        ),
+        Task::Run(args) => unruly_keys(&args.keys),
+        Task::Hold(args) if !args.command.is_empty() => {
+            Some(Failure::usage("hold runs no command: leave it out, or use `leasehold run KEY -- COMMAND`"))
+        }
+        Task::Hold(args) => match args.keys.len() {
+            1 => None,
+            0 => Some(Failure::usage("no key: name what is to be locked")),
+            count => Some(Failure::usage(format!(
+                "{count} keys, and hold takes one: name one; a command is run by `leasehold run KEY -- COMMAND`"
+            ))),
+        },
+        Task::Help(_) | Task::Pages(_) => None,
     }
-    match args.keys.len() {
+}
+
+fn unruly_keys(keys: &[OsString]) -> Option<Failure> {
+    match keys.len() {
         1 => None,
         0 => Some(Failure::usage("no key: name what is to be locked, before the --")),
         count => Some(Failure::usage(format!(
@@ -149,14 +163,20 @@ fn shown(word: &str) -> String {
 }
 
 /// What the parser says, on one line.
-fn explain(error: &clap::Error) -> Failure {
+fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
+    let task = words.get(1).and_then(|word| word.to_str());
+    let task = task.filter(|word| CommandLine::command().find_subcommand(word).is_some());
+    let help = task.map_or("`leasehold --help`".into(), |task| format!("`leasehold {task} --help`"));
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) if !texts.is_empty() => Some(texts.join(", ")),
         _ => None,
     };
     let given = context(ContextKind::InvalidArg).or_else(|| context(ContextKind::InvalidSubcommand));
-    let suggested = context(ContextKind::SuggestedArg).or_else(|| context(ContextKind::SuggestedSubcommand));
+    let suggested =
+        [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+    let suggested = suggested.into_iter().find_map(context);
+    let value = context(ContextKind::InvalidValue).filter(|value| !value.is_empty());
     let failure = match (error.kind(), given) {
         (ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, _) => {
             Failure::usage("nothing to do: `leasehold run KEY -- COMMAND` runs a command under a lock")
@@ -165,7 +185,10 @@ fn explain(error: &clap::Error) -> Failure {
             Failure::usage(format!("there is no task {}: `leasehold --help` lists them", shown(&given)))
         }
         (ErrorKind::UnknownArgument, Some(given)) => {
-            Failure::usage(format!("there is no option {given}: `leasehold run --help` lists them"))
+            Failure::usage(format!("there is no option {given}: {help} lists them"))
+        }
+        (ErrorKind::MissingRequiredArgument, Some(given)) => {
+            Failure::usage(format!("{given} is missing: see {help}"))
         }
         (ErrorKind::InvalidUtf8, _) => {
             Failure::usage("an option has a value that is not UTF-8: only KEY and COMMAND may be")
@@ -175,14 +198,19 @@ fn explain(error: &clap::Error) -> Failure {
             Some(other) => Failure::usage(format!("{given} and {other} exclude each other: leave one out")),
             None => Failure::usage(format!("{given} does not go with the rest: leave it out")),
         },
+        // The only values that the parser knows are those.
+        (ErrorKind::InvalidValue, _) if let Some(value) = value => {
+            let known = context(ContextKind::ValidValue).unwrap_or_default();
+            Failure::usage(format!("there is no help about {}: there is about {known}", shown(&value)))
+        }
         (ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues | ErrorKind::TooFewValues, Some(given)) => {
-            Failure::usage(format!("{given} lacks its value: see `leasehold run --help`"))
+            Failure::usage(format!("{given} lacks its value: see {help}"))
         }
         (ErrorKind::TooManyValues, Some(given)) => {
-            Failure::usage(format!("{given} takes no value: see `leasehold run --help`"))
+            Failure::usage(format!("{given} takes no value: see {help}"))
         }
         // Never the parser's own text: it may quote what stands beside a password.
-        _ => Failure::usage("these words make no sense together: see `leasehold run --help`"),
+        _ => Failure::usage(format!("these words make no sense together: see {help}")),
     };
     match suggested {
         Some(suggested) => failure.hint(format!("did you mean {suggested}?")),

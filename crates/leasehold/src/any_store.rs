@@ -10,14 +10,14 @@ use crate::memory::MemoryStore;
 pub(crate) fn from_url(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
     let runtime = runtime.clone();
     let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(refused("a store URL begins with its kind"));
+        return Err(refused(&format!("a store URL begins with its kind; {KNOWN}")));
     };
     match scheme {
         "memory" if rest.is_empty() => Ok(Arc::new(MemoryStore::new(runtime))),
         "memory" => Err(refused("memory: takes nothing behind the colon")),
         "file" => file(rest, runtime),
         "redis" | "rediss" | "redis+unix" => redis(url, runtime),
-        _ => Err(refused("the kind of this store URL is not known")),
+        _ => Err(refused(&format!("the kind of this store URL is not known; {KNOWN}"))),
     }
 }
 
@@ -52,8 +52,9 @@ fn redis(_: &str, _: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
     Err(refused("this build has no Redis store: enable the feature `redis`"))
 }
 
+const KNOWN: &str = "known are memory:, file:PATH, redis://HOST, rediss://HOST and redis+unix:///SOCKET";
+
 /// Never quotes the URL: there may be a password in it, wherever it stands.
 fn refused(fact: &str) -> Misuse {
-    let remedy = "known are memory:, file:PATH, redis://HOST, rediss://HOST and redis+unix:///SOCKET";
-    Misuse::Url { reason: format!("{fact}; {remedy}") }
+    Misuse::Url { reason: fact.into() }
 }

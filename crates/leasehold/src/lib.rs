@@ -31,7 +31,7 @@ pub use leasehold_core::{
     Backoff, Fault, FaultKind, Fence, Holder, Key, KeyState, Label, Loss, Misuse, Mode, Renewal, Runtime,
     Store, Tenancy, Tenant, Ttl, Waiter,
 };
-pub use lock::{Acquire, Guard, Held};
+pub use lock::{Acquire, Guard, Held, Waiting};
 pub use locks::Locks;
 pub use memory::MemoryStore;
 pub use mutex::Mutex;

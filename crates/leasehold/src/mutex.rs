@@ -84,6 +84,6 @@ impl Mutex {
         let (ttl, label) = self.defaults.checked()?;
         let renewal = self.defaults.renewal;
         let patience = Patience::new(None, self.defaults.outage_limit);
-        Ok(Terms { claim, label, ttl, renewal, patience, line_limit: None })
+        Ok(Terms { claim, label, ttl, renewal, patience, line_limit: None, on_wait: None })
     }
 }

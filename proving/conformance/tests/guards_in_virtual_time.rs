@@ -514,3 +514,25 @@ async fn a_guard_knows_its_end_before_the_keeper_had_a_chance_to_say_so() {
     assert!(!guard.is_held());
     assert_eq!(guard.remaining(), Duration::ZERO);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_told_for_whom_and_who_does_not_wait_is_not() {
+    let world = World::begin();
+    let mutex = world.locks.mutex("k");
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let ask = |request: leasehold::Acquire| {
+        let told = told.clone();
+        request.on_wait(move |waiting| told.lock().unwrap().push(waiting.held_by.clone()))
+    };
+
+    let guard = ask(world.others().mutex("k").label("the holder").lock()).await.unwrap();
+    ask(mutex.lock()).within(Duration::ZERO).await.unwrap_err();
+    assert_eq!(*told.lock().unwrap(), [], "neither of them waited");
+
+    ask(mutex.lock()).within(SECOND).await.unwrap_err();
+    let heard = std::mem::take(&mut *told.lock().unwrap());
+    assert!(!heard.is_empty());
+    let is_holder = |held_by: &leasehold::Tenancy| held_by.to_string().starts_with("the holder (");
+    assert!(heard.iter().all(is_holder), "{heard:?}");
+    guard.release().await.unwrap();
+}

@@ -43,8 +43,7 @@ pub(super) fn make(flavor: Flavor, workshop: &Path) -> Result<PathBuf, String> {
     let made = tool::directory(workshop, "made")?;
     let program = tool::directory(&made, "bin")?.join("redis-server");
     let libraries = tool::directory(&made, "lib")?;
-    let mut apt =
-        Apt { workshop, options: vec!["-o".into(), "APT::Sandbox::User=root".into()], fresh: false };
+    let mut apt = Apt::new(workshop);
 
     let unpacked = apt.unpack(PACKAGE)?;
     tool::put(&unpacked.join(PROGRAM), &program)?;
@@ -85,7 +84,16 @@ struct Apt<'a> {
     fresh: bool,
 }
 
-impl Apt<'_> {
+/// Downloads a package, and returns the directory in the workshop that it is unpacked in.
+pub(crate) fn unpacked(package: &str, workshop: &Path) -> Result<PathBuf, String> {
+    Apt::new(workshop).unpack(package)
+}
+
+impl<'a> Apt<'a> {
+    fn new(workshop: &'a Path) -> Self {
+        Self { workshop, options: vec!["-o".into(), "APT::Sandbox::User=root".into()], fresh: false }
+    }
+
     /// Downloads a package and returns the directory that it is unpacked in.
     fn unpack(&mut self, package: &str) -> Result<PathBuf, String> {
         let download = tool::directory(self.workshop, &format!("{package}.download"))?;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use nix::unistd::{Uid, User};
 use servers::{Flavor, Server};
 
 use crate::harness::{Done, SECRET, Site};
+use crate::home::Home;
 
 fn variables(done: &Done) -> BTreeMap<&str, &str> {
     let pairs = done.out.lines().filter_map(|line| line.split_once('='));
@@ -79,18 +79,17 @@ fn a_relative_file_is_the_same_one_wherever_the_command_goes() {
 #[test]
 fn the_default_store_is_the_users_whatever_the_environment_says() {
     let site = Site::new();
-    let home =
-        User::from_uid(Uid::effective()).unwrap().expect("the user of the tests is in the user database").dir;
-    let expected = format!("taken at file:{}/.local/state/leasehold/leases.db, fence ", home.display());
+    let home = Home::of(&site);
+    let expected = format!("taken at file:{}/.local/state/leasehold/leases.db, fence ", home.path.display());
     let key = format!("test-of-the-default-store:{}", std::process::id());
     let words = ["run", "-v", "--ttl", "5", &key, "--", "true"];
-    let done = site.finish(site.leasehold(&words));
+    let done = site.finish(home.live_in(site.leasehold(&words)));
     assert!(done.err.contains(&expected), "{done:?}");
     let mut elsewhere = site.leasehold(&words);
     for name in ["HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"] {
         elsewhere.env(name, site.path(""));
     }
-    let done = site.finish(elsewhere);
+    let done = site.finish(home.live_in(elsewhere));
     assert!(done.err.contains(&expected), "{done:?}");
     assert!(!site.path(".local").exists());
 }

@@ -117,6 +117,10 @@ impl Running {
         self.child.id()
     }
 
+    pub(crate) fn out(&self) -> String {
+        fs::read_to_string(&self.out).unwrap_or_default()
+    }
+
     pub(crate) fn err(&self) -> String {
         fs::read_to_string(&self.err).unwrap_or_default()
     }

@@ -4,9 +4,9 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Backoff, BoxFuture, Misuse};
+use leasehold_core::{Backoff, BoxFuture, Misuse, Tenancy};
 
-use super::drive::{Terms, acquire};
+use super::drive::{OnWait, Terms, acquire};
 use super::guard::Guard;
 use super::holding::Held;
 use crate::error::{HoldError, LockError};
@@ -59,6 +59,22 @@ impl Acquire {
         self
     }
 
+    /// Calls this each time the store has refused and the request goes on waiting: to say for whom. It is called between two
+    /// asks, so it must return soon and not block. A single try never waits, and so never calls it.
+    ///
+    /// ```
+    /// # async fn example(locks: leasehold::Locks) -> Result<(), leasehold::LockError> {
+    /// let request = locks.mutex("deploy").lock();
+    /// let guard = request.on_wait(|waiting| eprintln!("held by {}", waiting.held_by)).await?;
+    /// # drop(guard); Ok(()) }
+    /// ```
+    pub fn on_wait(mut self, tell: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
+        if let Ok(terms) = &mut self.terms {
+            terms.on_wait = Some(OnWait(Arc::new(tell)));
+        }
+        self
+    }
+
     /// Takes the lock, runs `work` under it, and releases it. The work is stopped at an await when the lease is lost.
     ///
     /// What the work gives back is never lost to a release that fails; the lease then ends by itself.
@@ -93,6 +109,16 @@ impl Acquire {
             Err(error) => Err(error),
         }
     }
+}
+
+/// What a request that waits was last told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiting {
+    /// Who holds what it asks for.
+    pub held_by: Tenancy,
+    /// The place in line, 1 being the next to have the lock; `None` where it does not wait in line.
+    pub place: Option<u64>,
 }
 
 impl IntoFuture for Acquire {

@@ -1,5 +1,6 @@
 //! Runs one acquisition: asks what the machine says, tells it what came back.
 
+use std::fmt;
 use std::sync::Arc;
 
 use leasehold_core::{
@@ -7,6 +8,7 @@ use leasehold_core::{
     Manner, Outcome, Patience, Renewal, Step, Ttl,
 };
 
+use super::acquire::Waiting;
 use super::guard::Guard;
 use super::holding::Holding;
 use crate::error::LockError;
@@ -21,6 +23,17 @@ pub(crate) struct Terms {
     pub(crate) renewal: Renewal,
     pub(crate) patience: Patience,
     pub(crate) line_limit: Option<u64>,
+    pub(crate) on_wait: Option<OnWait>,
+}
+
+/// Whom to tell that the request waits.
+#[derive(Clone)]
+pub(crate) struct OnWait(pub(crate) Arc<dyn Fn(&Waiting) + Send + Sync>);
+
+impl fmt::Debug for OnWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnWait")
+    }
 }
 
 /// Waits for the lock on these terms.
@@ -40,7 +53,7 @@ pub(crate) async fn acquire(place: &Arc<Place>, terms: Terms) -> Result<Guard, L
         }
         let now = place.runtime.now();
         match machine.next(now) {
-            Step::Ask => request.ask(&mut machine, manner).await,
+            Step::Ask => request.ask(&mut machine, manner, terms.on_wait.as_ref()).await,
             Step::WaitUntil(until) => request.rest(&mut machine, until).await,
             Step::Done(outcome) => {
                 return match outcome {
@@ -92,7 +105,7 @@ impl<'a> Armed<'a> {
         Self { place, attempt: Some(attempt), traces: false }
     }
 
-    async fn ask(&mut self, machine: &mut Machine, manner: Manner) {
+    async fn ask(&mut self, machine: &mut Machine, manner: Manner, on_wait: Option<&OnWait>) {
         let Some(attempt) = &self.attempt else { return };
         let unsettled = std::mem::replace(&mut self.traces, true);
         let runtime = &self.place.runtime;
@@ -110,7 +123,17 @@ impl<'a> Armed<'a> {
                 // One definite refusal of a single try leaves nothing behind, and nothing need be undone.
                 self.traces =
                     unsettled || manner != Manner::Try || matches!(answer, GrantAnswer::Granted { .. });
+                let waiting = match &answer {
+                    GrantAnswer::Busy { held_by, place } if manner != Manner::Try => on_wait.map(|on_wait| {
+                        let place = place.map(|place| place.before + 1);
+                        (on_wait, Waiting { held_by: held_by.clone(), place })
+                    }),
+                    _ => None,
+                };
                 machine.handle_answer(now, answer);
+                if let Some((OnWait(tell), waiting)) = waiting {
+                    tell(&waiting);
+                }
             }
             Err(fault) => {
                 self.traces = unsettled || fault.kind == FaultKind::Passing;

@@ -7,7 +7,7 @@ mod holding;
 mod keeper;
 mod roster;
 
-pub use acquire::Acquire;
+pub use acquire::{Acquire, Waiting};
 pub(crate) use drive::Terms;
 pub use guard::Guard;
 pub use holding::Held;

@@ -1,0 +1,39 @@
+//! What was typed behind `leasehold hold`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::TakingArgs;
+
+/// Hold a lock for a script, as long as it reads
+///
+/// Waits for the lock, prints its fence on a line of its own, and holds it until the reader of that line has closed its end of
+/// the pipe, which every process does when it ends. When the lease is lost, the pipe is closed and the exit code is 70. If
+/// stdout is no pipe but a terminal or a file, the lock is held until SIGINT, SIGTERM or SIGHUP.
+///
+/// A script is not ended when its lock is lost: it must look. `leasehold run` ends what it runs.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "leasehold hold [OPTIONS] KEY",
+    after_help = "TIME: seconds, or 500ms, 30s, 2m, 1h30m. Exit codes: `leasehold help exit-codes`.",
+    after_long_help = EXAMPLE
+)]
+pub(crate) struct HoldArgs {
+    #[command(flatten)]
+    pub(crate) taking: TakingArgs,
+
+    /// The name of the lock
+    #[arg(value_name = "KEY", num_args = 0..)]
+    pub(crate) keys: Vec<OsString>,
+
+    #[arg(value_name = "COMMAND", last = true, num_args = 0.., hide = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+const EXAMPLE: &str = "\
+TIME is a number of seconds, or numbers with units: 500ms, 30s, 2m, 1h30m.
+
+Example: a bash script that is alone from here to its end, or to `exec 9<&-`:
+  exec 9< <(leasehold hold deploy)
+  read -r fence <&9 || exit 75";

@@ -1,0 +1,48 @@
+//! What was typed behind `leasehold run`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::TakingArgs;
+
+/// Run a command while holding a lock
+///
+/// Waits for the lock, runs COMMAND under it, releases it, and ends as COMMAND ended. COMMAND and all that it started never
+/// outlive the lease: when it is lost, or when leasehold is killed or stopped, they are ended.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "leasehold run [OPTIONS] KEY -- COMMAND [ARG]...",
+    after_help = "TIME: seconds, or 500ms, 30s, 2m, 1h30m. Exit codes: `leasehold help exit-codes`.",
+    after_long_help = EXAMPLE
+)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) taking: TakingArgs,
+
+    /// From SIGTERM to SIGKILL when the lease is lost [default: 5s, or ttl/4 if less]
+    ///
+    /// COMMAND is asked to end so long before the lease's end. At most half of the ttl, so that there is time to renew.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    pub(crate) grace: Option<String>,
+
+    /// Leave the terminal out of it: COMMAND gets a process group of its own, and signals from us
+    #[arg(long)]
+    pub(crate) no_tty: bool,
+
+    /// The name of the lock
+    #[arg(value_name = "KEY", num_args = 0..)]
+    pub(crate) keys: Vec<OsString>,
+
+    /// What to run, and its arguments; no shell reads them
+    #[arg(value_name = "COMMAND", last = true, num_args = 0..)]
+    pub(crate) command: Vec<OsString>,
+}
+
+const EXAMPLE: &str = "\
+TIME is a number of seconds, or numbers with units: 500ms, 30s, 2m, 1h30m.
+
+COMMAND's own exit code is ours; 75 when the lock is held, 70 when the lease was lost: `leasehold help exit-codes`.
+
+Example: wait up to half a minute for the others, then deploy:
+  leasehold run --within 30s deploy -- ./deploy --all";

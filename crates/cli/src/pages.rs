@@ -1,0 +1,103 @@
+//! `leasehold pages`: the manual and the shells' completions, from the description of the arguments.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+
+use crate::args::{CommandLine, PagesArgs};
+use crate::exit::{End, Failure};
+use crate::topic::TOPICS;
+
+/// Writes them.
+///
+/// # Errors
+///
+/// [`Failure`], when the directory cannot be written to.
+pub(crate) fn write(args: &PagesArgs) -> Result<End, Failure> {
+    let directory = &args.directory;
+    let done = manual(&directory.join("man/man1")).and_then(|()| completions(directory));
+    done.map(|()| End::SUCCESS).map_err(|error| {
+        Failure::new(
+            End::CANNOT_EXECUTE,
+            format!("{}: {error}: name a directory that can be written to", directory.display()),
+        )
+    })
+}
+
+fn manual(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    // What `leasehold help` says is in these pages.
+    let mut whole = CommandLine::command().mut_subcommand("help", |help| help.hide(true));
+    whole.build();
+    let tasks = whole.get_subcommands().filter(|task| !task.is_hide_set());
+    let tasks: Vec<_> = tasks.cloned().collect();
+    let mut pages = vec![String::from("leasehold")];
+    pages.extend(tasks.iter().map(|task| format!("leasehold-{}", task.get_name())));
+    let topics: Vec<_> = TOPICS.iter().map(|topic| (topic.heading, topic.text)).collect();
+    let commands = std::iter::once((whole, &*topics)).chain(tasks.into_iter().map(|task| (task, &[][..])));
+    for ((command, topics), name) in commands.zip(&pages) {
+        let others = pages.iter().filter(|page| *page != name);
+        let others: Vec<_> = others.map(|page| format!("{page}(1)")).collect();
+        let page = page(command.display_name(name.clone()), topics, &others.join(", "))?;
+        fs::write(directory.join(format!("{name}.1")), page)?;
+    }
+    Ok(())
+}
+
+fn page(mut command: clap::Command, topics: &[(&str, &str)], see_also: &str) -> io::Result<Vec<u8>> {
+    let usage = command.render_usage().to_string();
+    let closing = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    let (remarks, example) = closing.split_once("Example: ").unwrap_or((&closing, ""));
+    let has_tasks = command.has_subcommands();
+    let manual = Man::new(command);
+    let mut page = Vec::new();
+    manual.render_title(&mut page)?;
+    manual.render_name_section(&mut page)?;
+    as_it_stands(&mut page, "SYNOPSIS", usage.trim_start_matches("Usage: "))?;
+    manual.render_description_section(&mut page)?;
+    if has_tasks {
+        manual.render_subcommands_section(&mut page)?;
+    }
+    manual.render_options_section(&mut page)?;
+    if !remarks.trim().is_empty() {
+        as_it_stands(&mut page, "REMARKS", remarks.trim())?;
+    }
+    as_it_stands(&mut page, "EXAMPLE", &capitalized(example.trim()))?;
+    for (heading, text) in topics {
+        as_it_stands(&mut page, heading, text.trim())?;
+    }
+    as_it_stands(&mut page, "SEE ALSO", see_also)?;
+    Ok(page)
+}
+
+/// A section whose lines stay as they are: tables and examples.
+fn as_it_stands(page: &mut Vec<u8>, heading: &str, text: &str) -> io::Result<()> {
+    let mut section = Roff::new();
+    section.control("SH", [heading]).control("nf", []).text([roman(text)]).control("fi", []);
+    section.to_writer(page)
+}
+
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+fn completions(directory: &Path) -> io::Result<()> {
+    for (shell, file) in [
+        (Shell::Bash, "bash/leasehold"),
+        (Shell::Zsh, "zsh/_leasehold"),
+        (Shell::Fish, "fish/leasehold.fish"),
+    ] {
+        let path = directory.join(file);
+        fs::create_dir_all(path.parent().expect("it lies in a directory"))?;
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut CommandLine::command(), "leasehold", &mut script);
+        fs::write(path, script)?;
+    }
+    Ok(())
+}

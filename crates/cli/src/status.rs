@@ -1,0 +1,220 @@
+//! What happens, for programs: lines of JSON to a descriptor that the caller opened (`--status-fd`).
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leasehold::Key;
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use serde::Serialize;
+
+use crate::exit::Failure;
+
+/// Where events go, if anywhere.
+#[derive(Debug)]
+pub(crate) struct Status(Option<Writer>);
+
+/// Writes on a thread of its own: a reader that does not read must not keep a lease from being renewed.
+#[derive(Debug)]
+struct Writer {
+    lines: Mutex<Option<SyncSender<Vec<u8>>>>,
+    written: Mutex<Receiver<()>>,
+    /// Whether the reader knows why there is nothing to come.
+    explained: Mutex<bool>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum Event<'a> {
+    Waiting { key: &'a str, held_by: &'a str, remaining_ms: Option<u64> },
+    Acquired { key: &'a str, fence: u64, label: &'a str, store: &'a str, ttl_ms: u64, waited_ms: u64 },
+    Renewed { remaining_ms: u64 },
+    Lost { reason: &'a str },
+    Ended(Ended),
+    Released,
+    Busy { key: &'a str, held_by: Option<&'a str>, waited_ms: u64, code: u8 },
+    Failed { code: u8, reason: &'a str },
+}
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Ended {
+    Code { code: u8 },
+    Signal { signal: i32 },
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    event: Event<'a>,
+    at: u64,
+}
+
+/// More lines than these wait for the reader only if it reads none: a renewal comes once in a third of the ttl.
+const UNREAD: usize = 256;
+
+/// How long the last lines are given, at our end.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+impl Status {
+    pub(crate) const fn to_nobody() -> Self {
+        Self(None)
+    }
+
+    /// To the descriptor of this number. It becomes ours alone: what we start does not inherit it.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`], when it is no number, the command's, or not open for writing.
+    pub(crate) fn to(number: &str) -> Result<Self, Failure> {
+        let digits = Some(number).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let Some(number) = digits.and_then(|digits| digits.parse::<i32>().ok()) else {
+            return Err(refused(format!("{number:?} is no descriptor: write a number from 3, as in 3>FILE")));
+        };
+        if number < 3 {
+            return Err(refused(format!("{number} is the command's own: use 3 or greater, as in 3>FILE")));
+        }
+        let ours = take(number).map_err(|error| {
+            refused(format!(
+                "{number} is not open for writing ({error}): open it in the shell, as in {number}>FILE"
+            ))
+        })?;
+        let writer = Writer::start(ours)
+            .map_err(|error| refused(format!("the system gives no thread to write with ({error})")))?;
+        Ok(Self(Some(writer)))
+    }
+
+    pub(crate) fn tell(&self, event: Event<'_>) {
+        let Some(writer) = &self.0 else { return };
+        if matches!(event, Event::Busy { .. } | Event::Lost { .. } | Event::Failed { .. }) {
+            *locked(&writer.explained) = true;
+        }
+        let line =
+            Line { event, at: millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()) };
+        let mut line = serde_json::to_vec(&line).expect("text and numbers can be written as JSON");
+        line.push(b'\n');
+        if let Some(lines) = &*locked(&writer.lines) {
+            // Full, or without a reader: that is the reader's loss.
+            let _ = lines.try_send(line);
+        }
+    }
+
+    /// Tells that the lease was lost, unless that has been told.
+    pub(crate) fn tell_lost(&self, reason: &str) {
+        if self.0.as_ref().is_some_and(|writer| !*locked(&writer.explained)) {
+            self.tell(Event::Lost { reason });
+        }
+    }
+
+    /// Tells why we end, unless that has been told, and sees the last lines off.
+    pub(crate) fn close(&self, failure: Option<&Failure>) {
+        let Some(writer) = &self.0 else { return };
+        let explained = *locked(&writer.explained);
+        if let Some(failure) = failure.filter(|_| !explained) {
+            self.tell(Event::Failed { code: failure.code(), reason: failure.reason() });
+        }
+        *locked(&writer.lines) = None;
+        let _ = locked(&writer.written).recv_timeout(LAST_LINES);
+    }
+}
+
+impl Writer {
+    fn start(mut file: File) -> io::Result<Self> {
+        let (lines, to_write) = sync_channel::<Vec<u8>>(UNREAD);
+        let (done, written) = channel();
+        thread::Builder::new().name("status".into()).spawn(move || {
+            while let Ok(line) = to_write.recv() {
+                if file.write_all(&line).is_err() {
+                    break;
+                }
+            }
+            let _ = done.send(());
+        })?;
+        Ok(Self {
+            lines: Mutex::new(Some(lines)),
+            written: Mutex::new(written),
+            explained: Mutex::new(false),
+        })
+    }
+}
+
+/// A descriptor that we were started with, by its number: taken over, and closed under that number.
+fn take(number: i32) -> io::Result<File> {
+    let ours = duplicate(number)?;
+    let mode = fcntl_getfl(&ours)?;
+    if mode.contains(OFlags::PATH) || !mode.intersects(OFlags::WRONLY | OFlags::RDWR) {
+        return Err(io::Error::other("it is for reading"));
+    }
+    nix::unistd::close(number)?;
+    Ok(ours.into())
+}
+
+/// Number and descriptor are joined by unsafe code only, so the kernel is asked to join them.
+fn duplicate(number: i32) -> io::Result<OwnedFd> {
+    let copied = pidfd_open(getpid(), PidfdFlags::empty())
+        .and_then(|us| pidfd_getfd(us, number, PidfdGetfdFlags::empty()));
+    match copied {
+        Ok(copy) => Ok(copy),
+        Err(error @ rustix::io::Errno::BADF) => Err(error.into()),
+        // Refused by a container's filter, or not known to the kernel. This opens the same file or pipe once more, so what is
+        // written must go to its end.
+        Err(_) => {
+            let append = OFlags::APPEND.bits().cast_signed();
+            let path = format!("/proc/self/fd/{number}");
+            Ok(OpenOptions::new().write(true).custom_flags(append).open(path)?.into())
+        }
+    }
+}
+
+fn refused(line: String) -> Failure {
+    Failure::usage(line).about("--status-fd")
+}
+
+/// A key, as JSON can have it.
+pub(crate) fn text_of(key: &Key) -> String {
+    str::from_utf8(key.as_bytes()).map_or_else(|_| key.to_string(), Into::into)
+}
+
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_event_first_and_the_time_last_and_is_one_line() {
+        let event = Event::Waiting { key: "a\n\"b\u{1}", held_by: "ä", remaining_ms: None };
+        let line = serde_json::to_string(&Line { event, at: 7 }).unwrap();
+        assert_eq!(
+            line,
+            r#"{"event":"waiting","key":"a\n\"b\u0001","held_by":"ä","remaining_ms":null,"at":7}"#
+        );
+        let event = Event::Ended(Ended::Signal { signal: 15 });
+        let line = serde_json::to_string(&Line { event, at: 7 }).unwrap();
+        assert_eq!(line, r#"{"event":"ended","signal":15,"at":7}"#);
+        assert_eq!(
+            serde_json::to_string(&Line { event: Event::Released, at: 7 }).unwrap(),
+            r#"{"event":"released","at":7}"#
+        );
+    }
+
+    #[test]
+    fn a_key_that_is_not_utf8_is_shown_with_its_bytes() {
+        assert_eq!(text_of(&Key::new("ä b").unwrap()), "ä b");
+        assert_eq!(text_of(&Key::new(b"a\xff").unwrap()), "a\\xff");
+    }
+}

@@ -1,0 +1,247 @@
+//! Taking the lock that is wanted, and giving it back.
+
+use std::convert::Infallible;
+use std::io::{self, IsTerminal as _};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use leasehold::{ConnectError, Guard, Held, LockError, Locks, ReleaseError, Renewal, Tenant, Waiting};
+use rustix::process::Signal;
+use tokio::time::timeout;
+
+use crate::environment;
+use crate::exit::Failure;
+use crate::say;
+use crate::signals::Signals;
+use crate::status::{Event, Status, millis, text_of};
+use crate::wanted::{Origin, Patience, Wanted};
+
+/// What came of the wish.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    Lock(Locks, Guard),
+    Interrupted(Signal),
+}
+
+/// How long what a request may have left behind is given to be undone. A store that answers needs milliseconds.
+const UNDOING: Duration = Duration::from_secs(3);
+
+/// Waits for the lock, as long as it is wanted.
+///
+/// # Errors
+///
+/// [`Failure`], when it was not had.
+pub(crate) async fn take(wanted: &Wanted, signals: &mut Signals) -> Result<Taken, Failure> {
+    let started = Instant::now();
+    if wanted.verbose {
+        say::line(format_args!("{}: waiting at {}", wanted.key, wanted.store));
+    }
+    let locks = tokio::select! {
+        biased;
+        signal = signals.next() => return Ok(Taken::Interrupted(signal)),
+        locks = connect(wanted) => locks?,
+    };
+    let request = locks.mutex(wanted.key.as_bytes()).lock().on_wait(teller(wanted));
+    let request = match wanted.patience {
+        Patience::Endless => request,
+        Patience::OneTry => request.within(Duration::ZERO),
+        // Connecting is part of the wait. If it took all of it, one try is left.
+        Patience::Within(within) => request.within(within.saturating_sub(started.elapsed())),
+    };
+    let outcome = tokio::select! {
+        biased;
+        signal = signals.next() => Err(signal),
+        // Dropped when the signal comes first, and so given up.
+        outcome = request.into_future() => Ok(outcome),
+    };
+    match outcome {
+        Ok(Ok(guard)) => {
+            tell_taken(wanted, &locks, &guard, started.elapsed());
+            Ok(Taken::Lock(locks, guard))
+        }
+        Ok(Err(error)) => {
+            undo(&locks, signals).await;
+            Err(not_taken(wanted, &locks, error))
+        }
+        Err(signal) => {
+            let signal = undo(&locks, signals).await.unwrap_or(signal);
+            Ok(Taken::Interrupted(signal))
+        }
+    }
+}
+
+async fn connect(wanted: &Wanted) -> Result<Locks, Failure> {
+    let renewal = wanted.max_hold.map_or(Renewal::Automatic, Renewal::AtMost);
+    let builder = Locks::builder().ttl(wanted.ttl.duration()).label(&wanted.label).renewal(renewal);
+    let builder = match wanted.patience {
+        // Whoever waits two seconds for a lock does not want to wait ten for a server; a second is enough for one that is up.
+        Patience::Within(within) => builder.outage_limit(within.clamp(Duration::from_secs(1), OUTAGE_LIMIT)),
+        _ => builder.outage_limit(OUTAGE_LIMIT),
+    };
+    let locks = match builder.connect(wanted.store.reveal()).await {
+        Ok(locks) => locks,
+        Err(error) => return Err(not_connected(wanted, error)),
+    };
+    if wanted.store_from == Origin::Argument && wanted.store.has_password() && !wanted.quiet {
+        say::line(format_args!(
+            "every user of this machine can see the password in --store (ps): put the URL into {} instead",
+            environment::STORE
+        ));
+    }
+    Ok(locks)
+}
+
+/// How long a store may be silent: the library's own default, said here because a short wait shortens it.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Says once for whom we wait, to people; and to programs, for each holder that comes.
+fn teller(wanted: &Wanted) -> impl Fn(&Waiting) + Send + Sync + 'static {
+    let key = wanted.key.clone();
+    let status = wanted.status.clone();
+    let aloud = !wanted.quiet && (wanted.verbose || io::stderr().is_terminal());
+    let last: Mutex<Option<Tenant>> = Mutex::default();
+    move |waiting| {
+        let Waiting { held_by, .. } = waiting;
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if aloud && last.is_none() {
+            say::line(format_args!("waiting for {key}, held by {held_by}"));
+        }
+        if last.as_ref() != Some(&held_by.tenant) {
+            status.tell(Event::Waiting {
+                key: &text_of(&key),
+                held_by: &held_by.tenant.to_string(),
+                remaining_ms: held_by.remaining.map(millis),
+            });
+            *last = Some(held_by.tenant.clone());
+        }
+    }
+}
+
+fn tell_taken(wanted: &Wanted, locks: &Locks, guard: &Guard, waited: Duration) {
+    if wanted.verbose {
+        say::line(format_args!("{}: taken at {}, fence {}", wanted.key, locks.store(), guard.fence()));
+    }
+    wanted.status.tell(Event::Acquired {
+        key: &text_of(&wanted.key),
+        fence: guard.fence().get(),
+        label: &wanted.label,
+        store: locks.store(),
+        ttl_ms: millis(wanted.ttl.duration()),
+        waited_ms: millis(waited),
+    });
+}
+
+/// Tells of each renewal, and of the loss. Never resolves.
+///
+/// Cancel safe.
+pub(crate) async fn tell_keeping(status: Arc<Status>, held: Held) -> Infallible {
+    let mut lost = std::pin::pin!(held.lost());
+    loop {
+        let renewed = held.renewed();
+        tokio::select! {
+            biased;
+            loss = &mut lost => {
+                status.tell_lost(&loss.to_string());
+                return std::future::pending().await;
+            }
+            () = renewed => status.tell(Event::Renewed { remaining_ms: millis(held.remaining()) }),
+        }
+    }
+}
+
+fn not_connected(wanted: &Wanted, error: ConnectError) -> Failure {
+    match error {
+        ConnectError::Misuse(misuse) => Failure::from(misuse).about(wanted.store_from),
+        ConnectError::Refused(_) if wanted.store_from == Origin::Environment && environment::is_nested() => {
+            Failure::from(error).hint(format!(
+                "the run around this one took the password out of {}: give this one its own",
+                environment::STORE
+            ))
+        }
+        // Nobody chose this place, so whoever reads this may not know that there are others.
+        ConnectError::Refused(_) if wanted.store_from == Origin::Nobody => {
+            Failure::from(error).hint(format!("name another store with --store or {}", environment::STORE))
+        }
+        _ => Failure::from(error),
+    }
+}
+
+fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Failure {
+    let LockError::TimedOut { key, held_by, waited, .. } = &error else { return Failure::from(error) };
+    let tenant = held_by.as_ref().map(|held_by| held_by.tenant.to_string());
+    let held_by = held_by.as_ref().map_or_else(|| "others".into(), ToString::to_string);
+    let line = match wanted.patience {
+        Patience::OneTry => {
+            format!(
+                "{key}: held by {held_by}, at {}: try again later, or wait with --within TIME",
+                locks.store()
+            )
+        }
+        _ => format!(
+            "{key}: not free within {:.1} s, held by {held_by}, at {}: try again later, or wait longer",
+            waited.as_secs_f64(),
+            locks.store()
+        ),
+    };
+    let failure = Failure::new(wanted.busy, line);
+    wanted.status.tell(Event::Busy {
+        key: &text_of(key),
+        held_by: tenant.as_deref(),
+        waited_ms: millis(*waited),
+        code: failure.code(),
+    });
+    if wanted.quiet { failure.silent() } else { failure }
+}
+
+/// Waits until nothing of a request is left. Gives back the signal that cut that short.
+async fn undo(locks: &Locks, signals: &mut Signals) -> Option<Signal> {
+    tokio::select! {
+        // What is not undone in time ends with the lease that nobody renews.
+        _ = locks.close(UNDOING) => None,
+        signal = signals.next() => Some(signal),
+    }
+}
+
+/// What became of the lock when we needed it no more.
+#[derive(Debug)]
+pub(crate) enum Return {
+    Done,
+    /// It had been lost before.
+    NotOurs(ReleaseError),
+    /// The store did not say, and this is what to say of it.
+    Unconfirmed(String),
+}
+
+/// Releases the lock, for no longer than its lease lasts, and leaves nothing.
+pub(crate) async fn give_back(wanted: &Wanted, locks: &Locks, guard: Guard, signals: &mut Signals) -> Return {
+    let key = &wanted.key;
+    let left = guard.remaining();
+    let released = tokio::select! {
+        released = timeout(left, guard.release()) => released.ok(),
+        _ = signals.next() => None,
+    };
+    match released {
+        Some(Ok(())) => {
+            wanted.status.tell(Event::Released);
+            undo_for(locks, left, signals).await;
+            Return::Done
+        }
+        // What the store may still have of it for a moment is being taken back.
+        Some(Err(error @ (ReleaseError::Expired { .. } | ReleaseError::TakenByOther { .. }))) => {
+            undo_for(locks, Duration::ZERO, signals).await;
+            Return::NotOurs(error)
+        }
+        Some(Err(error)) => Return::Unconfirmed(format!("{key}: {error}: others must wait for that")),
+        None => Return::Unconfirmed(format!(
+            "{key}: {} did not confirm the release: others may have to wait for the lease's end",
+            locks.store()
+        )),
+    }
+}
+
+async fn undo_for(locks: &Locks, within: Duration, signals: &mut Signals) {
+    tokio::select! {
+        _ = locks.close(within.min(UNDOING)) => {}
+        _ = signals.next() => {}
+    }
+}

@@ -1,0 +1,91 @@
+//! What is to be known and belongs to no single task. `leasehold help` prints it, and the manual page has it.
+
+/// A page.
+#[derive(Debug)]
+pub(crate) struct Topic {
+    /// What it is called behind `leasehold help`.
+    pub(crate) name: &'static str,
+    /// Its heading in the manual.
+    pub(crate) heading: &'static str,
+    pub(crate) text: &'static str,
+}
+
+pub(crate) const TOPICS: [Topic; 4] = [
+    Topic { name: "exit-codes", heading: "EXIT STATUS", text: EXIT_CODES },
+    Topic { name: "environment", heading: "ENVIRONMENT", text: ENVIRONMENT },
+    Topic { name: "stores", heading: "STORES", text: STORES },
+    Topic { name: "events", heading: "EVENTS", text: EVENTS },
+];
+
+const EXIT_CODES: &str = "\
+How leasehold ends:
+
+  the command's own code, when it ran to its end
+  0    hold: the reader has closed its end, and the lock was released
+  64   the command line or the store's URL makes no sense; nothing was sent
+  65   the key holds something that is no lock
+  69   the store is out of reach, or refuses
+  70   the lease was lost, or --max-hold is over; the command was ended
+  75   the lock is held, or was not free in time; --busy-exit-code N changes this one
+  126  the command cannot be executed
+  127  the command was not found
+
+When the command died of a signal, leasehold releases the lock and dies of the same signal, so that Ctrl-C ends a
+shell's loop. A shell shows that as 128 and the signal's number: 143 after SIGTERM.
+
+A command may end with 64 to 75 itself. Whoever must tell the two apart reads the events: `leasehold help events`.
+";
+
+const ENVIRONMENT: &str = "\
+What leasehold reads:
+
+  LEASEHOLD_STORE   the store, if --store does not name one
+
+What the command of `leasehold run` is given:
+
+  LEASEHOLD_KEY     the key
+  LEASEHOLD_KEYS    the keys that are held around it, one a line; the outermost run's first
+  LEASEHOLD_FENCE   the number that only grows: send it with each write, and let the target refuse smaller ones
+  LEASEHOLD_LABEL   what others are told about the holder
+  LEASEHOLD_STORE   the store, without its password
+
+A run within the command uses the same store; the key that is held around it is refused at once, as it would wait for
+ever. Where the store wants a password the inner run must be given its own LEASEHOLD_STORE.
+
+HOME and the XDG directories are not read: cron, a service and a shell must find the same locks.
+";
+
+const STORES: &str = "\
+Where the locks are, by --store or LEASEHOLD_STORE:
+
+  file:PATH                     a file, for the processes of one machine; not on a network file system
+  redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]
+  rediss://...                  the same over TLS; ?ca=FILE names the certificate authority
+  redis+unix:///SOCKET          a server's socket; ?db=N, ?user=NAME and ?password=TEXT
+
+Without either: file:HOME/.local/state/leasehold/leases.db, where HOME is what the user database says of the effective
+user. `leasehold run -v` says which store it uses.
+
+Redis 6.2 or later, Valkey and their like. A lock is a string at the very key, so redlock, redsync, redis-py and others
+keep out leasehold on the same key, and leasehold them.
+";
+
+const EVENTS: &str = "\
+With --status-fd N, what happens is written to descriptor N, one JSON object a line:
+
+  leasehold run --status-fd 3 nightly -- ./report 3>events
+
+Each has \"event\", and \"at\": milliseconds since 1970 by the system's clock. Times are milliseconds. A key that is not
+UTF-8 has its other bytes as \\xNN.
+
+  waiting   key, held_by, remaining_ms (null: it has no end)    when it first has to wait, and for each other holder
+  acquired  key, fence, label, store, ttl_ms, waited_ms
+  renewed   remaining_ms
+  lost      reason                                             followed by ended, if a command ran
+  ended     code or signal                                     of the command
+  released
+  busy      key, held_by, waited_ms, code                      the last
+  failed    code, reason                                       the last: our exit code, and what we say on stderr
+
+More may come; ignore what you do not know. A reader that does not read misses events, and holds up nothing.
+";

@@ -1,0 +1,348 @@
+//! The recipes of docs/guide.md, as they stand there. Only paths of programs are changed to where the test has them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use servers::{Flavor, Server};
+
+use crate::harness::{Site, until};
+use crate::home::Home;
+
+const GUIDE: &str = include_str!("../../../../docs/guide.md");
+
+/// The block that has this name behind its language.
+fn block(name: &str) -> String {
+    let mut lines = GUIDE.lines();
+    lines
+        .find(|line| line.strip_prefix("```").is_some_and(|info| info.split(' ').nth(1) == Some(name)))
+        .unwrap_or_else(|| panic!("the guide has no block {name}"));
+    lines.take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect()
+}
+
+/// A shell's surroundings, with our program by its name and the store in the environment.
+fn in_shell(site: &Site, shell: &str, words: &[&str]) -> Command {
+    let mut command = site.process(shell, words);
+    command.env("LEASEHOLD_STORE", site.store()).env("PATH", path());
+    command
+}
+
+/// `leasehold` is on it.
+fn path() -> String {
+    let ours = std::path::Path::new(env!("CARGO_BIN_EXE_leasehold")).parent().unwrap().display();
+    format!("{ours}:/usr/local/bin:/usr/bin:/bin")
+}
+
+/// A program of the reader's.
+fn program(site: &Site, name: &str, script: &str) {
+    fs::write(site.path(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(site.path(name), Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Somebody else with the lock, until the file `go` is there.
+fn others(site: &Site, key: &str) -> crate::harness::Running {
+    let run = site.start(site.run_script(&[key], "echo $$ > running; until [ -e go ]; do sleep 0.02; done"));
+    site.wait_for("running");
+    run
+}
+
+#[test]
+fn every_block_is_tried_by_a_test_here() {
+    let named = GUIDE.lines().filter_map(|line| line.strip_prefix("```")).filter(|info| !info.is_empty());
+    let here = include_str!("guide.rs");
+    for info in named {
+        let name = info.split(' ').nth(1).unwrap_or_else(|| panic!("{info} has no name"));
+        assert!(here.contains(&format!("block(\"{name}\")")), "nothing runs {name}");
+    }
+}
+
+#[test]
+fn each_line_of_the_table_for_users_of_flock_does_what_flocks_does() {
+    let rows = GUIDE.lines().filter(|line| line.starts_with("| `")).map(|line| line.replace("\\|", "\u{1}"));
+    let rows: Vec<_> = rows
+        .map(|row| {
+            let cells: Vec<_> = row.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+            [cells[1], cells[2]].map(|cell| cell.replace('\u{1}', "|"))
+        })
+        .collect();
+    assert!(rows.len() >= 6, "{rows:?}");
+    for [flock, ours] in rows {
+        let site = Site::new();
+        program(&site, "report", "echo reported");
+        let flock = flock.replace("/tmp/report.lock", "report.lock");
+        let outcomes = [flock, ours].map(|line| {
+            let free = site.finish(in_shell(&site, "bash", &["-c", &line]));
+            (free.status.code(), free.out)
+        });
+        assert_eq!(outcomes[0], outcomes[1]);
+        assert_eq!(outcomes[0].0, Some(0));
+    }
+}
+
+#[test]
+fn the_script_is_alone_and_has_a_fence() {
+    let site = Site::new();
+    program(&site, "build", "leasehold run -nq deploy -- true; echo $? > busy");
+    program(&site, "upload", "echo \"$2\" > fence");
+    program(&site, "script", &block("script"));
+    site.finish(in_shell(&site, "bash", &["./script"])).is_silent(0);
+    assert_eq!(site.read("busy"), "75");
+    assert!(site.read("fence").parse::<u64>().unwrap() > 0);
+}
+
+#[test]
+fn a_script_that_cleans_up_after_ctrl_c_does_so_under_its_lock() {
+    let site = Site::new();
+    program(&site, "work", "echo $$ > running; exec sleep 60");
+    program(&site, "tidy", "leasehold run -nq deploy -- true; echo $? > busy");
+    program(&site, "script", &block("cleanup"));
+    let mut command = in_shell(&site, "bash", &["./script"]);
+    // A job of its own, as at a terminal.
+    command.process_group(0);
+    let script = site.start(command);
+    site.wait_for("running");
+    rustix::process::kill_process_group(crate::harness::pid(script.id()), Signal::INT).unwrap();
+    let done = script.finish();
+    assert_eq!(done.status.code(), Some(130), "{done:?}");
+    assert_eq!(site.read("busy"), "75");
+    site.finish(site.run(&["-w", "10", "deploy", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn the_scripts_look_at_its_lock_tells_held_from_lost() {
+    let look = "read -r -t 0.01 more <&9";
+    assert!(GUIDE.contains(&format!("`{look}`")), "the guide looks otherwise");
+    let server = Server::start(Flavor::Redis82);
+    let site = Site::on(&server.url());
+    let script = format!(
+        "exec 9< <(leasehold hold -q --ttl 300ms deploy 2> /dev/null); read -r fence <&9 || exit 75\n\
+         {look}; echo $? > held; until [ -e go ]; do sleep 0.02; done; {look}; echo $?"
+    );
+    let run = site.start(in_shell(&site, "bash", &["-c", &script]));
+    assert!(site.wait_for("held").parse::<u32>().unwrap() > 128);
+    server.text(&["DEL", "deploy"]);
+    thread::sleep(Duration::from_millis(400));
+    fs::write(site.path("go"), "").unwrap();
+    let done = run.finish();
+    assert_eq!(done.out, "1\n", "{done:?}");
+}
+
+#[test]
+fn the_command_lines_run_and_hand_out_what_they_say() {
+    let site = Site::new();
+    program(&site, "work", "echo worked; exit 3");
+    let done = site.finish(in_shell(&site, "sh", &["-c", &block("run")]));
+    assert_eq!((done.status.code(), &*done.out), (Some(3), "worked\n"), "{done:?}");
+
+    program(&site, "charge", "echo \"$1 $2\"");
+    let done = site.finish(in_shell(&site, "sh", &["-c", &block("fence")]));
+    done.is_silent(0);
+    let fence = done.out.trim().strip_prefix("--fence ").unwrap();
+    assert!(fence.parse::<u64>().unwrap() > 0);
+
+    program(&site, "report", "true");
+    for _ in 0..2 {
+        site.finish(in_shell(&site, "sh", &["-c", &block("events")])).is_silent(0);
+    }
+    let events = site.read("events.jsonl");
+    assert_eq!(events.matches("\"event\":\"acquired\"").count(), 2, "{events}");
+}
+
+/// The command of a crontab's last line, as `sh -c` gets it from cron.
+fn job(crontab: &str) -> &str {
+    let line = crontab.lines().last().unwrap();
+    let mut rest = line;
+    for _ in 0..5 {
+        let (field, behind) = rest.split_once(char::is_whitespace).unwrap();
+        assert!(field.bytes().all(|byte| b"*/,-0123456789".contains(&byte)), "{line}");
+        rest = behind.trim_start();
+    }
+    assert!(!rest.contains('%'), "cron makes a line's end of it");
+    rest
+}
+
+/// As cron starts it: no home, no XDG directories, no terminal.
+fn by_cron(site: &Site, crontab: &str, settings: &[(&str, &str)]) -> Command {
+    let line = job(crontab).replace("/usr/local/bin/report", site.path("report").to_str().unwrap());
+    let mut command = site.process("/bin/sh", &["-c", &line]);
+    command.env("PATH", path()).env("SHELL", "/bin/sh").envs(settings.iter().copied());
+    command
+}
+
+#[test]
+fn crons_job_meets_the_same_users_shell_and_says_nothing_when_that_is_at_it() {
+    let site = Site::new();
+    let home = Home::of(&site);
+    program(&site, "report", "echo reported");
+    let crontab = block("crontab");
+
+    let mut shell = site.leasehold(&[
+        "run",
+        "nightly",
+        "--",
+        "sh",
+        "-c",
+        "echo $$ > running; until [ -e go ]; do sleep 0.02; done",
+    ]);
+    for (name, value) in [("HOME", "home"), ("XDG_STATE_HOME", "state"), ("XDG_RUNTIME_DIR", "runtime")] {
+        shell.env(name, site.path(value));
+    }
+    let shell = site.start(home.live_in(shell));
+    site.wait_for("running");
+    let done = site.finish(home.live_in(by_cron(&site, &crontab, &[])));
+    done.is_silent(0);
+    assert_eq!(done.out, "");
+    fs::write(site.path("go"), "").unwrap();
+    shell.finish().is_silent(0);
+    let done = site.finish(home.live_in(by_cron(&site, &crontab, &[])));
+    done.is_silent(0);
+    assert_eq!(done.out, "reported\n");
+}
+
+#[test]
+fn crons_job_on_a_server_excludes_other_machines() {
+    let server = Server::start(Flavor::Valkey91);
+    let site = Site::on(&server.url());
+    program(&site, "report", "echo reported");
+    let crontab = block("crontab-store");
+    let setting = crontab.lines().next().unwrap();
+    assert_eq!(setting.split('=').next(), Some("LEASEHOLD_STORE"));
+    let settings = [("LEASEHOLD_STORE", &*server.url())];
+    let done = site.finish(by_cron(&site, &crontab, &settings));
+    assert_eq!(done.out, "reported\n", "{done:?}");
+    let others = others(&site, "nightly");
+    let done = site.finish(by_cron(&site, &crontab, &settings));
+    done.is_silent(0);
+    assert_eq!(done.out, "");
+    drop(others);
+}
+
+/// The words of a unit's `ExecStart=`, with the test's programs.
+fn exec_start(site: &Site, unit: &str) -> Vec<String> {
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    assert!(!line.contains(['"', '\'', '\\', '%', '$']), "plain words: {line}");
+    let here = |word: &str| match word.strip_prefix("/usr/local/bin/") {
+        Some("leasehold") => env!("CARGO_BIN_EXE_leasehold").into(),
+        Some(name) => site.path(name).to_str().unwrap().to_owned(),
+        None => word.to_owned(),
+    };
+    line.split(' ').map(here).collect()
+}
+
+fn by_systemd(site: &Site, unit: &str) -> Command {
+    let words = exec_start(site, unit);
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let mut command = site.process(words[0], &words[1..]);
+    command.env("LEASEHOLD_STORE", site.store());
+    command
+}
+
+/// systemd itself has nothing to complain of, where there is one to ask.
+fn verify(site: &Site, name: &str, unit: &str) {
+    let words = exec_start(site, unit).join(" ");
+    let line = unit.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
+    fs::write(site.path(name), unit.replace(line, &format!("ExecStart={words}"))).unwrap();
+    if Command::new("systemd-analyze").arg("--version").stdout(Stdio::null()).status().is_ok() {
+        let done =
+            site.finish(site.process("systemd-analyze", &["verify", "--man=no", &format!("./{name}")]));
+        // Of other units of this machine it may say more.
+        assert!(!done.err.contains(name), "{done:?}");
+        assert_eq!(done.status.code(), Some(0), "{done:?}");
+    }
+}
+
+#[test]
+fn the_job_of_a_timer_is_done_by_one_machine_and_no_failure_of_the_others() {
+    let site = Site::new();
+    program(&site, "report", "echo reported");
+    let unit = block("report.service");
+    verify(&site, "report.service", &unit);
+    let done = site.finish(by_systemd(&site, &unit));
+    assert_eq!((done.status.code(), &*done.out), (Some(0), "reported\n"), "{done:?}");
+    let _others = others(&site, "report");
+    let done = site.finish(by_systemd(&site, &unit));
+    let success = unit.lines().find_map(|line| line.strip_prefix("SuccessExitStatus=")).unwrap();
+    assert_eq!(done.status.code(), Some(success.parse().unwrap()), "{done:?}");
+}
+
+#[test]
+fn a_service_is_taken_over_when_its_machine_dies_and_ends_in_good_order_when_it_is_stopped() {
+    let site = Site::new();
+    program(
+        &site,
+        "scheduler",
+        "exec 2> /dev/null; trap 'echo stopped > stopped; exit 0' TERM; echo $$ > scheduling; while :; do sleep 0.02; done",
+    );
+    let unit = block("scheduler.service");
+    verify(&site, "scheduler.service", &unit);
+    let [first, second] = [(); 2].map(|()| {
+        let machine = site.start(by_systemd(&site, &unit));
+        site.wait_for("scheduling");
+        machine
+    });
+    let _ = fs::remove_file(site.path("scheduling"));
+    first.signal(Signal::KILL);
+    site.wait_for("scheduling");
+    second.signal(Signal::TERM);
+    second.finish().is_silent(0);
+    assert_eq!(site.read("stopped"), "stopped");
+}
+
+/// The words of an instruction in a Dockerfile.
+fn instruction(dockerfile: &str, name: &str) -> Vec<String> {
+    let line = dockerfile.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    serde_json::from_str(line).unwrap_or_else(|_| panic!("{name} is a list of words: {line}"))
+}
+
+#[test]
+fn a_containers_first_process_passes_signals_on_and_ends_as_its_command() {
+    let namespace = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let allowed = Command::new("unshare").args(namespace).arg("true").stderr(Stdio::null()).status();
+    let is_allowed = allowed.is_ok_and(|status| status.success());
+    let site = Site::new();
+    let dockerfile = block("Dockerfile");
+    let words = [instruction(&dockerfile, "ENTRYPOINT"), instruction(&dockerfile, "CMD")].concat();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let contained = || {
+        let all: Vec<_> =
+            if is_allowed { namespace.iter().chain(&words).copied().collect() } else { words.clone() };
+        let (program, words) = if is_allowed { ("unshare", &all[..]) } else { (all[0], &all[1..]) };
+        let mut command = in_shell(&site, program, words);
+        command.env("PATH", format!("{}:{}", site.path("").display(), path()));
+        command
+    };
+    let first = if is_allowed { "1" } else { "" };
+    // What the minder is the child of, seen from inside.
+    program(&site, "migrate", "sed -n 's/^PPid:[^0-9]*//p' /proc/$PPID/status; echo \"$@\"; exit 3");
+    let done = site.finish(contained());
+    assert_eq!(done.status.code(), Some(3), "{done:?}");
+    assert!(done.out.starts_with(first) && done.out.ends_with("\n--all\n"), "{done:?}");
+
+    // Leaves an orphan that has ended, and ends in good order.
+    program(
+        &site,
+        "migrate",
+        "sh -c 'true & exit'; trap 'echo stopped; exit 4' TERM; echo $$ > running; while :; do sleep 0.02; done",
+    );
+    let run = site.start(contained());
+    site.wait_for("running");
+    let inner = if is_allowed { child_of(run.id()) } else { run.id() };
+    rustix::process::kill_process(crate::harness::pid(inner), Signal::TERM).unwrap();
+    let done = run.finish();
+    assert_eq!((done.status.code(), &*done.out), (Some(4), "stopped\n"), "{done:?}");
+    site.finish(site.run(&["-n", "migrate", "--", "true"])).is_silent(0);
+}
+
+fn child_of(parent: u32) -> u32 {
+    let mut child = None;
+    until("it has a child", || {
+        let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+        child = list.split_whitespace().next().and_then(|id| id.parse().ok());
+        child.is_some()
+    });
+    child.unwrap()
+}

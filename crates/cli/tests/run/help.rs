@@ -1,0 +1,194 @@
+//! What one can read: help, manual, completions. All of them come from one description.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::harness::Site;
+
+const TASKS: [&str; 2] = ["run", "hold"];
+const TOPICS: [&str; 4] = ["exit-codes", "environment", "stores", "events"];
+
+fn read(site: &Site, words: &[&str]) -> String {
+    let done = site.finish(site.leasehold(words));
+    done.is_silent(0);
+    done.out
+}
+
+/// The options that a task's short help lists.
+fn options(site: &Site, task: &str) -> Vec<String> {
+    let help = read(site, &[task, "-h"]);
+    let words = help.split_whitespace().filter(|word| word.starts_with("--"));
+    let mut words: Vec<_> = words.map(|word| word.trim_end_matches([',', '.', ')']).to_owned()).collect();
+    words.retain(|word| word.len() > 2 && word.bytes().skip(2).all(|b| b.is_ascii_lowercase() || b == b'-'));
+    words.sort();
+    words.dedup();
+    assert!(words.len() > 8, "{words:?}");
+    words
+}
+
+fn pages(site: &Site) -> PathBuf {
+    let directory = site.path("pages");
+    let words = ["pages", directory.to_str().unwrap()];
+    site.finish(site.leasehold(&words)).is_silent(0);
+    directory
+}
+
+#[test]
+fn the_short_help_fits_a_screen_and_the_long_one_has_an_example() {
+    let site = Site::new();
+    for task in TASKS {
+        let short = read(&site, &[task, "-h"]);
+        let long = read(&site, &[task, "--help"]);
+        assert!(short.lines().count() <= 40, "{short}");
+        assert!(short.lines().all(|line| line.chars().count() <= 100), "{short}");
+        assert!(!short.contains("Example") && long.contains("\nExample: "), "{long}");
+        assert!(
+            long.contains(&format!("\n  leasehold {task} ")) || long.contains("(leasehold hold "),
+            "{long}"
+        );
+        assert_eq!(read(&site, &["help", task]), long);
+    }
+    assert_eq!(read(&site, &["help"]), read(&site, &["--help"]));
+    let whole = read(&site, &["-h"]);
+    for task in TASKS {
+        assert!(whole.contains(&format!("\n  {task}")), "{whole}");
+    }
+    assert!(!whole.contains("pages"), "{whole}");
+}
+
+#[test]
+fn each_topic_is_said_and_a_slip_in_its_name_is_understood() {
+    let site = Site::new();
+    for (topic, word) in TOPICS.into_iter().zip(["75 ", "LEASEHOLD_FENCE", "redis+unix:", "remaining_ms"]) {
+        let text = read(&site, &["help", topic]);
+        assert!(text.contains(word), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    }
+    let done = site.finish(site.leasehold(&["help", "exit-code"]));
+    done.says_and_hints(64, &["no help about exit-code", "stores"], "did you mean exit-codes?");
+    site.finish(site.leasehold(&["help", "zebra"])).says(64, &["no help about zebra"]);
+    let done = site.finish(site.leasehold(&["hodl", "k"]));
+    done.says_and_hints(64, &["no task hodl"], "did you mean hold?");
+    let done = site.finish(site.leasehold(&["run", "--max-hld", "5", "k", "--", "true"]));
+    done.says_and_hints(64, &["no option --max-hld"], "did you mean --max-hold?");
+}
+
+/// Every exit code that the source can end with is explained, and the other way round.
+#[test]
+fn the_exit_codes_that_are_explained_are_those_that_there_are() {
+    let site = Site::new();
+    let text = read(&site, &["help", "exit-codes"]);
+    let explained: Vec<u8> =
+        text.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()?.parse().ok()).collect();
+    let source = include_str!("../../src/exit.rs");
+    let consts = source.lines().filter(|line| line.contains("const ") && line.contains("Self::Code("));
+    let mut there: Vec<u8> =
+        consts.map(|line| line.split(['(', ')']).nth(3).unwrap().parse().unwrap()).collect();
+    there.sort_unstable();
+    assert_eq!(explained, there);
+}
+
+fn has_section(page: &str, section: &str) -> bool {
+    page.lines().any(|line| line.replace('"', "") == format!(".SH {section}"))
+}
+
+#[test]
+fn the_manual_has_its_sections_every_option_and_every_topic() {
+    let site = Site::new();
+    let manual = pages(&site).join("man/man1");
+    for task in TASKS {
+        let page = fs::read_to_string(manual.join(format!("leasehold-{task}.1"))).unwrap();
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLE", "SEE ALSO"] {
+            assert!(has_section(&page, section), "{section}: {page}");
+        }
+        // A hyphen is written so that nobody takes it for a dash.
+        let plain = page.replace("\\-", "-");
+        for option in options(&site, task) {
+            assert!(plain.contains(&option), "{option}: {plain}");
+        }
+        assert!(plain.contains(&format!("leasehold {task} [OPTIONS] KEY")), "{plain}");
+    }
+    let whole = fs::read_to_string(manual.join("leasehold.1")).unwrap();
+    for section in ["NAME", "SYNOPSIS", "EXIT STATUS", "ENVIRONMENT", "STORES", "EVENTS"] {
+        assert!(has_section(&whole, section), "{section}: {whole}");
+    }
+    assert!(whole.is_ascii(), "not every terminal has the rest");
+    // A line of text that began with a dot would be an instruction.
+    let known = [".ie", ".el", ".TH", ".SH", ".TP", ".RS", ".RE", ".PP", ".br", ".nf", ".fi", ".SS", ".IP"];
+    for line in whole.lines().filter(|line| line.starts_with('.')) {
+        assert!(known.contains(&line.split(' ').next().unwrap()), "{line}");
+    }
+    let names: Vec<_> = fs::read_dir(&manual).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), TASKS.len() + 1, "{names:?}");
+}
+
+/// Where there is a program that sets manual pages, it has nothing to complain of.
+#[test]
+fn the_manual_can_be_set() {
+    let site = Site::new();
+    let manual = pages(&site).join("man/man1");
+    let has_groff = std::process::Command::new("groff").arg("--version").output().is_ok();
+    for page in fs::read_dir(&manual).unwrap().map(|entry| entry.unwrap().path()).filter(|_| has_groff) {
+        let words = ["-man", "-Tascii", "-P-cbou", "-ww", "-rLL=100n", page.to_str().unwrap()];
+        let done = site.finish(site.process("groff", &words));
+        done.is_silent(0);
+        assert!(done.out.contains("SYNOPSIS"), "{done:?}");
+    }
+}
+
+#[test]
+fn bash_completes_tasks_options_and_topics() {
+    let site = Site::new();
+    let script = pages(&site).join("bash/leasehold");
+    site.finish(site.process("bash", &["-n", script.to_str().unwrap()])).is_silent(0);
+    let completed = |words: &str| {
+        let last = words.split(' ').count() - 1;
+        let typed = words.rsplit(' ').next().unwrap();
+        let before = words.split(' ').nth(last - 1).unwrap();
+        let line = format!(
+            "source {}; COMP_WORDS=({words} {}); COMP_CWORD={last}; COMP_LINE='{words}'; COMP_POINT={}; \
+             $(complete -p leasehold | sed 's/.*-F \\([^ ]*\\).*/\\1/') leasehold '{typed}' '{before}'; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            script.display(),
+            if typed.is_empty() { "''" } else { "" },
+            words.len()
+        );
+        let done = site.finish(site.process("bash", &["-c", &line]));
+        done.is_silent(0);
+        done.out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(completed("leasehold ru"), ["run"]);
+    assert_eq!(completed("leasehold ho"), ["hold"]);
+    assert_eq!(completed("leasehold run --max"), ["--max-hold"]);
+    assert_eq!(completed("leasehold hold --status"), ["--status-fd"]);
+    assert_eq!(completed("leasehold help exit"), ["exit-codes"]);
+    assert_eq!(completed("leasehold hold --gr"), [""], "hold has no grace");
+}
+
+#[test]
+fn zsh_and_fish_are_told_every_option_and_what_it_does() {
+    let site = Site::new();
+    let directory = pages(&site);
+    for (file, dashes) in [("zsh/_leasehold", "--"), ("fish/leasehold.fish", "-l ")] {
+        let script = fs::read_to_string(directory.join(file)).unwrap();
+        for option in TASKS.iter().flat_map(|task| options(&site, task)) {
+            let written = option.replacen("--", dashes, 1);
+            assert!(script.contains(&written), "{file}: {option}");
+        }
+        assert!(script.contains("Wait no longer than this"), "{file}");
+    }
+    for (shell, file) in [("zsh", "zsh/_leasehold"), ("fish", "fish/leasehold.fish")] {
+        if std::process::Command::new(shell).arg("--version").output().is_ok() {
+            let path = directory.join(file);
+            site.finish(site.process(shell, &["-n", path.to_str().unwrap()])).is_silent(0);
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_to_is_named() {
+    let site = Site::new();
+    fs::write(site.path("file"), "").unwrap();
+    site.finish(site.leasehold(&["pages", "file/pages"])).says(126, &["file/pages: ", "directory"]);
+    site.finish(site.leasehold(&["pages"])).says(64, &["DIR"]);
+}

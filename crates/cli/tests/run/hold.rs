@@ -1,0 +1,189 @@
+//! `leasehold hold`: a lock for a script.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use servers::{Flavor, Proxy, Server};
+
+use crate::harness::{Site, until};
+
+fn bash(site: &Site, script: &str) -> std::process::Command {
+    let mut command = site.process("bash", &["-c", script]);
+    command.env("LEASEHOLD_STORE", site.store());
+    // By its name, as in the manual.
+    let ours = std::path::Path::new(env!("CARGO_BIN_EXE_leasehold")).parent().unwrap();
+    command.env("PATH", format!("{}:{}", ours.display(), std::env::var("PATH").unwrap_or_default()));
+    command
+}
+
+#[test]
+fn a_script_is_alone_from_the_fence_to_its_end() {
+    let server = Server::start(Flavor::Redis82);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let script = "\
+            exec 9< <(leasehold hold deploy)
+            read -r fence <&9 || exit 75
+            echo \"$fence\"
+            leasehold run -n deploy -- true 2> /dev/null; echo $?";
+        let done = site.finish(bash(&site, script));
+        done.is_silent(0);
+        let lines: Vec<_> = done.out.lines().collect();
+        assert!(lines[0].parse::<u64>().unwrap() > 0, "{done:?}");
+        assert_eq!(lines[1], "75");
+        // Let go of when the script ends, soon; then its fence is the greater one.
+        let after = site.finish(site.run_script(&["-w", "10", "deploy"], "echo $LEASEHOLD_FENCE"));
+        after.is_silent(0);
+        assert!(after.out.trim().parse::<u64>().unwrap() > lines[0].parse().unwrap());
+    }
+}
+
+#[test]
+fn closing_the_descriptor_lets_the_lock_go_with_0() {
+    let site = Site::new();
+    let script = "\
+        exec 9< <(leasehold hold deploy; echo $? > code)
+        read -r fence <&9 || exit 75
+        exec 9<&-
+        leasehold run -w 10 deploy -- true || exit 1
+        until [ -s code ]; do sleep 0.02; done; cat code";
+    let done = site.finish(bash(&site, script));
+    done.is_silent(0);
+    assert_eq!(done.out, "0\n");
+}
+
+#[test]
+fn who_does_not_get_it_reads_no_fence() {
+    let site = Site::new();
+    let holder = site.start(site.run_script(&["deploy"], "echo $$ > running; exec sleep 60"));
+    site.wait_for("running");
+    let script = "exec 9< <(leasehold hold -nq deploy); read -r fence <&9 || exit 75";
+    site.finish(bash(&site, script)).is_silent(75);
+    let done = site.finish(bash(&site, "leasehold hold -w 50ms -E 9 deploy"));
+    done.says(9, &["deploy: not free within"]);
+    assert_eq!(done.out, "");
+    drop(holder);
+}
+
+#[test]
+fn a_loss_is_the_end_of_the_pipe_and_70() {
+    let server = Server::start(Flavor::Redis70);
+    let site = Site::on(&server.url());
+    let script = "\
+        exec 9< <(leasehold hold --ttl 600ms deploy; echo $? > code)
+        read -r fence <&9 || exit 75
+        echo $fence > fence
+        read -r more <&9; echo \"end $?\"
+        until [ -s code ]; do sleep 0.02; done; cat code";
+    let run = site.start(bash(&site, script));
+    site.wait_for("fence");
+    server.text(&["DEL", "deploy"]);
+    let done = run.finish();
+    assert_eq!(done.out, "end 1\n70\n", "{done:?}");
+    done.says(0, &["deploy: lease lost", "deleted"]);
+}
+
+/// The reader must not believe in its lock while we look for a server that is gone.
+#[test]
+fn a_lease_that_cannot_be_renewed_is_the_end_of_the_pipe_by_its_end() {
+    let server = Server::start(Flavor::Valkey91);
+    let proxy = Proxy::before(&server);
+    let site = Site::on(&proxy.url());
+    let script = "\
+        exec 9< <(leasehold hold --ttl 1 deploy)
+        read -r fence <&9 || exit 75
+        echo $fence > fence
+        read -r more <&9; echo end";
+    let run = site.start(bash(&site, script));
+    site.wait_for("fence");
+    proxy.black_hole();
+    let silent = std::time::Instant::now();
+    let done = run.finish();
+    assert_eq!(done.out, "end\n", "{done:?}");
+    assert!(silent.elapsed() < Duration::from_millis(1000 + 500), "{:?}", silent.elapsed());
+}
+
+#[test]
+fn a_longest_hold_is_70_and_says_so() {
+    let site = Site::new();
+    let done = site.finish(site.leasehold(&["hold", "--store", site.store(), "--max-hold", "300ms", "k"]));
+    done.says(70, &["k: held for as long as --max-hold 300ms allows"]);
+}
+
+#[test]
+fn into_a_file_it_holds_until_a_signal_and_ends_of_that() {
+    let site = Site::new();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let hold = site.start(site.leasehold(&["hold", "--store", site.store(), "--ttl", "300ms", "k"]));
+        until("it holds", || !hold.out().is_empty());
+        assert!(hold.out().ends_with('\n'));
+        // Longer than its ttl.
+        std::thread::sleep(Duration::from_millis(600));
+        site.finish(site.run(&["-nq", "k", "--", "true"])).is_silent(75);
+        hold.signal(signal);
+        hold.finish().died_of(signal);
+        site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+    }
+}
+
+#[test]
+fn killed_it_keeps_others_out_no_longer_than_its_ttl() {
+    let site = Site::new();
+    let hold = site.start(site.leasehold(&["hold", "--store", site.store(), "--ttl", "2", "k"]));
+    until("it holds", || !hold.out().is_empty());
+    hold.signal(Signal::KILL);
+    site.finish(site.run(&["-w", "4", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn without_a_reader_it_lets_go_at_once() {
+    let site = Site::new();
+    let done = site.finish(bash(&site, "leasehold hold k | true; echo ${PIPESTATUS[0]}"));
+    done.is_silent(0);
+    assert_eq!(done.out, "0\n");
+    site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+}
+
+#[test]
+fn its_events_are_those_of_a_lock_without_a_command() {
+    let site = Site::new();
+    let script = "\
+        exec 9< <(leasehold hold --status-fd 7 k 7>events); read -r fence <&9; exec 9<&-
+        until grep -q released events; do sleep 0.02; done";
+    site.finish(bash(&site, script)).is_silent(0);
+    let events = site.read("events");
+    let names: Vec<_> = events.lines().map(|line| line.split('"').nth(3).unwrap()).collect();
+    assert_eq!(names, ["acquired", "released"]);
+}
+
+#[test]
+fn it_takes_no_command_and_one_key() {
+    let site = Site::new();
+    for (words, says) in [
+        (&["hold"][..], "no key"),
+        (&["hold", "a", "b"], "hold takes one"),
+        (&["hold", "k", "--", "ls"], "hold runs no command"),
+        (&["hold", "--grace", "5", "k"], "no option --grace: `leasehold hold --help`"),
+    ] {
+        site.finish(site.leasehold(words)).says(64, &[says]);
+    }
+}
+
+#[test]
+fn a_key_that_a_run_around_it_holds_is_refused_at_once() {
+    let site = Site::new();
+    let done = site.finish(site.run(&["k", "--", env!("CARGO_BIN_EXE_leasehold"), "hold", "k"]));
+    done.says(64, &["k: a run around this one holds it"]);
+}
+
+/// The second one inherits the script's end of the first one's pipe, as every process of the script does.
+#[test]
+fn of_two_in_one_script_each_can_be_let_go_alone() {
+    let site = Site::new();
+    let script = "\
+        exec 8< <(leasehold hold one); read -r fence <&8 || exit 75
+        exec 9< <(leasehold hold --status-fd 7 two 7>events); read -r fence <&9 || exit 75
+        exec 8<&-
+        leasehold run -w 10 one -- leasehold run -nqE 9 two -- true";
+    site.finish(bash(&site, script)).is_silent(9);
+    assert!(site.read("events").starts_with("{\"event\":\"acquired\","));
+}

@@ -1,0 +1,66 @@
+//! A user whose home is the test's, so that the default store can be used without touching anybody's.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use nix::unistd::{Uid, User};
+
+use crate::harness::Site;
+
+/// Where the default store is to be found.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) path: PathBuf,
+    /// The user database in which it is ours; `None` where the system lets nobody have his own.
+    database: Option<PathBuf>,
+    /// What of the path there was not before.
+    to_remove: Vec<PathBuf>,
+}
+
+impl Home {
+    /// One of the test's own if the system allows that; else the real one, which is left as it was found.
+    pub(crate) fn of(site: &Site) -> Self {
+        let path = site.path("home");
+        let database = site.path("passwd");
+        fs::create_dir(&path).unwrap();
+        fs::write(&database, format!("root:x:0:0::{}:/bin/sh\n", path.display())).unwrap();
+        let own = Self { path, database: Some(database), to_remove: Vec::new() };
+        let allowed = own.live_in(Command::new("true")).stderr(Stdio::null()).status();
+        if allowed.is_ok_and(|status| status.success()) {
+            return own;
+        }
+        let path = User::from_uid(Uid::effective()).unwrap().expect("we are in the user database").dir;
+        let parts = [".local", ".local/state", ".local/state/leasehold"].map(|part| path.join(part));
+        let to_remove = parts.into_iter().filter(|part| !part.exists()).collect();
+        Self { path, database: None, to_remove }
+    }
+
+    /// The same command, run by whoever lives there.
+    pub(crate) fn live_in(&self, command: Command) -> Command {
+        let Some(database) = &self.database else { return command };
+        let mut inner = Command::new("unshare");
+        let script = "mount --bind \"$0\" /etc/passwd && exec \"$@\"";
+        inner.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).arg(database);
+        inner.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+        if let Some(directory) = command.get_current_dir() {
+            // Whoever sets a directory in these tests clears the environment, too.
+            inner.current_dir(directory).env_clear();
+        }
+        for (name, value) in command.get_envs() {
+            if let Some(value) = value {
+                inner.env(name, value);
+            }
+        }
+        inner
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        for part in self.to_remove.iter().rev() {
+            // Ours alone in the last; in the others there may be somebody else's by now, and then they stay.
+            let _ = if part.ends_with("leasehold") { fs::remove_dir_all(part) } else { fs::remove_dir(part) };
+        }
+    }
+}

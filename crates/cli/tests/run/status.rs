@@ -1,0 +1,205 @@
+//! `--status-fd`: what happens, as lines of JSON.
+
+use rustix::process::Signal;
+use serde_json::Value;
+use servers::{Flavor, Server};
+
+use crate::harness::{Done, SECRET, Site, until};
+
+/// `leasehold run` by a shell that opens descriptor 7 for it.
+fn run(site: &Site, open: &str, words: &str) -> std::process::Command {
+    let ours = env!("CARGO_BIN_EXE_leasehold");
+    let line = format!("exec {ours} run --store {} --status-fd 7 {words} 7{open}", site.store());
+    site.process("sh", &["-c", &line])
+}
+
+fn events(site: &Site) -> Vec<Value> {
+    let text = site.read("events");
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
+}
+
+fn names(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["event"].as_str().unwrap()).collect()
+}
+
+#[track_caller]
+fn tells(site: &Site, done: &Done, expected: &[&str]) -> Vec<Value> {
+    let events = events(site);
+    let mut names = names(&events);
+    names.dedup();
+    assert_eq!(names, expected, "{done:?} {events:?}");
+    for pair in events.windows(2) {
+        assert!(pair[0]["at"].as_u64().unwrap() <= pair[1]["at"].as_u64().unwrap(), "{events:?}");
+    }
+    events
+}
+
+#[test]
+fn a_run_tells_what_happens_from_the_grant_to_the_release() {
+    let site = Site::new();
+    let words = "--ttl 300ms --label 'web \"3\"' k -- sh -c 'sleep 0.5; echo $LEASEHOLD_FENCE; exit 3'";
+    let done = site.finish(run(&site, ">events", words));
+    done.is_silent(3);
+    let told = tells(&site, &done, &["acquired", "renewed", "ended", "released"]);
+    let acquired = &told[0];
+    assert_eq!(acquired["key"], "k");
+    assert_eq!(acquired["label"], "web \"3\"");
+    assert_eq!(acquired["store"], site.store());
+    assert_eq!(acquired["ttl_ms"], 300);
+    assert_eq!(acquired["fence"].to_string(), done.out.trim());
+    assert!(told[1]["remaining_ms"].as_u64().unwrap() <= 300, "{told:?}");
+    assert_eq!(told[told.len() - 2]["code"], 3);
+}
+
+#[test]
+fn a_death_by_signal_is_told_by_its_number() {
+    let site = Site::new();
+    let done = site.finish(run(&site, ">events", "k -- sh -c 'kill -9 $$'"));
+    done.died_of(Signal::KILL);
+    let told = tells(&site, &done, &["acquired", "ended", "released"]);
+    assert_eq!(told[1]["signal"], 9);
+}
+
+#[test]
+fn who_waits_is_told_for_whom_and_who_does_not_get_it_why_not() {
+    let site = Site::new();
+    let script = "echo $$ > running; until [ -e go ]; do sleep 0.02; done";
+    let holder = site.start(site.run_script(&["--label", "the holder", "k"], script));
+    site.wait_for("running");
+
+    let done = site.finish(run(&site, ">events", "-w 100ms -qE9 k -- true"));
+    done.is_silent(9);
+    let told = tells(&site, &done, &["waiting", "busy"]);
+    assert!(told[0]["held_by"].as_str().unwrap().starts_with("the holder ("), "{told:?}");
+    assert!(told[0]["remaining_ms"].as_u64().unwrap() <= 30_000, "{told:?}");
+    assert_eq!(told[1]["code"], 9);
+
+    let done = site.finish(run(&site, ">events", "-n k -- true"));
+    tells(&site, &done, &["busy"]);
+
+    let waiter = site.start(run(&site, ">events", "k -- true"));
+    until("it waits", || names(&events(&site)) == ["waiting"]);
+    std::fs::write(site.path("go"), "").unwrap();
+    holder.finish().is_silent(0);
+    let done = waiter.finish();
+    tells(&site, &done, &["waiting", "acquired", "ended", "released"]);
+}
+
+#[test]
+fn a_loss_is_told_and_then_how_the_command_ended() {
+    let server = Server::start(Flavor::Valkey91);
+    let site = Site::on(&server.url());
+    let words = "--ttl 600ms k -- sh -c 'echo $$ > running; exec sleep 60'";
+    let lost = site.start(run(&site, ">events", words));
+    site.wait_for("running");
+    server.text(&["DEL", "k"]);
+    let done = lost.finish();
+    done.says(70, &["lease lost"]);
+    let mut told = events(&site);
+    told.retain(|event| event["event"] != "renewed");
+    assert_eq!(names(&told), ["acquired", "lost", "ended"]);
+    assert!(told[1]["reason"].as_str().unwrap().contains("deleted"), "{told:?}");
+
+    let done = site.finish(run(&site, ">events", "--max-hold 500ms k -- sleep 60"));
+    done.says(70, &["--max-hold"]);
+    let told = events(&site);
+    assert!(told.iter().any(|event| event["event"] == "lost"), "{told:?}");
+}
+
+#[test]
+fn whatever_fails_is_told_with_our_exit_code() {
+    let site = Site::new();
+    let done = site.finish(run(&site, ">events", "k -- ./missing"));
+    done.says(127, &["not run"]);
+    let told = tells(&site, &done, &["acquired", "released", "failed"]);
+    assert_eq!(told[2]["code"], 127);
+    assert!(told[2]["reason"].as_str().unwrap().contains("not run"), "{told:?}");
+
+    let nowhere = Site::on("redis://127.0.0.1:1");
+    let done = nowhere.finish(run(&nowhere, ">events", "-w 1 k -- true"));
+    done.says(69, &["no answer"]);
+    assert_eq!(tells(&nowhere, &done, &["failed"])[0]["code"], 69);
+}
+
+#[test]
+fn the_command_has_neither_the_descriptor_nor_the_events() {
+    let site = Site::new();
+    let done = site.finish(run(&site, ">events", "k -- sh -c 'ls /proc/$$/fd; ls /proc/$PPID/fd'"));
+    done.is_silent(0);
+    let without = "k -- sh -c 'ls /proc/$$/fd; ls /proc/$PPID/fd'";
+    let ours = env!("CARGO_BIN_EXE_leasehold");
+    let line = format!("exec {ours} run --store {} {without}", site.store());
+    let plain = site.finish(site.process("sh", &["-c", &line]));
+    assert_eq!(done.out, plain.out);
+    assert!(!done.out.contains("event"), "{done:?}");
+}
+
+#[test]
+fn keys_are_written_as_json_has_them() {
+    let site = Site::new();
+    let done = site.finish(run(&site, ">events", "'a\"b\\ ä' -- true"));
+    done.is_silent(0);
+    assert_eq!(events(&site)[0]["key"], "a\"b\\ ä");
+    let done = site.finish(run(&site, ">events", "\"$(printf 'a\\377')\" -- true"));
+    done.is_silent(0);
+    assert_eq!(events(&site)[0]["key"], "a\\xff");
+}
+
+#[test]
+fn a_reader_that_is_gone_or_does_not_read_changes_nothing() {
+    let site = Site::new();
+    let ours = env!("CARGO_BIN_EXE_leasehold");
+    for reader in ["true", "sleep 2"] {
+        let script = format!(
+            "{ours} run --store {} --ttl 100ms --status-fd 7 k -- sh -c 'sleep 1; exit 5' 7>&1 >&2 | {reader}; \
+             exit ${{PIPESTATUS[0]}}",
+            site.store()
+        );
+        let done = site.finish(site.process("bash", &["-c", &script]));
+        done.is_silent(5);
+    }
+}
+
+#[test]
+fn a_pipe_that_is_full_keeps_no_lease_from_being_renewed() {
+    let site = Site::new();
+    let ours = env!("CARGO_BIN_EXE_leasehold");
+    // Whatever fits into the pipe is in it before we start.
+    let script = format!(
+        "{{ timeout 0.5 cat /dev/zero >&7; \
+            {ours} run --store {} --ttl 300ms --status-fd 7 k -- sh -c 'sleep 1; exit 5'; echo $? >code; }} 7>&1 >&2 | \
+         {{ until [ -s code ]; do sleep 0.05; done; }}",
+        site.store()
+    );
+    site.finish(site.process("bash", &["-c", &script])).is_silent(0);
+    assert_eq!(site.read("code"), "5");
+}
+
+#[test]
+fn a_descriptor_that_cannot_be_written_to_is_refused() {
+    let site = Site::new();
+    for (open, says) in [
+        ("</dev/null", "7 is not open for writing"),
+        (">&-", "7 is not open for writing"),
+        ("<.", "7 is not"),
+    ] {
+        site.finish(run(&site, open, "k -- true")).says(64, &["--status-fd: ", says, "as in 7>FILE"]);
+    }
+    for (number, says) in [("0", "the command's own"), ("2", "the command's own"), ("x", "no descriptor")] {
+        let done = site.finish(site.run(&["--status-fd", number, "k", "--", "true"]));
+        done.says(64, &["--status-fd: ", says]);
+    }
+}
+
+#[test]
+fn events_keep_the_secret() {
+    let server = Server::setup(Flavor::Redis82).password(SECRET).start();
+    for password in [SECRET, "wrong-pw"] {
+        let site = Site::on(&server.url().replace("//", &format!("//:{password}@")));
+        let done = site.finish(run(&site, ">events", "-q k -- true"));
+        let expected = if password == SECRET { Some(0) } else { Some(69) };
+        assert_eq!(done.status.code(), expected, "{done:?}");
+        let told = site.read("events");
+        assert!(!told.is_empty() && !told.contains(password), "{told}");
+    }
+}

@@ -1,0 +1,42 @@
+//! `cargo xtask pages`: the manual and the completions, written by the command itself into `target/pages`.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use crate::{
+    step::{Step, account, workspace},
+    takes_no_arguments,
+};
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if let Err(refused) = takes_no_arguments("pages", arguments) {
+        return refused;
+    }
+    let build = Step::cargo(&["build", "-p", "leasehold-cli"], &[]);
+    if !build.passed() {
+        return account("pages", &[build]);
+    }
+    let into = target().join("pages");
+    match write(&target().join("debug/leasehold"), &into) {
+        Ok(()) => {
+            println!("{}", into.display());
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("xtask pages: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Has a built command write its pages.
+pub(crate) fn write(command: &Path, into: &Path) -> Result<(), String> {
+    crate::tool::run(Command::new(command).arg("pages").arg(into)).map(drop)
+}
+
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
+}
