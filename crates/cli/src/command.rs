@@ -38,8 +38,16 @@ pub(crate) struct Command {
     grace: Duration,
 }
 
-/// A killed process is gone within some milliseconds, and must be by the lease's end; of a short ttl that is a tenth at most.
-const DYING: Duration = Duration::from_millis(20);
+/// A killed process is gone within some milliseconds, and must be by the lease's end; on a machine that is busy its minder has
+/// to wait for the processor first. So a fiftieth of the ttl is left for it, and never more than this. A busy machine was seen
+/// to take more than 20 ms.
+const MOST_FOR_DYING: Duration = Duration::from_millis(500);
+/// Of a ttl of less than a second a fiftieth is too little; a tenth of that is left, if it is no more than this.
+const LEAST_FOR_DYING: Duration = Duration::from_millis(20);
+
+fn dying(ttl: Duration) -> Duration {
+    (ttl / 50).clamp(LEAST_FOR_DYING.min(ttl / 10), MOST_FOR_DYING)
+}
 
 impl Command {
     /// Starts it, with so much left of the lease.
@@ -54,7 +62,7 @@ impl Command {
     {
         let now = minder::now();
         let terminal = if settings.no_tty { None } else { Terminal::of_session() };
-        let dying = DYING.min(settings.wanted.ttl.duration() / 10);
+        let dying = dying(settings.wanted.ttl.duration());
         let group = terminal.is_some().then(getpgrp);
         // Should the minder be killed, what it minded becomes ours to end.
         let _ = minder::adopt_orphans();

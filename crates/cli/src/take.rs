@@ -101,15 +101,17 @@ fn teller(wanted: &Wanted) -> impl Fn(&Waiting) + Send + Sync + 'static {
     let aloud = !wanted.quiet && (wanted.verbose || io::stderr().is_terminal());
     let last: Mutex<Option<Tenant>> = Mutex::default();
     move |waiting| {
-        let Waiting { held_by, .. } = waiting;
+        let Waiting { held_by, place, .. } = waiting;
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if aloud && last.is_none() {
-            say::line(format_args!("waiting for {key}, held by {held_by}"));
+            let place = place.map_or_else(String::new, |place| format!(", place {place} in line"));
+            say::line(format_args!("waiting for {key}, held by {held_by}{place}"));
         }
         if last.as_ref() != Some(&held_by.tenant) {
             status.tell(Event::Waiting {
                 key: &text_of(&key),
                 held_by: &held_by.tenant.to_string(),
+                place: *place,
                 remaining_ms: held_by.remaining.map(millis),
             });
             *last = Some(held_by.tenant.clone());
@@ -167,7 +169,7 @@ fn not_connected(wanted: &Wanted, error: ConnectError) -> Failure {
 }
 
 fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Failure {
-    let LockError::TimedOut { key, held_by, waited, .. } = &error else { return Failure::from(error) };
+    let LockError::TimedOut { key, held_by, place, waited, .. } = &error else { return Failure::from(error) };
     let tenant = held_by.as_ref().map(|held_by| held_by.tenant.to_string());
     let held_by = held_by.as_ref().map_or_else(|| "others".into(), ToString::to_string);
     let line = match wanted.patience {
@@ -178,8 +180,9 @@ fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Failure {
             )
         }
         _ => format!(
-            "{key}: not free within {:.1} s, held by {held_by}, at {}: try again later, or wait longer",
+            "{key}: not free within {:.1} s, held by {held_by}{}, at {}: try again later, or wait longer",
             waited.as_secs_f64(),
+            place.map_or_else(String::new, |place| format!(", place {place} in line")),
             locks.store()
         ),
     };

@@ -78,7 +78,8 @@ With --status-fd N, what happens is written to descriptor N, one JSON object a l
 Each has \"event\", and \"at\": milliseconds since 1970 by the system's clock. Times are milliseconds. A key that is not
 UTF-8 has its other bytes as \\xNN.
 
-  waiting   key, held_by, remaining_ms (null: it has no end)    when it first has to wait, and for each other holder
+  waiting   key, held_by, place (null: it does not wait in line), remaining_ms (null: it has no end)
+                                                                when it first has to wait, and for each other holder
   acquired  key, fence, label, store, ttl_ms, waited_ms
   renewed   remaining_ms
   lost      reason                                             followed by ended, if a command ran

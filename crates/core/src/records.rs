@@ -1,6 +1,6 @@
 //! What a store remembers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,6 +134,19 @@ impl Records {
         };
         let remaining = lock.ends.map(|ends| now.saturating_until(ends));
         Some(Tenancy::exclusive(key.clone(), tenant, fence, remaining))
+    }
+
+    /// The keys that begin with a prefix and are held by one of ours or waited for, in byte order.
+    #[must_use]
+    pub fn keys_in_use(&self, prefix: &[u8], now: Stamp) -> Vec<Key> {
+        let held = self.locks.keys().filter(|key| {
+            self.lock(key, now).is_some_and(|lock| matches!(lock.content, Content::Lease { .. }))
+        });
+        let waited_for =
+            self.lines.keys().filter(|key| self.line(key, now).is_some_and(|line| !line.is_empty()));
+        let keys: BTreeSet<_> =
+            held.chain(waited_for).filter(|key| key.as_bytes().starts_with(prefix)).collect();
+        keys.into_iter().cloned().collect()
     }
 
     /// Removes what has ended. Changes no answer; it only frees memory.

@@ -51,8 +51,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// fault, nothing of the attempt is left and nothing of it can appear any more.
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>>;
 
-    /// Says who holds a key.
+    /// Says who holds a key, and who waits for it.
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>>;
+
+    /// Says the same of all keys that begin with a prefix and are held or waited for, in byte order; each as it was at some
+    /// moment of the call. A string of another program's that nobody waits for is none of our business, and not among them.
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        let _ = prefix;
+        Box::pin(async move { Err(Fault::lasting(self.name(), "it cannot list its keys")) })
+    }
 
     /// Resolves when an attempt that stands in line is told something: that it holds now, or that it should ask again.
     ///

@@ -99,6 +99,25 @@ impl Locks {
         self.askers.place().store.inspect(&key).await.map_err(InspectError::Store)
     }
 
+    /// The same of every lock whose name begins so and that is held or waited for, in the order of their bytes. Each is shown as it
+    /// was at some moment of the call. Locks of other programs are among them only where one of ours waits for them: nothing
+    /// tells them from other strings.
+    ///
+    /// On a server this looks through all its keys, a thousand at a time; it holds nobody up, but takes its time where there are
+    /// millions.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`], when the store did not answer or refuses.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn list(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<KeyState>, InspectError> {
+        let prefix = [&self.defaults.prefix, prefix.as_ref()].concat();
+        self.askers.place().store.list(&prefix).await.map_err(InspectError::Store)
+    }
+
     /// The store's name, without any password.
     #[must_use]
     pub fn store(&self) -> &str {

@@ -212,6 +212,17 @@ impl Store for MemoryStore {
         })
     }
 
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        Box::pin(async move {
+            let keys = self.with(|state, scene| state.records.keys_in_use(prefix, scene.now));
+            let mut states = Vec::with_capacity(keys.len());
+            for key in &keys {
+                states.push(self.inspect(key).await?);
+            }
+            Ok(states)
+        })
+    }
+
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         self.waiting.called(attempt.holder, &*self.runtime)
     }

@@ -2,7 +2,6 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -100,10 +99,8 @@ fn a_script_that_cleans_up_after_ctrl_c_does_so_under_its_lock() {
     program(&site, "work", "echo $$ > running; exec sleep 60");
     program(&site, "tidy", "leasehold run -nq deploy -- true; echo $? > busy");
     program(&site, "script", &block("cleanup"));
-    let mut command = in_shell(&site, "bash", &["./script"]);
-    // A job of its own, as at a terminal.
-    command.process_group(0);
-    let script = site.start(command);
+    // A job of its own, as at a terminal: whatever is tried here has a session of its own.
+    let script = site.start(in_shell(&site, "bash", &["./script"]));
     site.wait_for("running");
     rustix::process::kill_process_group(crate::harness::pid(script.id()), Signal::INT).unwrap();
     let done = script.finish();
@@ -119,13 +116,14 @@ fn the_scripts_look_at_its_lock_tells_held_from_lost() {
     let server = Server::start(Flavor::Redis82);
     let site = Site::on(&server.url());
     let script = format!(
-        "exec 9< <(leasehold hold -q --ttl 300ms deploy 2> /dev/null); read -r fence <&9 || exit 75\n\
+        "exec 9< <(leasehold hold -q --ttl 1500ms deploy 2> /dev/null); read -r fence <&9 || exit 75\n\
          {look}; echo $? > held; until [ -e go ]; do sleep 0.02; done; {look}; echo $?"
     );
     let run = site.start(in_shell(&site, "bash", &["-c", &script]));
     assert!(site.wait_for("held").parse::<u32>().unwrap() > 128);
     server.text(&["DEL", "deploy"]);
-    thread::sleep(Duration::from_millis(400));
+    // A renewal finds out within a third of the ttl.
+    thread::sleep(Duration::from_millis(1500));
     fs::write(site.path("go"), "").unwrap();
     let done = run.finish();
     assert_eq!(done.out, "1\n", "{done:?}");

@@ -113,11 +113,11 @@ fn a_longest_hold_is_70_and_says_so() {
 fn into_a_file_it_holds_until_a_signal_and_ends_of_that() {
     let site = Site::new();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let hold = site.start(site.leasehold(&["hold", "--store", site.store(), "--ttl", "300ms", "k"]));
+        let hold = site.start(site.leasehold(&["hold", "--store", site.store(), "--ttl", "1500ms", "k"]));
         until("it holds", || !hold.out().is_empty());
         assert!(hold.out().ends_with('\n'));
         // Longer than its ttl.
-        std::thread::sleep(Duration::from_millis(600));
+        std::thread::sleep(Duration::from_secs(2));
         site.finish(site.run(&["-nq", "k", "--", "true"])).is_silent(75);
         hold.signal(signal);
         hold.finish().died_of(signal);

@@ -86,7 +86,7 @@ fn a_lock_that_was_deleted_ends_what_the_command_left_in_other_sessions_too() {
 #[test]
 fn a_lease_that_is_renewed_ends_nothing() {
     let site = Site::new();
-    let done = site.finish(site.run_script(&["--ttl", "300ms", "k"], "sleep 1.5; exit 4"));
+    let done = site.finish(site.run_script(&["--ttl", "1500ms", "k"], "sleep 3; exit 4"));
     done.is_silent(4);
 }
 

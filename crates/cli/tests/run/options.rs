@@ -66,15 +66,15 @@ fn who_has_to_wait_is_told_once_for_whom_if_it_wants_to_know() {
 fn a_longest_hold_ends_the_command_with_70_and_says_that_it_was_that() {
     let server = Server::start(Flavor::Redis82);
     for site in [Site::new(), Site::on(&server.url())] {
-        for options in [&["--max-hold", "1"][..], &["--max-hold", "1", "--ttl", "300ms"]] {
+        for options in [&["--max-hold", "2"][..], &["--max-hold", "2", "--ttl", "1"]] {
             let script = "echo $$ > running; exec sleep 60";
             let _ = std::fs::remove_file(site.path("running"));
             let started = Instant::now();
             let done = site.finish(site.run_script(&[options, &["k"]].concat(), script));
-            done.says(70, &["k: held for as long as --max-hold 1s allows", "ended"]);
+            done.says(70, &["k: held for as long as --max-hold 2s allows", "ended"]);
             let lasted = started.elapsed();
-            assert!(lasted > Duration::from_millis(600), "{lasted:?}");
-            assert!(lasted < Duration::from_secs(3), "{lasted:?}");
+            assert!(lasted > Duration::from_millis(1200), "{lasted:?}");
+            assert!(lasted < Duration::from_secs(10), "{lasted:?}");
             assert!(!is_alive(&site.read("running")));
             site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
         }
