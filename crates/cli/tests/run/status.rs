@@ -124,13 +124,12 @@ fn whatever_fails_is_told_with_our_exit_code() {
 #[test]
 fn the_command_has_neither_the_descriptor_nor_the_events() {
     let site = Site::new();
-    let without = "k -- sh -c 'ls /proc/$$/fd; readlink /proc/$$/fd/* /proc/$PPID/fd/* | grep events'";
-    let done = site.finish(run(&site, ">events", without));
+    let words = "k -- sh -c 'ls /proc/$$/fd; readlink /proc/$$/fd/* /proc/$PPID/fd/* | grep events'";
+    let done = site.finish(run(&site, ">events", words));
     let ours = env!("CARGO_BIN_EXE_leasehold");
-    let line = format!("exec {ours} run --store {} {without}", site.store());
+    let line = format!("exec {ours} run --store {} {words}", site.store());
     let plain = site.finish(site.process("sh", &["-c", &line]));
     assert_eq!((done.status.code(), &done.out), (Some(1), &plain.out), "grep finds nothing: {done:?}");
-}");
 }
 
 #[test]
