@@ -12,6 +12,7 @@ mod connect;
 mod deadline;
 mod fault;
 mod link;
+mod native;
 mod parameters;
 pub mod script;
 mod settle;
