@@ -14,6 +14,7 @@ mod fault;
 mod link;
 mod native;
 mod parameters;
+mod reply;
 pub mod script;
 mod settle;
 pub mod slot;
