@@ -182,6 +182,12 @@ impl Waiting {
         }))
     }
 
+    /// The keys in whose lines somebody of this process stands, in no particular order.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Key> {
+        self.waiters().by_key.keys().cloned().collect()
+    }
+
     /// How many wait.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether there are none")]
