@@ -177,7 +177,8 @@ impl Line {
     #[must_use]
     pub fn is_short(&self) -> bool {
         let missing = self.left_out.first_key_value().map(|(place, _)| place);
-        missing.is_some_and(|missing| self.waiters.first_key_value().is_none_or(|(first, _)| missing <= first))
+        missing
+            .is_some_and(|missing| self.waiters.first_key_value().is_none_or(|(first, _)| missing <= first))
     }
 
     /// The waiters that are here, first come first, each with its ticket.
@@ -342,7 +343,9 @@ mod tests {
         assert!(!line.is_short());
         assert_eq!(line.pop().map(|first| first.holder.bits()), Some(2));
         assert!(line.is_short() && line.first().is_none() && line.pop().is_none() && !line.is_empty());
-        [3, 4, 5].map(|n| line.leave(Holder::from_bits(n)));
+        for n in [3, 4, 5] {
+            line.leave(Holder::from_bits(n));
+        }
         assert!(line.is_short() && line.len() == 5);
     }
 

@@ -21,7 +21,10 @@ mod connection;
 mod desk;
 mod file_system;
 mod ledger;
+mod message;
+mod peer;
 mod place;
+mod post;
 mod schema;
 #[cfg(test)]
 mod stopped;

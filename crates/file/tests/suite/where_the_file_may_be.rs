@@ -206,9 +206,9 @@ fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
     let mut ledger = open(&file).unwrap();
     take(&mut ledger, &attempt(1, &["a"], 1000)).unwrap();
     drop(ledger);
-    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 3).unwrap();
     let before = fs::read(&file).unwrap();
-    refused(&file, &["format 2", "knows format 1", "update"]);
+    refused(&file, &["format 3", "knows format 2", "update"]);
     assert_eq!(fs::read(&file).unwrap(), before);
 }
 
