@@ -1,6 +1,7 @@
 //! What is done with a request on the store's own thread: the ledger, and those who wait.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -52,6 +53,8 @@ impl Desk {
     pub(crate) fn start(mut self) -> io::Result<Sender<Job>> {
         let (sender, jobs) = mpsc::channel::<Job>();
         thread::Builder::new().name("leasehold-file".into()).spawn(move || {
+            // The rests of some microseconds while another process writes are else 50 µs longer each.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
             while let Some(work) = self.next(&jobs) {
                 // Whoever asked learns of a panic by the answer that does not come. The file is opened anew, which takes back
                 // what the request did.

@@ -34,6 +34,10 @@ pub(crate) fn do_task(task: &str, file: &Path) {
                 let lifeline = store.lifeline().unwrap();
                 // It lives until our parent closes the pipe, also after we are gone.
                 let mut minder = Command::new("cat");
+                #[expect(
+                    clippy::zombie_processes,
+                    reason = "it outlives its parent, which never gets to wait for it"
+                )]
                 let _minder = minder.stdin(Stdio::inherit()).stdout(lifeline).spawn().unwrap();
                 println!("at work");
                 std::future::pending::<()>().await;
