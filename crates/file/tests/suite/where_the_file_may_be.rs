@@ -213,6 +213,25 @@ fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn a_file_from_before_there_were_lines_is_taken_over_with_its_locks_and_fences() {
+    let (_directory, file) = a_place();
+    let fence = take(&mut open(&file).unwrap(), &attempt(1, &["a"], 60_000)).unwrap();
+    rusqlite::Connection::open(&file)
+        .unwrap()
+        .execute_batch(
+            "CREATE TABLE lock (key BLOB PRIMARY KEY, holder BLOB, label TEXT, ends INTEGER) STRICT, WITHOUT ROWID;
+             CREATE TABLE fence (key BLOB PRIMARY KEY, fence INTEGER, ends INTEGER) STRICT, WITHOUT ROWID;
+             INSERT INTO lock SELECT key, holder, label, ends FROM entry;
+             INSERT INTO fence SELECT key, fence, fence_ends FROM entry;
+             DROP TABLE entry; DROP TABLE waiter; DROP TABLE struck; PRAGMA user_version = 1;",
+        )
+        .unwrap();
+    let mut ledger = open(&file).unwrap();
+    assert_eq!(take(&mut ledger, &attempt(2, &["a"], 60_000)), None);
+    assert_eq!(ledger.dump().unwrap().fences[&crate::seeds::key("a")].fence, fence);
+}
+
+#[test]
 fn a_damaged_file_is_a_lasting_fault_that_names_the_remedy() {
     let (_directory, file) = a_place();
     let mut ledger = open(&file).unwrap();
