@@ -135,6 +135,19 @@ impl Waiting {
         true
     }
 
+    /// The store found that a key is held by one who stands in its line, as far as that one knows: it should ask.
+    pub fn finds(&self, holder: Holder, key: &Key) {
+        let mut waiters = self.waiters();
+        let waits = |waiter: &&mut Waiter| {
+            !waiter.holds && waiter.place.as_ref().is_some_and(|(stands_at, _)| stands_at == key)
+        };
+        let Some(waiter) = waiters.all.get_mut(&holder).filter(waits) else { return };
+        waiter.wake.get_or_insert(Wake::AskAgain);
+        let woken = waiter.task.take();
+        drop(waiters);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
     /// All who wait for a key should ask: a lock that was handed to one of them was lost before it was claimed, and so may be
     /// their places.
     pub fn ask_for(&self, key: &Key, now: Instant) {
@@ -180,6 +193,18 @@ impl Waiting {
             }
             Poll::Ready(Wake::AskAgain)
         }))
+    }
+
+    /// Whether anybody of this process stands in a line.
+    #[must_use]
+    pub fn is_in_line(&self) -> bool {
+        !self.waiters().by_key.is_empty()
+    }
+
+    /// The keys in whose lines somebody of this process stands, in no particular order.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Key> {
+        self.waiters().by_key.keys().cloned().collect()
     }
 
     /// How many wait.
