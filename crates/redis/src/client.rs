@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Request, Runtime, Ttl,
+    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Line as Waiters, Request,
+    Runtime, Ttl,
 };
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisError, ServerError, ServerErrorKind, Value, cmd};
@@ -88,7 +89,7 @@ impl Client {
         let settles_at = reading.surely_past(not_after);
         // From here on the grant may be made, also if this future is dropped.
         let sending = self.unsettled.sending(attempt.holder, line.id(), sent, settles_at);
-        let heard = self.call(&mut line, &call_for(&request), limit).await?;
+        let heard = self.call(&mut line, &call_for(&request, Waiters::WINDOW), limit).await?;
         self.unsettled.answered(sending);
         if let Some(server) = heard.as_ref().ok().and_then(script::time_of_grant) {
             line.clock.note(Reading { sent, heard: self.runtime.now(), server });
@@ -105,7 +106,7 @@ impl Client {
             return Vec::new();
         };
         let requests: Vec<_> = attempts.iter().map(|attempt| Request::Renew(attempt.clone())).collect();
-        let calls: Vec<_> = requests.iter().map(call_for).collect();
+        let calls: Vec<_> = requests.iter().map(|request| call_for(request, Waiters::WINDOW)).collect();
         let heard = match self.line(limit).await {
             Ok(mut line) => self.call_all(&mut line, &calls, limit).await,
             Err(fault) => Err(fault),
@@ -124,7 +125,7 @@ impl Client {
         let mut line = self.line(limit).await?;
         let request = Request::Release(attempt.clone());
         let sent = self.runtime.now();
-        let heard = self.call(&mut line, &call_for(&request), limit).await?;
+        let heard = self.call(&mut line, &call_for(&request, Waiters::WINDOW), limit).await?;
         let answer = self.hold(&request, heard)?;
         Ok((answer, self.unsettled.released(attempt.holder, line.id(), sent)))
     }
@@ -140,7 +141,7 @@ impl Client {
     pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
         let mut line = self.line(self.call_limit).await?;
         let request = Request::Inspect(key.clone());
-        let heard = self.call(&mut line, &call_for(&request), self.call_limit).await?;
+        let heard = self.call(&mut line, &call_for(&request, Waiters::WINDOW), self.call_limit).await?;
         match self.answer(&request, heard)? {
             Answer::Inspect(state) => Ok(state),
             _ => unreachable!("an inspection is answered as one"),
@@ -267,7 +268,10 @@ impl Client {
 
     fn answer(&self, request: &Request, heard: Heard) -> Result<Answer, Fault> {
         let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
-        decode(request, value).map_err(|reason| self.faults.lasting(reason))
+        match decode(request, value) {
+            Ok(reply) => Ok(reply.answer),
+            Err(reason) => Err(self.faults.lasting(reason)),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use leasehold_core::{
 use redis::{Cmd, Value, cmd};
 
 use crate::slot::{Side, side_key};
-use crate::wire;
+use crate::wire::{self, number};
 
 /// Gives a holder all keys of a claim, or none.
 pub static GRANT: Script = Script::new(concat!(
@@ -107,9 +107,10 @@ pub(crate) fn opening_call() -> Call {
     Call { script: &OPEN, keys: Vec::new(), args: Vec::new() }
 }
 
-/// The call that serves a request.
+/// The call that serves a request. A lock that it hands over may remain unclaimed for `window`.
 #[must_use]
-pub fn call_for(request: &Request) -> Call {
+pub fn call_for(request: &Request, window: Duration) -> Call {
+    let _ = window;
     match request {
         Request::Grant { attempt, not_after, .. } => {
             let value = wire::value_of(attempt.holder, attempt.label.as_ref());
@@ -149,14 +150,25 @@ fn lengths(attempt: &Attempt) -> [Vec<u8>; 2] {
     [attempt.ttl.as_millis().to_string().into(), keep.to_string().into()]
 }
 
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "whoever asks must handle all of it")]
+pub struct Reply {
+    /// The answer.
+    pub answer: Answer,
+    /// Keys that are free although somebody waits: more waiters were gone than one request clears away. Whoever asked sends
+    /// [`Request::Advance`] for them.
+    pub unfinished: Vec<Key>,
+}
+
 /// Reads the answer to a request.
 ///
 /// # Errors
 ///
 /// In words, when the server says something that is no answer of the script's, or that a fence key cannot be used.
-pub fn decode(request: &Request, value: Value) -> Result<Answer, String> {
+pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
     let fields = Fields::of(value)?;
-    Ok(match request {
+    let answer = match request {
         Request::Grant { attempt, .. } => Answer::Grant(fields.grant(attempt)?),
         Request::Renew(attempt) => Answer::Renew(fields.hold(attempt)?),
         Request::Release(attempt) => Answer::Release(fields.hold(attempt)?),
@@ -165,7 +177,8 @@ pub fn decode(request: &Request, value: Value) -> Result<Answer, String> {
             let tenancies = fields.tenancy(key)?.into_iter().collect();
             Answer::Inspect(KeyState::new(key.clone(), tenancies, Vec::new()))
         }
-    })
+    };
+    Ok(Reply { answer, unfinished: Vec::new() })
 }
 
 /// The server's time in the answer to a grant, which has it last.
@@ -181,10 +194,6 @@ pub(crate) fn time_of(value: &Value) -> Option<Stamp> {
     let [Value::BulkString(seconds), Value::BulkString(micros)] = fields.as_slice() else { return None };
     let seconds = number(seconds)?.checked_mul(1_000_000)?;
     seconds.checked_add(number(micros)?).map(Stamp::from_micros)
-}
-
-fn number(digits: &[u8]) -> Option<u64> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 const DONE: i64 = 0;
@@ -301,12 +310,16 @@ mod tests {
         words.iter().map(|word| word.escape_ascii().to_string()).collect()
     }
 
+    fn called(request: &Request) -> Call {
+        call_for(request, Duration::from_secs(2))
+    }
+
     const DIGITS: &str = "000000000000000000000000000000ab";
 
     #[test]
     fn calls_have_these_keys_and_arguments() {
         let grant =
-            |not_after| call_for(&Request::Grant { attempt: attempt(&["b", "a"]), wait: None, not_after });
+            |not_after| called(&Request::Grant { attempt: attempt(&["b", "a"]), wait: None, not_after });
         let call = grant(Some(Stamp::from_micros(1_700_000_000_000_000)));
         assert_eq!(shown(&call.keys), ["a", "leasehold:f{a}a", "b", "leasehold:f{b}b"]);
         let value = format!("lh1-{DIGITS} web-3");
@@ -314,17 +327,17 @@ mod tests {
         assert_eq!(shown(&grant(None).args), [&*value, "10000", "600000", ""]);
 
         let long = attempt(&["a"]).with_ttl(Ttl::MAX);
-        let call = call_for(&Request::Renew(long));
+        let call = called(&Request::Renew(long));
         assert_eq!(shown(&call.args), [DIGITS, "31536000000", "63072000000"]);
-        let call = call_for(&Request::Release(attempt(&["a"])));
+        let call = called(&Request::Release(attempt(&["a"])));
         assert_eq!((shown(&call.keys).len(), shown(&call.args)), (2, vec![DIGITS.to_owned()]));
-        let call = call_for(&Request::Inspect(Key::new("a").unwrap()));
+        let call = called(&Request::Inspect(Key::new("a").unwrap()));
         assert_eq!((shown(&call.keys).len(), call.args.len()), (2, 0));
     }
 
     #[test]
     fn commands_have_the_number_of_keys_before_the_keys() {
-        let call = call_for(&Request::Release(attempt(&["a"])));
+        let call = called(&Request::Release(attempt(&["a"])));
         let words: Vec<_> = [call.by_sha(), call.by_text()]
             .iter()
             .map(|command| String::from_utf8(command.get_packed_command()).unwrap())

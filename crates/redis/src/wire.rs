@@ -1,6 +1,8 @@
 //! How a lease is written at its key, and what is read there.
 
-use leasehold_core::{Holder, Label, Tenant};
+use std::time::Duration;
+
+use leasehold_core::{Channel, Fence, Holder, Key, Label, News, Tenant, Ttl};
 
 /// What all our values begin with: the version of the format.
 const MARK: &[u8] = b"lh1";
@@ -43,6 +45,60 @@ fn ours(value: &[u8]) -> Option<Tenant> {
         _ => return None,
     };
     Some(Tenant::Holder { holder, label })
+}
+
+/// The channel of a connection, drawn afresh for each: `leasehold:` and 32 digits of random bits. Whoever knows it could tell the
+/// connection lies.
+#[must_use]
+pub fn channel_of(bits: u128) -> Channel {
+    Channel::new(format!("{}{bits:032x}", Key::RESERVED))
+}
+
+/// What a push says, and whom it concerns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "whoever is told must handle all of it")]
+pub struct Told {
+    /// Whom it concerns.
+    pub holder: Holder,
+    /// Which key.
+    pub key: Key,
+    /// What happened.
+    pub news: News,
+}
+
+/// Reads what was published to a channel of ours; `None` for what is no push: anybody may publish.
+///
+/// A letter and 32 digits of the holder, then for `g` (granted) the fence and for how many milliseconds, for `f` (first) how many
+/// milliseconds are left, for `a` (ask again) nothing, and then the key, verbatim; a space between each two.
+#[must_use]
+pub fn read_push(payload: &[u8]) -> Option<Told> {
+    let mut words = payload.splitn(3, |&byte| byte == b' ');
+    let (letter, digits, rest) = (words.next()?, words.next()?, words.next()?);
+    let numbers = match letter {
+        b"g" => 2,
+        b"f" => 1,
+        b"a" => 0,
+        _ => return None,
+    };
+    let mut words = rest.splitn(numbers + 1, |&byte| byte == b' ');
+    let news = match letter {
+        b"g" => News::Granted {
+            fence: Fence::new(number(words.next()?)?)?,
+            lasts: Ttl::new(ms(words.next()?)?).ok()?,
+        },
+        b"f" => News::First { left: ms(words.next()?)? },
+        _ => News::AskAgain,
+    };
+    Some(Told { holder: Holder::from_digits(digits)?, key: Key::new(words.next()?).ok()?, news })
+}
+
+fn ms(digits: &[u8]) -> Option<Duration> {
+    number(digits).map(Duration::from_millis)
+}
+
+/// Digits only: no sign.
+pub(crate) fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|d| d.is_ascii_digit()))?.parse().ok()
 }
 
 #[cfg(test)]
@@ -95,6 +151,44 @@ mod tests {
         }
     }
 
+    #[test]
+    fn pushes_have_these_bytes() {
+        let told = |news| Some(Told { holder: HOLDER, key: Key::new("a b").unwrap(), news });
+        let (fence, lasts) =
+            (Fence::new(1_700_000_000_000_000).unwrap(), Ttl::new(Duration::from_secs(2)).unwrap());
+        let granted = format!("g {DIGITS} 1700000000000000 2000 a b");
+        assert_eq!(read_push(granted.as_bytes()), told(News::Granted { fence, lasts }));
+        let first = News::First { left: Duration::from_millis(1500) };
+        assert_eq!(read_push(format!("f {DIGITS} 1500 a b").as_bytes()), told(first));
+        assert_eq!(read_push(format!("a {DIGITS} a b").as_bytes()), told(News::AskAgain));
+    }
+
+    #[test]
+    fn what_is_no_push_is_passed_over() {
+        let strange = [
+            String::new(),
+            "g".into(),
+            format!("x {DIGITS} a"),
+            format!("a {DIGITS}"),
+            format!("a {DIGITS} "),
+            format!("a {} a", &DIGITS[1..]),
+            format!("f {DIGITS} a"),
+            format!("f {DIGITS} -1 a"),
+            format!("f {DIGITS} +1 a"),
+            format!("g {DIGITS} 1 a"),
+            format!("g {DIGITS} 9007199254740992 2000 a"),
+            format!("g {DIGITS} 1 0 a"),
+        ];
+        for payload in strange {
+            assert_eq!(read_push(payload.as_bytes()), None, "{payload}");
+        }
+    }
+
+    #[test]
+    fn a_channel_has_these_bytes() {
+        assert_eq!(channel_of(HOLDER.bits()).as_bytes(), format!("leasehold:{DIGITS}").as_bytes());
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_read_back(bits: u128, label in proptest::option::of("[ -~äß€]{0,40}")) {
@@ -106,6 +200,7 @@ mod tests {
         #[test]
         fn no_bytes_make_reading_panic(value: Vec<u8>) {
             let _ = read(&value);
+            let _ = read_push(&value);
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::time::{Duration, SystemTime};
 
 use conformance::sequence::{Dice, Dump, Oracle, Step, Tolerance, history, keys};
-use leasehold_core::{Answer, Content, Key, Request, Stamp, Tenant};
+use leasehold_core::{Answer, Content, Key, Line, Request, Stamp, Tenant};
 use leasehold_redis::script::{self, Script};
 use leasehold_redis::slot::{Side, side_key};
 use leasehold_redis::wire;
@@ -196,7 +196,7 @@ impl Subject {
     }
 
     fn ask(&mut self, request: &Request) -> Result<Answer, String> {
-        let call = script::call_for(request);
+        let call = script::call_for(request, Line::WINDOW);
         let mut command = match &self.instead {
             Some((original, text)) if std::ptr::eq(*original, call.script) => {
                 let mut command = cmd("EVAL");
@@ -206,7 +206,7 @@ impl Subject {
             _ => call.by_text(),
         };
         let value: Value = command.take().query(&mut self.connection).map_err(|error| error.to_string())?;
-        script::decode(request, value)
+        script::decode(request, value).map(|reply| reply.answer)
     }
 
     /// Everything on the server, and nothing that is not accounted for.
