@@ -10,13 +10,16 @@ mod client;
 mod clock;
 mod connect;
 mod deadline;
+mod ear;
 mod fault;
+mod in_line;
 mod link;
 mod parameters;
 pub mod script;
 mod settle;
 pub mod slot;
 mod store;
+mod tend;
 #[cfg(feature = "tls")]
 mod tls;
 pub mod wire;
