@@ -1,0 +1,120 @@
+//! No line of the scripts can change unnoticed.
+
+use std::time::Duration;
+
+use leasehold_redis::script;
+use servers::{Flavor, Server};
+
+use crate::HISTORIES;
+use crate::subject::Subject;
+
+/// Lines that the histories cannot miss, each with what misses them instead.
+const NOT_IN_HISTORIES: [(&str, &str); 1] =
+    [("-- fails again", "errors other than WRONGTYPE at a key come from the server's own troubles")];
+
+/// One that never ends is stopped.
+const LIMIT: Duration = Duration::from_millis(500);
+
+/// A part of the scripts, in all scripts that have it, with each of its lines left out, and with each comparison, sum and choice
+/// turned round.
+fn cannot_change_unnoticed(part: &'static str) {
+    let server = Server::start(Flavor::Valkey91);
+    let limit: i64 = 20;
+    redis::cmd("CONFIG")
+        .arg("SET")
+        .arg("busy-reply-threshold")
+        .arg(limit)
+        .exec(&mut redis::Client::open(server.url()).unwrap().get_connection().unwrap())
+        .unwrap();
+    let mutants = mutants(part);
+    assert!(mutants.len() > 8, "only {} ways to break the script were found", mutants.len());
+    let unnoticed: Vec<_> = mutants
+        .into_iter()
+        .filter(|(_, text)| !is_noticed(&server, part, text))
+        .map(|(what, _)| what)
+        .collect();
+    assert!(unnoticed.is_empty(), "{} not noticed:\n{}", unnoticed.len(), unnoticed.join("\n"));
+}
+
+fn is_noticed(server: &Server, part: &str, text: &str) -> bool {
+    let mut subject = Subject::on(server);
+    subject.set_read_timeout(LIMIT);
+    let all = [&script::GRANT, &script::RENEW, &script::RELEASE, &script::INSPECT];
+    let instead = all
+        .into_iter()
+        .filter(|script| script.text().contains(part))
+        .map(|script| (script.text(), script.text().replace(part, text)))
+        .collect();
+    if subject.run_instead(instead).is_err() {
+        return true;
+    }
+    let noticed = (0..HISTORIES).any(|seed| subject.agrees(seed).is_err());
+    if noticed {
+        // It may run on for ever; if not, there is nothing to kill.
+        let mut other = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+        let _ = redis::cmd("SCRIPT").arg("KILL").exec(&mut other);
+    }
+    noticed
+}
+
+macro_rules! no_line_can_change_unnoticed {
+    ($($name:ident: $file:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            cannot_change_unnoticed(include_str!(concat!("../../../../crates/redis/src/scripts/", $file)));
+        }
+    )*};
+}
+
+no_line_can_change_unnoticed! {
+    no_line_of_the_reading_can_change_unnoticed: "read.lua";
+    no_line_of_the_state_can_change_unnoticed: "state.lua";
+    no_line_of_the_line_can_change_unnoticed: "line.lua";
+    no_line_of_the_grant_script_can_change_unnoticed: "grant.lua";
+    no_line_of_the_renew_script_can_change_unnoticed: "renew.lua";
+    no_line_of_the_release_script_can_change_unnoticed: "release.lua";
+    no_line_of_the_inspect_script_can_change_unnoticed: "inspect.lua";
+}
+
+fn mutants(text: &str) -> Vec<(String, String)> {
+    const TURNED: [(&str, &str); 16] = [
+        (" < ", " > "),
+        (" > ", " < "),
+        (" == ", " ~= "),
+        (" and ", " or "),
+        (" or ", " and "),
+        (" + 1", " + 3"),
+        ("'PX'", "'EX'"),
+        ("math.max", "math.min"),
+        ("math.min", "math.max"),
+        ("keep", "ttl"),
+        ("ttl", "keep"),
+        (", false", ", true"),
+        (", true", ", false"),
+        ("fence_key", "key"),
+        ("line_key", "waiters_key"),
+        ("waiters_key", "line_key"),
+    ];
+    let lines: Vec<_> = text.lines().collect();
+    let code = |line: &str| {
+        let line = line.trim();
+        let named = NOT_IN_HISTORIES.iter().any(|(part, _)| line.contains(part));
+        // A line without its `end`, or an `end` alone, is no script.
+        let whole = !line.starts_with("local function") && !["end", "}", "else"].contains(&line);
+        !line.is_empty() && !line.starts_with("--") && whole && !named
+    };
+    let mut mutants = Vec::new();
+    for (n, line) in lines.iter().enumerate().filter(|(_, line)| code(line)) {
+        let with = |line: &str| {
+            let mut lines = lines.clone();
+            lines[n] = line;
+            lines.join("\n") + "\n"
+        };
+        mutants.push((format!("line {} left out: {line}", n + 1), with("")));
+        for (from, to) in TURNED.iter().filter(|(from, _)| line.contains(from)) {
+            let turned = line.replacen(from, to, 1);
+            mutants.push((format!("line {} as {turned}", n + 1), with(&turned)));
+        }
+    }
+    mutants
+}
