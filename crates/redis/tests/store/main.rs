@@ -2,8 +2,11 @@
 
 mod flavors;
 mod lent;
+mod line;
+mod line_crossings;
 mod login;
 mod outages;
+mod queue;
 mod secrets;
 mod settling;
 mod tls;
