@@ -14,6 +14,7 @@ mod ear;
 mod fault;
 mod in_line;
 mod link;
+mod native;
 mod parameters;
 pub mod script;
 mod settle;

@@ -13,6 +13,7 @@ use leasehold_core::{
 };
 use redis::{Cmd, Value, cmd};
 
+pub use crate::native::{DeleteIfEqual, native_pair, native_release};
 use crate::slot::{Side, side_key};
 use crate::wire::{self, number};
 
@@ -254,7 +255,7 @@ impl Fields {
 
     fn grant(&self, attempt: &Attempt) -> Result<GrantAnswer, String> {
         Ok(match (self.code, self.rest.as_slice()) {
-            (DONE, [Value::BulkString(fence), ..]) => {
+            (DONE, [Value::BulkString(fence), Value::BulkString(_), Value::Array(_)]) => {
                 let fence = number(fence).and_then(Fence::new).ok_or_else(|| self.strange())?;
                 GrantAnswer::Granted { fence }
             }

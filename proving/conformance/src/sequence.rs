@@ -83,10 +83,42 @@ fn unheard() -> Vec<Channel> {
     [3, 4].map(channel_of).to_vec()
 }
 
-/// A history of so many steps.
+/// A history of so many steps, and some before them that lead to where those alone seldom come: a line; a lock that was handed over
+/// and not claimed; a channel that is passed over; more waiters gone than one request clears away.
 #[must_use]
 pub fn history(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
-    (0..steps).map(|_| step(dice, wall)).collect()
+    let mut all = opening(dice);
+    all.extend((0..steps).map(|_| step(dice, wall)));
+    all
+}
+
+fn opening(dice: &mut Dice) -> Vec<Step> {
+    let key = keys().remove(0);
+    let by = |who: u128| {
+        let ttl = Ttl::new(Duration::from_secs(900)).expect("a ttl");
+        Attempt::new(Claim::exclusive(key.clone()), Holder::from_bits(who), None, ttl)
+    };
+    let waits = |who, channel: &Channel| {
+        let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
+        Request::Grant { attempt: by(who), wait, not_after: None }
+    };
+    let [heard, unheard] = [heard(), unheard()];
+    let crowd = Step::Crowd(waits(9, &unheard[0]), dice.pick(&[99, 100, 101, 205]));
+    let took = Step::Ask(Request::Grant { attempt: by(1), wait: None, not_after: None });
+    let line =
+        [(2, &heard[0]), (3, &heard[0]), (4, &heard[1])].map(|(who, channel)| Step::Ask(waits(who, channel)));
+    let line = [vec![took.clone()], line.to_vec()].concat();
+    let let_go = Step::Ask(Request::Release(by(1)));
+    let ends = Step::Expire(key.clone());
+    let handed = [line.clone(), vec![let_go]].concat();
+    match dice.below(12) {
+        0 => line,
+        1 | 2 => handed,
+        3 => [handed, vec![ends, Step::Ask(Request::Advance(vec![key.clone()]))]].concat(),
+        4 => [handed, vec![ends]].concat(),
+        5 => vec![took, crowd, ends],
+        _ => Vec::new(),
+    }
 }
 
 fn step(dice: &mut Dice, wall: Stamp) -> Step {

@@ -72,7 +72,7 @@ end
 
 -- The fence is to be this, remembered for so long, or longer if it was to be.
 local function remember(s, number, ms)
-  s.fence, s.odd = whole(number), false
+  s.fence = whole(number)
   s.keep = math.max(s.keep or redis.call('PTTL', s.fence_key), ms)
 end
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use conformance::dump::{Dump, LineDump, Tolerance};
 use conformance::sequence::{Dice, Oracle, Step, Tickets, WINDOW, heard, history, keys};
-use leasehold_core::{Answer, Channel, Content, Holder, Key, Request, Served, Stamp, Tenant, Ticket};
+use leasehold_core::{Answer, Channel, Content, Holder, Request, Served, Stamp, Tenant, Ticket};
 use leasehold_redis::script::{self, Call, Reply};
 use leasehold_redis::slot::{Side, side_key};
 use leasehold_redis::wire::{self, Flag, Told};
@@ -17,8 +17,10 @@ const STEPS: usize = 30;
 /// What is published after each step, so that whatever was published before it has been heard.
 const ENOUGH: &[u8] = b"that was all";
 
-/// Everything on the server: of each key its type, its string and how long it lasts; and at last how much there is.
+/// Everything on the server: of each key its type, its content and how long it lasts; and at last how much there is. And the word
+/// that is waited for.
 const LOOK: &str = "
+redis.call('PUBLISH', ARGV[1], ARGV[2])
 local seen = {}
 for _, key in ipairs(KEYS) do
   local kind, value = redis.call('TYPE', key).ok, ''
@@ -94,13 +96,14 @@ impl Subject {
             if given != right {
                 return Err(place(format!("answered {given:?}, not {right:?}")));
             }
-            let mut pushes = self.pushes().map_err(|error| place(error.to_string()))?;
+            let left = self.dump().map_err(place)?;
+            let mut pushes = self.pushes().map_err(place)?;
             pushes.iter_mut().for_each(|(_, told)| told.news = tolerance.news(told.news));
             told.retain(|(channel, _)| heard().contains(channel));
             if pushes != told {
                 return Err(place(format!("told {pushes:?}, not {told:?}")));
             }
-            let (left, right) = (tolerance.dump(self.dump().map_err(place)?), tolerance.dump(oracle.dump()));
+            let (left, right) = (tolerance.dump(left), tolerance.dump(oracle.dump()));
             if left != right {
                 return Err(place(format!("left {left:?}, not {right:?}")));
             }
@@ -149,18 +152,18 @@ impl Subject {
         strangers.exec(&mut self.connection)
     }
 
-    /// What was really heard since the last time.
-    fn pushes(&mut self) -> RedisResult<Vec<(Channel, Told)>> {
-        let somewhere = heard().remove(0);
-        cmd("PUBLISH").arg(somewhere.as_bytes()).arg(ENOUGH).exec(&mut self.connection)?;
+    /// What was really heard since the last time, up to the word that `dump` says.
+    fn pushes(&mut self) -> Result<Vec<(Channel, Told)>, String> {
         let mut pushes = Vec::new();
         loop {
+            let heard = self.listener.recv_response().and_then(|said| Ok(redis::from_redis_value(said)?));
             let (_, channel, payload): (String, Vec<u8>, Vec<u8>) =
-                redis::from_redis_value(self.listener.recv_response()?)?;
+                heard.map_err(|error| error.to_string())?;
             if payload == ENOUGH {
                 return Ok(pushes);
             }
-            let told = wire::read_push(&payload).expect("all that is published can be read");
+            let told = wire::read_push(&payload)
+                .ok_or_else(|| format!("{} was published", payload.escape_ascii()))?;
             pushes.push((Channel::new(channel), told));
         }
     }
@@ -172,7 +175,8 @@ impl Subject {
             let sides = sides.map(|side| side_key(side, &key));
             [vec![key.as_bytes().to_vec()], sides.to_vec()].concat()
         });
-        let mut look = self.look.prepare_invoke();
+        let mut look = self.look.arg(heard().remove(0).as_bytes());
+        look.arg(ENOUGH);
         for name in names {
             look.key(name);
         }
