@@ -411,6 +411,61 @@ async fn the_second_connection_does_not_die_unnoticed() {
     assert_eq!(store.inspect(&key("k")).await.unwrap().tenancies.len(), 1);
 }
 
+/// The network keeps the push for a while. What is asked meanwhile says nothing of when the lease began, until it is answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() {
+    for protocol in BOTH {
+        let server = Server::start(Flavor::Redis82);
+        let proxy = Proxy::before(&server);
+        // A window that is longer than the ttl, and a PING that is waited for meanwhile.
+        let (here, there) =
+            (store(&server.url()), store(&format!("{}?protocol={protocol}&call-limit=5s", proxy.url())));
+        prick_up(&there).await;
+        let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
+        granted(grant(&here, &holder).await);
+        let waiting = tokio::spawn({
+            let (there, first) = (there.clone(), first.clone());
+            async move { lock(&there, &first).await }
+        });
+        stand_in_line(&server, &[&first]).await;
+        proxy.black_hole();
+        here.release(&holder).await.unwrap();
+        let handed_over = runtime().now();
+        let asking = tokio::spawn({
+            let there = there.clone();
+            async move { there.inspect(&key("k")).await }
+        });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!waiting.is_finished() && !asking.is_finished());
+        proxy.heal();
+        let lease = waiting.await.unwrap();
+        asking.await.unwrap().unwrap();
+        let began_at_most = handed_over + first.ttl.duration();
+        assert!(lease.end() < began_at_most, "{protocol}: {:?}", lease.end().saturating_since(began_at_most));
+        there.release(&first).await.unwrap();
+    }
+}
+
+/// A refusal is an answer: the server is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_ping_waits_all_the_same() {
+    let server = Server::setup(Flavor::Valkey91).acl_user("quiet", "on nopass ~* &* +@all -ping").start();
+    for protocol in BOTH {
+        let store = store(&format!("redis://quiet@127.0.0.1:{}?protocol={protocol}", server.port()));
+        prick_up(&store).await;
+        let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
+        granted(grant(&store, &holder).await);
+        let waiting = wait(&store, &first);
+        stand_in_line(&server, &[&first]).await;
+        let before = server.text(&["PUBSUB", "CHANNELS"]);
+        tokio::time::sleep(Duration::from_millis(1600)).await;
+        assert_eq!(server.text(&["PUBSUB", "CHANNELS"]), before, "{protocol}: the connection was dropped");
+        store.release(&holder).await.unwrap();
+        waiting.await.unwrap();
+        store.release(&first).await.unwrap();
+    }
+}
+
 /// A stranger who has learnt a channel's name may say what he likes; what is no push is passed over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn noise_on_a_channel_is_passed_over() {
