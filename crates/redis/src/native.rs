@@ -20,8 +20,9 @@ pub enum DeleteIfEqual {
 /// several keys.
 ///
 /// It is granted only if the first says `OK`, the second a number that is no less than the server's clock was when the connection
-/// was made, and both in time. The value is provisional: if somebody waits, the next script that the attempt asks steps back. Whoever
-/// sends it sends it as an attempt's first word, and releases by a script if it is not granted.
+/// was made, and both in time. The value is provisional: it was taken without a look at the line. Whoever sends it sends it as an
+/// attempt's first word, and releases by a script if it is not granted. Nothing sends it yet: while the fence of a key with a line
+/// stands where `INCR` finds it, the pair would slip past the line whenever a lease ends.
 #[must_use]
 pub fn native_pair(attempt: &Attempt) -> Option<[Cmd; 2]> {
     let key = only_key(&attempt.claim)?;

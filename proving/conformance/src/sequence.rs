@@ -105,18 +105,22 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
     let [heard, unheard] = [heard(), unheard()];
     let crowd = Step::Crowd(waits(9, &unheard[0]), dice.pick(&[99, 100, 101, 205]));
     let took = Step::Ask(Request::Grant { attempt: by(1), wait: None, not_after: None });
-    let line =
-        [(2, &heard[0]), (3, &heard[0]), (4, &heard[1])].map(|(who, channel)| Step::Ask(waits(who, channel)));
+    let last = u128::MAX - 7;
+    let line = [(2, &heard[0]), (3, &heard[0]), (4, &heard[1]), (last, &heard[1])];
+    let line = line.map(|(who, channel)| Step::Ask(waits(who, channel)));
     let line = [vec![took.clone()], line.to_vec()].concat();
     let let_go = Step::Ask(Request::Release(by(1)));
     let ends = Step::Expire(key.clone());
     let handed = [line.clone(), vec![let_go]].concat();
+    let struck =
+        [handed.clone(), vec![ends.clone(), Step::Ask(Request::Advance(vec![key.clone()]))]].concat();
     match dice.below(12) {
         0 => line,
         1 | 2 => handed,
-        3 => [handed, vec![ends, Step::Ask(Request::Advance(vec![key.clone()]))]].concat(),
-        4 => [handed, vec![ends]].concat(),
-        5 => vec![took, crowd, ends],
+        3 => struck,
+        4 => [struck, vec![Step::Ask(Request::Release(by(last)))]].concat(),
+        5 => [handed, vec![ends]].concat(),
+        6 => vec![took, crowd, ends],
         _ => Vec::new(),
     }
 }

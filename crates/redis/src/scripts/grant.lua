@@ -106,7 +106,7 @@ end
 local function try()
   local refused
   for n, s in ipairs(all) do
-    local turn = s.owner ~= me and advance(s, false)
+    local turn = s.owner ~= me and advance(s)
     if turn == 'taken' then refused = refused or tenancy(s) end
     if turn == 'unknown' then refused = refused or { 9 } end
   end

@@ -165,7 +165,6 @@ local function hand_on(s, asks)
     cleared = cleared + 1
     head = first(s)
   end
-  if head then out(s, head) end
   return 'free'
 end
 
@@ -188,7 +187,7 @@ end
 local function give_back(s)
   if s.owner == me then free(s) end
   leave(s)
-  advance(s, false)
+  advance(s)
 end
 
 -- What takes away comes first: a server whose memory is full lets the rest follow it.

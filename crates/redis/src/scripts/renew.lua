@@ -26,7 +26,7 @@ end
 for _, s in ipairs(all) do
   -- Only what somebody waits for was ever handed over unclaimed.
   if answer or string.sub(s.value, 4, 4) == '+' then claim(s) end
-  if answer then advance(s, false) else put_back(s) end
+  if answer then advance(s) else put_back(s) end
 end
 
 if not answer then

@@ -8,7 +8,7 @@ use leasehold_core::{Attempt, HoldAnswer, Line, Manner, Request, Store, Wake};
 use leasehold_redis::{RedisStore, script::call_for};
 use servers::{Flavor, Proxy, Server};
 
-use crate::line::{SOON, wait};
+use crate::line_order::{SOON, wait};
 use crate::queue::{ears, left_behind, lock, prick_up, stand_in_line, ttl, until};
 use crate::world::{attempt, grant, granted, key, runtime, store, value};
 

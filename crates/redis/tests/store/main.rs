@@ -4,6 +4,7 @@ mod flavors;
 mod lent;
 mod line;
 mod line_crossings;
+mod line_order;
 mod login;
 mod outages;
 mod queue;

@@ -3,6 +3,7 @@
 //!
 //! What is left out of the comparison is named at `Tolerance`. `mutants` breaks the scripts, line by line, and sees this find out.
 
+mod costs;
 mod mutants;
 mod subject;
 
