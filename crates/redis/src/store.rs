@@ -23,6 +23,9 @@ use crate::settle::Unsettled;
 ///
 /// All calls share one connection, which is made when it is first needed and made anew when it failed. Each call is tried
 /// once and has a limit: half a second, or a quarter of the ttl where that is less.
+///
+/// Whoever waits stands in a line that the server keeps, and is told over that connection when its turn has come; in RESP2 over
+/// a second one, made when somebody first waits. Where the server takes no subscription, waiters ask a few times a second.
 #[derive(Clone)]
 pub struct RedisStore {
     name: Arc<str>,
@@ -64,7 +67,8 @@ impl RedisStore {
     ///
     /// Each call takes a clone of it. Prefer [`RedisStore::from_url`] where you can: a connection of somebody else's can
     /// neither be dropped when it falls silent nor made anew, so an outage lasts as long as the connection makes it, and every
-    /// attempt whose grant went unanswered takes up to half a second more to be given up. It must not resend commands by
+    /// attempt whose grant went unanswered takes up to half a second more to be given up. Nor can the server tell us anything on
+    /// it: who waits keeps its place in line, and asks a few times a second whether its turn has come. It must not resend commands by
     /// itself, and must lead to one server, always the same one or the one that took its place: not to a cluster, not to
     /// replicas.
     pub fn from_connection<C>(connection: C, name: &str, runtime: Arc<dyn Runtime>) -> Self

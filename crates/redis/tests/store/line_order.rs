@@ -7,7 +7,7 @@ use leasehold_core::{Attempt, HoldAnswer, Manner, Store};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
-use crate::queue::{commands, ears, left_behind, line, lock, prick_up, stand_in_line, until};
+use crate::queue::{BOTH, commands, ears, left_behind, line, lock, prick_up, stand_in_line, until};
 use crate::world::{attempt, grant, granted, runtime, store};
 
 /// Less than the least time after which anybody asks again, so whoever was served by then was told; and enough for a machine
@@ -15,7 +15,7 @@ use crate::world::{attempt, grant, granted, runtime, store};
 pub(crate) const SOON: Duration = Duration::from_secs(2);
 
 fn urls(server: &Server) -> [String; 2] {
-    ["resp2", "resp3"].map(|protocol| format!("{}?protocol={protocol}", server.url()))
+    BOTH.map(|protocol| format!("{}?protocol={protocol}", server.url()))
 }
 
 /// Begins to wait, beside the test.

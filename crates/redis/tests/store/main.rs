@@ -5,6 +5,7 @@ mod lent;
 mod line;
 mod line_crossings;
 mod line_order;
+mod line_outages;
 mod login;
 mod outages;
 mod queue;

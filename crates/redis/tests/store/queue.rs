@@ -10,6 +10,8 @@ use servers::{Connection, Reply, Server};
 
 use crate::world::{attempt, key, runtime};
 
+pub(crate) const BOTH: [&str; 2] = ["resp2", "resp3"];
+
 /// Far beyond what anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
