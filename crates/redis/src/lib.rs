@@ -16,6 +16,7 @@ mod in_line;
 mod link;
 mod native;
 mod parameters;
+mod reply;
 pub mod script;
 mod settle;
 pub mod slot;
