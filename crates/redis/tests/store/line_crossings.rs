@@ -9,7 +9,7 @@ use leasehold_redis::{RedisStore, script::call_for};
 use servers::{Flavor, Server};
 
 use crate::line_order::{SOON, wait};
-use crate::queue::{BOTH, ears, left_behind, lock, prick_up, stand_in_line, ttl, until};
+use crate::queue::{BOTH, ears, left_behind, let_go, lock, prick_up, stand_in_line, ttl, until};
 use crate::world::{attempt, grant, granted, runtime, store, value};
 
 /// Handed over by somebody who may not publish.
@@ -56,7 +56,7 @@ async fn a_key_that_an_operator_deletes_is_noticed_within_a_re_ask() {
     let began = Instant::now();
     waiting.await.unwrap();
     assert!(began.elapsed() < Line::RE_ASK + SOON, "{:?}", began.elapsed());
-    store.release(&first).await.unwrap();
+    let_go(&store, &first).await;
     behind.await.unwrap();
 }
 
@@ -80,7 +80,7 @@ async fn a_holder_that_died_is_followed_at_its_end() {
             waited >= Duration::from_millis(1490) && waited < Duration::from_millis(1500) + SOON,
             "{waited:?}"
         );
-        stores[nth % 2].release(&waiters[nth]).await.unwrap();
+        let_go(&stores[nth % 2], &waiters[nth]).await;
     }
 }
 
@@ -101,9 +101,9 @@ async fn a_foreign_holder_is_waited_for_in_order() {
         let began = Instant::now();
         waiting.await.unwrap();
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-        store.release(&first).await.unwrap();
+        let_go(&store, &first).await;
         behind.await.unwrap();
-        store.release(&second).await.unwrap();
+        let_go(&store, &second).await;
         assert_eq!(left_behind(&server), [""; 0]);
     }
 }
@@ -127,7 +127,7 @@ async fn a_server_that_restarts_empty_serves_all_who_waited() {
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two were inside");
                     tokio::time::sleep(Duration::from_millis(5)).await;
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    store.release(&ours).await.unwrap();
+                    let_go(&store, &ours).await;
                 })
             })
             .collect();
@@ -169,12 +169,12 @@ async fn who_may_not_subscribe_asks_by_itself_and_says_why() {
             let mut last = holder;
             for (waiter, task) in waiters.iter().zip(tasks) {
                 let began = Instant::now();
-                store.release(&last).await.unwrap();
+                let_go(&store, &last).await;
                 task.await.unwrap();
                 assert!(began.elapsed() < SOON, "{flavor} {protocol}: {:?}", began.elapsed());
                 last = waiter.clone();
             }
-            store.release(&last).await.unwrap();
+            let_go(&store, &last).await;
             assert_eq!(left_behind(&server), [""; 0]);
         }
     }
@@ -193,11 +193,11 @@ async fn who_lends_a_connection_waits_by_asking() {
     let behind = wait(&ours, &second);
     stand_in_line(&server, &[&first, &second]).await;
     let began = Instant::now();
-    ours.release(&holder).await.unwrap();
+    let_go(&ours, &holder).await;
     waiting.await.unwrap();
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     assert!(!behind.is_finished());
-    lent.release(&first).await.unwrap();
+    let_go(&lent, &first).await;
     behind.await.unwrap();
 }
 
@@ -222,10 +222,10 @@ async fn many_dead_waiters_are_cleared_away_at_once() {
     drop(there);
     until("their channel is gone", SOON, || ears(&server) == 1).await;
     let began = Instant::now();
-    here.release(&holder).await.unwrap();
+    let_go(&here, &holder).await;
     waiting.await.unwrap();
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    here.release(&last).await.unwrap();
+    let_go(&here, &last).await;
     assert_eq!(left_behind(&server), [""; 0]);
 }
 
@@ -243,9 +243,9 @@ async fn who_may_not_ping_waits_all_the_same() {
         let before = server.text(&["PUBSUB", "CHANNELS"]);
         tokio::time::sleep(Duration::from_millis(1600)).await;
         assert_eq!(server.text(&["PUBSUB", "CHANNELS"]), before, "{protocol}: the connection was dropped");
-        store.release(&holder).await.unwrap();
+        let_go(&store, &holder).await;
         waiting.await.unwrap();
-        store.release(&first).await.unwrap();
+        let_go(&store, &first).await;
     }
 }
 
@@ -271,8 +271,8 @@ async fn noise_on_a_channel_is_passed_over() {
         server.text(&["PUBLISH", channels[0].as_text().unwrap(), &handed]);
         until("it is free", SOON, || value(&server, "other").is_none()).await;
         assert!(!waiting.is_finished());
-        store.release(&holder).await.unwrap();
+        let_go(&store, &holder).await;
         waiting.await.unwrap();
-        store.release(&first).await.unwrap();
+        let_go(&store, &first).await;
     }
 }

@@ -7,7 +7,7 @@ use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Server};
 
 use crate::line_order::{SOON, wait};
-use crate::queue::{BOTH, ears, left_behind, lock, prick_up, stand_in_line, until};
+use crate::queue::{BOTH, ears, give_up, left_behind, let_go, lock, prick_up, stand_in_line, until};
 use crate::world::{attempt, grant, granted, key, runtime, store};
 
 fn through(proxy: &Proxy, protocol: &str) -> RedisStore {
@@ -47,7 +47,7 @@ impl Scene {
 
     async fn release(&self) -> Instant {
         let began = Instant::now();
-        self.here.release(&self.holder).await.unwrap();
+        let_go(&self.here, &self.holder).await;
         began
     }
 }
@@ -72,7 +72,7 @@ async fn a_waiter_whose_connection_is_cut_subscribes_anew_and_keeps_its_place() 
         first.await.unwrap();
         assert!(released.elapsed() < SOON, "{protocol}: {:?}", released.elapsed());
         assert!(!second.is_finished());
-        scene.there.release(&scene.first).await.unwrap();
+        let_go(&scene.there, &scene.first).await;
         second.await.unwrap();
     }
 }
@@ -92,7 +92,7 @@ async fn who_was_away_when_its_turn_came_is_next() {
         scene.proxy.heal();
         stand_in_line(&scene.server, &[&scene.first]).await;
         let released = Instant::now();
-        scene.here.release(&scene.second).await.unwrap();
+        let_go(&scene.here, &scene.second).await;
         first.await.unwrap();
         assert!(released.elapsed() < SOON, "{protocol}: {:?}", released.elapsed());
     }
@@ -116,7 +116,7 @@ async fn a_half_open_process_costs_the_line_one_window() {
             let (there, one_of_them) = (scene.there.clone(), one.clone());
             stuck.push(tokio::spawn(async move {
                 lock(&there, &one_of_them).await;
-                there.release(&one_of_them).await.unwrap();
+                let_go(&there, &one_of_them).await;
             }));
             in_line.push(one);
             stand_in_line(&scene.server, &in_line).await;
@@ -129,7 +129,7 @@ async fn a_half_open_process_costs_the_line_one_window() {
         second.await.unwrap();
         let waited = released.elapsed();
         assert!(waited >= window && waited < limit, "{protocol}, {} siblings: {waited:?}", siblings.len());
-        scene.here.release(&scene.second).await.unwrap();
+        let_go(&scene.here, &scene.second).await;
         // Back again, they are all served.
         scene.proxy.heal();
         for task in stuck {
@@ -156,7 +156,7 @@ async fn a_dead_connection_is_noticed_while_all_wait() {
         let released = scene.release().await;
         first.await.unwrap();
         assert!(released.elapsed() < SOON, "{protocol}: {:?}", released.elapsed());
-        scene.there.release(&scene.first).await.unwrap();
+        let_go(&scene.there, &scene.first).await;
         second.await.unwrap();
     }
 }
@@ -190,7 +190,7 @@ async fn connections_that_an_operator_kills_and_scripts_that_he_flushes_go_unnot
         let _ = here.release(&holder).await;
         waiting.await.unwrap();
         server.text(&["SCRIPT", "FLUSH"]);
-        there.release(&first).await.unwrap();
+        let_go(&there, &first).await;
         behind.await.unwrap();
         assert!(began.elapsed() < SOON, "{flavor} {protocol}: {:?}", began.elapsed());
     }
@@ -212,7 +212,7 @@ async fn the_second_connection_does_not_die_unnoticed() {
     until("it hears again", SOON, is_back).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     let began = Instant::now();
-    store.release(&holder).await.unwrap();
+    let_go(&store, &holder).await;
     waiting.await.unwrap();
     assert!(began.elapsed() < SOON);
     assert_eq!(store.inspect(&key("k")).await.unwrap().tenancies.len(), 1);
@@ -235,7 +235,7 @@ async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() 
             granted(grant(&here, &holder).await);
             there.grant(&first, WAIT).await.unwrap();
             proxy.black_hole();
-            here.release(&holder).await.unwrap();
+            let_go(&here, &holder).await;
             let handed_over = runtime().now();
             let asking = tokio::spawn({
                 let there = there.clone();
@@ -250,7 +250,7 @@ async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() 
                 pushes += 1;
             }
             drop(asking.await);
-            there.give_up(&first).await.unwrap();
+            give_up(&there, &first).await;
             if pushes == 3 {
                 break;
             }
