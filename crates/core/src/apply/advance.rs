@@ -83,9 +83,8 @@ fn next(
         let content = Content::Lease { holder: standing.holder, label: standing.label, awaited };
         records.locks.insert(key.clone(), Lock::new(content, Some(scene.now + lasts.duration())));
         told.push(key, standing.channel.clone(), standing.holder, news);
-        if let Some(second) = line.first() {
-            let news = News::First { left: lasts.duration() };
-            told.push(key, second.channel.clone(), second.holder, news);
+        if let Some(witness) = line.witness(standing.channel.as_ref()) {
+            told.push(key, witness.channel, witness.holder, News::First { left: lasts.duration() });
             line.hand_to(standing.holder, standing.channel);
         }
         return Turn::Anothers;

@@ -7,6 +7,7 @@
 --   s:channel   who listens there is passed over
 
 local CLEARED_AT_ONCE = 100
+local LOOKED_AHEAD = 8
 
 local function standing(digits, ticket, record)
   local ttl, keep, more, channel, tail = string.match(record or '', '^(%d+) (%d+) ([01]) ([^ ]*)(.*)$')
@@ -69,15 +70,37 @@ local function read_on(s, count)
   if #channels > 0 then ask_about(s, channels) end
 end
 
+local function stands_before(one, other)
+  return one.ticket < other.ticket or one.ticket == other.ticket and one.digits < other.digits
+end
+
 -- Who stands first, or nil. Mostly two are all that must be known; else all that one request may have to do with.
 local function first(s)
   local line = s.line
   while not line.others[line.nth] and line.read < line.stored do read_on(s, line.read == 0 and 2 or CLEARED_AT_ONCE) end
   local other = line.others[line.nth]
   if not line.me or not other then return line.me or other end
-  local mine = line.me.ticket
-  local before = mine < other.ticket or mine == other.ticket and me < other.digits
-  return before and line.me or other
+  return stands_before(line.me, other) and line.me or other
+end
+
+-- Who is to ask when a key that was handed to somebody on this channel has not been claimed: the first of a few who listen
+-- elsewhere, as whoever listens there may be as dead as that one; else the first.
+local function witness(s, channel)
+  local line = s.line
+  local at, mine = line.nth, line.me
+  for _ = 1, LOOKED_AHEAD do
+    while not line.others[at] and line.read < line.stored do read_on(s, LOOKED_AHEAD) end
+    local waiter = line.others[at]
+    if mine and not (waiter and stands_before(waiter, mine)) then
+      waiter, mine = mine, nil
+    elseif waiter then
+      at = at + 1
+    else
+      break
+    end
+    if waiter.channel and waiter.channel ~= '' and waiter.channel ~= channel then return waiter end
+  end
+  return first(s)
 end
 
 -- Whether somebody may hear what is said to a waiter.
@@ -151,7 +174,7 @@ local function hand(s, waiter)
   own(s, waiter.digits, waiter.tail, ms, line.length > 0)
   local second = first(s)
   if second and second.channel then
-    push(s, 'f', second, whole(ms))
+    push(s, 'f', witness(s, waiter.channel), whole(ms))
     line.unclaimed = waiter.digits .. ' ' .. waiter.channel
   end
   return true
