@@ -97,7 +97,7 @@ impl Store for QuorumStore {
         let count = self.desk.members.len();
         let mut warnings: Vec<_> =
             self.desk.members.iter().flat_map(|member| member.store.warnings()).collect();
-        if count % 2 == 0 {
+        if count.is_multiple_of(2) {
             let lost = (count - 1) / 2;
             warnings.push(format!(
                 "{count} stores survive the loss of {lost}, as {} would: use an odd number",

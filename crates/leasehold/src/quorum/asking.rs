@@ -318,12 +318,13 @@ impl<'a> Asking<'a> {
         if now >= self.until {
             return self.too_few();
         }
-        if let Some((held_by, place)) = self.refused.take().filter(|_| self.round.could_be_won()) {
+        let winnable = self.round.could_be_won(|member| !self.desk.members[member].is_silent());
+        if let Some((held_by, place)) = self.refused.take().filter(|_| winnable) {
             return Next::Over(Ok(self.stand(held_by, place)));
         }
         let held: Vec<(usize, Tenancy)> =
             self.round.held_elsewhere().map(|(member, held_by)| (member, held_by.clone())).collect();
-        let Some((_, held_by)) = held.first().cloned().filter(|_| self.round.could_be_won()) else {
+        let Some((_, held_by)) = held.first().cloned().filter(|_| winnable) else {
             return self.too_few();
         };
         if let Some(courtesy) = self.courtesy(now) {
