@@ -41,7 +41,7 @@ impl World {
 
     pub(crate) fn process_with(&self, set: impl FnOnce(LocksBuilder) -> LocksBuilder) -> Process {
         let way: Vec<_> = self.members.iter().map(|member| Faulty::over(member.clone())).collect();
-        let stores = way.iter().map(|member| -> Arc<dyn Store> { member.clone() });
+        let stores = way.iter().cloned().map(|member| -> Arc<dyn Store> { member });
         let store = Arc::new(QuorumStore::new(stores, MAX_TTL, self.time.clone()).unwrap());
         let builder = Locks::builder().ttl(TTL).runtime(self.time.clone());
         Process { locks: set(builder).over(store.clone()).unwrap(), way, store }
