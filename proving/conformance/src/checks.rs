@@ -267,8 +267,11 @@ pub async fn fences_rise_in_grant_order_whoever_holds(venue: &Venue) {
         let store = &*stores[round % 2];
         let one = attempt(&["k"], Duration::from_millis(10));
         let fence = loop {
-            if let GrantAnswer::Granted { fence } = ask(store, &one).await {
-                break fence;
+            match store.grant(&one, Manner::Try).await {
+                Ok(GrantAnswer::Granted { fence }) => break fence,
+                Ok(_) => {}
+                // A lease as short as this may end before a majority has answered, on a machine that is busy.
+                Err(fault) => assert!(!fault.is_lasting(), "{fault}"),
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         };

@@ -17,7 +17,7 @@ use super::questions::Heard;
 
 /// How long a grant waits for the line member's word when the others were faster: somebody may stand in its line. Once it passed,
 /// that member counts as silent and is not waited for again until it answers.
-const COURTESY: Duration = Duration::from_millis(100);
+pub(super) const COURTESY: Duration = Duration::from_millis(100);
 
 /// A try that has the line member's key and meets others who have only some of the rest asks those so often once more: whoever
 /// is refused by the line member goes at once.
