@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask`.
 
+mod bench;
 mod clock_rule;
 mod files;
 mod lint;
@@ -21,7 +22,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 4] = [
+const TASKS: [Task; 5] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -33,6 +34,12 @@ const TASKS: [Task; 4] = [
         usage: "lint",
         does: "formatting, clippy, documentation, and where the clock may be read",
         run: lint::run,
+    },
+    Task {
+        name: "bench",
+        usage: "bench [ARG]…",
+        does: "measure beside bare loops; `bench --help` says what can be chosen",
+        run: bench::run,
     },
     Task {
         name: "servers",
