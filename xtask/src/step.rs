@@ -61,7 +61,9 @@ impl Step {
     pub(crate) fn code(&self) -> ExitCode {
         match self.outcome {
             Outcome::Passed | Outcome::LeftOut => ExitCode::SUCCESS,
-            Outcome::Failed(code) => ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
+            Outcome::Failed(code) => {
+                ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+            }
         }
     }
 

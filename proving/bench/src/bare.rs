@@ -59,7 +59,8 @@ impl Bare {
     /// When it does not answer.
     pub async fn connect(site: &Site) -> Result<Self, Trouble> {
         let mut connection = redis::Client::open(&*site.url)?.get_multiplexed_async_connection().await?;
-        let mut load = async |text: &str| cmd("SCRIPT").arg("LOAD").arg(text).query_async(&mut connection).await;
+        let mut load =
+            async |text: &str| cmd("SCRIPT").arg("LOAD").arg(text).query_async(&mut connection).await;
         let (compare_and_delete, release, grant) =
             (load(COMPARE_AND_DELETE).await?, load(RELEASE).await?, load(GRANT).await?);
         Ok(Self { connection, compare_and_delete, release, grant })

@@ -40,7 +40,10 @@ impl Crew {
     ///
     /// When a process cannot be started.
     pub fn start(site: &Site, hands: usize) -> Result<Self, Trouble> {
-        (0..hands).map(|number| Hand::start(site, number, "bench", &site.url)).collect::<Result<_, _>>().map(Self)
+        (0..hands)
+            .map(|number| Hand::start(site, number, "bench", &site.url))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// Starts so many, each connected by a way on which its commands are counted; that takes time, so nothing is timed then.

@@ -24,8 +24,8 @@ pub struct Figure {
     pub met: Option<bool>,
     /// The quartiles.
     pub spread: Option<[f64; 2]>,
-    /// Whether it is counted and demanded here, so that missing it is a failure whatever else the machine does.
-    pub counted: bool,
+    /// Whether missing the target is a failure, whatever else the machine does: it is counted, and demanded here and now.
+    pub binding: bool,
 }
 
 impl Figure {
@@ -39,7 +39,7 @@ impl Figure {
     /// Whether it fails a run on a busy machine, too.
     #[must_use]
     pub fn fails(&self) -> bool {
-        self.counted && self.met == Some(false)
+        self.binding && self.met == Some(false)
     }
 }
 
@@ -112,8 +112,9 @@ impl Figures {
             target: target.map(|target| target.bound.to_string()),
             met: target.map(|target| target.bound.is_met_by(value)),
             spread: sample.spread(),
-            counted: target.is_some_and(|target| target.counted)
-                && (of.venue.has_a_line() || of.workload == "held"),
+            binding: target.is_some_and(|target| target.counted)
+                && (of.venue.has_a_line() || of.workload == "held")
+                && !targets::passes_for_now(of.workload, measure, value),
         };
         if self.telling == Telling::Json {
             let line = serde_json::to_string(&figure).expect("a figure is plain data");
@@ -155,8 +156,10 @@ mod tests {
 
     #[test]
     fn a_counted_demand_that_is_missed_fails_where_there_is_a_line() {
-        let values = [("inversions", 1.0), ("inversions", 0.0), ("commands while held", 9.0), ("no demand", 1.0)];
-        let here: Vec<_> = figures("memory", &values).iter().map(|figure| (figure.met, figure.fails())).collect();
+        let values =
+            [("inversions", 1.0), ("inversions", 0.0), ("commands while held", 9.0), ("no demand", 1.0)];
+        let here: Vec<_> =
+            figures("memory", &values).iter().map(|figure| (figure.met, figure.fails())).collect();
         assert_eq!(here, [(Some(false), true), (Some(true), false), (Some(false), false), (None, false)]);
     }
 
@@ -173,7 +176,7 @@ mod tests {
         assert_eq!(
             line,
             "{\"name\":\"line/memory/inversions/64 waiters\",\"value\":2.0,\"unit\":\"\",\"target\":\"≤ 0\",\
-             \"met\":false,\"spread\":null,\"counted\":true}"
+             \"met\":false,\"spread\":null,\"binding\":true}"
         );
     }
 

@@ -53,12 +53,7 @@ struct Hand {
 }
 
 impl Hand {
-    async fn connect(
-        number: u64,
-        url: &str,
-        direct: &str,
-        live: Option<LiveBytes>,
-    ) -> Result<Self, Trouble> {
+    async fn connect(number: u64, url: &str, direct: &str, live: Option<LiveBytes>) -> Result<Self, Trouble> {
         let locks = Locks::connect(url).await?;
         let direct = if url == direct { locks.clone() } else { Locks::connect(direct).await? };
         let waiters = Vec::new();
@@ -201,8 +196,8 @@ impl Hand {
         self.kept = Vec::with_capacity(guards);
         for first in (0..guards).step_by(64) {
             let several = first..guards.min(first + 64);
-            let requests =
-                several.map(|n| tokio::spawn(self.locks.mutex(format!("held:{n}")).ttl(ttl).lock().into_future()));
+            let requests = several
+                .map(|n| tokio::spawn(self.locks.mutex(format!("held:{n}")).ttl(ttl).lock().into_future()));
             for request in requests.collect::<Vec<_>>() {
                 self.kept.push(request.await??);
             }

@@ -69,6 +69,7 @@ fn named(name: &str) -> Result<&'static Workload, String> {
 
 /// Where this was built, unless it is run by cargo in a tree that was moved since.
 fn page_path() -> PathBuf {
-    let built = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let built =
+        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     built.join("../../docs/performance.md")
 }

@@ -37,7 +37,8 @@ impl Machine {
 /// A line for each figure, in columns.
 #[must_use]
 pub fn table(figures: &[Figure]) -> String {
-    let rows: Vec<_> = figures.iter().map(|figure| [&[figure.name.clone()], &cells(figure)[..]].concat()).collect();
+    let rows: Vec<_> =
+        figures.iter().map(|figure| [&[figure.name.clone()], &cells(figure)[..]].concat()).collect();
     let mut widths = [0; 5];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -56,7 +57,8 @@ pub fn table(figures: &[Figure]) -> String {
 /// Value with unit, quartiles, target, verdict.
 fn cells(figure: &Figure) -> [String; 4] {
     let value = format!("{} {}", shown(figure.value), figure.unit).trim_end().to_owned();
-    let spread = figure.spread.map_or_else(String::new, |[low, high]| format!("{}–{}", shown(low), shown(high)));
+    let spread =
+        figure.spread.map_or_else(String::new, |[low, high]| format!("{}–{}", shown(low), shown(high)));
     let met = figure.met.map_or("", |met| if met { "met" } else { "MISSED" });
     [value, spread, figure.target.clone().unwrap_or_default(), met.to_owned()]
 }
@@ -66,7 +68,10 @@ fn cells(figure: &Figure) -> [String; 4] {
 pub fn page(figures: &[Figure], machine: &Machine) -> String {
     let mut text = String::from(HEAD);
     let Machine { processor, threads, kernel } = machine;
-    let _ = writeln!(text, "These were taken on {processor}, {threads} threads, Linux {kernel}, servers on loopback.\n");
+    let _ = writeln!(
+        text,
+        "These were taken on {processor}, {threads} threads, Linux {kernel}, servers on loopback.\n"
+    );
     text += "## Where we lose\n\n";
     let lost: Vec<_> = figures.iter().filter(|figure| figure.met == Some(false)).collect();
     if lost.is_empty() {
@@ -89,13 +94,15 @@ pub fn page(figures: &[Figure], machine: &Machine) -> String {
         for figure in of {
             let [_, venue, measure, case] = figure.parts();
             let [value, spread, target, met] = cells(figure);
-            let _ = writeln!(text, "| {venue} | {case} | {measure} | {value} | {spread} | {target} | {met} |");
+            let _ =
+                writeln!(text, "| {venue} | {case} | {measure} | {value} | {spread} | {target} | {met} |");
         }
         text.push('\n');
     }
     text += "## The targets and their reasons\n\n| workload | measure | case | target | why |\n|---|---|---|---|---|\n";
     for target in &TARGETS {
-        let (workload, measure, case) = (target.workload, target.measure, target.case.unwrap_or("all others"));
+        let (workload, measure, case) =
+            (target.workload, target.measure, target.case.unwrap_or("all others"));
         let _ = writeln!(text, "| {workload} | {measure} | {case} | {} | {} |", target.bound, target.because);
     }
     text
@@ -147,11 +154,21 @@ mod tests {
         let lost = "| uncontended · valkey-9.1 · again ÷ floor · 16 tasks | 0.500 | 0.400–0.600 | ≥ 0.9 |";
         let own = "| valkey-9.1 | 16 tasks | again ÷ floor | 0.500 | 0.400–0.600 | ≥ 0.9 | MISSED |";
         let met = "| valkey-9.1 | 9 guards | bytes per guard | 300 B |  | ≤ 512 | met |";
-        let order = ["Abacus 9000, 2 threads, Linux 6.1", "## Where we lose", lost, "## Taking and releasing", own,
-            "| again | 123 k/s |", "## Many locks held", met, "## The targets"];
+        let order = [
+            "Abacus 9000, 2 threads, Linux 6.1",
+            "## Where we lose",
+            lost,
+            "## Taking and releasing",
+            own,
+            "| again | 123 k/s |",
+            "## Many locks held",
+            met,
+            "## The targets",
+        ];
         let mut rest = &*page;
         for part in order {
-            let at = rest.find(part).unwrap_or_else(|| panic!("{part:?} is missing, or too early, in:\n{page}"));
+            let at =
+                rest.find(part).unwrap_or_else(|| panic!("{part:?} is missing, or too early, in:\n{page}"));
             rest = &rest[at + part.len()..];
         }
         assert!(!page.contains("## From one holder"), "a workload without figures has no heading");
@@ -174,7 +191,8 @@ mod tests {
     #[test]
     fn the_table_has_its_columns_one_under_the_other() {
         let table = table(&figures());
-        let columns: Vec<_> = table.lines().map(|line| line.chars().position(|c| c == '≥' || c == '≤')).collect();
+        let columns: Vec<_> =
+            table.lines().map(|line| line.chars().position(|c| c == '≥' || c == '≤')).collect();
         assert_eq!(columns[0], columns[2], "{table}");
     }
 }

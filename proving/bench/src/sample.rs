@@ -1,6 +1,6 @@
 //! What several measurements of one thing come to.
 
-/// Measurements of one thing, outliers kept.
+/// Measurements of one thing, outliers kept. What could not be measured is NaN, and left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample(Vec<f64>);
 
@@ -32,7 +32,7 @@ impl Sample {
 
     /// One more measurement.
     pub fn push(&mut self, value: f64) {
-        self.0.push(value);
+        self.0.extend((!value.is_nan()).then_some(value));
     }
 
     /// Each measurement over the one that was taken beside it.
@@ -44,13 +44,13 @@ impl Sample {
 
 impl FromIterator<f64> for Sample {
     fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Self {
-        Self(values.into_iter().collect())
+        Self(values.into_iter().filter(|value| !value.is_nan()).collect())
     }
 }
 
 impl From<f64> for Sample {
     fn from(value: f64) -> Self {
-        Self(vec![value])
+        [value].into_iter().collect()
     }
 }
 
@@ -70,6 +70,7 @@ mod tests {
     fn one_measurement_has_no_spread_and_none_has_no_median() {
         assert_eq!(Sample::from(5.0).spread(), None);
         assert!(Sample::default().median().is_nan());
+        assert_eq!(Sample::from(f64::NAN), Sample::default());
     }
 
     #[test]

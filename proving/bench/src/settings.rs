@@ -15,7 +15,8 @@ impl Settings {
     /// Everywhere if no venue is named; the short form then leaves out servers that differ little from another.
     #[must_use]
     pub fn new(short: bool, named: Vec<Venue>) -> Self {
-        let all = ALL.into_iter().filter(|venue| !short || !["redis-6.2", "redis-8.2"].contains(&venue.name()));
+        let all =
+            ALL.into_iter().filter(|venue| !short || !["redis-6.2", "redis-8.2"].contains(&venue.name()));
         let venues = if named.is_empty() { all.collect() } else { named };
         Self { short, venues }
     }

@@ -119,10 +119,13 @@ impl Frames {
                 break;
             }
             let line = std::mem::take(&mut self.line);
-            let number = std::str::from_utf8(&line[1..]).ok().and_then(|digits| digits.trim_end().parse().ok());
+            let number =
+                std::str::from_utf8(&line[1..]).ok().and_then(|digits| digits.trim_end().parse().ok());
             match (line[0], number) {
                 (b'*', Some(words)) => self.words = words,
-                (b'$', Some(bytes)) => self.bytes = usize::try_from(bytes).expect("a word fits in memory") + 2,
+                (b'$', Some(bytes)) => {
+                    self.bytes = usize::try_from(bytes).expect("a word fits in memory") + 2
+                }
                 // A command typed on one line, which no client library sends.
                 _ => complete += 1,
             }

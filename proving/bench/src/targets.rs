@@ -51,7 +51,8 @@ pub struct Target {
 /// What is demanded of a figure.
 #[must_use]
 pub fn of(workload: &str, measure: &str, case: &str) -> Option<&'static Target> {
-    let mut fitting = TARGETS.iter().filter(|target| target.workload == workload && target.measure == measure);
+    let mut fitting =
+        TARGETS.iter().filter(|target| target.workload == workload && target.measure == measure);
     let named = fitting.clone().find(|target| target.case == Some(case));
     named.or_else(|| fitting.find(|target| target.case.is_none()))
 }
@@ -82,12 +83,39 @@ pub const TARGETS: [Target; 22] = [
     timed("file", "gap p50 ÷ floor", None, Bound::AtMost(3.0), FILE_GAP),
 ];
 
-const FLOOR: &str = "fence, line and idempotency may cost a tenth of a bare loop that does as much on the server, no more";
+/// A demand that is not met yet. Until it is, the figure must not get worse than this.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct NotYet {
+    /// The workload.
+    pub workload: &'static str,
+    /// The measure.
+    pub measure: &'static str,
+    /// The worst that passes.
+    pub at_most: f64,
+}
+
+/// Counted demands that are not met yet: a line to delete with the change that meets one.
+pub const NOT_YET: [NotYet; 2] = [
+    NotYet { workload: "waiters", measure: "bytes per waiter", at_most: 2_560.0 },
+    NotYet { workload: "held", measure: "bytes per guard", at_most: 1_408.0 },
+];
+
+/// Whether a figure that misses its demand is let pass for now.
+#[must_use]
+pub fn passes_for_now(workload: &str, measure: &str, value: f64) -> bool {
+    let known = NOT_YET.iter().find(|known| known.workload == workload && known.measure == measure);
+    known.is_some_and(|known| value <= known.at_most)
+}
+
+const FLOOR: &str =
+    "fence, line and idempotency may cost a tenth of a bare loop that does as much on the server, no more";
 const ALONE: &str = "one at a time, the round trip hides the rest: a twentieth";
 const PROCESSOR: &str = "a take and a release together; a service has other work for its cores";
 const COLD: &str = "one release, one push; after a rest a round trip pays for two wake-ups, and so do these";
 const HOT: &str = "the releaser's command, the push, and the next holder's own scheduling";
-const COMMANDS: &str = "one to ask and one to release, to one decimal: whoever waits in line is told, and does not ask again";
+const COMMANDS: &str =
+    "one to ask and one to release, to one decimal: whoever waits in line is told, and does not ask again";
 const ORDER: &str = "first come, first served";
 const FAIR: &str = "Jain, Chiu, Hawe 1984: 1 is equal shares; turns in order differ by one at most";
 const STARVES: &str = "whoever releases and asks at once goes to the end of the line";
@@ -112,7 +140,12 @@ const fn timed(
     Target { workload, measure, case, bound, counted: false, because }
 }
 
-const fn counted(workload: &'static str, measure: &'static str, bound: Bound, because: &'static str) -> Target {
+const fn counted(
+    workload: &'static str,
+    measure: &'static str,
+    bound: Bound,
+    because: &'static str,
+) -> Target {
     Target { workload, measure, case: None, bound, counted: true, because }
 }
 
@@ -127,5 +160,12 @@ mod tests {
         assert_eq!(bound("16 tasks"), Some(Bound::AtLeast(0.90)));
         assert!(of("uncontended", "again", "1 task").is_none());
         assert!(of("hand_off", "gap p50 ÷ cold round trip", "no hold, no think").is_none());
+    }
+
+    #[test]
+    fn what_is_not_met_yet_may_not_get_worse() {
+        assert!(passes_for_now("held", "bytes per guard", 1_408.0));
+        assert!(!passes_for_now("held", "bytes per guard", 1_409.0));
+        assert!(!passes_for_now("line", "inversions", 0.5));
     }
 }

@@ -74,7 +74,8 @@ impl Turns {
     /// before was seen in line.
     #[must_use]
     pub fn inversions(&self) -> usize {
-        let later = |n: usize, turn: &Turn| self.0[n + 1..].iter().filter(|next| next.asked < turn.asked).count();
+        let later =
+            |n: usize, turn: &Turn| self.0[n + 1..].iter().filter(|next| next.asked < turn.asked).count();
         self.0.iter().enumerate().map(|(n, turn)| later(n, turn)).sum()
     }
 
@@ -125,11 +126,8 @@ mod tests {
 
     #[test]
     fn a_gap_counts_only_for_somebody_who_was_waiting() {
-        let turns = Turns::new(vec![
-            turn(3, 20_000, 30_000, 7),
-            turn(1, 0, 1_000, 5),
-            turn(2, 1_500, 5_000, 6),
-        ]);
+        let turns =
+            Turns::new(vec![turn(3, 20_000, 30_000, 7), turn(1, 0, 1_000, 5), turn(2, 1_500, 5_000, 6)]);
         assert_eq!(turns.gaps(), Sample::from(3.0));
     }
 

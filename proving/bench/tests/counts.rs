@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use bench::figure::Figure;
+use bench::targets::NOT_YET;
 
 /// Makes one test of each store.
 macro_rules! counts_meet_their_targets {
@@ -40,14 +41,24 @@ fn counts_meet_their_targets(venue: &str) {
             .collect();
         assert!(!of.is_empty(), "no figure of {on_a_wire}: {figures:?}");
         for figure in of {
-            assert!(figure.counted && figure.met == Some(true), "{figure:?}");
+            let [workload, _, measure, _] = figure.parts();
+            if NOT_YET.iter().any(|known| known.workload == workload && known.measure == measure) {
+                assert_eq!(
+                    figure.met,
+                    Some(false),
+                    "it is met, so take it off bench::targets::NOT_YET: {figure:?}"
+                );
+            } else {
+                assert!(figure.binding && figure.met == Some(true), "{figure:?}");
+            }
         }
     }
 }
 
 /// The figures of a short run, which must have passed.
 fn short(words: &[&str], passes: bool) -> Vec<Figure> {
-    let output = Command::new(env!("CARGO_BIN_EXE_bench")).args(["--short", "--json"]).args(words).output().unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_bench")).args(["--short", "--json"]).args(words).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.success(), passes, "{said}");
     let lines = String::from_utf8(output.stdout).unwrap();

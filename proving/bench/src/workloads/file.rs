@@ -53,14 +53,18 @@ fn cycles(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(),
     for repetition in 0..=settings.repetitions() {
         let lap = [
             on_one_thread(through_the_store(site, turns))?,
-            four_hands.take_turns(site, &Race { key: "four", waiters: 4, each: shared, hold: 0, think: 0 })?.per_second(),
+            four_hands
+                .take_turns(site, &Race { key: "four", waiters: 4, each: shared, hold: 0, think: 0 })?
+                .per_second(),
             spin(&mut one_hand, site, turns)?,
             spin(&mut four_hands, site, turns / 4)?,
             ledger.pairs_per_second(turns)?,
         ];
         // The first is for warming up.
         if repetition > 0 {
-            for (sample, speed) in [&mut store, &mut four, &mut spun, &mut four_spun, &mut bare].into_iter().zip(lap) {
+            for (sample, speed) in
+                [&mut store, &mut four, &mut spun, &mut four_spun, &mut bare].into_iter().zip(lap)
+            {
                 sample.push(speed / 1e3);
             }
         }
@@ -105,7 +109,8 @@ fn gap(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Tr
     let mut ledger = Transactions::open(directory(site)?)?;
     let each = if site.venue.has_a_line() { settings.pick(1_000, 100) } else { 10 };
     for repetition in 0..=settings.repetitions() {
-        let floor = echo.round_trip(settings.pick(1_000, 100))? + ledger.transaction(settings.pick(1_000, 100))?;
+        let floor =
+            echo.round_trip(settings.pick(1_000, 100))? + ledger.transaction(settings.pick(1_000, 100))?;
         let race = Race { key: "gap", waiters: 2, each, hold: 0, think: 0 };
         let gap = crew.take_turns(site, &race)?.gaps().median();
         // The first is for warming up.
@@ -166,7 +171,8 @@ impl Transactions {
 
     fn write(&mut self, taken: bool, serial: u32) -> Result<(), Trouble> {
         let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let (taking, freeing) = ("INSERT INTO leases VALUES ('k', ?1, ?1)", "DELETE FROM leases WHERE holder = ?1");
+        let (taking, freeing) =
+            ("INSERT INTO leases VALUES ('k', ?1, ?1)", "DELETE FROM leases WHERE holder = ?1");
         transaction.prepare_cached(if taken { taking } else { freeing })?.execute(params![serial])?;
         Ok(transaction.commit()?)
     }

@@ -56,7 +56,13 @@ fn one_use(
 ) -> Result<(), Trouble> {
     let Use { case, hold, think, each: [full, short], cold } = *key_use;
     let (mut medians, mut tails, mut trips) = (Sample::default(), Sample::default(), Sample::default());
-    let race = Race { key: case, waiters: PROCESSES, each: fewer(site.venue, settings.pick(full, short)), hold, think };
+    let race = Race {
+        key: case,
+        waiters: PROCESSES,
+        each: fewer(site.venue, settings.pick(full, short)),
+        hold,
+        think,
+    };
     for repetition in 0..=settings.repetitions() {
         let trip = round_trip(settings, site, cold)?;
         let gaps = crew.take_turns(site, &race)?.gaps();

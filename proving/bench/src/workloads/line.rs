@@ -69,7 +69,8 @@ impl Bench<'_> {
             let key = format!("turns of {waiters}");
             let each = self.settings.pick(full, short);
             let race = Race { key: &key, waiters, each, hold: 1_000, think: 0 };
-            let (mut commands, mut calls, mut fair) = (Sample::default(), Sample::default(), Sample::default());
+            let (mut commands, mut calls, mut fair) =
+                (Sample::default(), Sample::default(), Sample::default());
             for _ in 0..self.settings.pick(3, 1) {
                 let before = self.site.commands();
                 let turns = self.crew.take_turns(self.site, &race)?;
@@ -100,7 +101,8 @@ impl Bench<'_> {
             self.crew.tell(0, &Order::Hold { key: key.clone() })?;
             for n in 0..waiters {
                 let hand = n % self.crew.len();
-                self.crew.tell(hand, &Order::Take { key: key.clone(), waiters: 1, each: 1, hold: 0, think: 0 })?;
+                self.crew
+                    .tell(hand, &Order::Take { key: key.clone(), waiters: 1, each: 1, hold: 0, think: 0 })?;
                 self.crew.tell(0, &Order::InLine { key: key.clone(), waiters: n + 1 })?;
             }
             self.crew.tell(0, &Order::Yield)?;

@@ -26,8 +26,14 @@ pub struct Workload {
 }
 
 /// All workloads, in the order in which they run.
-pub const ALL: [Workload; 6] =
-    [uncontended::WORKLOAD, hand_off::WORKLOAD, line::WORKLOAD, waiters::WORKLOAD, held::WORKLOAD, file::WORKLOAD];
+pub const ALL: [Workload; 6] = [
+    uncontended::WORKLOAD,
+    hand_off::WORKLOAD,
+    line::WORKLOAD,
+    waiters::WORKLOAD,
+    held::WORKLOAD,
+    file::WORKLOAD,
+];
 
 /// Runs a future to its end on a runtime with one thread: a second one would double the processor time of a client.
 fn on_one_thread<T>(future: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {

@@ -137,7 +137,11 @@ fn floor(venue: Venue) -> Strategy {
 }
 
 /// Thousands of cycles per second, and µs of processor time for each.
-async fn closed_loop(settings: &Settings, tasks: usize, contender: &Contender) -> Result<(f64, f64), Trouble> {
+async fn closed_loop(
+    settings: &Settings,
+    tasks: usize,
+    contender: &Contender,
+) -> Result<(f64, f64), Trouble> {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     let contender = Arc::new(contender.clone());
     let (begun, before) = (clock::now(), clock::processor());

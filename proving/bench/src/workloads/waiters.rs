@@ -20,8 +20,13 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-const COUNTS: [(usize, &str); 5] =
-    [(1, "1 waiter"), (10, "10 waiters"), (100, "100 waiters"), (1_000, "1000 waiters"), (10_000, "10000 waiters")];
+const COUNTS: [(usize, &str); 5] = [
+    (1, "1 waiter"),
+    (10, "10 waiters"),
+    (100, "100 waiters"),
+    (1_000, "1000 waiters"),
+    (10_000, "10000 waiters"),
+];
 
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
     for venue in settings.venues().filter(|venue| venue.has_a_line()) {
@@ -47,7 +52,7 @@ fn drains(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(),
         if settings.pick(false, waiters > 1_000) {
             continue;
         }
-        let (mut server_time, mut pace) = (Sample::default(), Sample::default());
+        let (mut server_time, mut gaps) = (Sample::default(), Sample::default());
         // As many grants at each length, so that all are known equally well; but not for ever.
         let times = settings.pick((2_000 / waiters).clamp(3, 100), 1);
         for _ in 0..times {
@@ -59,14 +64,14 @@ fn drains(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(),
             if let Some((after, before)) = site.scripts().zip(before) {
                 server_time.push(after.per_call_since(before));
             }
-            pace.push(1e6 / turns.per_second());
+            gaps.push(turns.gaps().median());
         }
         if waiters == 10 {
             at_ten = server_time.median();
         }
         at_most = server_time.median();
         figures.add(of(site, case), "server time", "µs per script", server_time);
-        figures.add(of(site, case), "hand-over in a drain", "µs", pace);
+        figures.add(of(site, case), "gap p50 in a drain", "µs", gaps);
     }
     if settings.pick(true, false) {
         figures.add(of(site, ""), "growth of server time, 10 to 10,000", "", at_most / at_ten);
