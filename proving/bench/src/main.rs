@@ -7,9 +7,10 @@ use std::{env, fs};
 use bench::figure::{Figures, Telling};
 use bench::page::{Machine, page, table};
 use bench::settings::Settings;
-use bench::venue::Venue;
-use bench::workloads::{ALL, Workload};
+use bench::venue::{self, Venue};
+use bench::workloads::ALL;
 use clap::Parser;
+use clap::builder::PossibleValuesParser;
 
 /// Measures Leasehold beside bare loops on the same client, in the same process and run
 #[derive(Debug, Parser)]
@@ -24,19 +25,20 @@ struct Words {
     /// Write docs/performance.md from the figures
     #[arg(long, conflicts_with_all = ["short", "on", "workloads"])]
     write: bool,
-    /// Measure here only: memory, file, redis-6.2, redis-7.0, redis-8.2, valkey-9.1
-    #[arg(long, value_name = "VENUE", value_parser = Venue::named)]
-    on: Vec<Venue>,
-    /// Measure these only: uncontended, hand_off, line, waiters, held, file
-    #[arg(value_name = "NAME", value_parser = named)]
-    workloads: Vec<&'static Workload>,
+    /// Measure here only; may be given several times
+    #[arg(long, value_name = "VENUE", value_parser = venues())]
+    on: Vec<String>,
+    /// Measure these only
+    #[arg(value_name = "NAME", value_parser = workloads())]
+    workloads: Vec<String>,
 }
 
 fn main() -> ExitCode {
     bench::hand::serve_if_told_to(None);
     let words = Words::parse();
-    let chosen = if words.workloads.is_empty() { ALL.iter().collect() } else { words.workloads };
-    let settings = Settings::new(words.short, words.on);
+    let chosen = ALL.iter().filter(|workload| wanted(&words.workloads, workload.name));
+    let venues = venue::ALL.into_iter().filter(|venue| words.on.iter().any(|name| name == venue.name()));
+    let settings = Settings::new(words.short, venues.collect());
     let mut figures = Figures::new(if words.json { Telling::Json } else { Telling::Table });
     for workload in chosen {
         if let Err(why) = (workload.run)(&settings, &mut figures) {
@@ -62,9 +64,17 @@ fn main() -> ExitCode {
     if words.short && !failures.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn named(name: &str) -> Result<&'static Workload, String> {
-    let known = || ALL.map(|workload| workload.name).join(", ");
-    ALL.iter().find(|workload| workload.name == name).ok_or_else(|| format!("known are {}", known()))
+/// No name at all names everything.
+fn wanted(names: &[String], name: &str) -> bool {
+    names.is_empty() || names.iter().any(|wanted| wanted == name)
+}
+
+fn venues() -> PossibleValuesParser {
+    PossibleValuesParser::new(venue::ALL.map(Venue::name))
+}
+
+fn workloads() -> PossibleValuesParser {
+    PossibleValuesParser::new(ALL.map(|workload| workload.name))
 }
 
 /// Where this was built, unless it is run by cargo in a tree that was moved since.

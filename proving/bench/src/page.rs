@@ -37,8 +37,11 @@ impl Machine {
 /// A line for each figure, in columns.
 #[must_use]
 pub fn table(figures: &[Figure]) -> String {
-    let rows: Vec<_> =
-        figures.iter().map(|figure| [&[figure.name.clone()], &cells(figure)[..]].concat()).collect();
+    let row = |figure: &Figure| {
+        let [value, spread, target, met] = cells(figure);
+        [figure.name.clone(), value, spread, target, met]
+    };
+    let rows: Vec<_> = figures.iter().map(row).collect();
     let mut widths = [0; 5];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -119,7 +122,7 @@ bare loop in the same process and run, with the same client. Commands, turns and
 
 | | |
 |---|---|
-| `cargo xtask bench` | everything, about a quarter of an hour |
+| `cargo xtask bench` | everything, about half an hour |
 | `cargo xtask bench line --on valkey-9.1` | one workload at one place |
 | `cargo xtask bench --json` | a line of JSON for each figure |
 | `cargo xtask bench --short` | a minute; fails where a count misses its target |

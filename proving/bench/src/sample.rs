@@ -5,17 +5,17 @@
 pub struct Sample(Vec<f64>);
 
 impl Sample {
-    /// The value at this share of the measurements, in ascending order; the nearest one, never one between. NaN of none.
+    /// The least measurement that this share of them does not exceed (the nearest rank): one of them, never one between. NaN of
+    /// none.
     ///
     /// Exact, because the measurements are all at hand; a histogram would round them, and knows no ratios.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
-        let last = sorted.len().saturating_sub(1);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and last")]
-        let nearest = (share * last as f64).round() as usize;
-        sorted.get(nearest).copied().unwrap_or(f64::NAN)
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the length")]
+        let rank = (share * sorted.len() as f64).ceil() as usize;
+        sorted.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
     }
 
     /// Half of the measurements are below it.
@@ -63,7 +63,9 @@ mod tests {
         let sample: Sample = [3.0, 1.0, 900.0, 2.0, 4.0].into_iter().collect();
         assert_eq!(sample.median(), 3.0);
         assert_eq!(sample.spread(), Some([2.0, 4.0]));
-        assert_eq!(sample.quantile(1.0), 900.0);
+        assert_eq!((sample.quantile(0.0), sample.quantile(1.0)), (1.0, 900.0));
+        let three: Sample = [2.0, 3.0, 1.0].into_iter().collect();
+        assert_eq!(three.spread(), Some([1.0, 3.0]));
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Frames {
             match (line[0], number) {
                 (b'*', Some(words)) => self.words = words,
                 (b'$', Some(bytes)) => {
-                    self.bytes = usize::try_from(bytes).expect("a word fits in memory") + 2
+                    self.bytes = usize::try_from(bytes).expect("a word fits in memory") + 2;
                 }
                 // A command typed on one line, which no client library sends.
                 _ => complete += 1,
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_command_counts_when_it_is_whole() {
         let mut frames = Frames::default();
-        assert_eq!(frames.complete_with(&TWO[..20]), 0);
-        assert_eq!(frames.complete_with(&TWO[20..21]), 1);
+        assert_eq!(frames.complete_with(&TWO[..19]), 0);
+        assert_eq!(frames.complete_with(&TWO[19..20]), 1);
     }
 }

@@ -76,7 +76,7 @@ pub const TARGETS: [Target; 22] = [
     timed("waiters", "growth of server time, 10 to 10,000", None, Bound::AtMost(4.0), LOGARITHM),
     timed("waiters", "longest script among the dead", None, Bound::AtMost(5.0), DEAD),
     counted("held", "bytes per guard", Bound::AtMost(512.0), GUARD),
-    counted("held", "lost", Bound::AtMost(0.0), LOST),
+    timed("held", "lost", None, Bound::AtMost(0.0), LOST),
     timed("held", "client processor per renewal", None, Bound::AtMost(2.0), RENEWAL),
     timed("file", "through the store", Some("1 process"), Bound::AtLeast(100.0), FILE_ALONE),
     timed("file", "through the store", Some("4 processes, one key"), Bound::AtLeast(90.0), FILE_FOUR),

@@ -65,7 +65,12 @@ impl Bench<'_> {
     fn turns(&mut self) -> Result<(), Trouble> {
         let has_a_line = self.site.venue.has_a_line();
         // Without a line, a crowd asks without end.
+        let one_process = self.crew.len() == 1;
         for (waiters, [full, short]) in RACES.into_iter().filter(|(waiters, _)| has_a_line || *waiters <= 8) {
+            // Each process says every half second that it still waits, and a busy machine makes that many a turn.
+            if waiters == 1_000 && !self.settings.pick(true, one_process) {
+                continue;
+            }
             let key = format!("turns of {waiters}");
             let each = self.settings.pick(full, short);
             let race = Race { key: &key, waiters, each, hold: 1_000, think: 0 };
