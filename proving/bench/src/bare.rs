@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value, cmd, pipe};
+use redis::{AsyncConnectionConfig, Cmd, Value, cmd, pipe};
 
 use crate::crew::Trouble;
 use crate::{clock, venue::Site};
@@ -45,6 +45,9 @@ const GRANT: &str = "local clock = redis.call('TIME') \
     redis.call('SET', KEYS[2], fence, 'PX', ARGV[3]) \
     return fence";
 
+/// redis-rs gives up after half a second, which a busy machine can take; a loop that is slow is a figure, not a failure.
+const LIMIT: Duration = Duration::from_secs(60);
+
 /// As Leasehold's default.
 const TTL: u64 = 30_000;
 
@@ -58,7 +61,11 @@ impl Bare {
     ///
     /// When it does not answer.
     pub async fn connect(site: &Site) -> Result<Self, Trouble> {
-        let mut connection = redis::Client::open(&*site.url)?.get_multiplexed_async_connection().await?;
+        let limits = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(LIMIT))
+            .set_response_timeout(Some(LIMIT));
+        let client = redis::Client::open(&*site.url)?;
+        let mut connection = client.get_multiplexed_async_connection_with_config(&limits).await?;
         let mut load =
             async |text: &str| cmd("SCRIPT").arg("LOAD").arg(text).query_async(&mut connection).await;
         let (compare_and_delete, release, grant) =
