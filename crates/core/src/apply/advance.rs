@@ -128,9 +128,7 @@ impl Told {
     pub(super) fn who_stands_first(&mut self, records: &Records, key: &Key, now: Stamp) {
         let first = records.line(key, now).and_then(Line::first);
         let left = records.lock(key, now).and_then(|lock| lock.ends).map(|ends| now.saturating_until(ends));
-        if let (Some(first), Some(left)) = (first, left)
-            && !self.pushes.iter().any(|push| push.holder == first.holder)
-        {
+        if let (Some(first), Some(left)) = (first, left) {
             self.push(key, first.channel.clone(), first.holder, News::First { left });
         }
     }

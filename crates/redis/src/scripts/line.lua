@@ -155,8 +155,7 @@ end
 
 local function push(s, letter, waiter, ...)
   if waiter.channel ~= '' then
-    local text = table.concat({ letter, waiter.digits, ... }, ' ') .. ' ' .. s.key
-    pushes[#pushes + 1] = { waiter.channel, text, waiter.digits }
+    pushes[#pushes + 1] = { waiter.channel, table.concat({ letter, waiter.digits, ... }, ' ') .. ' ' .. s.key }
   end
 end
 
@@ -215,23 +214,16 @@ local function advance(s, asks)
   return turn
 end
 
--- Who stands first now that somebody else has gone learns when it is worth asking.
-local function tell_first(s)
-  local head = s.line and first(s)
-  if not head or not head.channel or left(s) < 0 then return end
-  for _, it in ipairs(pushes) do
-    if it[3] == head.digits then return end
-  end
-  push(s, 'f', head, whole(left(s)))
-end
-
--- Frees a key if who asks holds it, takes that one out of its line, and hands the key on.
+-- Frees a key if who asks holds it, takes that one out of its line, and hands the key on. Who stands first now that somebody
+-- else has gone learns when it is worth asking.
 local function give_back(s)
-  local held, line = s.owner == me, line(s)
+  if s.owner == me then free(s) end
+  local line = s.value and line(s)
   local stood_first = line and line.me and first(s) == line.me
-  if held then free(s) end
   leave(s)
-  if advance(s) == 'taken' and stood_first and not held then tell_first(s) end
+  advance(s)
+  local head = stood_first and s.line and first(s)
+  if head and head.channel and left(s) >= 0 then push(s, 'f', head, whole(left(s))) end
 end
 
 -- What takes away comes first: a server whose memory is full lets the rest follow it.
