@@ -3,7 +3,7 @@
 use leasehold_core::{Holder, Label, Tenant};
 
 /// What all our values begin with: the version of the format.
-const MARK: &[u8] = b"lh1";
+pub(crate) const MARK: &[u8] = b"lh1";
 
 /// One byte after it. `-`: nothing special. `+`: somebody waits. `?`: provisional. Only the first is written today; a lease
 /// that a later version wrote with another is a lease all the same.
