@@ -2,6 +2,7 @@
 
 mod flavors;
 mod lent;
+mod listing;
 mod login;
 mod outages;
 mod secrets;
