@@ -4,6 +4,7 @@
 mod help;
 mod hold;
 mod pages;
+mod place;
 mod run;
 mod taking;
 
@@ -12,6 +13,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::help::HelpArgs;
 pub(crate) use self::hold::HoldArgs;
 pub(crate) use self::pages::PagesArgs;
+pub(crate) use self::place::PlaceArgs;
 pub(crate) use self::run::RunArgs;
 pub(crate) use self::taking::TakingArgs;
 

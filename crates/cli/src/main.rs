@@ -7,8 +7,10 @@ mod environment;
 mod exit;
 mod help;
 mod hold;
+mod keys;
 mod minder;
 mod pages;
+mod place;
 mod run;
 mod say;
 mod settings;
@@ -54,7 +56,7 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Hold(args) => {
             // Before we have anything open ourselves.
             hold::close_inherited(args.taking.status_fd.as_deref());
-            let wanted = Wanted::of(args.taking, args.keys.into_iter().next().unwrap_or_default())?;
+            let wanted = Wanted::of(args.taking, args.keys)?;
             let status = wanted.status.clone();
             to_the_end(status, hold::hold(wanted))
         }
