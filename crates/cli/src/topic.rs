@@ -22,6 +22,8 @@ How leasehold ends:
 
   the command's own code, when it ran to its end
   0    hold: the reader has closed its end, and the lock was released
+       show: somebody holds the lock; ls: all were listed, also if there was none
+  1    show: the lock is free
   64   the command line or the store's URL makes no sense; nothing was sent
   65   the key holds something that is no lock
   69   the store is out of reach, or refuses

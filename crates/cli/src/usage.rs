@@ -45,6 +45,20 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             Some(Failure::usage("hold runs no command: leave it out, or use `leasehold run KEY -- COMMAND`"))
         }
         Task::Hold(args) if args.keys.is_empty() => Some(Failure::usage("no key: name what is to be locked")),
+        Task::Show(args) => match args.keys.len() {
+            1 => None,
+            0 => Some(Failure::usage("no key: name what is to be shown").hint("leasehold ls --all")),
+            count => Some(Failure::usage(format!("{count} keys, and show takes one: name one"))),
+        },
+        Task::Ls(args) => match args.prefixes.len() {
+            0 if !args.all => Some(
+                Failure::usage("no prefix: name what the keys begin with, or list all of them")
+                    .hint("leasehold ls --all"),
+            ),
+            1.. if args.all => Some(Failure::usage("PREFIX and --all exclude each other: leave one out")),
+            0 | 1 => None,
+            count => Some(Failure::usage(format!("{count} prefixes, and ls takes one: name one"))),
+        },
         Task::Hold(_) | Task::Help(_) | Task::Pages(_) => None,
     }
 }
