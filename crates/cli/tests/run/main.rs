@@ -16,6 +16,7 @@ mod minder;
 mod options;
 mod pty;
 mod servers_refusing;
+mod several;
 mod show;
 mod signals;
 mod status;
