@@ -35,7 +35,7 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
     let held = guard.held();
     let told =
         environment::of_command(&wanted.keys, &around, guard.fence(), &wanted.label, &wanted.place.store);
-    let started = Command::start(&settings, told, held.remaining(), &signals);
+    let started = Command::start(&settings, told, held.remaining(), locks.lifeline(), &signals);
     let ended = match started {
         Ok(mut command) => tokio::select! {
             never = tell_keeping(wanted.status.clone(), held.clone()) => match never {},

@@ -69,6 +69,21 @@ pub struct Standing {
     pub wants_more: bool,
 }
 
+impl Standing {
+    /// A waiter, as a store wrote it down.
+    #[must_use]
+    pub const fn new(
+        holder: Holder,
+        label: Option<Label>,
+        mode: Mode,
+        ttl: Ttl,
+        channel: Option<Channel>,
+        wants_more: bool,
+    ) -> Self {
+        Self { holder, label, mode, ttl, channel, wants_more }
+    }
+}
+
 /// A lock that was handed over and whose new holder has not been heard since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -82,11 +97,17 @@ pub struct Unclaimed {
 /// The waiters of a key, in order of joining.
 ///
 /// Joining, leaving and looking up cost O(log n).
+///
+/// A store that keeps its lines elsewhere may load a part of one: the first few, who asks, and the last, with the others as
+/// numbers between them ([`Line::leave_out`]). What it does with that part is right unless the line [is short](Line::is_short)
+/// afterwards: then more of it must be loaded, and the request applied anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     /// Of two waiters with one ticket the smaller id stands first.
     waiters: BTreeMap<(Ticket, Holder), Standing>,
     tickets: HashMap<Holder, Ticket>,
+    /// How many waiters were left out directly before a place.
+    left_out: BTreeMap<(Ticket, Holder), u64>,
     unclaimed: Option<Unclaimed>,
     struck: BTreeSet<Channel>,
     /// When the line is forgotten, if nobody asks again.
@@ -132,18 +153,35 @@ impl Line {
 
     /// Takes out who is first.
     pub(crate) fn pop(&mut self) -> Option<Standing> {
+        self.first()?;
         let (_, standing) = self.waiters.pop_first()?;
         self.tickets.remove(&standing.holder);
         Some(standing)
     }
 
-    /// Who is first.
+    /// Who is first; nobody if that one was left out.
     #[must_use]
     pub fn first(&self) -> Option<&Standing> {
-        self.waiters.first_key_value().map(|(_, standing)| standing)
+        self.waiters.first_key_value().map(|(_, standing)| standing).filter(|_| !self.is_short())
     }
 
-    /// The waiters, first come first, each with its ticket.
+    /// So many waiters who stand directly before a place are not here. The last waiter always must be, because the tickets of
+    /// those who join are counted on from its own.
+    pub fn leave_out(&mut self, waiters: u64, before: (Ticket, Holder)) {
+        if waiters > 0 {
+            self.left_out.insert(before, waiters);
+        }
+    }
+
+    /// Whether those who stand first are not here.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        let missing = self.left_out.first_key_value().map(|(place, _)| place);
+        missing
+            .is_some_and(|missing| self.waiters.first_key_value().is_none_or(|(first, _)| missing <= first))
+    }
+
+    /// The waiters that are here, first come first, each with its ticket.
     pub fn waiters(&self) -> impl ExactSizeIterator<Item = (Ticket, &Standing)> {
         self.waiters.iter().map(|((ticket, _), standing)| (*ticket, standing))
     }
@@ -160,24 +198,24 @@ impl Line {
         let place = (self.ticket(holder)?, holder);
         // Who has just joined is mostly the last.
         let behind = self.waiters.range((Excluded(place), Unbounded));
-        let before = if behind.clone().next().is_none() {
-            self.len() - 1
-        } else {
-            self.waiters.range(..place).count()
-        };
-        Some(before as u64)
+        if behind.clone().next().is_none() {
+            return Some(self.len() as u64 - 1);
+        }
+        let left_out: u64 = self.left_out.range(..=place).map(|(_, waiters)| waiters).sum();
+        Some(self.waiters.range(..place).count() as u64 + left_out)
     }
 
     /// How many stand in line.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.waiters.len()
+        let left_out: u64 = self.left_out.values().sum();
+        self.waiters.len() + usize::try_from(left_out).unwrap_or(usize::MAX)
     }
 
     /// Whether nobody waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
+        self.waiters.is_empty() && self.left_out.is_empty()
     }
 
     /// To whom the lock was handed that has not been heard since.
@@ -288,6 +326,28 @@ mod tests {
             [1, 3, 2, 4].map(|n| line.before(Holder::from_bits(n))),
             [Some(0), Some(1), Some(2), None]
         );
+    }
+
+    #[test]
+    fn those_left_out_are_counted_and_missed_only_when_their_turn_comes() {
+        let mut line = Line::default();
+        for (n, at) in [(1, 10), (2, 20), (3, 60), (4, 90)] {
+            line.join(standing(n), Some(Ticket::new(at)), Stamp::from_micros(0));
+        }
+        line.leave_out(3, (Ticket::new(60), Holder::from_bits(3)));
+        line.leave_out(2, (Ticket::new(90), Holder::from_bits(4)));
+        assert_eq!(line.len(), 9);
+        assert_eq!([2, 3, 4].map(|n| line.before(Holder::from_bits(n))), [Some(1), Some(5), Some(8)]);
+        assert_eq!(line.join(standing(5), None, Stamp::from_micros(0)), Ticket::new(91));
+        assert_eq!(line.before(Holder::from_bits(5)), Some(9));
+        assert_eq!(line.pop().map(|first| first.holder.bits()), Some(1));
+        assert!(!line.is_short());
+        assert_eq!(line.pop().map(|first| first.holder.bits()), Some(2));
+        assert!(line.is_short() && line.first().is_none() && line.pop().is_none() && !line.is_empty());
+        for n in [3, 4, 5] {
+            line.leave(Holder::from_bits(n));
+        }
+        assert!(line.is_short() && line.len() == 5);
     }
 
     proptest! {

@@ -64,6 +64,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// its turn has come, also where a holder died or a wake-up was lost. Cancel safe: dropping the future loses no wake-up to
     /// the next call, nor to the next waiter once the attempt gives up.
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake>;
+
+    /// What the leases of this store hang on besides their ends, where there is such a thing: they last only as long as some
+    /// process has this descriptor, or a copy of it, open. It may block shortly.
+    #[cfg(unix)]
+    fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
+        None
+    }
 }
 
 /// Whether an attempt that meets a taken key stays.

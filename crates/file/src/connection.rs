@@ -128,9 +128,11 @@ fn write_ahead(connection: &Connection) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// What SQLite does while another process writes: rests that double from 20 µs, which is about a transaction, to a millisecond,
-/// until the limit. (Its own way is to rest 1 ms first and up to 100 ms later; locks change hands quicker than that.)
+/// What SQLite does while another process writes: a few tries more, because a transaction is sooner over than a thread is woken;
+/// then rests that double from 20 µs to a millisecond, until the limit. (Its own way is to rest 1 ms first and up to 100 ms later;
+/// locks change hands quicker than that.)
 fn wait_for_others() -> impl FnMut(i32) -> bool + Send + 'static {
+    const MORE_TRIES: i32 = 20;
     let mut begun = Instant::now();
     move |tries| {
         if tries == 0 {
@@ -139,7 +141,10 @@ fn wait_for_others() -> impl FnMut(i32) -> bool + Send + 'static {
         if begun.elapsed() >= BUSY_LIMIT {
             return false;
         }
-        thread::sleep(Duration::from_micros(20 << tries.clamp(0, 6)));
+        match tries - MORE_TRIES {
+            ..0 => thread::yield_now(),
+            rests => thread::sleep(Duration::from_micros(20 << rests.min(6))),
+        }
         true
     }
 }

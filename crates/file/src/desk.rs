@@ -1,13 +1,20 @@
-//! What is done with a request on the store's own thread: the ledger, and the line of those who wait.
+//! What is done with a request on the store's own thread: the ledger, and those who wait.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{self, Sender};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
+use std::time::{Duration, Instant as ThreadClock};
 
-use leasehold_core::{Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Records, Request};
+use leasehold_core::{
+    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner, Records, Request, Served,
+    Stamp, Ticket, Wait,
+};
 
 use crate::ledger::Ledger;
+use crate::post::{Post, Turn, taking_back};
 
 /// One request, with the way back for its answer.
 pub(crate) type Job = Box<dyn FnOnce(&mut Desk) + Send>;
@@ -16,43 +23,121 @@ pub(crate) type Job = Box<dyn FnOnce(&mut Desk) + Send>;
 #[derive(Debug)]
 pub(crate) struct Desk {
     ledger: Ledger,
+    post: Arc<Post>,
+    /// Keys that are not handed on yet, and leases to take back.
+    left_over: Vec<Request>,
+    looked: ThreadClock,
+    /// The key up to which was looked last.
+    hand: Option<Key>,
+    /// Whether a waiter could not be given a channel.
+    is_deaf: bool,
 }
 
+/// How often those who wait look how their keys stand. So a holder that was killed, which nobody can say, is noticed soon enough
+/// for a person, as is a push that was lost; a look writes nothing, and takes microseconds.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The same where nobody can be told.
+const DEAF_LOOK: Duration = Duration::from_millis(20);
+
+/// At how many keys is looked at a time, so that other requests are not kept waiting.
+const KEYS_AT_ONCE: usize = 256;
+
 impl Desk {
-    pub(crate) const fn new(ledger: Ledger) -> Self {
-        Self { ledger }
+    pub(crate) fn new(ledger: Ledger, post: Arc<Post>) -> Self {
+        let looked = ThreadClock::now();
+        Self { ledger, post, left_over: Vec::new(), looked, hand: None, is_deaf: false }
     }
 
     /// Serves on a thread of its own until nobody can send any more; what was sent before is still done.
     pub(crate) fn start(mut self) -> io::Result<Sender<Job>> {
         let (sender, jobs) = mpsc::channel::<Job>();
         thread::Builder::new().name("leasehold-file".into()).spawn(move || {
-            for job in jobs {
+            // The rests of some microseconds while another process writes are else 50 µs longer each.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
+            while let Some(work) = self.next(&jobs) {
                 // Whoever asked learns of a panic by the answer that does not come. The file is opened anew, which takes back
                 // what the request did.
-                if catch_unwind(AssertUnwindSafe(|| job(&mut self))).is_err() {
+                if catch_unwind(AssertUnwindSafe(|| work(&mut self))).is_err() {
                     self.ledger.close();
                 }
             }
+            self.post.peers.go(!self.post.turn().is_empty());
         })?;
         Ok(sender)
+    }
+
+    /// What to do next: what was asked for, what was left over by that, and a look from time to time while somebody waits.
+    fn next(&self, jobs: &Receiver<Job>) -> Option<Job> {
+        let work: fn(&mut Self) = if !self.left_over.is_empty() {
+            Self::clear
+        } else if self.post.waiting.is_in_line() {
+            Self::look
+        } else {
+            return jobs.recv().ok();
+        };
+        let rest = match self.left_over.is_empty() {
+            true => (if self.is_deaf { DEAF_LOOK } else { LOOK }).saturating_sub(self.looked.elapsed()),
+            false => Duration::ZERO,
+        };
+        match jobs.recv_timeout(rest) {
+            Ok(job) if self.left_over.is_empty() => Some(job),
+            // Others' requests and what is left over take turns, so that neither waits for all of the other.
+            Ok(job) => Some(Box::new(move |desk| {
+                job(desk);
+                work(desk);
+            })),
+            Err(RecvTimeoutError::Timeout) => Some(Box::new(work)),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
     }
 
     pub(crate) fn open(&mut self) -> Result<(), Fault> {
         self.ledger.open()
     }
 
-    pub(crate) fn grant(&mut self, attempt: Attempt) -> Result<GrantAnswer, Fault> {
-        match self.ledger.serve(Request::Grant { attempt, wait: None, not_after: None })?.answer {
-            Answer::Grant(answer) => Ok(answer),
-            _ => Err(self.astray()),
+    /// Enters the store among the living.
+    pub(crate) fn enter(&mut self) -> Result<(), Fault> {
+        self.ledger.enter()
+    }
+
+    pub(crate) fn grant(
+        &mut self,
+        attempt: Attempt,
+        manner: Manner,
+        ticket: Option<(Key, Ticket)>,
+        desk: &Sender<Job>,
+    ) -> Result<GrantAnswer, Fault> {
+        let wait = match manner {
+            Manner::Wait { line_limit } => {
+                self.ledger.enter()?;
+                let channel = self.post.channel(desk);
+                self.is_deaf |= channel.is_none();
+                Some(Wait { channel, ticket, line_limit })
+            }
+            _ => None,
+        };
+        let waits = wait.is_some();
+        let post = Arc::clone(&self.post);
+        let mut turn = post.turn();
+        let request = Request::Grant { attempt: attempt.clone(), wait, not_after: None };
+        let Answer::Grant(answer) = self.serve(request, &mut turn)? else { return Err(self.astray()) };
+        if waits {
+            post.waiting.answered(&attempt, &answer, post.now());
         }
+        // Who waits may keep some of its keys meanwhile.
+        if waits || matches!(answer, GrantAnswer::Granted { .. }) {
+            turn.insert(attempt.holder);
+        }
+        Ok(answer)
     }
 
     pub(crate) fn renew(&mut self, attempts: Vec<Attempt>) -> Result<Vec<HoldAnswer>, Fault> {
+        let post = Arc::clone(&self.post);
+        let mut turn = post.turn();
         let requests: Vec<_> = attempts.into_iter().map(Request::Renew).collect();
-        let answers = self.ledger.serve_all(&requests)?;
-        let renewed = answers.into_iter().map(|served| match served.answer {
+        let served = self.ledger.serve_all_at(&requests)?;
+        let renewed = served.into_iter().map(|(served, at)| match self.tell(served, at, &mut turn) {
             Answer::Renew(answer) => Ok(answer),
             _ => Err(self.astray()),
         });
@@ -60,8 +145,14 @@ impl Desk {
     }
 
     pub(crate) fn release(&mut self, attempt: Attempt) -> Result<HoldAnswer, Fault> {
-        match self.ledger.serve(Request::Release(attempt))?.answer {
-            Answer::Release(answer) => Ok(answer),
+        let post = Arc::clone(&self.post);
+        let mut turn = post.turn();
+        let holder = attempt.holder;
+        match self.serve(Request::Release(attempt), &mut turn)? {
+            Answer::Release(answer) => {
+                turn.remove(&holder);
+                Ok(answer)
+            }
             _ => Err(self.astray()),
         }
     }
@@ -79,6 +170,62 @@ impl Desk {
 
     pub(crate) fn dump(&mut self) -> Result<Records, Fault> {
         self.ledger.dump()
+    }
+
+    /// Somebody was given a lease and is not here any more.
+    pub(crate) fn take_back(&mut self, holder: Holder, key: Key) {
+        self.left_over.push(taking_back(holder, key));
+    }
+
+    fn serve(&mut self, request: Request, turn: &mut Turn<'_>) -> Result<Answer, Fault> {
+        let (served, at) = self.ledger.serve_at(request)?;
+        Ok(self.tell(served, at, turn))
+    }
+
+    /// Tells whom a request concerned, after it was written: whoever hears of it finds it so.
+    fn tell(&mut self, served: Served, at: Stamp, turn: &mut Turn<'_>) -> Answer {
+        let unwanted = self.post.tell(turn, served.pushes, at);
+        self.left_over.extend(unwanted.into_iter().map(|(holder, key)| taking_back(holder, key)));
+        if !served.unfinished.is_empty() {
+            self.left_over.push(Request::Advance(served.unfinished));
+        }
+        served.answer
+    }
+
+    /// Does one of the requests that were left over. If it cannot be done now, a look or somebody's asking finds it.
+    fn clear(&mut self) {
+        let Some(request) = self.left_over.pop() else { return };
+        let post = Arc::clone(&self.post);
+        let _ = self.serve(request, &mut post.turn());
+    }
+
+    /// Looks whether somebody of this process holds what it waits for and was not told, and whether a key is free that was
+    /// handed to nobody: its holder was killed, or whoever let it go was before it could say so.
+    fn look(&mut self) {
+        self.looked = ThreadClock::now();
+        let mut keys = self.post.waiting.keys();
+        if keys.len() > KEYS_AT_ONCE {
+            keys.sort();
+            let from = self.hand.take().map_or(0, |hand| keys.partition_point(|key| *key <= hand));
+            // The last key is followed by the first.
+            keys = keys.split_off(if from < keys.len() { from } else { 0 });
+            keys.truncate(KEYS_AT_ONCE);
+            self.hand = keys.last().cloned();
+        }
+        // A file that cannot be read is a fault of the requests.
+        let Ok(seen) = self.ledger.look(&keys) else { return };
+        let mut idle = Vec::new();
+        for seen in seen {
+            if let Some(holder) = seen.holder {
+                self.post.waiting.finds(holder, &seen.key);
+            }
+            if seen.is_idle {
+                idle.push(seen.key);
+            }
+        }
+        if !idle.is_empty() {
+            self.left_over.push(Request::Advance(idle));
+        }
     }
 
     fn astray(&self) -> Fault {

@@ -6,12 +6,16 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use leasehold_core::{Fault, Fence, Key, Records, Request, Runtime, Scene, Served, Stamp, apply};
+use leasehold_core::{
+    Content, Ears, Fault, Fence, Holder, Key, Line, Records, Request, Runtime, Scene, Served, Stamp, apply,
+};
 use rusqlite::Connection;
 
 use crate::boot::BootId;
 use crate::connection::{Begin, Open};
+use crate::peer::Peers;
 use crate::place::Place;
+use crate::table::{Asker, Written};
 use crate::trouble::Trouble;
 use crate::{schema, table};
 
@@ -19,13 +23,28 @@ use crate::{schema, table};
 ///
 /// It opens nothing before the first request, and opens anew at the next one what could not be opened or went bad.
 ///
-/// Every request may block: for the disk, and up to a second for other processes.
+/// Every request may block: for the disk, and up to a second for other processes. Nobody is told of what concerns them: a process
+/// whose turn it is finds that out by itself, within a tenth of a second, unless the caller tells it.
 pub struct Ledger {
     place: Place,
     name: Arc<str>,
     runtime: Arc<dyn Runtime>,
     boot: Option<BootId>,
+    peers: Arc<Peers>,
+    /// Whether what is granted here ends with this store's life.
+    is_mortal: bool,
+    ears: Option<Arc<dyn Ears + Send + Sync>>,
     open: Option<Open>,
+}
+
+/// How a key stands whose line somebody of this process waits in.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) key: Key,
+    /// Who holds it.
+    pub(crate) holder: Option<Holder>,
+    /// Whether nobody holds it, and it should be handed on.
+    pub(crate) is_idle: bool,
 }
 
 impl Ledger {
@@ -34,13 +53,30 @@ impl Ledger {
     pub fn at(path: impl AsRef<Path>, runtime: Arc<dyn Runtime>) -> Self {
         let place = Place::new(path.as_ref());
         let name = place.name().into();
-        Self { place, name, runtime, boot: None, open: None }
+        let peers = Arc::new(Peers::beside(place.path()));
+        Self { place, name, runtime, boot: None, peers, is_mortal: false, ears: None, open: None }
     }
 
     /// The same, as if the machine had been booted under this id.
     #[must_use]
     pub fn in_boot(self, boot: BootId) -> Self {
         Self { boot: Some(boot), ..self }
+    }
+
+    /// The same, but what is granted through it ends when it is dropped, or its process dies.
+    #[must_use]
+    pub fn mortal(self) -> Self {
+        Self { is_mortal: true, ..self }
+    }
+
+    /// The same, but these are asked who listens. For tests without other processes.
+    #[must_use]
+    pub fn with_ears(self, ears: Arc<dyn Ears + Send + Sync>) -> Self {
+        Self { ears: Some(ears), ..self }
+    }
+
+    pub(crate) fn with_peers(self, peers: Arc<Peers>) -> Self {
+        Self { peers, ..self }
     }
 
     /// The place, as a person would write it.
@@ -64,8 +100,14 @@ impl Ledger {
     ///
     /// A [`Fault`] when the file cannot be used; then the request was not done.
     pub fn serve(&mut self, request: Request) -> Result<Served, Fault> {
+        self.serve_at(request).map(|(served, _)| served)
+    }
+
+    /// The same, and says when that was.
+    pub(crate) fn serve_at(&mut self, request: Request) -> Result<(Served, Stamp), Fault> {
+        self.enter_for(std::slice::from_ref(&request))?;
         let begin = if matches!(request, Request::Inspect(_)) { Begin::ToRead } else { Begin::ToWrite };
-        self.within(begin, |connection, runtime| serve(connection, runtime, &request))
+        self.within(begin, |connection, side| serve(connection, side, &request))
     }
 
     /// Serves several requests in one transaction: all are done, or none.
@@ -74,8 +116,62 @@ impl Ledger {
     ///
     /// A [`Fault`] when the file cannot be used; then none of the requests was done.
     pub fn serve_all(&mut self, requests: &[Request]) -> Result<Vec<Served>, Fault> {
-        self.within(Begin::ToWrite, |connection, runtime| {
-            requests.iter().map(|request| serve(connection, runtime, request)).collect()
+        let served = self.serve_all_at(requests)?;
+        Ok(served.into_iter().map(|(served, _)| served).collect())
+    }
+
+    /// The same, and says when that was.
+    pub(crate) fn serve_all_at(&mut self, requests: &[Request]) -> Result<Vec<(Served, Stamp)>, Fault> {
+        self.enter_for(requests)?;
+        self.within(Begin::ToWrite, |connection, side| {
+            requests.iter().map(|request| serve(connection, side, request)).collect()
+        })
+    }
+
+    /// Enters this store among the living if something is to hang on its life.
+    fn enter_for(&mut self, requests: &[Request]) -> Result<(), Fault> {
+        let hangs = |request: &Request| {
+            matches!(request, Request::Grant { .. } | Request::Renew(_) | Request::Rejoin { .. })
+        };
+        if self.is_mortal && requests.iter().any(hangs) { self.enter() } else { Ok(()) }
+    }
+
+    /// Enters this store among the living, and voids the leases of the dead of whom something is left. Where the file system
+    /// refuses, leases hang on nothing but their ends.
+    pub(crate) fn enter(&mut self) -> Result<(), Fault> {
+        if self.peers.own().is_some() {
+            return Ok(());
+        }
+        self.open()?;
+        if self.peers.enter(self.runtime.random()).is_err() {
+            return Ok(());
+        }
+        let dead = self.peers.dead();
+        if !dead.is_empty() {
+            self.within(Begin::ToWrite, |connection, _| {
+                dead.iter().try_for_each(|dead| table::end_with(connection, dead.name))
+            })?;
+            dead.iter().for_each(|dead| self.peers.bury(dead));
+        }
+        Ok(())
+    }
+
+    /// Looks how some keys stand, without writing anything.
+    pub(crate) fn look(&mut self, keys: &[Key]) -> Result<Vec<Seen>, Fault> {
+        self.within(Begin::ToRead, |connection, side| {
+            let now = now(side.runtime);
+            let written = table::load(connection, keys.iter(), None, 1)?;
+            let records = void_the_dead(written, side, now).records;
+            let seen = keys.iter().map(|key| {
+                let lock = records.lock(key, now);
+                let holder = lock.and_then(|lock| match &lock.content {
+                    Content::Lease { holder, .. } => Some(*holder),
+                    _ => None,
+                });
+                let is_idle = lock.is_none() && records.line(key, now).is_some();
+                Seen { key: key.clone(), holder, is_idle }
+            });
+            Ok(seen.collect())
         })
     }
 
@@ -85,7 +181,14 @@ impl Ledger {
     ///
     /// A [`Fault`] when the file cannot be used.
     pub fn dump(&mut self) -> Result<Records, Fault> {
-        self.within(Begin::ToRead, |connection, _| table::load_all(connection))
+        self.within(Begin::ToRead, |connection, side| {
+            let written = table::load_all(connection)?;
+            Ok(void_the_dead(written, side, now(side.runtime)).records)
+        })
+    }
+
+    pub(crate) const fn peers(&self) -> &Arc<Peers> {
+        &self.peers
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -101,7 +204,7 @@ impl Ledger {
     fn within<T>(
         &mut self,
         begin: Begin,
-        work: impl Fn(&Connection, &dyn Runtime) -> Result<T, Trouble>,
+        work: impl Fn(&Connection, &Side<'_>) -> Result<T, Trouble>,
     ) -> Result<T, Fault> {
         self.transact(begin, work).map_err(|trouble| {
             if trouble.reopen() {
@@ -114,7 +217,7 @@ impl Ledger {
     fn transact<T>(
         &mut self,
         begin: Begin,
-        work: impl Fn(&Connection, &dyn Runtime) -> Result<T, Trouble>,
+        work: impl Fn(&Connection, &Side<'_>) -> Result<T, Trouble>,
     ) -> Result<T, Trouble> {
         // Somebody may have moved the file away, and others use another one there by now.
         let open = match self.open.take().filter(|open| Some(open.file()) == self.place.file_now()) {
@@ -125,22 +228,79 @@ impl Ledger {
             }
         };
         let open = self.open.insert(open);
-        open.transaction(begin, |connection| work(connection, &*self.runtime))
+        let ears: &dyn Ears = match &self.ears {
+            Some(ears) => &**ears,
+            None => &*self.peers,
+        };
+        let side = Side { runtime: &*self.runtime, peers: &self.peers, ears };
+        open.transaction(begin, |connection| work(connection, &side))
     }
+}
+
+/// What a request needs besides the file.
+#[derive(Debug)]
+struct Side<'a> {
+    runtime: &'a dyn Runtime,
+    peers: &'a Peers,
+    ears: &'a dyn Ears,
 }
 
 /// Loads, applies, saves. The clock is read when the transaction has begun: what another process did while this one waited for
 /// it is then in the past.
-fn serve(connection: &Connection, runtime: &dyn Runtime, request: &Request) -> Result<Served, Trouble> {
-    let keys = keys(request);
-    let before = table::load(connection, keys.iter().copied())?;
-    let now = now(runtime);
-    let since_epoch = u64::try_from(runtime.since_epoch().as_micros()).unwrap_or(u64::MAX);
-    let scene = Scene::new(now, Fence::new(since_epoch).unwrap_or(Fence::MAX));
-    let mut after = before.clone();
-    let served = apply(&mut after, request.clone(), &scene);
-    table::save(connection, keys.iter().copied(), &before, &after, now)?;
-    Ok(served)
+///
+/// Of a line only its head is loaded; if many of those have gone, the request is applied anew to more of it.
+fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<(Served, Stamp), Trouble> {
+    /// The waiter who leaves, the one who is next, and the one after that; and one for the asker.
+    const FEW: usize = 4;
+    let (keys, asker) = (keys(request), asker(request, side.peers));
+    let now = now(side.runtime);
+    let since_epoch = u64::try_from(side.runtime.since_epoch().as_micros()).unwrap_or(u64::MAX);
+    let scene = Scene::new(now, Fence::new(since_epoch).unwrap_or(Fence::MAX)).with_ears(side.ears);
+    let all = matches!(request, Request::Inspect(_));
+    for first in [FEW, Line::CLEARED_AT_ONCE + FEW, usize::MAX] {
+        if all && first < usize::MAX {
+            continue;
+        }
+        let before = table::load(connection, keys.iter().copied(), asker, first)?;
+        let before = void_the_dead(before, side, now);
+        let mut after = before.records.clone();
+        let served = apply(&mut after, request.clone(), &scene);
+        if after.lines.values().any(Line::is_short) {
+            continue;
+        }
+        if !all {
+            table::save(connection, keys.iter().copied(), &before, &after, asker, now)?;
+        }
+        return Ok((served, now));
+    }
+    Err(Trouble::damaged("a line is longer than the waiters in it"))
+}
+
+/// What was read, but that a lock has ended if nobody is left to hold it.
+fn void_the_dead(mut written: Written, side: &Side<'_>, now: Stamp) -> Written {
+    let own = side.peers.own();
+    for (key, life) in &written.lives {
+        let Some(lock) = written.records.locks.get_mut(key) else { continue };
+        let lasts = lock.ends.is_none_or(|ends| now < ends);
+        if lasts && own != Some(*life) && side.peers.is_dead(*life) {
+            lock.ends = Some(Stamp::from_micros(0));
+        }
+    }
+    written
+}
+
+/// Who asks, where somebody does.
+fn asker<'a>(request: &'a Request, peers: &Peers) -> Option<Asker<'a>> {
+    let (attempt, wait) = match request {
+        Request::Grant { attempt, wait, .. } => (attempt, wait.as_ref()),
+        Request::Renew(attempt)
+        | Request::Rejoin { attempt, .. }
+        | Request::Raise(attempt)
+        | Request::Release(attempt) => (attempt, None),
+        Request::Advance(_) | Request::Inspect(_) => return None,
+    };
+    let ticket = wait.and_then(|wait| wait.ticket.as_ref());
+    Some(Asker { holder: attempt.holder, ticket, counts: wait.is_some(), life: peers.own() })
 }
 
 fn now(runtime: &dyn Runtime) -> Stamp {

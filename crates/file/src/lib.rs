@@ -5,7 +5,10 @@
 //! records of its claim, applies it, and writes back what changed, in one short transaction.
 //!
 //! Leases are counted on the clock that runs since the machine was booted, the same for all its processes, and are void after a
-//! reboot. A process that is killed at any instruction leaves a sound file, and the next one is let in when the lease ends.
+//! reboot. A process that is killed at any instruction leaves a sound file. What was granted through its [`FileStore`] ends with it;
+//! what was granted through a [`Ledger`] that is not [mortal](Ledger::mortal), when the lease ends.
+//!
+//! Whoever waits stands in line with all others of the machine, and is told of its turn by a datagram.
 //!
 //! # What this does not promise
 //!
@@ -21,7 +24,10 @@ mod connection;
 mod desk;
 mod file_system;
 mod ledger;
+mod message;
+mod peer;
 mod place;
+mod post;
 mod schema;
 #[cfg(test)]
 mod stopped;

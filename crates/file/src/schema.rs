@@ -15,17 +15,39 @@ use crate::trouble::Trouble;
 const APPLICATION: u32 = 0x4c45_4153;
 
 /// The version of the tables. A program refuses a file of a later one and leaves it alone.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
-/// `ends` counts microseconds of the clock that began when the machine was booted.
+/// The version before lines, whose locks and fences are taken over.
+const WITHOUT_LINES: u32 = 1;
+
+/// All `ends` count microseconds of the clock that began when the machine was booted. `life` names the peer that a lock or a
+/// place in line hangs on. `waiters` is the length of the line, if there is one.
 const TABLES: &str = "
-    CREATE TABLE lock (
-        key BLOB PRIMARY KEY, holder BLOB NOT NULL CHECK (length(holder) = 16), label TEXT, ends INTEGER NOT NULL
+    CREATE TABLE entry (
+        key BLOB PRIMARY KEY,
+        holder BLOB CHECK (length(holder) = 16), label TEXT, ends INTEGER, awaited INTEGER, life BLOB,
+        fence INTEGER, fence_ends INTEGER,
+        waiters INTEGER, handed BLOB CHECK (length(handed) = 16), handed_on BLOB, line_ends INTEGER
     ) STRICT, WITHOUT ROWID;
-    CREATE TABLE fence (
-        key BLOB PRIMARY KEY, fence INTEGER NOT NULL, ends INTEGER NOT NULL
+    CREATE TABLE waiter (
+        key BLOB NOT NULL, ticket INTEGER NOT NULL, holder BLOB NOT NULL CHECK (length(holder) = 16), label TEXT,
+        mode TEXT NOT NULL, ttl INTEGER NOT NULL, channel BLOB, wants_more INTEGER NOT NULL, life BLOB,
+        PRIMARY KEY (key, ticket, holder)
     ) STRICT, WITHOUT ROWID;
-    CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE UNIQUE INDEX waiter_by_holder ON waiter (holder, key);
+    CREATE TABLE struck (
+        key BLOB NOT NULL, channel BLOB NOT NULL, PRIMARY KEY (key, channel)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+";
+
+const TAKE_OVER: &str = "
+    INSERT INTO entry (key, holder, label, ends, awaited, fence, fence_ends)
+        SELECT key, lock.holder, lock.label, lock.ends, iif(lock.holder IS NULL, NULL, 0), fence.fence, fence.ends
+        FROM fence LEFT JOIN lock USING (key);
+    DROP TABLE lock;
+    DROP TABLE fence;
+    DELETE FROM meta WHERE name = 'hand';
 ";
 
 /// Reads the head of a file by itself, because SQLite may write to a file that it merely opens: it rolls back what its last
@@ -59,7 +81,13 @@ pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Resu
         connection.pragma_update(None, "application_id", APPLICATION)?;
         connection.pragma_update(None, "user_version", VERSION)?;
     }
-    judge(number(connection, "application_id")?, number(connection, "user_version")?)?;
+    let version = number(connection, "user_version")?;
+    judge(number(connection, "application_id")?, version)?;
+    if version == WITHOUT_LINES {
+        connection.execute_batch(TABLES)?;
+        connection.execute_batch(TAKE_OVER)?;
+        connection.pragma_update(None, "user_version", VERSION)?;
+    }
     let written: Option<String> = connection
         .query_row("SELECT value FROM meta WHERE name = 'boot'", [], |row| row.get(0))
         .optional()?;
@@ -68,8 +96,13 @@ pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Resu
     }
     // The old clock is gone, so nobody knows how much of its time a fence had left; a new term is never too short to matter.
     let fences_end = now + LastFence::kept_for(Ttl::MIN);
-    connection.execute("DELETE FROM lock", [])?;
-    connection.execute("UPDATE fence SET ends = ?1", [micros(fences_end)])?;
+    connection
+        .execute_batch("DELETE FROM waiter; DELETE FROM struck; DELETE FROM entry WHERE fence IS NULL")?;
+    connection.execute(
+        "UPDATE entry SET holder = NULL, label = NULL, ends = NULL, awaited = NULL, life = NULL, fence_ends = ?1,
+             waiters = NULL, handed = NULL, handed_on = NULL, line_ends = NULL",
+        [micros(fences_end)],
+    )?;
     connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('boot', ?1)", [boot.as_str()])?;
     Ok(())
 }
@@ -77,7 +110,7 @@ pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Resu
 fn judge(application: u32, version: u32) -> Result<(), Trouble> {
     match version {
         _ if application != APPLICATION => Err(foreign()),
-        VERSION => Ok(()),
+        VERSION | WITHOUT_LINES => Ok(()),
         _ => Err(Trouble::lasting(format_args!(
             "the file is of format {version}, and this program knows format {VERSION}: update the program, or use another file"
         ))),

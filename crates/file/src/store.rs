@@ -1,6 +1,6 @@
 //! The store that a program on an async runtime uses.
 
-use std::future::pending;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process;
 use std::sync::mpsc::{self, Sender};
@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use crate::boot::BootId;
 use crate::desk::{Desk, Job};
 use crate::ledger::Ledger;
+use crate::post::Post;
 
 /// The locks of this machine's processes, in a file.
 ///
@@ -22,7 +23,10 @@ use crate::ledger::Ledger;
 /// done in the order in which their futures were first polled, also those whose futures were dropped since: so whoever is told
 /// that an attempt was given up can rely on it.
 ///
-/// There is no line yet: whoever waits asks again from time to time.
+/// Whoever waits stands in line, and whoever releases hands the lock to the first: by a datagram where that is in another process.
+///
+/// What is granted ends when the process dies, as with `flock`, and not only when its lease does; see
+/// [`lifeline`](Store::lifeline).
 ///
 /// # Cancel safety
 ///
@@ -34,6 +38,7 @@ pub struct FileStore {
     runtime: Arc<dyn Runtime>,
     boot: Option<BootId>,
     process: u32,
+    post: Arc<Post>,
     desk: Mutex<Option<Sender<Job>>>,
 }
 
@@ -43,9 +48,12 @@ impl FileStore {
     #[must_use]
     pub fn at(path: impl AsRef<Path>, runtime: Arc<dyn Runtime>) -> Self {
         let ledger = Ledger::at(path, Arc::clone(&runtime));
+        // Only to keep processes apart that ask again; and the low bits are as good as any.
+        let seed = runtime.random() as u64;
         Self {
             path: ledger.path().into(),
             name: ledger.name().into(),
+            post: Arc::new(Post::new(Arc::clone(ledger.peers()), Arc::clone(&runtime), seed)),
             runtime,
             boot: None,
             process: process::id(),
@@ -55,8 +63,9 @@ impl FileStore {
 
     /// The same, as if the machine had been booted under this id. For tests that boot no machine.
     #[must_use]
-    pub fn in_boot(self, boot: BootId) -> Self {
-        Self { boot: Some(boot), ..self }
+    pub fn in_boot(mut self, boot: BootId) -> Self {
+        self.boot = Some(boot);
+        self
     }
 
     /// Everything that is written in the file, also what has ended. For tests and diagnosis; it blocks.
@@ -86,6 +95,11 @@ impl FileStore {
     }
 
     fn send(&self, job: Job) -> Result<(), Fault> {
+        self.send_with(|_| job)
+    }
+
+    /// Sends what is made with the way by which more can be sent.
+    fn send_with(&self, job: impl FnOnce(&Sender<Job>) -> Job) -> Result<(), Fault> {
         // The thread did not come along, and an answer never would; nor may SQLite's locks be used on this side of a fork.
         if self.process != process::id() {
             return Err(Fault::lasting(
@@ -103,6 +117,7 @@ impl FileStore {
                 desk.insert(started)
             }
         };
+        let job = job(sender);
         if sender.send(job).is_err() {
             *desk = None;
             return Err(self.unanswered());
@@ -112,11 +127,12 @@ impl FileStore {
 
     fn make_desk(&self) -> Desk {
         let ledger = Ledger::at(&self.path, Arc::clone(&self.runtime));
+        let ledger = ledger.with_peers(Arc::clone(&self.post.peers)).mortal();
         let ledger = match &self.boot {
             Some(boot) => ledger.in_boot(boot.clone()),
             None => ledger,
         };
-        Desk::new(ledger)
+        Desk::new(ledger, Arc::clone(&self.post))
     }
 
     fn unanswered(&self) -> Fault {
@@ -144,10 +160,24 @@ impl Store for FileStore {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        _manner: Manner,
+        manner: Manner,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
-        let attempt = attempt.clone();
-        Box::pin(self.ask(move |desk| desk.grant(attempt)))
+        Box::pin(async move {
+            let ticket = match manner {
+                Manner::Wait { .. } => self.post.waiting.asks(attempt.holder, self.runtime.now()),
+                _ => None,
+            };
+            let (sender, answer) = oneshot::channel();
+            let attempt = attempt.clone();
+            self.send_with(|way| {
+                let way = way.clone();
+                Box::new(move |desk| {
+                    // Nobody may be waiting for it any more.
+                    let _ = sender.send(desk.grant(attempt, manner, ticket, &way));
+                })
+            })?;
+            answer.await.unwrap_or_else(|_| Err(self.unanswered()))
+        })
     }
 
     /// All in one transaction.
@@ -162,14 +192,16 @@ impl Store for FileStore {
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        let attempt = attempt.clone();
-        Box::pin(self.ask(move |desk| desk.release(attempt)))
+        Box::pin(async move {
+            self.post.waiting.leave(attempt.holder, self.runtime.now());
+            let attempt = attempt.clone();
+            self.ask(move |desk| desk.release(attempt)).await
+        })
     }
 
     /// Conclusive because it is done after all that was sent before it.
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
-        let attempt = attempt.clone();
-        Box::pin(self.ask(move |desk| desk.release(attempt).map(drop)))
+        Box::pin(async move { self.release(attempt).await.map(drop) })
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
@@ -183,9 +215,33 @@ impl Store for FileStore {
         Box::pin(self.ask(move |desk| desk.list(&prefix)))
     }
 
-    /// Never resolves: there is no line in the file yet, so the caller asks again by itself.
-    fn woken<'a>(&'a self, _attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        Box::pin(pending())
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        self.post.waiting.called(attempt.holder, &*self.runtime)
+    }
+
+    /// A descriptor with an `flock`: whoever finds that nobody has it takes the leases of this store for ended. A process that was
+    /// forked from this one, and has not called exec since, has it too.
+    fn lifeline(&self) -> Option<OwnedFd> {
+        if self.post.peers.own().is_none() {
+            let (sender, entered) = mpsc::channel();
+            self.send(Box::new(move |desk| {
+                let _ = sender.send(desk.enter());
+            }))
+            .ok()?;
+            entered.recv().ok()?.ok()?;
+        }
+        self.post.peers.lifeline()
+    }
+}
+
+impl Drop for FileStore {
+    fn drop(&mut self) {
+        // On this side of a fork, socket and thread are another's.
+        if self.process == process::id() {
+            self.post.close();
+            // The thread does this too, but the process may be gone before.
+            self.post.go_if_nothing_is_held();
+        }
     }
 }
 

@@ -1,67 +1,118 @@
 //! Records in tables: reading those of some keys, and writing back what changed.
+//!
+//! One row has all that there is of a key but its waiters, because a lock that nobody waits for is then one row read and one
+//! written. Of a line only a part is read: the first few, who asks, and the last.
 
-use leasehold_core::{Content, Fence, Holder, Key, Label, LastFence, Lock, Records, Stamp};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+mod line;
+mod sweep;
 
+use std::collections::BTreeMap;
+
+use leasehold_core::{Content, Fence, Holder, Key, Label, LastFence, Lock, Records, Stamp, Ticket};
+use rusqlite::{Connection, Row, params};
+
+use crate::peer::Peer;
 use crate::trouble::Trouble;
 
-/// Reads what is written of some keys, whether or not it has ended.
+/// Records of some keys as they are written, and on whose life they hang.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) records: Records,
+    /// Who keeps the lock of a key alive, where it hangs on somebody's life.
+    pub(crate) lives: BTreeMap<Key, Peer>,
+    /// The same of those who wait.
+    waiting: BTreeMap<(Key, Holder), Peer>,
+}
+
+/// Who asks, for the sake of whose place in line more than its head is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker<'a> {
+    pub(crate) holder: Holder,
+    /// Where it says that it stands.
+    pub(crate) ticket: Option<&'a (Key, Ticket)>,
+    /// Whether it is to be told how many stand before it.
+    pub(crate) counts: bool,
+    /// On whose life hangs what it gets.
+    pub(crate) life: Option<Peer>,
+}
+
+/// Reads what is written of some keys, whether or not it has ended, with so many of those who stand first in line.
 pub(crate) fn load<'a>(
     connection: &Connection,
     keys: impl Iterator<Item = &'a Key>,
-) -> Result<Records, Trouble> {
-    let mut locks = connection.prepare_cached("SELECT holder, label, ends FROM lock WHERE key = ?1")?;
-    let mut fences = connection.prepare_cached("SELECT fence, ends FROM fence WHERE key = ?1")?;
-    let mut records = Records::default();
+    asker: Option<Asker<'_>>,
+    first: usize,
+) -> Result<Written, Trouble> {
+    let mut select = connection.prepare_cached(
+        "SELECT holder, label, ends, awaited, life, fence, fence_ends, waiters, handed, handed_on, line_ends
+         FROM entry WHERE key = ?1",
+    )?;
+    let mut written = Written::default();
     for key in keys {
-        if let Some(lock) = locks.query_row([key.as_bytes()], |row| Ok(lock(row, 0))).optional()? {
-            records.locks.insert(key.clone(), lock?);
-        }
-        if let Some(fence) = fences.query_row([key.as_bytes()], |row| Ok(fence(row, 0))).optional()? {
-            records.fences.insert(key.clone(), fence?);
+        let mut rows = select.query([key.as_bytes()])?;
+        if let Some(row) = rows.next()? {
+            read(connection, row, 0, key, asker, first, &mut written)?;
         }
     }
-    Ok(records)
+    Ok(written)
 }
 
-/// Writes what became of the records of some keys, where anything did. The clock is for the sweep.
+/// Reads everything.
+pub(crate) fn load_all(connection: &Connection) -> Result<Written, Trouble> {
+    let mut written = Written::default();
+    let mut select = connection.prepare(
+        "SELECT key, holder, label, ends, awaited, life, fence, fence_ends, waiters, handed, handed_on, line_ends FROM entry",
+    )?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let bytes: Vec<u8> = row.get(0)?;
+        let key = Key::new(&bytes).map_err(Trouble::damaged)?;
+        read(connection, row, 1, &key, None, usize::MAX, &mut written)?;
+    }
+    Ok(written)
+}
+
+/// Writes what became of the records of some keys, where anything did. The clock is for what has ended.
 pub(crate) fn save<'a>(
     connection: &Connection,
     keys: impl Iterator<Item = &'a Key>,
-    before: &Records,
+    before: &Written,
     after: &Records,
+    asker: Option<Asker<'_>>,
     now: Stamp,
 ) -> Result<(), Trouble> {
     for key in keys {
-        let (was, is) = (before.locks.get(key), after.locks.get(key));
-        if was != is {
-            save_lock(connection, key, is)?;
+        let changes_lock = before.records.locks.get(key) != after.locks.get(key);
+        let changes_fence = before.records.fences.get(key) != after.fences.get(key);
+        let stands = asker
+            .filter(|asker| after.lines.get(key).is_some_and(|line| line.ticket(asker.holder).is_some()));
+        // Who asks from elsewhere than before hangs on another life from now on.
+        let moves = stands
+            .is_some_and(|asker| before.waiting.get(&(key.clone(), asker.holder)).copied() != asker.life);
+        let changes_line = moves || before.records.lines.get(key) != after.lines.get(key);
+        if changes_line {
+            line::save(connection, key, before, after, asker, now)?;
         }
-        let (was, is) = (before.fences.get(key), after.fences.get(key));
-        if was != is {
-            save_fence(connection, key, is)?;
-        }
-        if was.is_none() && is.is_some() {
-            sweep(connection, now)?;
+        let life = after.locks.get(key).and_then(|lock| life(key, lock, before, asker, now));
+        let changes_life = life.as_ref() != before.lives.get(key);
+        if changes_lock || changes_fence || changes_line || changes_life {
+            let is_new = !has_row(&before.records, key);
+            save_row(connection, key, after, life)?;
+            if is_new && has_row(after, key) {
+                sweep::sweep(connection, now)?;
+            }
         }
     }
     Ok(())
 }
 
-/// Reads everything.
-pub(crate) fn load_all(connection: &Connection) -> Result<Records, Trouble> {
-    let mut records = Records::default();
-    let mut locks = connection.prepare("SELECT key, holder, label, ends FROM lock")?;
-    let mut rows = locks.query([])?;
-    while let Some(row) = rows.next()? {
-        records.locks.insert(key(row)?, lock(row, 1)?);
-    }
-    let mut fences = connection.prepare("SELECT key, fence, ends FROM fence")?;
-    let mut rows = fences.query([])?;
-    while let Some(row) = rows.next()? {
-        records.fences.insert(key(row)?, fence(row, 1)?);
-    }
-    Ok(records)
+/// Somebody died, whose name will be forgotten: what hung on that life hangs on nobody's. This looks at all rows, once for
+/// everybody who did not end in good order.
+pub(crate) fn end_with(connection: &Connection, life: Peer) -> Result<(), Trouble> {
+    let lives = params![Peer::NOBODY.as_bytes(), life.as_bytes()];
+    connection.execute("UPDATE entry SET life = ?1 WHERE life = ?2", lives)?;
+    connection.execute("UPDATE waiter SET life = ?1 WHERE life = ?2", lives)?;
+    Ok(())
 }
 
 /// A point in time as SQLite's signed numbers have it; the end of time is nearer there, and as far away as ever.
@@ -69,93 +120,115 @@ pub(crate) fn micros(stamp: Stamp) -> i64 {
     i64::try_from(stamp.as_micros()).unwrap_or(i64::MAX)
 }
 
-fn save_lock(connection: &Connection, key: &Key, lock: Option<&Lock>) -> Result<(), Trouble> {
-    let Some(lock) = lock else {
-        connection.prepare_cached("DELETE FROM lock WHERE key = ?1")?.execute([key.as_bytes()])?;
+/// On whose life a lock hangs: whoever asked for it, or was handed it in line.
+fn life(key: &Key, lock: &Lock, before: &Written, asker: Option<Asker<'_>>, now: Stamp) -> Option<Peer> {
+    let Content::Lease { holder, .. } = &lock.content else { return None };
+    if let Some(asker) = asker.filter(|asker| asker.holder == *holder) {
+        return asker.life;
+    }
+    // One that had ended is not the one that its holder was handed now.
+    match before.records.lock(key, now).map(|lock| &lock.content) {
+        Some(Content::Lease { holder: held_before, .. }) if held_before == holder => {
+            before.lives.get(key).copied()
+        }
+        _ => before.waiting.get(&(key.clone(), *holder)).copied(),
+    }
+}
+
+fn has_row(records: &Records, key: &Key) -> bool {
+    records.locks.contains_key(key) || records.fences.contains_key(key) || records.lines.contains_key(key)
+}
+
+fn save_row(
+    connection: &Connection,
+    key: &Key,
+    records: &Records,
+    life: Option<Peer>,
+) -> Result<(), Trouble> {
+    if !has_row(records, key) {
+        connection.prepare_cached("DELETE FROM entry WHERE key = ?1")?.execute([key.as_bytes()])?;
         return Ok(());
-    };
-    let (Content::Lease { holder, label, .. }, Some(ends)) = (&lock.content, lock.ends) else {
-        return Err(Trouble::lasting("only leases with an end have a place in the file"));
-    };
+    }
+    let (mut holder, mut label, mut ends, mut awaited) = (None, None, None, None);
+    if let Some(lock) = records.locks.get(key) {
+        let (Content::Lease { holder: held_by, label: says, awaited: told }, Some(until)) =
+            (&lock.content, lock.ends)
+        else {
+            return Err(Trouble::lasting("only leases with an end have a place in the file"));
+        };
+        (holder, ends, awaited) = (Some(held_by.bits().to_be_bytes()), Some(micros(until)), Some(*told));
+        label = says.as_ref().map(Label::as_str);
+    }
+    let fence = records.fences.get(key);
+    let line = records.lines.get(key);
+    let handed = line.and_then(leasehold_core::Line::unclaimed);
     connection
-        .prepare_cached("INSERT OR REPLACE INTO lock (key, holder, label, ends) VALUES (?1, ?2, ?3, ?4)")?
+        .prepare_cached(
+            "INSERT OR REPLACE INTO entry (key, holder, label, ends, awaited, life, fence, fence_ends,
+                 waiters, handed, handed_on, line_ends)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?
         .execute(params![
             key.as_bytes(),
-            holder.bits().to_be_bytes(),
-            label.as_ref().map(Label::as_str),
-            micros(ends)
+            holder,
+            label,
+            ends,
+            awaited,
+            life.as_ref().map(Peer::as_bytes),
+            fence.map(|last| i64::from(last.fence)),
+            fence.map(|last| micros(last.ends)),
+            line.map(|line| line.len() as i64),
+            handed.map(|handed| handed.holder.bits().to_be_bytes()),
+            handed.and_then(|handed| handed.channel.as_ref()).map(leasehold_core::Channel::as_bytes),
+            line.and_then(leasehold_core::Line::ends).map(micros),
         ])?;
     Ok(())
 }
 
-fn save_fence(connection: &Connection, key: &Key, last: Option<&LastFence>) -> Result<(), Trouble> {
-    let Some(last) = last else {
-        connection.prepare_cached("DELETE FROM fence WHERE key = ?1")?.execute([key.as_bytes()])?;
-        return Ok(());
-    };
-    connection
-        .prepare_cached("INSERT OR REPLACE INTO fence (key, fence, ends) VALUES (?1, ?2, ?3)")?
-        .execute(params![key.as_bytes(), i64::from(last.fence), micros(last.ends)])?;
-    Ok(())
-}
-
-/// Removes what has ended from a few rows, and remembers in the file where to go on.
-///
-/// It runs when a row is added, and each time looks at more rows than that one: so in the time in which the live rows are
-/// added anew, all rows are looked at several times, and what has ended cannot pile up beside what lives. A lock has no sweep
-/// of its own, because the fence of its key outlives it.
-fn sweep(connection: &Connection, now: Stamp) -> Result<(), Trouble> {
-    /// More than one, so that the sweep gains on the rows that are added; few, so that no request is slow by it.
-    const ROWS: usize = 8;
-    let hand: Option<Vec<u8>> = connection
-        .prepare_cached("SELECT value FROM meta WHERE name = 'hand'")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    let mut statement =
-        connection.prepare_cached("SELECT key, ends FROM fence WHERE key > ?1 ORDER BY key LIMIT ?2")?;
-    let looked_at: Vec<(Vec<u8>, i64)> = statement
-        .query_map(params![hand.unwrap_or_default(), ROWS as i64], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
-    for (key, ends) in &looked_at {
-        connection
-            .prepare_cached("DELETE FROM lock WHERE key = ?1 AND ends <= ?2")?
-            .execute(params![key, micros(now)])?;
-        if *ends <= micros(now) {
-            connection.prepare_cached("DELETE FROM fence WHERE key = ?1")?.execute([key])?;
+/// Reads a row, whose columns begin at `at` with the holder, and what belongs to it.
+fn read(
+    connection: &Connection,
+    row: &Row<'_>,
+    at: usize,
+    key: &Key,
+    asker: Option<Asker<'_>>,
+    first: usize,
+    written: &mut Written,
+) -> Result<(), Trouble> {
+    if let Some(holder) = row.get::<_, Option<[u8; 16]>>(at)? {
+        let holder = Holder::from_bits(u128::from_be_bytes(holder));
+        let label: Option<String> = row.get(at + 1)?;
+        let label = label.map(|text| Label::read(text.as_bytes()));
+        let (ends, awaited) = (stamp(row.get(at + 2)?)?, row.get(at + 3)?);
+        let lock = Lock::new(Content::Lease { holder, label, awaited }, Some(ends));
+        written.records.locks.insert(key.clone(), lock);
+        if let Some(life) = row.get(at + 4)? {
+            written.lives.insert(key.clone(), Peer::from_bytes(life));
         }
     }
-    // No key is empty, so an empty hand is before the first row.
-    let next = looked_at.last().filter(|_| looked_at.len() == ROWS).map_or(&[][..], |(key, _)| key);
-    connection
-        .prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES ('hand', ?1)")?
-        .execute([next])?;
+    if let Some(number) = row.get::<_, Option<i64>>(at + 5)? {
+        let fence = u64::try_from(number).ok().and_then(Fence::new);
+        let fence = fence.ok_or_else(|| Trouble::damaged(format_args!("a fence is {number}")))?;
+        written.records.fences.insert(key.clone(), LastFence::new(fence, stamp(row.get(at + 6)?)?));
+    }
+    if let Some(waiters) = row.get::<_, Option<i64>>(at + 7)? {
+        let waiters = usize::try_from(waiters)
+            .map_err(|_| Trouble::damaged(format_args!("{waiters} stand in a line")))?;
+        let mut line = line::load(connection, key, waiters, asker, first, &mut written.waiting)?;
+        if let Some(holder) = row.get::<_, Option<[u8; 16]>>(at + 8)? {
+            let channel: Option<Vec<u8>> = row.get(at + 9)?;
+            let holder = Holder::from_bits(u128::from_be_bytes(holder));
+            line.hand_to(holder, channel.map(leasehold_core::Channel::new));
+        }
+        if let Some(ends) = row.get(at + 10)? {
+            line.keep_until(stamp(ends)?);
+        }
+        written.records.lines.insert(key.clone(), line);
+    }
     Ok(())
 }
 
-fn key(row: &Row<'_>) -> Result<Key, Trouble> {
-    let bytes: Vec<u8> = row.get(0)?;
-    Key::new(&bytes).map_err(Trouble::damaged)
-}
-
-/// A lock from the columns `holder`, `label`, `ends`.
-fn lock(row: &Row<'_>, first: usize) -> Result<Lock, Trouble> {
-    let holder = Holder::from_bits(u128::from_be_bytes(row.get(first)?));
-    let label: Option<String> = row.get(first + 1)?;
-    let label = label.map(|text| Label::read(text.as_bytes()));
-    let ends = stamp(row, first + 2)?;
-    Ok(Lock::new(Content::Lease { holder, label, awaited: false }, Some(ends)))
-}
-
-/// A fence from the columns `fence`, `ends`.
-fn fence(row: &Row<'_>, first: usize) -> Result<LastFence, Trouble> {
-    let number: i64 = row.get(first)?;
-    let fence = u64::try_from(number).ok().and_then(Fence::new);
-    let fence = fence.ok_or_else(|| Trouble::damaged(format_args!("a fence is {number}")))?;
-    Ok(LastFence::new(fence, stamp(row, first + 1)?))
-}
-
-fn stamp(row: &Row<'_>, column: usize) -> Result<Stamp, Trouble> {
-    let number: i64 = row.get(column)?;
+fn stamp(number: i64) -> Result<Stamp, Trouble> {
     let micros =
         u64::try_from(number).map_err(|_| Trouble::damaged(format_args!("a lease ends at {number}")))?;
     Ok(Stamp::from_micros(micros))

@@ -130,6 +130,19 @@ impl Locks {
         self.askers.place().roster.holdings().into_iter().map(Held).collect()
     }
 
+    /// A descriptor that the leases of these locks hang on: as long as any process has it open, they last until their ends;
+    /// when the last one closes it, they end at once. This process has it open anyway, and closes it when it dies or when
+    /// the locks and all their guards are gone, so this is for whoever hands it to another process that is to keep the leases
+    /// alive, such as one that ends the work before the next holder may begin.
+    ///
+    /// It is closed on exec; whoever passes it on takes care of that. `None` where leases hang on nothing but their ends: on
+    /// all stores but the file store, and there too if the file system refuses.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
+        self.askers.place().store.lifeline()
+    }
+
     /// Closes these locks and all their clones: requests that wait and requests to come are answered
     /// [`Closed`](crate::LockError::Closed) at once; guards may be held on for as long as `within` and then are lost and
     /// released. Resolves when all releases are confirmed by the store.

@@ -12,14 +12,20 @@ const ALPHABET: &[u8; 64] = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijkl
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Side {
-    /// The last fence of the key. (`l`, the line, and `h`, the holders, are reserved.)
+    /// The last fence of the key. (`h`, the holders, is reserved.)
     Fence,
+    /// The order of those who wait for the key.
+    Line,
+    /// What is known of each of them.
+    Waiters,
 }
 
 impl Side {
     const fn letter(self) -> char {
         match self {
             Self::Fence => 'f',
+            Self::Line => 'l',
+            Self::Waiters => 'w',
         }
     }
 }

@@ -4,6 +4,7 @@
 //! virtual time, on the memory store.
 
 pub mod checks;
+pub mod dump;
 pub mod faulty;
 pub mod poll;
 pub mod sequence;

@@ -1,14 +1,17 @@
 //! Random histories for the differential test: what is asked, what strangers do meanwhile, and what must come of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Claim, Content, Fence, GrantAnswer, HoldAnswer, Holder, Key, Label, LastFence, Lock,
-    Records, Request, Scene, Stamp, Tenancy, Ttl, apply,
+    Answer, Attempt, Channel, Claim, Content, Ears, Fence, GrantAnswer, Holder, Key, Label, LastFence, Lock,
+    Records, Request, Scene, Served, Stamp, Ticket, Ttl, Wait, apply,
 };
+use leasehold_redis::wire::channel_of;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
+
+use crate::dump::{Dump, LineDump};
 
 /// One step of a history.
 #[derive(Clone, Debug)]
@@ -16,6 +19,10 @@ use rand::{Rng as _, SeedableRng as _};
 pub enum Step {
     /// A request of ours.
     Ask(Request),
+    /// The same, with the ticket that the attempt was given last for one of its keys.
+    Return(Request),
+    /// So many requests of ours one after the other, like this one but each by somebody else.
+    Crowd(Request, u64),
     /// Somebody writes a string to the key, whatever is there.
     Set(Key, Vec<u8>, Option<Duration>),
     /// Somebody makes a list of the key, whatever was there.
@@ -28,10 +35,15 @@ pub enum Step {
     ForgetFence(Key),
     /// The fence is this number, remembered so long.
     SetFence(Key, u64, Duration),
+    /// The line ends.
+    ForgetLine(Key),
 }
 
 /// Above it, fences come from the fence before and are compared exactly; below it, from a clock, and are compared with one.
 pub const ABOVE_ANY_CLOCK: u64 = 1 << 52;
+
+/// How long a lock that is handed over may remain unclaimed, in all histories: so long that nothing ends by itself.
+pub const WINDOW: Duration = Duration::from_secs(400);
 
 /// A generator with a seed, so that a failure can be run again.
 #[derive(Debug)]
@@ -60,25 +72,81 @@ pub fn keys() -> Vec<Key> {
     ["a", "b{x}c", "{"].map(|name| Key::new(name).expect("a key")).to_vec()
 }
 
-/// A history of so many steps.
+/// The channels that somebody listens at in all histories.
+#[must_use]
+pub fn heard() -> Vec<Channel> {
+    [1, 2].map(channel_of).to_vec()
+}
+
+/// And those that nobody does.
+fn unheard() -> Vec<Channel> {
+    [3, 4].map(channel_of).to_vec()
+}
+
+/// A history of so many steps, and some before them that lead to where those alone seldom come: a line; a lock that was handed over
+/// and not claimed; a channel that is passed over; more waiters gone than one request clears away.
 #[must_use]
 pub fn history(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
-    (0..steps).map(|_| step(dice, wall)).collect()
+    let mut all = opening(dice);
+    all.extend((0..steps).map(|_| step(dice, wall)));
+    all
+}
+
+fn opening(dice: &mut Dice) -> Vec<Step> {
+    let key = keys().remove(0);
+    let by = |who: u128| {
+        let ttl = Ttl::new(Duration::from_secs(900)).expect("a ttl");
+        Attempt::new(Claim::exclusive(key.clone()), Holder::from_bits(who), None, ttl)
+    };
+    let waits = |who, channel: &Channel| {
+        let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
+        Request::Grant { attempt: by(who), wait, not_after: None }
+    };
+    let [heard, unheard] = [heard(), unheard()];
+    let crowd = Step::Crowd(waits(9, &unheard[0]), dice.pick(&[99, 100, 101, 205]));
+    let took = Step::Ask(Request::Grant { attempt: by(1), wait: None, not_after: None });
+    let last = u128::MAX - 7;
+    let line = [(2, &heard[0]), (3, &heard[0]), (4, &heard[1]), (last, &heard[1])];
+    let line = line.map(|(who, channel)| Step::Ask(waits(who, channel)));
+    let line = [vec![took.clone()], line.to_vec()].concat();
+    let let_go = Step::Ask(Request::Release(by(1)));
+    let ends = Step::Expire(key.clone());
+    let handed = [line.clone(), vec![let_go]].concat();
+    let struck =
+        [handed.clone(), vec![ends.clone(), Step::Ask(Request::Advance(vec![key.clone()]))]].concat();
+    match dice.below(12) {
+        0 => line,
+        1 | 2 => handed,
+        3 => struck,
+        4 => [struck, vec![Step::Ask(Request::Release(by(last)))]].concat(),
+        5 => [handed, vec![ends]].concat(),
+        6 => vec![took, crowd, ends],
+        _ => Vec::new(),
+    }
 }
 
 fn step(dice: &mut Dice, wall: Stamp) -> Step {
-    let key = dice.pick(&keys());
-    match dice.below(24) {
-        0..=8 => {
-            let late = Stamp::from_micros(1);
-            let in_time = wall + Duration::from_secs(3600);
-            let not_after = dice.pick(&[None, None, Some(in_time), Some(late)]);
-            Step::Ask(Request::Grant { attempt: attempt(dice), wait: None, not_after })
+    let key = key(dice);
+    match dice.below(48) {
+        0..=5 => {
+            Step::Ask(Request::Grant { attempt: attempt(dice), wait: None, not_after: not_after(dice, wall) })
         }
-        9..=12 => Step::Ask(Request::Renew(attempt(dice))),
-        13..=15 => Step::Ask(Request::Release(attempt(dice))),
-        16 | 17 => Step::Ask(Request::Inspect(key)),
-        18 => {
+        6..=17 => Step::Ask(waits(dice, wall)),
+        18..=20 => Step::Return(waits(dice, wall)),
+        21..=25 => Step::Ask(Request::Renew(attempt(dice))),
+        26..=32 => Step::Ask(Request::Release(attempt(dice))),
+        33 => Step::Ask(Request::Advance(attempt(dice).claim.keys().cloned().collect())),
+        34 | 35 => Step::Ask(Request::Inspect(key)),
+        36 if dice.below(6) == 0 => {
+            let count = dice.pick(&[98, 99, 100, 101, 102, 210]);
+            let mut request = waits(dice, wall);
+            if let Request::Grant { wait: Some(wait), not_after, .. } = &mut request {
+                wait.channel = dice.pick(&[&unheard()[..], &heard()[..1]].concat()).into();
+                (wait.line_limit, *not_after) = (None, None);
+            }
+            Step::Crowd(request, count)
+        }
+        36 | 37 => {
             // Also what is nearly ours: another version, a cut id, capitals, something behind the id.
             let value = dice.pick(&[
                 "x",
@@ -93,10 +161,11 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
             let ttl = dice.pick(&[None, Some(Duration::from_secs(300))]);
             Step::Set(key, value.into(), ttl)
         }
-        19 => Step::MakeList(key),
-        20 => Step::Delete(key),
-        21 => Step::Expire(key),
-        22 => Step::ForgetFence(key),
+        38 => Step::MakeList(key),
+        39 | 40 => Step::Delete(key),
+        41..=43 => Step::Expire(key),
+        44 => Step::ForgetFence(key),
+        45 => Step::ForgetLine(key),
         _ => {
             let high = ABOVE_ANY_CLOCK + dice.below(1000);
             let number = dice.pick(&[5, high, high, high, Fence::MAX.get() - 1, Fence::MAX.get()]);
@@ -105,148 +174,159 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
     }
 }
 
-fn attempt(dice: &mut Dice) -> Attempt {
+/// Mostly one of them, so that lines get long.
+fn key(dice: &mut Dice) -> Key {
     let all = keys();
-    let count = dice.pick(&[1, 1, 1, 2, 3]);
-    let claim = Claim::exclusive_all((0..count).map(|_| dice.pick(&all))).expect("some keys");
-    let holder = Holder::from_bits(dice.pick(&[1, 2, u128::MAX - 7]));
+    dice.pick(&[0, 0, 0, 1, 1, 2].map(|nth: usize| all[nth].clone()))
+}
+
+fn not_after(dice: &mut Dice, wall: Stamp) -> Option<Stamp> {
+    let late = Stamp::from_micros(1);
+    let in_time = wall + Duration::from_secs(3600);
+    dice.pick(&[None, None, None, Some(in_time), Some(in_time), Some(late)])
+}
+
+fn waits(dice: &mut Dice, wall: Stamp) -> Request {
+    let attempt = attempt(dice);
+    let channels = [heard(), heard(), unheard()].concat();
+    let channel = Some(dice.pick(&channels)).filter(|_| dice.below(6) > 0);
+    // Made up ones are older than any clock's, or younger, and not seldom the same.
+    let ticket = dice.pick(&[None, None, None, None, None, Some(7), Some(8), Some(ABOVE_ANY_CLOCK)]);
+    let ticket = ticket.map(|number| (dice.pick(&keys()), Ticket::new(number)));
+    let line_limit = dice.pick(&[None, None, None, None, Some(0), Some(1), Some(2)]);
+    let wait = Some(Wait { channel, ticket, line_limit });
+    Request::Grant { attempt, wait, not_after: not_after(dice, wall) }
+}
+
+fn attempt(dice: &mut Dice) -> Attempt {
+    let count = dice.pick(&[1, 1, 1, 1, 2, 3]);
+    let claim = Claim::exclusive_all((0..count).map(|_| key(dice))).expect("some keys");
+    let holder = Holder::from_bits(dice.pick(&[1, 2, 3, 4, u128::MAX - 7]));
     let label = dice.pick(&[None, Some("web-3"), Some(""), Some(" two words")]);
     let label = label.map(|text| Label::new(text).expect("a label"));
     let ttl = Ttl::new(Duration::from_secs(dice.pick(&[100, 900, 1000, 5000]))).expect("a ttl");
     Attempt::new(claim, holder, label, ttl)
 }
 
+/// The tickets that one side gave.
+#[derive(Debug, Default)]
+pub struct Tickets(HashMap<Holder, (Key, Ticket)>);
+
+impl Tickets {
+    /// The requests of a step, as they are sent.
+    #[must_use]
+    pub fn requests(&self, step: &Step) -> Vec<Request> {
+        match step {
+            Step::Ask(request) => vec![request.clone()],
+            Step::Return(request) => {
+                let mut request = request.clone();
+                if let Request::Grant { attempt, wait: Some(wait), .. } = &mut request {
+                    wait.ticket = self.0.get(&attempt.holder).cloned();
+                }
+                vec![request]
+            }
+            Step::Crowd(request, count) => (0..*count).map(|nth| by_somebody_else(request, nth)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Notes what was answered.
+    pub fn note(&mut self, request: &Request, answer: &Answer) {
+        if let (
+            Request::Grant { attempt, .. },
+            Answer::Grant(GrantAnswer::Busy { held_by, place: Some(place) }),
+        ) = (request, answer)
+        {
+            self.0.insert(attempt.holder, (held_by.key.clone(), place.ticket));
+        }
+    }
+}
+
+fn by_somebody_else(request: &Request, nth: u64) -> Request {
+    let mut request = request.clone();
+    if let Request::Grant { attempt, .. } = &mut request {
+        attempt.holder = Holder::from_bits(1000 + u128::from(nth));
+    }
+    request
+}
+
 /// What must come of a history: the one semantics, on records to which strangers write too.
 #[derive(Debug)]
 pub struct Oracle {
     records: Records,
-    scene: Scene<'static>,
+    now: Stamp,
+    tickets: Tickets,
+    ears: Listening,
+}
+
+#[derive(Debug)]
+struct Listening(BTreeSet<Channel>);
+
+impl Ears for Listening {
+    fn listens(&self, channel: &Channel) -> bool {
+        self.0.contains(channel)
+    }
 }
 
 impl Oracle {
     /// An empty store whose clock stands at `wall`.
     #[must_use]
     pub fn new(wall: Stamp) -> Self {
-        let floor = Fence::new(wall.as_micros()).unwrap_or(Fence::MAX);
-        Self { records: Records::default(), scene: Scene::new(wall, floor) }
+        let ears = Listening(heard().into_iter().collect());
+        Self { records: Records::default(), now: wall, tickets: Tickets::default(), ears }
     }
 
-    /// Takes one step; the answer, if something was asked.
-    pub fn take(&mut self, step: &Step) -> Option<Answer> {
-        let now = self.scene.now;
+    /// Takes one step; what came of what was asked. The clock moves on by a tick with each request, as every store's does.
+    pub fn take(&mut self, step: &Step) -> Vec<Served> {
+        let requests = self.tickets.requests(step);
+        let served = requests.into_iter().map(|request| {
+            self.now = self.now + Duration::from_micros(1);
+            let floor = Fence::new(self.now.as_micros()).unwrap_or(Fence::MAX);
+            let scene = Scene::new(self.now, floor).with_window(WINDOW);
+            let served = apply(&mut self.records, request.clone(), &scene.with_ears(&self.ears));
+            self.tickets.note(&request, &served.answer);
+            served
+        });
+        let served = served.collect();
+        self.meddle(step);
+        served
+    }
+
+    /// What strangers do.
+    fn meddle(&mut self, step: &Step) {
+        let (now, records) = (self.now, &mut self.records);
         match step {
-            Step::Ask(request) => return Some(apply(&mut self.records, request.clone(), &self.scene).answer),
+            Step::Ask(_) | Step::Return(_) | Step::Crowd(..) => {}
             Step::Set(key, value, ttl) => {
                 let content = Content::Foreign(value.as_slice().into());
-                self.records.locks.insert(key.clone(), Lock::new(content, ttl.map(|ttl| now + ttl)));
+                records.locks.insert(key.clone(), Lock::new(content, ttl.map(|ttl| now + ttl)));
             }
             Step::MakeList(key) => {
-                self.records.locks.insert(key.clone(), Lock::new(Content::NotALock, None));
+                records.locks.insert(key.clone(), Lock::new(Content::NotALock, None));
             }
-            Step::Delete(key) | Step::Expire(key) => drop(self.records.locks.remove(key)),
-            Step::ForgetFence(key) => drop(self.records.fences.remove(key)),
+            Step::Delete(key) | Step::Expire(key) => drop(records.locks.remove(key)),
+            Step::ForgetFence(key) => drop(records.fences.remove(key)),
             Step::SetFence(key, number, ttl) => {
                 let fence = Fence::new(*number).expect("a fence");
-                self.records.fences.insert(key.clone(), LastFence::new(fence, now + *ttl));
+                records.fences.insert(key.clone(), LastFence::new(fence, now + *ttl));
             }
+            Step::ForgetLine(key) => drop(records.lines.remove(key)),
         }
-        None
     }
 
     /// What the store must hold now.
     #[must_use]
     pub fn dump(&self) -> Dump {
-        let now = self.scene.now;
-        let locks = self.records.locks.iter().map(|(key, lock)| {
+        let (now, records) = (self.now, &self.records);
+        let locks = records.locks.iter().map(|(key, lock)| {
             let left = lock.ends.map(|ends| now.saturating_until(ends));
             (key.clone(), (lock.content.clone(), left))
         });
-        let fences = self
-            .records
+        let fences = records
             .fences
             .iter()
             .map(|(key, last)| (key.clone(), (last.fence.get(), Some(now.saturating_until(last.ends)))));
-        Dump { locks: locks.collect(), fences: fences.collect() }
-    }
-}
-
-/// All that a store holds: contents, numbers, and the time that each has left.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Dump {
-    /// What stands at each key.
-    pub locks: BTreeMap<Key, (Content, Option<Duration>)>,
-    /// The last fence of each key.
-    pub fences: BTreeMap<Key, (u64, Option<Duration>)>,
-}
-
-/// Left out of the comparison, by name: how much of a ttl has passed since it was set (up to ten seconds), and the value of
-/// a fence that came from a clock (within two minutes of ours).
-#[derive(Clone, Copy, Debug)]
-pub struct Tolerance {
-    /// Our clock when the history began.
-    pub wall: Stamp,
-}
-
-impl Tolerance {
-    fn left(left: Option<Duration>) -> Option<Duration> {
-        left.map(|left| Duration::from_secs(left.as_millis().div_ceil(10_000) as u64 * 10))
-    }
-
-    fn number(self, number: u64) -> u64 {
-        let near = number.abs_diff(self.wall.as_micros()) < 120_000_000;
-        if near { 0 } else { number }
-    }
-
-    fn fence(self, fence: Fence) -> Fence {
-        Fence::new(self.number(fence.get())).unwrap_or(fence)
-    }
-
-    fn tenancy(self, mut tenancy: Tenancy) -> Tenancy {
-        tenancy.remaining = Self::left(tenancy.remaining);
-        tenancy.fence = tenancy.fence.map(|fence| self.fence(fence));
-        tenancy
-    }
-
-    /// A dump without what is left out.
-    #[must_use]
-    pub fn dump(self, mut dump: Dump) -> Dump {
-        for (_, left) in dump.locks.values_mut() {
-            *left = Self::left(*left);
-        }
-        for (number, left) in dump.fences.values_mut() {
-            *left = Self::left(*left);
-            *number = self.number(*number);
-        }
-        dump
-    }
-
-    /// An answer without what is left out.
-    #[must_use]
-    pub fn answer(self, answer: Answer) -> Answer {
-        let held = |answer| match answer {
-            HoldAnswer::NotHeld { key, held_by } => {
-                HoldAnswer::NotHeld { key, held_by: held_by.map(|held_by| self.tenancy(held_by)) }
-            }
-            other => other,
-        };
-        match answer {
-            Answer::Grant(GrantAnswer::Granted { fence }) => {
-                Answer::Grant(GrantAnswer::Granted { fence: self.fence(fence) })
-            }
-            Answer::Grant(GrantAnswer::Busy { held_by, place }) => {
-                Answer::Grant(GrantAnswer::Busy { held_by: self.tenancy(held_by), place })
-            }
-            Answer::Grant(GrantAnswer::TooLate { now }) => {
-                Answer::Grant(GrantAnswer::TooLate { now: Stamp::from_micros(self.number(now.as_micros())) })
-            }
-            Answer::Renew(answer) => Answer::Renew(held(answer)),
-            Answer::Release(answer) => Answer::Release(held(answer)),
-            Answer::Inspect(mut state) => {
-                state.tenancies = state.tenancies.into_iter().map(|seen| self.tenancy(seen)).collect();
-                Answer::Inspect(state)
-            }
-            other => other,
-        }
+        let lines = records.lines.iter().map(|(key, line)| (key.clone(), LineDump::of(line, now)));
+        Dump { locks: locks.collect(), fences: fences.collect(), lines: lines.collect() }
     }
 }

@@ -1,16 +1,15 @@
 //! What is held or waited for in the file, by the beginning of its key.
 
-use leasehold_core::{Answer, Fault, Key, KeyState, Request, Stamp};
-use rusqlite::{Connection, params};
+use leasehold_core::{Answer, Fault, Key, KeyState, Request};
+use rusqlite::Connection;
 
-use super::{Ledger, now, serve};
+use super::{Ledger, serve};
 use crate::connection::Begin;
-use crate::table::micros;
 use crate::trouble::Trouble;
 
-/// The keys of locks that have not ended, from a key on, in byte order. (Whatever else makes a key one that is in use is another
-/// SELECT here; the order and what has ended are then seen to by the rest.)
-const KEYS_FROM: &str = "SELECT key FROM lock WHERE key >= ?1 AND ends > ?2 ORDER BY key";
+/// The keys that may be held or waited for, from a key on, in byte order. The others have nothing but a fence.
+const KEYS_FROM: &str =
+    "SELECT key FROM entry WHERE key >= ?1 AND (holder IS NOT NULL OR waiters > 0) ORDER BY key";
 
 impl Ledger {
     /// Says of all keys that begin with a prefix who holds them and who waits, in byte order, in one transaction. Keys that nobody
@@ -20,12 +19,11 @@ impl Ledger {
     ///
     /// A [`Fault`] when the file cannot be used.
     pub fn list(&mut self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
-        self.within(Begin::ToRead, |connection, runtime| {
+        self.within(Begin::ToRead, |connection, side| {
             let mut states = Vec::new();
-            for key in keys_in_use(connection, prefix, now(runtime))? {
-                // By the one semantics, as every other request: what has ended since is absent.
-                let Answer::Inspect(state) = serve(connection, runtime, &Request::Inspect(key))?.answer
-                else {
+            for key in keys_in_use(connection, prefix)? {
+                // By the one semantics, as every other request: what has ended is absent.
+                let Answer::Inspect(state) = serve(connection, side, &Request::Inspect(key))?.0.answer else {
                     return Err(Trouble::lasting(
                         "the answer is to another request: this is a fault in leasehold-core",
                     ));
@@ -39,9 +37,9 @@ impl Ledger {
     }
 }
 
-fn keys_in_use(connection: &Connection, prefix: &[u8], now: Stamp) -> Result<Vec<Key>, Trouble> {
+fn keys_in_use(connection: &Connection, prefix: &[u8]) -> Result<Vec<Key>, Trouble> {
     let mut statement = connection.prepare_cached(KEYS_FROM)?;
-    let mut rows = statement.query(params![prefix, micros(now)])?;
+    let mut rows = statement.query([prefix])?;
     let mut keys = Vec::new();
     while let Some(row) = rows.next()? {
         let bytes: Vec<u8> = row.get(0)?;

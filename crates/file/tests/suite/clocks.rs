@@ -1,5 +1,6 @@
 //! Runtimes for tests: one that is driven by hand, and one with the machine's clocks. Neither runs tasks; a store has none.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -59,7 +60,7 @@ impl Runtime for ByHand {
     fn spawn(&self, _: BoxFuture<'static, ()>) {}
 
     fn random(&self) -> u128 {
-        unreachable!("a store draws nothing")
+        RandomState::new().build_hasher().finish().into()
     }
 }
 
@@ -78,13 +79,14 @@ impl Runtime for OfTheMachine {
         SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
     }
 
-    fn sleep_until(&self, _: Instant) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::pending())
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        let rest = at.saturating_since(self.now());
+        Box::pin(async move { tokio::time::sleep(rest).await })
     }
 
     fn spawn(&self, _: BoxFuture<'static, ()>) {}
 
     fn random(&self) -> u128 {
-        unreachable!("a store draws nothing")
+        RandomState::new().build_hasher().finish().into()
     }
 }

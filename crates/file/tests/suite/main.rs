@@ -3,6 +3,7 @@
 mod bad_days;
 mod child;
 mod clocks;
+mod in_line;
 mod one_file_for_all;
 mod same_as_core;
 mod seeds;

@@ -1,13 +1,15 @@
 //! The file against the plainest store there is: core's `apply` on records in memory. The same requests at the same times give
-//! the same answers and leave the same records, through whichever connection, before and after the file was closed and opened.
+//! the same answers, concern the same waiters and leave the same records, through whichever connection, before and after the
+//! file was closed and opened. What is granted through a connection ends when that is closed; the model is told so.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Answer, Attempt, Claim, Fence, Holder, Label, LastFence, Manner, Records, Request, Runtime, Scene, Stamp,
-    Store, Ttl, apply,
+    Answer, Attempt, Channel, Claim, Content, Ears, Fence, GrantAnswer, Holder, Key, Label, LastFence, Line,
+    Lock, Manner, Records, Request, Runtime, Scene, Served, Stamp, Store, Ticket, Ttl, Wait, apply,
 };
 use leasehold_file::{BootId, FileStore, Ledger};
 use tempfile::TempDir;
@@ -18,7 +20,7 @@ use crate::seeds::{Dice, key};
 #[test]
 fn a_ledger_answers_and_remembers_as_core_does() {
     let mut seen = Seen::default();
-    for seed in 0..12 {
+    for seed in 0..24 {
         let mut world = World::new(seed);
         let mut ledgers = [world.ledger(), world.ledger()];
         for _ in 0..800 {
@@ -28,17 +30,51 @@ fn a_ledger_answers_and_remembers_as_core_does() {
             }
             let which = usize::from(world.dice.once_in(2));
             if world.dice.once_in(20) {
-                ledgers[which] = world.ledger();
+                let dead = std::mem::replace(&mut ledgers[which], world.ledger());
+                world.dies(dead, &mut ledgers[which]);
+            }
+            if world.dice.once_in(10) {
+                world.somebody_stops_or_begins_to_listen();
             }
             let request = world.some_request(true);
-            let expected = world.expect(&request);
-            let served = ledgers[which].serve(request.clone()).unwrap();
-            assert_eq!(served, expected, "seed {seed}: {request:?}");
-            world.compare(ledgers[1 - which].dump().unwrap());
-            seen.note(&served.answer);
+            world.serve(&mut ledgers[which], &request, &mut seen);
+            world.compare(ledgers[1 - which].0.dump().unwrap());
         }
     }
     seen.enough();
+    assert!(seen.pushes > 150 && seen.places > 500 && seen.deaths > 200, "{seen:?}");
+}
+
+/// More of them than one request clears away, and then everybody who is behind.
+#[test]
+fn a_crowd_that_is_gone_is_cleared_away_as_core_does_it() {
+    for gone in [2, 5, 99, 100, 101, 102, 103, 104, 105, 230] {
+        let mut seen = Seen::default();
+        let mut world = World::new(gone);
+        let mut ledger = world.ledger();
+        let claim = |who: u64| {
+            Attempt::new(Claim::exclusive(key("a")), Holder::from_bits(who.into()), None, Ttl::DEFAULT)
+        };
+        for who in 0..=gone + 5 {
+            world.clock.pass(Duration::from_micros(10));
+            let channel = if who <= gone { "gone" } else { "left" };
+            let wait = Wait { channel: Some(Channel::new(channel)), ..Wait::default() };
+            let request = Request::Grant { attempt: claim(who), wait: Some(wait), not_after: None };
+            world.serve(&mut ledger, &request, &mut seen);
+        }
+        world.listening.0.lock().unwrap().remove(&Channel::new("gone"));
+        // From behind, from the middle, and the holder.
+        for who in [gone + 5, gone / 2 + 1, 0, gone + 1, gone + 2] {
+            let served = world.serve(&mut ledger, &Request::Release(claim(who)), &mut seen);
+            world.compare(ledger.0.dump().unwrap());
+            let mut unfinished = served.unfinished;
+            while !unfinished.is_empty() {
+                unfinished = world.serve(&mut ledger, &Request::Advance(unfinished), &mut seen).unfinished;
+                world.compare(ledger.0.dump().unwrap());
+            }
+        }
+        assert_eq!(seen.pushes, 6, "three were handed the lock, and each time somebody was next: {seen:?}");
+    }
 }
 
 #[tokio::test]
@@ -47,19 +83,20 @@ async fn a_store_answers_and_remembers_as_core_does() {
     for seed in 100..108 {
         let mut world = World::new(seed);
         let mut stores = [world.store(), world.store()];
+        let mut retired = Vec::new();
         for _ in 0..600 {
             world.pass_some_time();
             let which = usize::from(world.dice.once_in(2));
             if world.dice.once_in(20) {
-                stores[which] = world.store();
+                // It lives on, or what was granted there would end.
+                retired.push(std::mem::replace(&mut stores[which], world.store()));
             }
             let store = &stores[which];
             let request = world.some_request(false);
             let expected = world.expect(&request).answer;
             let answer = match &request {
                 Request::Grant { attempt, .. } => {
-                    let manner = world.dice.one_of(&[Manner::Try, Manner::Wait { line_limit: None }]);
-                    Answer::Grant(store.grant(attempt, manner).await.unwrap())
+                    Answer::Grant(store.grant(attempt, Manner::Try).await.unwrap())
                 }
                 Request::Renew(attempt) => {
                     let twice = [attempt.clone(), attempt.clone()];
@@ -85,12 +122,33 @@ async fn a_store_answers_and_remembers_as_core_does() {
     seen.enough();
 }
 
+/// A ledger, and the number by which the model knows it.
+struct Numbered(Ledger, u32);
+
+/// Who listens, in this test.
+#[derive(Debug)]
+struct Listening(Mutex<BTreeSet<Channel>>);
+
+impl Ears for Listening {
+    fn listens(&self, channel: &Channel) -> bool {
+        self.0.lock().unwrap().contains(channel)
+    }
+}
+
 struct World {
     directory: TempDir,
     clock: Arc<ByHand>,
     boots: u32,
     dice: Dice,
     plain: Records,
+    listening: Arc<Listening>,
+    ledgers: u32,
+    /// Through which ledger each lock was granted, or its waiter joined.
+    lives: BTreeMap<Key, u32>,
+    waiting: BTreeMap<(Key, Holder), u32>,
+    tickets: BTreeMap<Holder, (Key, Ticket)>,
+    dead: BTreeSet<u32>,
+    deaths: u32,
 }
 
 impl World {
@@ -101,6 +159,13 @@ impl World {
             boots: 0,
             dice: Dice(seed),
             plain: Records::default(),
+            listening: Arc::new(Listening(Mutex::new(CHANNELS.map(Channel::new).into()))),
+            ledgers: 0,
+            lives: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            dead: BTreeSet::new(),
+            deaths: 0,
         }
     }
 
@@ -108,8 +173,89 @@ impl World {
         self.directory.path().join("leases.db")
     }
 
-    fn ledger(&self) -> Ledger {
-        Ledger::at(self.file(), self.runtime()).in_boot(BootId::new(&self.boots.to_string()))
+    fn ledger(&mut self) -> Numbered {
+        self.ledgers += 1;
+        let ledger = Ledger::at(self.file(), self.runtime()).in_boot(BootId::new(&self.boots.to_string()));
+        Numbered(ledger.mortal().with_ears(Arc::clone(&self.listening) as _), self.ledgers)
+    }
+
+    /// What was granted through a ledger ends with it. A child that another test has just forked may keep it alive for a moment.
+    fn dies(&mut self, ledger: Numbered, witness: &mut Numbered) {
+        self.dead.insert(ledger.1);
+        self.void_the_dead();
+        drop(ledger);
+        let begun = Instant::now();
+        while !self.is_same(witness.0.dump().unwrap()) {
+            assert!(begun.elapsed() < Duration::from_secs(5), "the dead live on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Also what somebody dead was handed in line.
+    fn void_the_dead(&mut self) {
+        let (lives, dead) = (&self.lives, &self.dead);
+        let before = self.plain.locks.len();
+        self.plain.locks.retain(|key, _| lives.get(key).is_none_or(|life| !dead.contains(life)));
+        self.deaths += u32::try_from(before - self.plain.locks.len()).unwrap();
+    }
+
+    /// Has a request served by the file and by the model, which must agree.
+    fn serve(&mut self, ledger: &mut Numbered, request: &Request, seen: &mut Seen) -> Served {
+        self.plain.forget_ended(self.now());
+        let before = self.plain.locks.clone();
+        let expected = self.expect(request);
+        let served = ledger.0.serve(request.clone()).unwrap();
+        assert_eq!(served, expected, "{request:?}");
+        self.note_lives(&before, request, ledger.1);
+        self.void_the_dead();
+        if let (
+            Request::Grant { attempt, .. },
+            Answer::Grant(GrantAnswer::Busy { held_by, place: Some(place) }),
+        ) = (request, &served.answer)
+        {
+            self.tickets.insert(attempt.holder, (held_by.key.clone(), place.ticket));
+            seen.places += 1;
+        }
+        seen.note(&served.answer);
+        seen.pushes += u32::try_from(served.pushes.len()).unwrap();
+        seen.deaths += std::mem::take(&mut self.deaths);
+        served
+    }
+
+    fn note_lives(&mut self, before: &BTreeMap<Key, Lock>, request: &Request, ledger: u32) {
+        let asker = match request {
+            Request::Grant { attempt, .. } | Request::Renew(attempt) | Request::Release(attempt) => {
+                Some(attempt)
+            }
+            _ => None,
+        };
+        let asks_for = |key: &Key, holder: Holder| {
+            asker.is_some_and(|asker| asker.holder == holder && asker.claim.keys().any(|own| own == key))
+        };
+        for (key, lock) in &self.plain.locks {
+            let Content::Lease { holder, .. } = lock.content else { continue };
+            let held = before.get(key).is_some_and(
+                |lock| matches!(lock.content, Content::Lease { holder: was, .. } if was == holder),
+            );
+            if asks_for(key, holder) {
+                self.lives.insert(key.clone(), ledger);
+            } else if !held {
+                self.lives.insert(key.clone(), self.waiting[&(key.clone(), holder)]);
+            }
+        }
+        for (key, line) in &self.plain.lines {
+            for (_, standing) in line.waiters().filter(|(_, standing)| asks_for(key, standing.holder)) {
+                self.waiting.insert((key.clone(), standing.holder), ledger);
+            }
+        }
+    }
+
+    fn somebody_stops_or_begins_to_listen(&mut self) {
+        let channel = Channel::new(self.dice.one_of(&CHANNELS));
+        let mut listening = self.listening.0.lock().unwrap();
+        if !listening.remove(&channel) {
+            listening.insert(channel);
+        }
     }
 
     fn store(&self) -> FileStore {
@@ -145,7 +291,9 @@ impl World {
     fn pass_until_something_ends(&mut self) {
         let now = self.now();
         let locks = self.plain.locks.values().filter_map(|lock| lock.ends);
-        let ends: Vec<_> = locks.chain(self.plain.fences.values().map(|last| last.ends)).collect();
+        let lines = self.plain.lines.values().filter_map(Line::ends);
+        let fences = self.plain.fences.values().map(|last| last.ends);
+        let ends: Vec<_> = locks.chain(lines).chain(fences).collect();
         let soon: Vec<_> = ends
             .into_iter()
             .filter(|ends| *ends > now && now.saturating_until(*ends).as_secs() < 7200)
@@ -157,14 +305,15 @@ impl World {
     }
 
     /// The machine goes down, and comes up with a clock that begins anew.
-    fn reboot(&mut self) -> [Ledger; 2] {
+    fn reboot(&mut self) -> [Numbered; 2] {
         self.boots += 1;
         self.clock.set_lease_clock(self.dice.below(100_000_000));
         let ends = self.now() + LastFence::kept_for(Ttl::MIN);
         self.plain.locks.clear();
+        self.plain.lines.clear();
         // Of those that had ended the file may still know some, and the model none: both give them up here.
         let mut ledger = self.ledger();
-        let written = ledger.dump().unwrap().fences;
+        let written = ledger.0.dump().unwrap().fences;
         self.plain.fences =
             written.into_iter().map(|(key, last)| (key, LastFence::new(last.fence, ends))).collect();
         [ledger, self.ledger()]
@@ -177,30 +326,56 @@ impl World {
                 let around = self.clock.lease_clock() + self.dice.below(4);
                 let not_after = (with_not_after && self.dice.once_in(3))
                     .then(|| Stamp::from_micros(around.saturating_sub(2)));
-                Request::Grant { attempt, wait: None, not_after }
+                let wait = (with_not_after && !self.dice.once_in(4)).then(|| self.some_wait(attempt.holder));
+                Request::Grant { attempt, wait, not_after }
             }
-            5..7 => Request::Renew(self.some_attempt()),
-            7..9 => Request::Release(self.some_attempt()),
+            5..7 => Request::Renew(self.some_holders_attempt()),
+            7..9 => Request::Release(self.some_holders_attempt()),
+            9 if with_not_after && self.dice.once_in(2) => {
+                Request::Advance(vec![key(self.dice.one_of(&KEYS)), key(self.dice.one_of(&KEYS))])
+            }
             _ => Request::Inspect(key(self.dice.one_of(&KEYS))),
         }
     }
 
+    /// Mostly of one who holds, or nobody would ever release anything.
+    fn some_holders_attempt(&mut self) -> Attempt {
+        let attempt = self.some_attempt();
+        let held: Vec<_> = self.plain.locks.iter().map(|(key, lock)| (key.clone(), lock.clone())).collect();
+        if held.is_empty() || self.dice.once_in(3) {
+            return attempt;
+        }
+        let (key, lock) = self.dice.one_of(&held);
+        let Content::Lease { holder, .. } = lock.content else { unreachable!("nobody else writes here") };
+        Attempt::new(Claim::exclusive(key), holder, attempt.label, attempt.ttl)
+    }
+
+    fn some_wait(&mut self, holder: Holder) -> Wait {
+        let channel = self.dice.one_of(&[Some(CHANNELS[0]), Some(CHANNELS[1]), Some(CHANNELS[2]), None]);
+        let ticket = self.tickets.get(&holder).cloned().filter(|_| self.dice.once_in(2));
+        let line_limit = self.dice.once_in(10).then(|| self.dice.below(8));
+        Wait { channel: channel.map(Channel::new), ticket, line_limit }
+    }
+
     fn some_attempt(&mut self) -> Attempt {
-        let keys: Vec<_> = (0..=self.dice.below(3)).map(|_| key(self.dice.one_of(&KEYS))).collect();
+        let more = if self.dice.once_in(3) { self.dice.below(3) } else { 0 };
+        let keys: Vec<_> = (0..=more).map(|_| key(self.dice.one_of(&KEYS))).collect();
         let label = self.dice.one_of(&[None, Some("web-3"), Some("größe \\n ☃"), Some("")]);
         let ttl = self.dice.one_of(&[10, 1_000, 30_000, 3_600_000, Ttl::MAX.as_millis()]);
         // Long leases are rare, or nobody else would ever be granted anything.
         let ttl = if ttl > 30_000 && !self.dice.once_in(20) { 500 } else { ttl };
         Attempt::new(
             Claim::exclusive_all(keys).unwrap(),
-            Holder::from_bits(u128::MAX - u128::from(self.dice.below(4))),
+            Holder::from_bits(u128::MAX - u128::from(self.dice.below(14))),
             label.map(|text| Label::new(text).unwrap()),
             Ttl::new(Duration::from_millis(ttl)).unwrap(),
         )
     }
 
-    fn expect(&mut self, request: &Request) -> leasehold_core::Served {
+    fn expect(&mut self, request: &Request) -> Served {
+        let listening = Arc::clone(&self.listening);
         let scene = Scene::new(self.now(), Fence::new(self.clock.wall_clock()).unwrap());
+        let scene = scene.with_ears(&*listening);
         apply(&mut self.plain, request.clone(), &scene)
     }
 
@@ -209,7 +384,15 @@ impl World {
         self.plain.forget_ended(self.now());
         assert_eq!(written, self.plain);
     }
+
+    fn is_same(&mut self, mut written: Records) -> bool {
+        written.forget_ended(self.now());
+        self.plain.forget_ended(self.now());
+        written == self.plain
+    }
 }
+
+const CHANNELS: [&str; 4] = ["left", "right", "far away", "gone"];
 
 const KEYS: [&str; 4] = ["a", "b", "\u{1}\u{0}{c}", "d d"];
 
@@ -221,11 +404,14 @@ struct Seen {
     done: u32,
     not_held: u32,
     held: u32,
+    places: u32,
+    pushes: u32,
+    deaths: u32,
 }
 
 impl Seen {
     fn note(&mut self, answer: &Answer) {
-        use leasehold_core::{GrantAnswer, HoldAnswer};
+        use leasehold_core::HoldAnswer;
         match answer {
             Answer::Grant(GrantAnswer::Granted { .. }) => self.granted += 1,
             Answer::Grant(GrantAnswer::Busy { .. }) => self.busy += 1,

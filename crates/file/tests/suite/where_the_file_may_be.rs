@@ -206,10 +206,29 @@ fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
     let mut ledger = open(&file).unwrap();
     take(&mut ledger, &attempt(1, &["a"], 1000)).unwrap();
     drop(ledger);
-    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 3).unwrap();
     let before = fs::read(&file).unwrap();
-    refused(&file, &["format 2", "knows format 1", "update"]);
+    refused(&file, &["format 3", "knows format 2", "update"]);
     assert_eq!(fs::read(&file).unwrap(), before);
+}
+
+#[test]
+fn a_file_from_before_there_were_lines_is_taken_over_with_its_locks_and_fences() {
+    let (_directory, file) = a_place();
+    let fence = take(&mut open(&file).unwrap(), &attempt(1, &["a"], 60_000)).unwrap();
+    rusqlite::Connection::open(&file)
+        .unwrap()
+        .execute_batch(
+            "CREATE TABLE lock (key BLOB PRIMARY KEY, holder BLOB, label TEXT, ends INTEGER) STRICT, WITHOUT ROWID;
+             CREATE TABLE fence (key BLOB PRIMARY KEY, fence INTEGER, ends INTEGER) STRICT, WITHOUT ROWID;
+             INSERT INTO lock SELECT key, holder, label, ends FROM entry;
+             INSERT INTO fence SELECT key, fence, fence_ends FROM entry;
+             DROP TABLE entry; DROP TABLE waiter; DROP TABLE struck; PRAGMA user_version = 1;",
+        )
+        .unwrap();
+    let mut ledger = open(&file).unwrap();
+    assert_eq!(take(&mut ledger, &attempt(2, &["a"], 60_000)), None);
+    assert_eq!(ledger.dump().unwrap().fences[&crate::seeds::key("a")].fence, fence);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use leasehold_core::{Answer, Fault, Key, KeyState, Request};
 use redis::{Cmd, ServerError, Value, cmd};
 
-use super::{Client, Heard, Line, several};
+use super::{Client, Heard, Route, several};
 use crate::deadline::within;
 use crate::script::call_for;
 use crate::wire;
@@ -74,14 +74,14 @@ impl Client {
     ///
     /// Not more is kept in memory than what is found, and one part of what is looked through.
     pub(crate) async fn list(&self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
-        let mut line = self.line(self.call_limit).await?;
+        let mut route = self.route(self.call_limit).await?;
         // A walk may come by the same key twice, and both may find one.
         let mut found = BTreeMap::new();
         for walk in Walk::BOTH {
             let mut by_type = true;
             let mut cursor = b"0".to_vec();
             loop {
-                let heard = self.say(&mut line, vec![scan(&cursor, walk, prefix, by_type)]).await?.pop();
+                let heard = self.say(&mut route, vec![scan(&cursor, walk, prefix, by_type)]).await?.pop();
                 let heard = match heard {
                     // Servers from before 6.0. Without it, what is of another type is found out by asking for it.
                     Some(Err(error)) if by_type && is_syntax_error(&error) => {
@@ -97,9 +97,9 @@ impl Client {
                 let keys = names.iter().filter_map(|name| walk.key(name, prefix));
                 let mut keys: Vec<_> = keys.filter(|key| !found.contains_key(key)).collect();
                 if walk == Walk::Leases {
-                    keys = self.that_look_held(&mut line, keys).await?;
+                    keys = self.that_look_held(&mut route, keys).await?;
                 }
-                for state in self.inspect_all(&mut line, keys).await? {
+                for state in self.inspect_all(&mut route, keys).await? {
                     found.insert(state.key.clone(), state);
                 }
                 if next == b"0" {
@@ -112,13 +112,13 @@ impl Client {
     }
 
     /// Those whose strings begin as a lease does. Of the others, not even the string travels.
-    async fn that_look_held(&self, line: &mut Line, keys: Vec<Key>) -> Result<Vec<Key>, Fault> {
+    async fn that_look_held(&self, route: &mut Route, keys: Vec<Key>) -> Result<Vec<Key>, Fault> {
         let beginning = |key: &Key| {
             let mut command = cmd("GETRANGE");
             command.arg(key.as_bytes()).arg(0).arg(wire::MARK.len() - 1);
             command
         };
-        let heard = self.say(line, keys.iter().map(beginning).collect()).await?;
+        let heard = self.say(route, keys.iter().map(beginning).collect()).await?;
         let mut held = Vec::new();
         for (key, heard) in keys.into_iter().zip(heard) {
             match heard {
@@ -133,12 +133,12 @@ impl Client {
     }
 
     /// What is to be seen of each key that is in use.
-    async fn inspect_all(&self, line: &mut Line, keys: Vec<Key>) -> Result<Vec<KeyState>, Fault> {
+    async fn inspect_all(&self, route: &mut Route, keys: Vec<Key>) -> Result<Vec<KeyState>, Fault> {
         let requests: Vec<_> = keys.into_iter().map(Request::Inspect).collect();
         let mut states = Vec::new();
         for part in requests.chunks(INSPECTED_AT_ONCE) {
-            let calls: Vec<_> = part.iter().map(call_for).collect();
-            let heard = self.call_all(line, &calls, self.call_limit).await?;
+            let calls: Vec<_> = part.iter().map(|request| call_for(request, self.window())).collect();
+            let heard = self.call_all(route, &calls, self.call_limit).await?;
             for (request, heard) in part.iter().zip(heard) {
                 let Answer::Inspect(state) = self.answer(request, heard)? else {
                     unreachable!("an inspection is answered as one")
@@ -152,16 +152,16 @@ impl Client {
     }
 
     /// Says some commands at once, within the limit of one call.
-    async fn say(&self, line: &mut Line, commands: Vec<Cmd>) -> Result<Vec<Heard>, Fault> {
+    async fn say(&self, route: &mut Route, commands: Vec<Cmd>) -> Result<Vec<Heard>, Fault> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
         let limit = self.call_limit;
         let count = commands.len();
-        let saying = several(&mut *line.connection, commands.into_iter());
+        let saying = several(&mut *route.connection, commands.into_iter());
         match within(&*self.runtime, limit, saying).await {
-            None => Err(self.silent(line, limit)),
-            Some(Err(error)) => Err(self.broken(line, &error)),
+            None => Err(self.silent(route, limit)),
+            Some(Err(error)) => Err(self.broken(route, &error)),
             Some(Ok(heard)) if heard.len() == count => Ok(heard),
             Some(Ok(_)) => Err(self.faults.passing("the server gave fewer answers than it was asked")),
         }

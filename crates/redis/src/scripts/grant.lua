@@ -1,61 +1,140 @@
--- Gives a holder all keys of a claim, or none. Asking again with the same holder is no different from asking.
+-- Gives a holder all keys of a claim, or none; or lets it take those that are free, in their order, and wait in the line of the
+-- first that is not. Asking again with the same holder is no different from asking.
 --
--- KEYS  1, 3, 5 …  the keys, in byte order;  2, 4, 6 …  the fence key of each
--- ARGV  1  the value to write: lh1, a flag, 32 digits of the holder, and maybe a space and a label
---       2  the ttl, in ms
---       3  how long to remember the fence, in ms
---       4  past this time on the server's clock, in µs since 1970, do nothing; empty: never
+-- ARGV  1  32 digits of the holder
+--       2  how long a key that is handed over may remain unclaimed, in ms
+--       3  what stands behind the digits in the value: nothing, or a space and the label
+--       4  the ttl, in ms
+--       5  how long to remember the fence, in ms
+--       6  past this time on the server's clock, in µs since 1970, do nothing; empty: never
+--     and only if it waits:
+--       7  its channel; empty: it cannot be told
+--       8  which key it has a ticket for; empty: none
+--       9  the ticket
+--      10  the length of a line that it does not join any more; empty: it joins any
+--      11  how long to remember the line, in ms
 --
--- The last field of each answer is the server's time in µs. n counts the keys from 1.
---   0 fence time                         granted; the fence is new to each of the keys
---   1 n value pttl fence time            key n is taken, by this value, for so long (-1: no end); fence empty: unknown
---   2 time                               too late
---   3 n time                             key n has something that is no string
---   4 n time                             the fence of key n is the last that a double can count
---   5 n time                             the fence key of key n holds something that is no number
+-- The last field of each answer says which keys are free although somebody waits, and the field before it is the server's time
+-- in µs. n counts the keys from 1.
+--   0 fence                              granted; the fence is new to each of the keys
+--   1 n value pttl fence                 key n is taken, by this value, for so long (-1: no end); fence empty: unknown
+--   2                                    too late
+--   3 n                                  key n has something that is no string
+--   4 n                                  the fence of key n is the last that a double can count
+--   5 n                                  the fence key of key n holds something that is no number
+--   7 n value pttl fence ticket before stood
+--                                        key n is taken, and it stands in line there, behind so many; stood 1: it did before
+--   8 n value pttl fence length          key n is taken, and so many wait that it did not join; it holds nothing
+--   9                                    a key is not handed on yet
 --
--- Nothing is written unless the answer is 0. All reads stand before the first write; if that is refused (out of memory,
--- a replica) nothing was done, and if it is not, nor are the rest: they are the same command.
--- A value that is not this holder's is never overwritten. A lease that this holder has is never made shorter: a grant that was
--- delayed on its way would else cut off the renewal that overtook it.
+-- Nothing is written if the answer is 2, 3, 4 or 5. A value that is not this holder's is never overwritten but to mark it. A
+-- lease that this holder has is never made shorter: a grant that was delayed on its way would else cut off the renewal that
+-- overtook it.
 
-local FENCE_MAX = 9007199254740991
-local value, ttl, keep, not_after = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local holder = string.sub(value, 5, 36)
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
-local time = string.format('%.0f', now)
+local tail, ttl, keep, not_after = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local channel, ticket_at, ticket, limit = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+local kept = channel and whole(math.floor(now / 1000) + tonumber(ARGV[11]))
+local several = #KEYS > 4
 
-if not_after ~= '' and now > tonumber(not_after) then return {2, time} end
+if not_after ~= '' and now > tonumber(not_after) then return { 2, time, {} } end
 
-local found, highest = {}, now - 1
-for i = 1, #KEYS, 2 do
-  local value, other = read(KEYS[i])
-  if other then return {3, (i + 1) / 2, time} end
-  found[i] = value
-  local last, odd = read(KEYS[i + 1])
-  if odd or last and not string.find(last, '^%d+$') then return {5, (i + 1) / 2, time} end
-  if last and tonumber(last) >= FENCE_MAX then return {4, (i + 1) / 2, time} end
-  if last then highest = math.max(highest, tonumber(last)) end
+local all = {}
+for n = 1, #KEYS / 4 do
+  local s = see(n)
+  if s.other then return { 3, n, time, {} } end
+  local _, follows = fence(s)
+  if s.odd then return { 5, n, time, {} } end
+  if not follows then return { 4, n, time, {} } end
+  all[n] = s
 end
 
-local values, ttls, keeps = {}, {}, {}
-for i = 1, #KEYS, 2 do
-  values[i], ttls[i] = value, ttl
-  keeps[i] = math.max(redis.call('PTTL', KEYS[i + 1]), keep)
-  if found[i] then
-    if not is_own(found[i], holder) then
-      return {1, (i + 1) / 2, found[i], redis.call('PTTL', KEYS[i]), read(KEYS[i + 1]) or '', time}
+-- Whatever stands there now is this holder's own.
+local function take(s)
+  leave(s)
+  local ms, awaited = ttl, s.line and s.line.length > 0
+  if s.value then
+    ms = math.max(left(s), ttl)
+    awaited = awaited or string.sub(s.value, 4, 4) == '+'
+  end
+  own(s, me, tail, ms, awaited)
+end
+
+-- At its ticket's place if it has one, else where it stands already, else at the end.
+local function join(s)
+  s.line = line(s) or new_line(0, false)
+  local line = s.line
+  local at = line.me and line.me.ticket or ticket_at == s.n and ticket
+  if not at then
+    local last = line.length > 0 and redis.call('ZRANGE', s.line_key, -1, -1, 'WITHSCORES')
+    at = above(last and last[2])
+  end
+  if not line.me then line.length = line.length + 1 end
+  local record = table.concat({ ARGV[4], ARGV[5], several and 1 or 0, channel }, ' ') .. tail
+  line.me, line.joined = standing(me, at, record), true
+end
+
+-- Takes one key and answers nothing, or stands in its line.
+local function step(s)
+  if s.owner == me then return take(s) end
+  local stood = false
+  if line(s) then
+    heard_from(s, channel)
+    stood = s.line.me ~= nil
+  end
+  if stood or ticket_at == s.n then join(s) end
+  local turn = advance(s, true)
+  if turn == 'free' then return take(s) end
+  if turn == 'unknown' then
+    join(s)
+    return { 9 }
+  end
+  local length = s.line and s.line.length or 0
+  local answer = tenancy(s)
+  if not (s.line and s.line.me) then
+    if limit and length >= limit then
+      answer[1], answer[6] = 8, length
+      return answer
     end
-    ttls[i] = math.max(redis.call('PTTL', KEYS[i]), ttl)
-    -- Whoever waits for it must not be forgotten.
-    if string.sub(found[i], 4, 4) == '+' then values[i] = 'lh1+' .. string.sub(value, 5) end
+    join(s)
+  end
+  mark(s)
+  answer[1], answer[6], answer[7], answer[8] = 7, whole(s.line.me.ticket), 0, stood and 1 or 0
+  return answer
+end
+
+local function try()
+  local refused
+  for n, s in ipairs(all) do
+    local turn = s.owner ~= me and advance(s)
+    if turn == 'taken' then refused = refused or tenancy(s) end
+    if turn == 'unknown' then refused = refused or { 9 } end
+  end
+  if not refused then for _, s in ipairs(all) do take(s) end end
+  return refused
+end
+
+-- Whoever kept keys behind the one that it waits for could wait for somebody who waits for those. And whoever may not wait keeps
+-- nothing at all.
+local function wait()
+  for n, s in ipairs(all) do
+    local answer = step(s)
+    if answer then
+      for i = answer[1] == 8 and 1 or n + 1, #all do give_back(all[i]) end
+      return answer
+    end
   end
 end
 
-local fence = string.format('%.0f', highest + 1)
-for i = 1, #KEYS, 2 do
-  redis.call('SET', KEYS[i], values[i], 'PX', ttls[i])
-  redis.call('SET', KEYS[i + 1], fence, 'PX', keeps[i])
+local answer = channel and wait()
+if not channel then answer = try() end
+if not answer then
+  local last = 0
+  for _, s in ipairs(all) do last = math.max(last, tonumber(fence(s) or 0)) end
+  local number = above(last)
+  for _, s in ipairs(all) do remember(s, number, keep) end
+  answer = { 0, whole(number) }
 end
-return {0, fence, time}
+answer[#answer + 1] = time
+finish(all, answer, kept)
+if answer[1] == 7 then answer[7] = redis.call('ZRANK', all[answer[2]].line_key, me) end
+return answer

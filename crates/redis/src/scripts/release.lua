@@ -1,33 +1,22 @@
--- Takes back what a holder holds of the keys of a claim, and nothing else. The fences stay.
+-- Takes back what a holder holds of the keys of a claim and where it waits for them, and nothing else; hands on what is free. The
+-- fences stay.
 --
--- KEYS  1, 3, 5 …  the keys, in byte order;  2, 4, 6 …  the fence key of each
 -- ARGV  1  32 digits of the holder
+--       2  how long a key that is handed over may remain unclaimed, in ms
 --
--- n counts the keys from 1, and is the first that the holder did not hold.
+-- The last field of each answer says which keys are free although somebody waits. n counts the keys from 1, and is the first that
+-- the holder did not hold.
 --   0                         released
---   1 n value pttl fence      somebody else holds key n, for so long (-1: no end); fence empty: unknown
+--   1 n value pttl fence      somebody else held key n, for so long (-1: no end); fence empty: unknown
 --   3 n pttl                  key n has something that is no string
 --   6 n                       nobody held key n
 --
--- Whatever the answer, the keys that the holder held are free. All reads stand before the first write.
+-- Whatever the answer, the holder holds none of the keys any more, and stands in no line for them.
 
-local holder = ARGV[1]
-
-local own, answer = {}, nil
-for i = 1, #KEYS, 2 do
-  local found, other = read(KEYS[i])
-  if found and is_own(found, holder) then
-    own[#own + 1] = KEYS[i]
-  elseif not answer then
-    if other then
-      answer = {3, (i + 1) / 2, redis.call('PTTL', KEYS[i])}
-    elseif found then
-      answer = {1, (i + 1) / 2, found, redis.call('PTTL', KEYS[i]), read(KEYS[i + 1]) or ''}
-    else
-      answer = {6, (i + 1) / 2}
-    end
-  end
+local all, answer = {}, nil
+for n = 1, #KEYS / 4 do
+  all[n] = see(n)
+  if all[n].owner ~= me then answer = answer or tenancy(all[n]) end
 end
-
-for _, key in ipairs(own) do redis.call('DEL', key) end
-return answer or {0}
+for _, s in ipairs(all) do give_back(s) end
+return finish(all, answer or { 0 })

@@ -6,10 +6,8 @@ use leasehold_core::Store;
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
 
+use crate::login::MINIMAL;
 use crate::world::{attempt, grant, granted, lasting, passing, runtime, store};
-
-const MAY: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* -@all +eval +evalsha +get +set +del +exists +pexpire \
-                   +pexpireat +pttl +time +zcard +zrange +zrank +zscore +hget +hmget";
 
 fn named(states: &[leasehold_core::KeyState]) -> Vec<String> {
     states.iter().map(|state| state.key.to_string()).collect()
@@ -20,9 +18,9 @@ async fn a_user_needs_two_permissions_more_and_each_that_lacks_is_named() {
     assert!(include_str!("../../../../docs/wire.md").contains("to list locks, also `+scan +getrange`"));
     for flavor in Flavor::ALL {
         let server = Server::setup(flavor)
-            .acl_user("lists", &format!("{MAY} +scan +getrange"))
-            .acl_user("no-scan", &format!("{MAY} +getrange"))
-            .acl_user("no-getrange", &format!("{MAY} +scan"))
+            .acl_user("lists", &format!("{MINIMAL} +scan +getrange"))
+            .acl_user("no-scan", &format!("{MINIMAL} +getrange"))
+            .acl_user("no-getrange", &format!("{MINIMAL} +scan"))
             .start();
         let user = |name: &str| store(&format!("redis://{name}:secret@127.0.0.1:{}", server.port()));
         granted(grant(&user("lists"), &attempt(&["app:b", "app:a"])).await);

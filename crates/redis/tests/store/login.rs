@@ -1,14 +1,18 @@
 //! Passwords, users and what they may do.
 
-use leasehold_core::{HoldAnswer, Store};
+use leasehold_core::{Answer, Attempt, HoldAnswer, Request, Store, Wait};
+use leasehold_redis::script::{call_for, decode};
+use leasehold_redis::wire::channel_of;
 use servers::{Flavor, Server};
 use std::slice::from_ref;
+use std::time::Duration;
 
 use crate::world::{attempt, grant, granted, key, lasting, store, value};
 
 /// The line of `docs/wire.md`, and it is checked to stand there.
-const MINIMAL: &str =
-    "on >secret resetkeys ~app:* ~leasehold:*}app:* -@all +eval +evalsha +get +set +del +pexpire +pttl +time";
+pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +eval +evalsha \
+    +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrank +zrem +zscore +hdel +hget +hmget +hset \
+    +pubsub +publish +subscribe +unsubscribe";
 
 fn without(command: &str) -> String {
     let words: Vec<_> = MINIMAL.split(' ').filter(|word| word.strip_prefix('+') != Some(command)).collect();
@@ -40,6 +44,38 @@ async fn a_user_with_the_documented_permissions_can_do_everything() {
             store.give_up(&ours).await.unwrap();
             lasting(grant(&store, &attempt(&["elsewhere"])).await, &["lock", "~leasehold:"]);
         }
+    }
+}
+
+/// A lock goes from hand to hand, with every command that the scripts have.
+#[tokio::test]
+async fn the_documented_permissions_are_enough_for_a_line() {
+    let wait = |channel| Some(Wait { channel, ticket: None, line_limit: None });
+    for flavor in Flavor::ALL {
+        let server = Server::setup(flavor).acl_user("lock", MINIMAL).start();
+        let client = redis::Client::open(as_user(&server, "lock", "")).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut ask = async |request: Request| {
+            let call = call_for(&request, Duration::from_millis(100));
+            decode(&request, call.by_text().query_async(&mut connection).await.unwrap()).unwrap().answer
+        };
+        let grant =
+            |attempt: &Attempt, wait| Request::Grant { attempt: attempt.clone(), wait, not_after: None };
+        let [first, second, third, fourth] = [(); 4].map(|()| attempt(&["app:a"]));
+        ask(grant(&first, None)).await;
+        ask(grant(&second, wait(None))).await;
+        ask(grant(&third, wait(Some(channel_of(3))))).await;
+        ask(grant(&fourth, wait(None))).await;
+        // It is handed to the second, which does not claim it. The third is gone, so the fourth has it next.
+        assert_eq!(ask(Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
+        let key = key("app:a");
+        while value(&server, "app:a").is_some() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        ask(Request::Advance(vec![key.clone()])).await;
+        assert_eq!(ask(Request::Renew(fourth.clone())).await, Answer::Renew(HoldAnswer::Done));
+        let Answer::Inspect(state) = ask(Request::Inspect(key)).await else { panic!() };
+        assert!(state.line.is_empty());
     }
 }
 

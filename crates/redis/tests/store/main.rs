@@ -2,9 +2,14 @@
 
 mod flavors;
 mod lent;
+mod line;
+mod line_crossings;
+mod line_order;
+mod line_outages;
 mod listing;
 mod login;
 mod outages;
+mod queue;
 mod secrets;
 mod settling;
 mod tls;

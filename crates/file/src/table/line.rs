@@ -1,0 +1,218 @@
+//! The waiters of a key, of whom as few are read and written as a request is about.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use leasehold_core::{Channel, Holder, Key, Label, Line, Mode, Records, Stamp, Standing, Ticket, Ttl};
+use rusqlite::{Connection, Row, params};
+
+use super::{Asker, Written};
+use crate::peer::Peer;
+use crate::trouble::Trouble;
+
+type Place = (Ticket, Holder);
+
+/// Reads the first of a line, who asks, and the last; the others are numbers between these.
+///
+/// The number before who asks is counted, which takes longer the further back that is; but whoever joins stands last, and of
+/// those who stand already only one of a process asks again, every few seconds.
+pub(super) fn load(
+    connection: &Connection,
+    key: &Key,
+    waiters: usize,
+    asker: Option<Asker<'_>>,
+    first: usize,
+    lives: &mut BTreeMap<(Key, Holder), Peer>,
+) -> Result<Line, Trouble> {
+    let mut line = Line::default();
+    let mut stands = |(ticket, standing, life): Stands| {
+        let holder = standing.holder;
+        if let Some(life) = life {
+            lives.insert((key.clone(), holder), life);
+        }
+        line.join(standing, Some(ticket), Stamp::from_micros(0));
+        (ticket, holder)
+    };
+    let mut head_ends = None;
+    if waiters > 0 {
+        let mut head = connection.prepare_cached(
+            "SELECT ticket, holder, label, mode, ttl, channel, wants_more, life FROM waiter
+             WHERE key = ?1 ORDER BY ticket, holder LIMIT ?2",
+        )?;
+        let mut rows = head.query(params![key.as_bytes(), i64::try_from(first).unwrap_or(i64::MAX)])?;
+        while let Some(row) = rows.next()? {
+            head_ends = Some(stands(standing(row)?));
+        }
+    }
+    if let Some(head_ends) = head_ends.filter(|_| waiters > first) {
+        let last = connection
+            .prepare_cached(
+                "SELECT ticket, holder, label, mode, ttl, channel, wants_more, life FROM waiter
+                 WHERE key = ?1 ORDER BY ticket DESC, holder DESC LIMIT 1",
+            )?
+            .query_row([key.as_bytes()], |row| Ok(standing(row)))??;
+        let last = stands(last);
+        let mut hidden = (waiters - first) as u64 - u64::from(last > head_ends);
+        if let Some(asker) = asker {
+            let mut own = connection.prepare_cached(
+                "SELECT ticket, holder, label, mode, ttl, channel, wants_more, life FROM waiter
+                 WHERE holder = ?2 AND key = ?1",
+            )?;
+            let mut rows = own.query(params![key.as_bytes(), asker.holder.bits().to_be_bytes()])?;
+            let own = rows.next()?.map(standing).transpose()?.map(stands);
+            let between = |place: &Place| *place > head_ends && *place < last;
+            hidden -= u64::from(own.as_ref().is_some_and(between));
+            let claimed = asker.ticket.filter(|(at, _)| at == key).map(|(_, ticket)| (*ticket, asker.holder));
+            if let Some(place) = own.or(claimed).filter(between).filter(|_| asker.counts) {
+                let before = count_between(connection, key, head_ends, place)?;
+                hidden -= before;
+                line.leave_out(before, place);
+            }
+        }
+        line.leave_out(hidden, last);
+    }
+    let mut struck = connection.prepare_cached("SELECT channel FROM struck WHERE key = ?1")?;
+    let mut rows = struck.query([key.as_bytes()])?;
+    while let Some(row) = rows.next()? {
+        line.strike(Channel::new(row.get::<_, Vec<u8>>(0)?));
+    }
+    Ok(line)
+}
+
+/// Writes who joined, and removes who left.
+pub(super) fn save(
+    connection: &Connection,
+    key: &Key,
+    before: &Written,
+    after: &Records,
+    asker: Option<Asker<'_>>,
+    now: Stamp,
+) -> Result<(), Trouble> {
+    let mut was = before.records.lines.get(key);
+    let is = after.lines.get(key);
+    // Of a line that has ended, nobody is in the one that came after it; also those who were not read are gone.
+    if was.is_some() && (is.is_none() || before.records.line(key, now).is_none()) {
+        forget(connection, key.as_bytes())?;
+        was = None;
+    }
+    let stood: BTreeMap<Place, &Standing> = places(was);
+    let stand: BTreeMap<Place, &Standing> = places(is);
+    for (ticket, holder) in stood.keys().filter(|place| !stand.contains_key(*place)) {
+        connection
+            .prepare_cached("DELETE FROM waiter WHERE key = ?1 AND ticket = ?2 AND holder = ?3")?
+            .execute(params![key.as_bytes(), number(*ticket), holder.bits().to_be_bytes()])?;
+    }
+    for (place, standing) in stand {
+        let asks = asker.filter(|asker| asker.holder == standing.holder);
+        if stood.get(&place) != Some(&standing) || asks.is_some() {
+            let life = match asks {
+                Some(asker) => asker.life,
+                None => before.waiting.get(&(key.clone(), standing.holder)).copied(),
+            };
+            write(connection, key, place.0, standing, life)?;
+        }
+    }
+    let struck = |line: Option<&Line>| -> BTreeSet<Channel> {
+        line.map(|line| line.struck().cloned().collect()).unwrap_or_default()
+    };
+    let (was, is) = (struck(was), struck(is));
+    for lifted in was.difference(&is) {
+        connection
+            .prepare_cached("DELETE FROM struck WHERE key = ?1 AND channel = ?2")?
+            .execute(params![key.as_bytes(), lifted.as_bytes()])?;
+    }
+    for struck in is.difference(&was) {
+        connection
+            .prepare_cached("INSERT OR REPLACE INTO struck (key, channel) VALUES (?1, ?2)")?
+            .execute(params![key.as_bytes(), struck.as_bytes()])?;
+    }
+    Ok(())
+}
+
+/// Removes all who wait for a key.
+pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), Trouble> {
+    connection.prepare_cached("DELETE FROM waiter WHERE key = ?1")?.execute([key])?;
+    connection.prepare_cached("DELETE FROM struck WHERE key = ?1")?.execute([key])?;
+    Ok(())
+}
+
+fn places(line: Option<&Line>) -> BTreeMap<Place, &Standing> {
+    let waiters = line.into_iter().flat_map(Line::waiters);
+    waiters.map(|(ticket, standing)| ((ticket, standing.holder), standing)).collect()
+}
+
+fn count_between(connection: &Connection, key: &Key, from: Place, to: Place) -> Result<u64, Trouble> {
+    let count: i64 = connection
+        .prepare_cached(
+            "SELECT count(*) FROM waiter
+             WHERE key = ?1 AND (ticket, holder) > (?2, ?3) AND (ticket, holder) < (?4, ?5)",
+        )?
+        .query_row(
+            params![
+                key.as_bytes(),
+                number(from.0),
+                from.1.bits().to_be_bytes(),
+                number(to.0),
+                to.1.bits().to_be_bytes()
+            ],
+            |row| row.get(0),
+        )?;
+    Ok(count.unsigned_abs())
+}
+
+fn write(
+    connection: &Connection,
+    key: &Key,
+    ticket: Ticket,
+    standing: &Standing,
+    life: Option<Peer>,
+) -> Result<(), Trouble> {
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO waiter (key, ticket, holder, label, mode, ttl, channel, wants_more, life)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?
+        .execute(params![
+            key.as_bytes(),
+            number(ticket),
+            standing.holder.bits().to_be_bytes(),
+            standing.label.as_ref().map(Label::as_str),
+            EXCLUSIVE,
+            number(Ticket::new(standing.ttl.as_millis())),
+            standing.channel.as_ref().map(Channel::as_bytes),
+            standing.wants_more,
+            life.as_ref().map(Peer::as_bytes),
+        ])?;
+    Ok(())
+}
+
+/// The only mode that there is; a place is kept for others.
+const EXCLUSIVE: &str = "exclusive";
+
+type Stands = (Ticket, Standing, Option<Peer>);
+
+fn standing(row: &Row<'_>) -> Result<Stands, Trouble> {
+    let (ticket, ttl): (i64, i64) = (row.get(0)?, row.get(4)?);
+    let label: Option<String> = row.get(2)?;
+    let mode: String = row.get(3)?;
+    if mode != EXCLUSIVE {
+        return Err(Trouble::damaged(format_args!("somebody waits in mode {mode}")));
+    }
+    let ttl = u64::try_from(ttl).ok().and_then(|ttl| Ttl::new(Duration::from_millis(ttl)).ok());
+    let channel: Option<Vec<u8>> = row.get(5)?;
+    let standing = Standing::new(
+        Holder::from_bits(u128::from_be_bytes(row.get(1)?)),
+        label.map(|text| Label::read(text.as_bytes())),
+        Mode::Exclusive,
+        ttl.ok_or_else(|| Trouble::damaged("the ttl of a waiter is out of bounds"))?,
+        channel.map(Channel::new),
+        row.get(6)?,
+    );
+    let life: Option<[u8; 8]> = row.get(7)?;
+    Ok((Ticket::new(ticket.unsigned_abs()), standing, life.map(Peer::from_bytes)))
+}
+
+/// A ticket as SQLite's signed numbers have it.
+fn number(ticket: Ticket) -> i64 {
+    i64::try_from(ticket.get()).unwrap_or(i64::MAX)
+}

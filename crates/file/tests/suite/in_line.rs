@@ -1,0 +1,381 @@
+//! Processes in one line: who is served, in which order, how soon, and what a dead or stopped one costs the others.
+
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leasehold_core::{
+    Attempt, GrantAnswer, HoldAnswer, Manner, Request, Runtime as _, Store, Ttl, Wait, Wake,
+};
+use leasehold_file::{FileStore, Ledger};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::child;
+use crate::clocks::OfTheMachine;
+use crate::seeds::{Dice, attempt, key};
+
+/// What a process of these tests does; called in the child.
+pub(crate) fn do_task(task: &str, file: &Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let store = FileStore::at(file, Arc::new(OfTheMachine));
+        let me = u128::from(std::process::id()) << 64;
+        match task {
+            "holder" => {
+                take(&store, &attempt(me, &["a"], 60_000)).await;
+                println!("at work");
+                std::future::pending::<()>().await;
+            }
+            "holder with a minder" => {
+                take(&store, &attempt(me, &["a"], 60_000)).await;
+                let lifeline = store.lifeline().unwrap();
+                // It lives until our parent closes the pipe, also after we are gone.
+                let mut minder = Command::new("cat");
+                #[expect(
+                    clippy::zombie_processes,
+                    reason = "it outlives its parent, which never gets to wait for it"
+                )]
+                let _minder = minder.stdin(Stdio::inherit()).stdout(lifeline).spawn().unwrap();
+                println!("at work");
+                std::future::pending::<()>().await;
+            }
+            "waiter" => wait_once(&store, file, me).await,
+            "round and round" => round_and_round(&store, file, me).await,
+            other => panic!("no such task: {other}"),
+        }
+    });
+}
+
+async fn take(store: &FileStore, attempt: &Attempt) -> u32 {
+    let mut asks = 0;
+    loop {
+        asks += 1;
+        let answer = store.grant(attempt, Manner::Wait { line_limit: None }).await.unwrap();
+        match answer {
+            GrantAnswer::Granted { .. } => return asks,
+            GrantAnswer::Busy { .. } => {
+                if asks == 1 {
+                    println!("in line");
+                }
+                let wake = store.woken(attempt).await;
+                if let Wake::Granted { since, lasts, .. } = wake
+                    && OfTheMachine.now() < since + lasts.duration()
+                {
+                    // The first renewal claims it.
+                    let claimed = store.renew(std::slice::from_ref(attempt)).await.remove(0).unwrap();
+                    if claimed == HoldAnswer::Done {
+                        return asks;
+                    }
+                }
+            }
+            GrantAnswer::Unfinished => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+async fn wait_once(store: &FileStore, file: &Path, me: u128) {
+    let attempt = attempt(me, &["a"], 60_000);
+    println!("at work");
+    let asks = take(store, &attempt).await;
+    note(file, &format!("{} {asks}", std::process::id()));
+    store.release(&attempt).await.unwrap();
+}
+
+/// Whoever holds says so in a file that nobody else may be in meanwhile.
+async fn round_and_round(store: &FileStore, file: &Path, me: u128) {
+    println!("at work");
+    let inside = file.with_extension("inside");
+    for round in 0.. {
+        let attempt = attempt(me + round, &["a"], 60_000);
+        take(store, &attempt).await;
+        // A killed holder leaves its name; it must be dead by now.
+        if let Ok(name) = fs::read_to_string(&inside)
+            && !name.is_empty()
+        {
+            let alive =
+                fs::read_to_string(format!("/proc/{name}/stat")).is_ok_and(|stat| !stat.contains(") Z"));
+            if alive {
+                note(file, &format!("{name} and {} at once", std::process::id()));
+            }
+        }
+        fs::write(&inside, std::process::id().to_string()).unwrap();
+        tokio::time::sleep(Duration::from_micros(500)).await;
+        note(file, &std::process::id().to_string());
+        fs::write(&inside, "").unwrap();
+        store.release(&attempt).await.unwrap();
+    }
+}
+
+fn note(file: &Path, what: &str) {
+    let mut notes = OpenOptions::new().append(true).create(true).open(notes_of(file)).unwrap();
+    notes.write_all(format!("{what}\n").as_bytes()).unwrap();
+}
+
+fn notes_of(file: &Path) -> PathBuf {
+    file.with_extension("notes")
+}
+
+fn notes(file: &Path) -> Vec<String> {
+    fs::read_to_string(notes_of(file)).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// A child that is killed with its test.
+struct Process(Child, BufReader<ChildStdout>);
+
+impl Process {
+    fn start(task: &str, file: &Path) -> Self {
+        let mut command = child::command(&[], &format!("line {task}"), file);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        let mut process = Self(child, said);
+        process.says("at work");
+        process
+    }
+
+    fn says(&mut self, words: &str) {
+        let mut line = String::new();
+        while !line.contains(words) {
+            line.clear();
+            assert_ne!(self.1.read_line(&mut line).unwrap(), 0, "the child ended too early");
+        }
+    }
+
+    fn in_line(file: &Path) -> Self {
+        let mut process = Self::start("waiter", file);
+        process.says("in line");
+        process
+    }
+
+    fn id(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn a_file() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("leases.db");
+    (directory, file)
+}
+
+/// Waits until so many have been served.
+fn served(file: &Path, count: usize, within: Duration) -> Vec<String> {
+    let begun = Instant::now();
+    loop {
+        let notes = notes(file);
+        if notes.len() >= count {
+            return notes;
+        }
+        assert!(begun.elapsed() < within, "{} of {count} served within {within:?}: {notes:?}", notes.len());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn nothing_is_left(file: &Path) {
+    let written = Ledger::at(file, Arc::new(OfTheMachine)).dump().unwrap();
+    let now = OfTheMachine.now().as_nanos() / 1000;
+    assert!(
+        written.locks.values().all(|lock| lock.ends.is_some_and(|ends| ends.as_micros() <= now)),
+        "{written:?}"
+    );
+    assert!(written.lines.is_empty(), "{written:?}");
+}
+
+#[tokio::test]
+async fn processes_are_served_in_the_order_of_joining_and_ask_once() {
+    let (_directory, file) = a_file();
+    let store = FileStore::at(&file, Arc::new(OfTheMachine));
+    let held = attempt(1, &["a"], 60_000);
+    take(&store, &held).await;
+    let waiters: Vec<_> = (0..8).map(|_| Process::in_line(&file)).collect();
+    store.release(&held).await.unwrap();
+    let order = served(&file, 8, Duration::from_secs(10));
+    // One ask each: all others were told.
+    let expected: Vec<_> = waiters.iter().map(|waiter| format!("{} 1", waiter.id())).collect();
+    assert_eq!(order, expected);
+    drop(waiters);
+    nothing_is_left(&file);
+}
+
+#[tokio::test]
+async fn a_waiter_that_was_killed_costs_the_next_no_window() {
+    let (_directory, file) = a_file();
+    let store = FileStore::at(&file, Arc::new(OfTheMachine));
+    let held = attempt(1, &["a"], 60_000);
+    take(&store, &held).await;
+    let mut waiters: Vec<_> = (0..4).map(|_| Process::in_line(&file)).collect();
+    waiters[0].kill();
+    waiters[2].kill();
+    let begun = Instant::now();
+    store.release(&held).await.unwrap();
+    let order = served(&file, 2, Duration::from_secs(10));
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(order, [format!("{} 1", waiters[1].id()), format!("{} 1", waiters[3].id())]);
+}
+
+#[tokio::test]
+async fn a_stopped_waiter_costs_one_window_and_finds_its_place_again() {
+    let (_directory, file) = a_file();
+    let store = FileStore::at(&file, Arc::new(OfTheMachine));
+    let held = attempt(1, &["a"], 60_000);
+    take(&store, &held).await;
+    let waiters = [Process::in_line(&file), Process::in_line(&file)];
+    waiters[0].signal(Signal::STOP);
+    let begun = Instant::now();
+    store.release(&held).await.unwrap();
+    let order = served(&file, 1, Duration::from_secs(10));
+    let took = begun.elapsed();
+    assert!((Duration::from_millis(1900)..Duration::from_millis(3500)).contains(&took), "{took:?}");
+    assert!(order[0].starts_with(&waiters[1].id()), "{order:?}");
+    // Held again, so that it has somebody to stand behind.
+    let again = attempt(2, &["a"], 60_000);
+    take(&store, &again).await;
+    let last = Process::in_line(&file);
+    waiters[0].signal(Signal::CONT);
+    // It is before who joined meanwhile, once it has asked.
+    let begun = Instant::now();
+    loop {
+        let line = store.inspect(&key("a")).await.unwrap().line;
+        if line.len() == 2 {
+            assert!(line[0].waited > line[1].waited);
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "it does not come back");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    store.release(&again).await.unwrap();
+    let order = served(&file, 3, Duration::from_secs(10));
+    assert!(order[1].starts_with(&waiters[0].id()) && order[2].starts_with(&last.id()), "{order:?}");
+}
+
+#[test]
+fn a_holder_that_was_killed_is_followed_at_once_although_its_lease_is_long() {
+    let (_directory, file) = a_file();
+    for _ in 0..5 {
+        let mut holder = Process::start("holder", &file);
+        let waiter = Process::in_line(&file);
+        let before = notes(&file).len();
+        let begun = Instant::now();
+        holder.kill();
+        let order = served(&file, before + 1, Duration::from_secs(10));
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(250 + 250), "{took:?}");
+        assert!(order[before].starts_with(&waiter.id()));
+    }
+    nothing_is_left(&file);
+}
+
+#[tokio::test]
+async fn a_lease_outlives_its_process_while_another_has_the_lifeline() {
+    let (_directory, file) = a_file();
+    let mut holder = Process::start("holder with a minder", &file);
+    let minder = holder.0.stdin.take().unwrap();
+    holder.kill();
+    let store = FileStore::at(&file, Arc::new(OfTheMachine));
+    let asks = attempt(1, &["a"], 1000);
+    for _ in 0..20 {
+        assert!(matches!(store.grant(&asks, Manner::Try).await.unwrap(), GrantAnswer::Busy { .. }));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(minder);
+    let begun = Instant::now();
+    while !matches!(store.grant(&asks, Manner::Try).await.unwrap(), GrantAnswer::Granted { .. }) {
+        assert!(begun.elapsed() < Duration::from_secs(5), "the lease does not end with its minder");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn a_stopped_holder_keeps_its_lease() {
+    let (_directory, file) = a_file();
+    let holder = Process::start("holder", &file);
+    holder.signal(Signal::STOP);
+    let _waiter = Process::in_line(&file);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(notes(&file).is_empty());
+}
+
+/// Fifty of them; every few hundredths of a second one is killed and another comes.
+#[test]
+fn whoever_is_killed_whenever_nobody_else_is_kept_out_or_let_in_too_early() {
+    let (_directory, file) = a_file();
+    let mut dice = Dice(11);
+    let mut processes: Vec<_> = (0..50).map(|_| Process::start("round and round", &file)).collect();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(6) {
+        std::thread::sleep(Duration::from_millis(20 + dice.below(60)));
+        let which = usize::try_from(dice.below(50)).unwrap();
+        processes[which].kill();
+        processes[which] = Process::start("round and round", &file);
+    }
+    // Everybody who is left is served again: nobody was skipped for good.
+    let before = notes(&file).len();
+    let alive: Vec<_> = processes.iter().map(Process::id).collect();
+    let begun = Instant::now();
+    loop {
+        let notes = notes(&file);
+        assert!(!notes.iter().any(|note| note.contains("at once")), "{notes:?}");
+        if alive.iter().all(|id| notes[before..].contains(id)) {
+            println!("{} holds", notes.len());
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "somebody starves");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    processes.iter_mut().for_each(Process::kill);
+    // Whoever comes after all of them finds the lock free, and leaves a clean place.
+    let mut last = Process::start("waiter", &file);
+    assert!(last.0.wait().unwrap().success());
+    let peers = fs::read_dir(file.with_extension("db-peers")).unwrap().count();
+    assert_eq!(peers, 0, "something is left of the dead");
+    nothing_is_left(&file);
+}
+
+/// Two thousand in one process: what a release costs does not grow with the line.
+#[test]
+fn a_long_line_makes_a_release_no_slower() {
+    let (_directory, file) = a_file();
+    let mut ledger = Ledger::at(&file, Arc::new(OfTheMachine));
+    let ask = |who: u128| Request::Grant {
+        attempt: attempt(who, &["a"], Ttl::DEFAULT.as_millis()),
+        wait: Some(Wait::default()),
+        not_after: None,
+    };
+    for who in 0..2000 {
+        ledger.serve(ask(who)).unwrap();
+    }
+    let mut took = Vec::new();
+    for who in 0..1999 {
+        let begun = Instant::now();
+        let served = ledger.serve(Request::Release(attempt(who, &["a"], 1000))).unwrap();
+        took.push(begun.elapsed());
+        assert_eq!(served.pushes[0].holder.bits(), who + 1);
+    }
+    let median = |part: &[Duration]| {
+        let mut part = part.to_vec();
+        part.sort();
+        part[part.len() / 2]
+    };
+    let (long, short) = (median(&took[..200]), median(&took[1799..]));
+    println!("a release takes {long:?} of 2,000, {short:?} of 200");
+    assert!(long < short * 3, "{long:?} against {short:?}");
+}

@@ -1,0 +1,255 @@
+//! What the scripts answer.
+
+use std::fmt;
+use std::time::Duration;
+
+use leasehold_core::{
+    Answer, Attempt, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Label, Place, Request, Stamp,
+    Tenancy, Tenant, Ticket, Waiter,
+};
+use redis::Value;
+
+use crate::slot::{Side, side_key};
+use crate::wire::{self, number};
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "whoever asks must handle all of it")]
+pub struct Reply {
+    /// The answer.
+    pub answer: Answer,
+    /// Keys that are free although somebody waits: more waiters were gone than one request clears away. Whoever asked sends
+    /// [`Request::Advance`] for them.
+    pub unfinished: Vec<Key>,
+}
+
+/// Reads the answer to a request.
+///
+/// # Errors
+///
+/// In words, when the server says something that is no answer of the script's, or that a fence key cannot be used.
+pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
+    let fields = Fields::of(value)?;
+    let (answer, keys): (_, Vec<_>) = match request {
+        Request::Grant { attempt, .. } => {
+            (Answer::Grant(fields.grant(attempt)?), attempt.claim.keys().collect())
+        }
+        Request::Renew(attempt) => (Answer::Renew(fields.hold(attempt)?), attempt.claim.keys().collect()),
+        Request::Release(attempt) => (Answer::Release(fields.hold(attempt)?), attempt.claim.keys().collect()),
+        Request::Rejoin { .. } | Request::Raise(_) => return Err(fields.strange()),
+        Request::Advance(keys) => (Answer::Advance, keys.iter().collect()),
+        Request::Inspect(key) => {
+            let tenancies = fields.tenancy(key)?.into_iter().collect();
+            let state = KeyState::new(key.clone(), tenancies, fields.waiters()?);
+            return Ok(Reply { answer: Answer::Inspect(state), unfinished: Vec::new() });
+        }
+    };
+    Ok(Reply { answer, unfinished: fields.unfinished(&keys)? })
+}
+
+/// The server's time in the answer to a grant.
+pub(crate) fn time_of_grant(value: &Value) -> Option<Stamp> {
+    let Value::Array(fields) = value else { return None };
+    let [.., Value::BulkString(micros), Value::Array(_)] = fields.as_slice() else { return None };
+    number(micros).map(Stamp::from_micros)
+}
+
+/// The answer to `TIME`.
+pub(crate) fn time_of(value: &Value) -> Option<Stamp> {
+    let Value::Array(fields) = value else { return None };
+    let [Value::BulkString(seconds), Value::BulkString(micros)] = fields.as_slice() else { return None };
+    let seconds = number(seconds)?.checked_mul(1_000_000)?;
+    seconds.checked_add(number(micros)?).map(Stamp::from_micros)
+}
+
+const DONE: i64 = 0;
+const HELD: i64 = 1;
+const TOO_LATE: i64 = 2;
+const NO_LOCK: i64 = 3;
+const FENCES_SPENT: i64 = 4;
+const FENCE_UNREADABLE: i64 = 5;
+const FREE: i64 = 6;
+const STANDS: i64 = 7;
+const FULL: i64 = 8;
+const UNFINISHED: i64 = 9;
+
+/// The fields of an answer: a code first, and then what belongs to it.
+struct Fields {
+    code: i64,
+    rest: Vec<Value>,
+}
+
+impl Fields {
+    fn of(value: Value) -> Result<Self, String> {
+        let Value::Array(mut fields) = value else {
+            return Err(strange(format_args!("no array")));
+        };
+        match fields.first() {
+            Some(&Value::Int(code)) => {
+                fields.remove(0);
+                Ok(Self { code, rest: fields })
+            }
+            _ => Err(strange(format_args!("no code"))),
+        }
+    }
+
+    fn grant(&self, attempt: &Attempt) -> Result<GrantAnswer, String> {
+        Ok(match (self.code, self.rest.as_slice()) {
+            (DONE, [Value::BulkString(fence), Value::BulkString(_), Value::Array(_)]) => {
+                let fence = number(fence).and_then(Fence::new).ok_or_else(|| self.strange())?;
+                GrantAnswer::Granted { fence }
+            }
+            (HELD, _) => GrantAnswer::Busy { held_by: self.held_by(attempt)?, place: None },
+            (STANDS, [_, _, _, _, Value::BulkString(ticket), Value::Int(before), Value::Int(stood), ..]) => {
+                let ticket = number(ticket).map(Ticket::new).ok_or_else(|| self.strange())?;
+                let before = u64::try_from(*before).map_err(|_| self.strange())?;
+                let place = Some(Place { ticket, before, stood: *stood == 1 });
+                GrantAnswer::Busy { held_by: self.held_by(attempt)?, place }
+            }
+            (FULL, [_, _, _, _, Value::Int(length), ..]) => {
+                let length = u64::try_from(*length).map_err(|_| self.strange())?;
+                GrantAnswer::LineFull { held_by: self.held_by(attempt)?, length }
+            }
+            (UNFINISHED, _) => GrantAnswer::Unfinished,
+            (TOO_LATE, [Value::BulkString(time), ..]) => {
+                let now = number(time).map(Stamp::from_micros).ok_or_else(|| self.strange())?;
+                GrantAnswer::TooLate { now }
+            }
+            (NO_LOCK, _) => GrantAnswer::NotALock { key: self.key(attempt)?.clone() },
+            (FENCES_SPENT, _) => GrantAnswer::FencesSpent { key: self.key(attempt)?.clone() },
+            (FENCE_UNREADABLE, _) => {
+                let side = side_key(Side::Fence, self.key(attempt)?);
+                return Err(format!(
+                    "{} holds something that is no fence: find out who wrote it, and delete it",
+                    side.escape_ascii()
+                ));
+            }
+            _ => return Err(self.strange()),
+        })
+    }
+
+    /// Who holds the key that the attempt did not get.
+    fn held_by(&self, attempt: &Attempt) -> Result<Tenancy, String> {
+        self.tenancy(self.key(attempt)?)?.ok_or_else(|| self.strange())
+    }
+
+    fn hold(&self, attempt: &Attempt) -> Result<HoldAnswer, String> {
+        if self.code == DONE {
+            return Ok(HoldAnswer::Done);
+        }
+        let key = self.key(attempt)?;
+        Ok(HoldAnswer::NotHeld { key: key.clone(), held_by: self.tenancy(key)? })
+    }
+
+    /// Who the answer says holds a key.
+    fn tenancy(&self, key: &Key) -> Result<Option<Tenancy>, String> {
+        let (tenant, fence, remaining) = match (self.code, self.rest.as_slice()) {
+            (FREE, _) => return Ok(None),
+            (NO_LOCK, [_, Value::Int(pttl), ..]) => (Tenant::NotALock, None, *pttl),
+            (
+                HELD | STANDS | FULL,
+                [_, Value::BulkString(value), Value::Int(pttl), Value::BulkString(fence), ..],
+            ) => {
+                let tenant = wire::read(value);
+                let ours = matches!(tenant, Tenant::Holder { .. });
+                (tenant, number(fence).and_then(Fence::new).filter(|_| ours), *pttl)
+            }
+            _ => return Err(self.strange()),
+        };
+        let remaining = u64::try_from(remaining).ok().map(Duration::from_millis);
+        Ok(Some(Tenancy::exclusive(key.clone(), tenant, fence, remaining)))
+    }
+
+    /// The key that the answer is about.
+    fn key<'a>(&self, attempt: &'a Attempt) -> Result<&'a Key, String> {
+        let nth = self.rest.first().and_then(nth_of);
+        nth.and_then(|nth| attempt.claim.keys().nth(nth)).ok_or_else(|| self.strange())
+    }
+
+    /// Who waits, which comes last in the answer to an inspection, behind the server's time.
+    fn waiters(&self) -> Result<Vec<Waiter>, String> {
+        let [.., Value::BulkString(time), Value::Array(line)] = self.rest.as_slice() else {
+            return Err(self.strange());
+        };
+        let now = number(time).map(Stamp::from_micros).ok_or_else(|| self.strange())?;
+        let waiter = |said: &[Value]| {
+            let [Value::BulkString(digits), Value::BulkString(ticket), Value::BulkString(tail)] = said else {
+                return None;
+            };
+            let label = tail.strip_prefix(b" ").map(Label::read);
+            let waited = Stamp::from_micros(number(ticket)?).saturating_until(now);
+            Some(Waiter::exclusive(Holder::from_digits(digits)?, label, waited))
+        };
+        line.chunks(3).map(|said| waiter(said).ok_or_else(|| self.strange())).collect()
+    }
+
+    /// Which keys are free although somebody waits, which comes last in the answer.
+    fn unfinished(&self, keys: &[&Key]) -> Result<Vec<Key>, String> {
+        let Some(Value::Array(nths)) = self.rest.last() else { return Err(self.strange()) };
+        let key = |nth: &Value| Some((*keys.get(nth_of(nth)?)?).clone());
+        nths.iter().map(|nth| key(nth).ok_or_else(|| self.strange())).collect()
+    }
+
+    fn strange(&self) -> String {
+        strange(format_args!("code {}, then {} fields", self.code, self.rest.len()))
+    }
+}
+
+/// Scripts count from 1.
+fn nth_of(value: &Value) -> Option<usize> {
+    let Value::Int(nth) = value else { return None };
+    usize::try_from(*nth).ok()?.checked_sub(1)
+}
+
+/// Says nothing of what is in the fields: holders' ids are secrets.
+fn strange(form: fmt::Arguments<'_>) -> String {
+    format!("the server answered what the script never does ({form}): find out what stands between us and it")
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{Claim, Ttl};
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_answer_is_an_error_and_not_a_panic() {
+        let int = Value::Int;
+        let text = |text: &str| Value::BulkString(text.into());
+        let none = || Value::Array(vec![]);
+        let strange = [
+            Value::Nil,
+            Value::Okay,
+            none(),
+            Value::Array(vec![text("0")]),
+            Value::Array(vec![int(0)]),
+            Value::Array(vec![int(0), text("1"), text("1")]),
+            Value::Array(vec![int(0), text("9007199254740992"), text("1"), none()]),
+            Value::Array(vec![int(0), text("1"), text("1"), Value::Array(vec![int(2)])]),
+            Value::Array(vec![int(0), text("1"), text("1"), Value::Array(vec![int(0)])]),
+            Value::Array(vec![int(1), int(1)]),
+            Value::Array(vec![int(3), int(0), text("1"), none()]),
+            Value::Array(vec![int(3), int(2), text("1"), none()]),
+            Value::Array(vec![int(6), int(1), text("1"), none()]),
+            Value::Array(vec![
+                int(7),
+                int(1),
+                text("x"),
+                int(1),
+                text(""),
+                text("1"),
+                int(-1),
+                int(0),
+                none(),
+            ]),
+            Value::Array(vec![int(8), int(1), text("x"), int(1), text(""), int(-1), text("1"), none()]),
+            Value::Array(vec![int(i64::MIN), int(i64::MIN)]),
+        ];
+        let claim = Claim::exclusive(Key::new("a").unwrap());
+        let attempt = Attempt::new(claim, Holder::from_bits(0xab), None, Ttl::DEFAULT);
+        for value in strange {
+            let request = Request::Grant { attempt: attempt.clone(), wait: None, not_after: None };
+            assert!(decode(&request, value.clone()).is_err(), "{value:?}");
+        }
+    }
+}

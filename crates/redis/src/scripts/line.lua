@@ -1,0 +1,251 @@
+-- Stands before each script that may hand a key on: its line.
+--
+-- The line is a sorted set: the holders' digits by their tickets. What it says of them is in a hash, the waiters:
+--   digits      ttl, how long to remember the fence, 1 if other keys are wanted too, else 0, the channel, and a space and the label
+--               if there is one; a space between each two. No channel: cannot be told, and is believed to listen.
+--   u           to whom the key was handed that has not been heard since: digits, a space, the channel
+--   s:channel   who listens there is passed over
+
+local CLEARED_AT_ONCE = 100
+
+local function standing(digits, ticket, record)
+  local ttl, keep, more, channel, tail = string.match(record or '', '^(%d+) (%d+) ([01]) ([^ ]*)(.*)$')
+  return {
+    digits = digits, ticket = ticket, record = record, channel = channel, tail = tail,
+    ttl = tonumber(ttl), keep = tonumber(keep), more = more == '1',
+  }
+end
+
+local function new_line(length, unclaimed)
+  return {
+    length = length, stored = length, read = 0, others = {}, nth = 1, gone = {},
+    counts = {}, struck = {}, strikes = {}, unclaimed = unclaimed, was_unclaimed = unclaimed,
+  }
+end
+
+-- The line of a key, or false. Who asks is known apart from the others, because it may join and leave.
+local function line(s)
+  if s.line ~= nil then return s.line end
+  s.line = false
+  if redis.call('EXISTS', s.line_key, s.waiters_key) == 0 then return false end
+  s.line = new_line(redis.call('ZCARD', s.line_key), redis.call('HGET', s.waiters_key, 'u'))
+  local ticket = redis.call('ZSCORE', s.line_key, me)
+  if ticket then s.line.me = standing(me, tonumber(ticket), redis.call('HGET', s.waiters_key, me)) end
+  return s.line
+end
+
+-- Asks which channels somebody listens at, and which are passed over.
+local function ask_about(s, channels)
+  local counts = redis.call('PUBSUB', 'NUMSUB', unpack(channels))
+  local fields = {}
+  for i, channel in ipairs(channels) do
+    s.line.counts[channel] = counts[2 * i]
+    fields[i] = 's:' .. channel
+  end
+  local struck = redis.call('HMGET', s.waiters_key, unpack(fields))
+  for i, channel in ipairs(channels) do
+    if s.line.struck[channel] == nil then s.line.struck[channel] = struck[i] and true end
+  end
+end
+
+-- Reads on in the line.
+local function read_on(s, count)
+  local line = s.line
+  local found = redis.call('ZRANGE', s.line_key, line.read, line.read + count - 1, 'WITHSCORES')
+  line.read = line.read + count
+  local digits = {}
+  for i = 1, #found, 2 do digits[#digits + 1] = found[i] end
+  local records = redis.call('HMGET', s.waiters_key, unpack(digits))
+  local channels = {}
+  for i = 1, #digits do
+    local waiter = standing(digits[i], tonumber(found[2 * i]), records[i])
+    if digits[i] ~= me then line.others[#line.others + 1] = waiter end
+    local channel = waiter.channel
+    if channel and channel ~= '' and line.counts[channel] == nil then
+      line.counts[channel] = false
+      channels[#channels + 1] = channel
+    end
+  end
+  if #channels > 0 then ask_about(s, channels) end
+end
+
+-- Who stands first, or nil. Mostly two are all that must be known; else all that one request may have to do with.
+local function first(s)
+  local line = s.line
+  while not line.others[line.nth] and line.read < line.stored do read_on(s, line.read == 0 and 2 or CLEARED_AT_ONCE) end
+  local other = line.others[line.nth]
+  if not line.me or not other then return line.me or other end
+  local mine = line.me.ticket
+  local before = mine < other.ticket or mine == other.ticket and me < other.digits
+  return before and line.me or other
+end
+
+-- Whether somebody may hear what is said to a waiter.
+local function hears(s, waiter)
+  local channel = waiter.channel
+  if not channel or channel == '' then return channel == '' end
+  if not s.line.counts[channel] then ask_about(s, { channel }) end
+  return s.line.counts[channel] > 0 and not s.line.struck[channel]
+end
+
+local function strike(s, channel, struck)
+  if channel ~= '' then s.line.struck[channel], s.line.strikes[channel] = struck, struck end
+end
+
+-- Takes out who asks, or who is first.
+local function out(s, waiter)
+  local line = s.line
+  if waiter == line.me then line.me = nil else line.nth = line.nth + 1 end
+  line.length = line.length - 1
+  line.gone[#line.gone + 1] = waiter.digits
+end
+
+-- A line in which nobody stands and nobody is waited for is none, and who joins it now begins another.
+local function put_back(s)
+  if s.line and s.line.length == 0 and not s.line.unclaimed then
+    s.line = new_line(0, false)
+    s.line.anew = true
+  end
+end
+
+-- Who asks has been heard.
+local function claim(s)
+  local line = line(s)
+  if line and line.unclaimed and string.sub(line.unclaimed, 1, 32) == me then line.unclaimed = false end
+end
+
+-- Who asks, or somebody who listens where it does, has been heard: whatever that process was handed it will hear of.
+local function heard_from(s, channel)
+  strike(s, channel, false)
+  claim(s)
+  local unclaimed = s.line.unclaimed
+  if unclaimed and channel ~= '' and string.sub(unclaimed, 34) == channel then s.line.unclaimed = false end
+end
+
+-- Who asks stands in no line.
+local function leave(s)
+  local line = line(s)
+  if line and line.me then out(s, line.me) end
+  claim(s)
+  put_back(s)
+end
+
+local function push(s, letter, waiter, ...)
+  if waiter.channel ~= '' then
+    local text = table.concat({ letter, waiter.digits, ... }, ' ') .. ' ' .. s.key
+    pushes[#pushes + 1] = { waiter.channel, text, waiter.digits }
+  end
+end
+
+-- Gives the key to a waiter that was taken out, and tells it; false if there is no fence for it.
+local function hand(s, waiter)
+  local line, ms = s.line, math.min(waiter.ttl, window)
+  if waiter.more then
+    push(s, 'a', waiter)
+  else
+    local last, follows = fence(s)
+    if not follows then return push(s, 'a', waiter) end -- It is told why by the answer.
+    remember(s, above(last), waiter.keep)
+    push(s, 'g', waiter, s.fence, whole(ms))
+  end
+  own(s, waiter.digits, waiter.tail, ms, line.length > 0)
+  local second = first(s)
+  if second and second.channel then
+    push(s, 'f', second, whole(ms))
+    line.unclaimed = waiter.digits .. ' ' .. waiter.channel
+  end
+  return true
+end
+
+-- Hands a key, if it is free, to the first of its line who can be told; who asks needs not be told. Says whether it is `free`
+-- for who asks, `taken`, or `unknown`, because more waiters were gone than one request clears away.
+local function hand_on(s, asks)
+  local line = s.line
+  if s.value or s.other then return 'taken' end
+  local cleared = 0
+  local head = line and first(s)
+  while head and not (asks and head == line.me) do
+    if cleared == CLEARED_AT_ONCE then
+      unfinished[#unfinished + 1] = s.n
+      return 'unknown'
+    end
+    out(s, head)
+    if hears(s, head) and hand(s, head) then return 'taken' end
+    cleared = cleared + 1
+    head = first(s)
+  end
+  return 'free'
+end
+
+-- The same, once it is known that who was handed the key before has claimed it, or has let it end.
+local function advance(s, asks)
+  local line = line(s)
+  if line and line.unclaimed then
+    local digits, channel = string.match(line.unclaimed, '^(%x+) (.*)$')
+    if s.owner ~= digits then
+      line.unclaimed = false
+      strike(s, channel, true)
+    end
+  end
+  local turn = hand_on(s, asks)
+  put_back(s)
+  return turn
+end
+
+-- Who stands first now that somebody else has gone learns when it is worth asking.
+local function tell_first(s)
+  local head = s.line and first(s)
+  if not head or not head.channel or left(s) < 0 then return end
+  for _, it in ipairs(pushes) do
+    if it[3] == head.digits then return end
+  end
+  push(s, 'f', head, whole(left(s)))
+end
+
+-- Frees a key if who asks holds it, takes that one out of its line, and hands the key on.
+local function give_back(s)
+  local held, line = s.owner == me, line(s)
+  local stood_first = line and line.me and first(s) == line.me
+  if held then free(s) end
+  leave(s)
+  if advance(s) == 'taken' and stood_first and not held then tell_first(s) end
+end
+
+-- What takes away comes first: a server whose memory is full lets the rest follow it.
+local function write_line(s, kept)
+  local line = s.line
+  if line.anew then redis.call('DEL', s.line_key, s.waiters_key) end
+  if line.me and line.joined then
+    redis.call('ZADD', s.line_key, whole(line.me.ticket), me)
+    redis.call('HSET', s.waiters_key, me, line.me.record)
+  end
+  for channel, struck in pairs(line.strikes) do
+    if struck then redis.call('HSET', s.waiters_key, 's:' .. channel, '') else redis.call('HDEL', s.waiters_key, 's:' .. channel) end
+  end
+  if line.unclaimed ~= line.was_unclaimed then
+    if line.unclaimed then redis.call('HSET', s.waiters_key, 'u', line.unclaimed) else redis.call('HDEL', s.waiters_key, 'u') end
+  end
+  if line.joined then
+    redis.call('PEXPIREAT', s.line_key, kept)
+    redis.call('PEXPIREAT', s.waiters_key, kept)
+  end
+end
+
+-- Writes what has changed, tells who is to be told, and answers.
+local function finish(all, answer, kept)
+  for _, s in ipairs(all) do
+    if s.line and #s.line.gone > 0 then
+      redis.call('ZREM', s.line_key, unpack(s.line.gone))
+      redis.call('HDEL', s.waiters_key, unpack(s.line.gone))
+    end
+    if s.how then
+      if s.value then redis.call('SET', s.key, s.value, unpack(s.how)) else redis.call('DEL', s.key) end
+    end
+    if s.keep then redis.call('SET', s.fence_key, s.fence, 'PX', s.keep) end
+    if s.line then write_line(s, kept) end
+  end
+  for _, it in ipairs(pushes) do redis.pcall('PUBLISH', it[1], it[2]) end
+  answer[#answer + 1] = unfinished
+  return answer
+end
+

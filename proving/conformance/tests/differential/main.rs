@@ -1,0 +1,46 @@
+//! The scripts against the one semantics: the same random histories, the same answers, the same pushes, and the same things left
+//! on the server.
+//!
+//! What is left out of the comparison is named at `Tolerance`. `mutants` breaks the scripts, line by line, and sees this find out.
+
+mod costs;
+mod mutants;
+mod subject;
+
+use servers::{Flavor, Server};
+
+use crate::subject::Subject;
+
+/// Of each server: histories of its own, and altogether enough for each pair of requests on each pair of states to have met many
+/// times.
+const HISTORIES: u64 = 500;
+
+#[test]
+fn redis_6_2_agrees_with_the_one_semantics() {
+    agrees(Flavor::Redis62, 0);
+}
+
+#[test]
+fn redis_7_0_agrees_with_the_one_semantics() {
+    agrees(Flavor::Redis70, 1);
+}
+
+#[test]
+fn redis_8_2_agrees_with_the_one_semantics() {
+    agrees(Flavor::Redis82, 2);
+}
+
+#[test]
+fn valkey_9_1_agrees_with_the_one_semantics() {
+    agrees(Flavor::Valkey91, 3);
+}
+
+fn agrees(flavor: Flavor, nth: u64) {
+    let server = Server::start(flavor);
+    let mut subject = Subject::on(&server);
+    for seed in nth * HISTORIES..(nth + 1) * HISTORIES {
+        if let Err(found) = subject.agrees(seed) {
+            panic!("{flavor}, history {seed}: {found}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! No line of the scripts can change unnoticed.
+
+use std::time::Duration;
+
+use leasehold_redis::script;
+use servers::{Flavor, Server};
+
+use crate::subject::Subject;
+
+/// Changes that the histories cannot notice, each with what does instead.
+const NOT_IN_HISTORIES: [(&str, &str); 11] = [
+    ("-- fails again", "errors other than WRONGTYPE at a key come from the server's own troubles"),
+    (
+        "return { 5, n, time, {} }",
+        "a fence that is no number is an error and no answer; the store's own tests have it",
+    ),
+    ("s.odd = s.odd or", "the same"),
+    ("s.odd = s.odd and", "the same"),
+    ("s.line = false", "it saves a question; `costs` counts them"),
+    ("if redis.call('EXISTS', s.", "the same"),
+    ("line.counts[channel]", "the same"),
+    ("channels[#channels + ", "the same"),
+    ("if #channels ", "the same"),
+    ("read_on(s, line.read ~= 0 ", "the same"),
+    ("if channel or channel ~= ''", "the same"),
+];
+
+/// Most are found out by the first few.
+const HISTORIES: u64 = 300;
+
+/// One that never ends is stopped.
+const LIMIT: Duration = Duration::from_millis(300);
+
+/// A part of the scripts, in all scripts that have it, with each of its lines left out, and with each comparison, sum and choice
+/// turned round.
+fn cannot_change_unnoticed(part: &'static str) {
+    let server = Server::start(Flavor::Valkey91);
+    let limit: i64 = 20;
+    redis::cmd("CONFIG")
+        .arg("SET")
+        .arg("busy-reply-threshold")
+        .arg(limit)
+        .exec(&mut redis::Client::open(server.url()).unwrap().get_connection().unwrap())
+        .unwrap();
+    let mutants = mutants(part);
+    assert!(mutants.len() > 4, "only {} ways to break the script were found", mutants.len());
+    let unnoticed: Vec<_> = mutants
+        .into_iter()
+        .filter(|(_, text)| !is_noticed(&server, part, text))
+        .map(|(what, _)| what)
+        .collect();
+    assert!(unnoticed.is_empty(), "{} not noticed:\n{}", unnoticed.len(), unnoticed.join("\n"));
+}
+
+fn is_noticed(server: &Server, part: &str, text: &str) -> bool {
+    let mut subject = Subject::on(server);
+    subject.set_read_timeout(LIMIT);
+    let all = [&script::GRANT, &script::RENEW, &script::RELEASE, &script::INSPECT];
+    let instead = all
+        .into_iter()
+        .filter(|script| script.text().contains(part))
+        .map(|script| (script.text(), script.text().replace(part, text)))
+        .collect();
+    if subject.run_instead(instead).is_err() {
+        return true;
+    }
+    let noticed = (0..HISTORIES).any(|seed| subject.agrees(seed).is_err());
+    if noticed {
+        // It may run on for ever; if not, there is nothing to kill.
+        let mut other = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+        let _ = redis::cmd("SCRIPT").arg("KILL").exec(&mut other);
+    }
+    noticed
+}
+
+macro_rules! no_line_can_change_unnoticed {
+    ($($name:ident: $file:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            cannot_change_unnoticed(include_str!(concat!("../../../../crates/redis/src/scripts/", $file)));
+        }
+    )*};
+}
+
+no_line_can_change_unnoticed! {
+    no_line_of_the_reading_can_change_unnoticed: "read.lua";
+    no_line_of_the_state_can_change_unnoticed: "state.lua";
+    no_line_of_the_line_can_change_unnoticed: "line.lua";
+    no_line_of_the_grant_script_can_change_unnoticed: "grant.lua";
+    no_line_of_the_renew_script_can_change_unnoticed: "renew.lua";
+    no_line_of_the_release_script_can_change_unnoticed: "release.lua";
+    no_line_of_the_inspect_script_can_change_unnoticed: "inspect.lua";
+}
+
+fn mutants(text: &str) -> Vec<(String, String)> {
+    const TURNED: [(&str, &str); 16] = [
+        (" < ", " > "),
+        (" > ", " < "),
+        (" == ", " ~= "),
+        (" and ", " or "),
+        (" or ", " and "),
+        (" + 1", " + 3"),
+        ("'PX'", "'EX'"),
+        ("math.max", "math.min"),
+        ("math.min", "math.max"),
+        ("keep", "ttl"),
+        ("ttl", "keep"),
+        (", false", ", true"),
+        (", true", ", false"),
+        ("fence_key", "key"),
+        ("line_key", "waiters_key"),
+        ("waiters_key", "line_key"),
+    ];
+    let lines: Vec<_> = text.lines().collect();
+    let code = |line: &str| {
+        let line = line.trim();
+        // A line without its `end`, or an `end` alone, is no script.
+        let whole = !line.starts_with("local function") && !["end", "}", "else"].contains(&line);
+        !line.is_empty() && !line.starts_with("--") && whole
+    };
+    let mut mutants = Vec::new();
+    for (n, line) in lines.iter().enumerate().filter(|(_, line)| code(line)) {
+        let with = |line: &str| {
+            let mut lines = lines.clone();
+            lines[n] = line;
+            lines.join("\n") + "\n"
+        };
+        mutants.push((format!("line {} left out: {line}", n + 1), with("")));
+        for (from, to) in TURNED.iter().filter(|(from, _)| line.contains(from)) {
+            let turned = line.replacen(from, to, 1);
+            mutants.push((format!("line {} as {turned}", n + 1), with(&turned)));
+        }
+    }
+    mutants.retain(|(what, _)| !NOT_IN_HISTORIES.iter().any(|(part, _)| what.contains(part)));
+    mutants
+}

@@ -1,0 +1,263 @@
+//! A server on which histories are run beside the one semantics.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use conformance::dump::{Dump, LineDump, Tolerance};
+use conformance::sequence::{Dice, Oracle, Step, Tickets, WINDOW, heard, history, keys};
+use leasehold_core::{Answer, Channel, Content, Holder, Request, Served, Stamp, Tenant, Ticket};
+use leasehold_redis::script::{self, Call, Reply};
+use leasehold_redis::slot::{Side, side_key};
+use leasehold_redis::wire::{self, Flag, Told};
+use redis::{Connection, Pipeline, RedisResult, Value, cmd};
+use servers::Server;
+
+const STEPS: usize = 30;
+
+/// What is published after each step, so that whatever was published before it has been heard.
+const ENOUGH: &[u8] = b"that was all";
+
+/// Everything on the server: of each key its type, its content and how long it lasts; and at last how much there is. And the word
+/// that is waited for.
+const LOOK: &str = "
+redis.call('PUBLISH', ARGV[1], ARGV[2])
+local seen = {}
+for _, key in ipairs(KEYS) do
+  local kind, value = redis.call('TYPE', key).ok, ''
+  if kind == 'string' then value = redis.call('GET', key) end
+  if kind == 'zset' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end
+  if kind == 'hash' then value = redis.call('HGETALL', key) end
+  seen[#seen + 1] = {kind, value, redis.call('PTTL', key)}
+end
+return {seen, redis.call('DBSIZE')}";
+
+/// Other texts for the scripts: each with the one that it stands for.
+type Instead = Vec<(&'static str, String)>;
+
+/// A server on which scripts are run one call at a time.
+pub(crate) struct Subject {
+    connection: Connection,
+    listener: Connection,
+    look: redis::Script,
+    instead: Instead,
+}
+
+impl Subject {
+    pub(crate) fn on(server: &Server) -> Self {
+        let client = redis::Client::open(server.url()).unwrap();
+        let mut listener = client.get_connection().unwrap();
+        let mut subscribe = cmd("SUBSCRIBE");
+        let channels = heard();
+        for channel in &channels {
+            subscribe.arg(channel.as_bytes());
+        }
+        listener.send_packed_command(&subscribe.get_packed_command()).unwrap();
+        for _ in &channels {
+            listener.recv_response().unwrap();
+        }
+        let look = redis::Script::new(LOOK);
+        Self { connection: client.get_connection().unwrap(), listener, look, instead: Vec::new() }
+    }
+
+    /// Runs other texts instead of the scripts' own from now on; an error if one is no script at all.
+    ///
+    /// One that never ends is an error when it is run: the server is told to stop it.
+    pub(crate) fn run_instead(&mut self, instead: Instead) -> RedisResult<()> {
+        for (_, text) in &instead {
+            cmd("SCRIPT").arg("LOAD").arg(text).exec(&mut self.connection)?;
+        }
+        self.instead = instead;
+        Ok(())
+    }
+
+    pub(crate) fn set_read_timeout(&self, limit: Duration) {
+        self.connection.set_read_timeout(Some(limit)).unwrap();
+        self.listener.set_read_timeout(Some(limit)).unwrap();
+    }
+
+    /// Runs one history beside the oracle, to the first difference.
+    pub(crate) fn agrees(&mut self, seed: u64) -> Result<(), String> {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let wall = Stamp::from_micros(u64::try_from(since_epoch.as_micros()).unwrap());
+        let tolerance = Tolerance { wall };
+        let (mut oracle, mut tickets) = (Oracle::new(wall), Tickets::default());
+        let mut dice = Dice::new(seed);
+        cmd("FLUSHALL").exec(&mut self.connection).map_err(|error| error.to_string())?;
+        for (n, step) in history(&mut dice, STEPS, wall).into_iter().enumerate() {
+            let place = |what: String| format!("step {n}, {step:?}: {what}");
+            let (right, mut told) = right(oracle.take(&step), tolerance);
+            let mut given = Vec::new();
+            for request in tickets.requests(&step) {
+                let reply = self.ask(&request).map_err(|error| place(error.to_string()))??;
+                tickets.note(&request, &reply.answer);
+                given.push(Reply { answer: tolerance.answer(reply.answer), ..reply });
+            }
+            self.meddle(&step).map_err(|error| place(error.to_string()))?;
+            if given != right {
+                return Err(place(format!("answered {given:?}, not {right:?}")));
+            }
+            let left = self.dump().map_err(place)?;
+            let mut pushes = self.pushes().map_err(place)?;
+            pushes.iter_mut().for_each(|(_, told)| told.news = tolerance.news(told.news));
+            told.retain(|(channel, _)| heard().contains(channel));
+            if pushes != told {
+                return Err(place(format!("told {pushes:?}, not {told:?}")));
+            }
+            let (left, right) = (tolerance.dump(left), tolerance.dump(oracle.dump()));
+            if left != right {
+                return Err(place(format!("left {left:?}, not {right:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, request: &Request) -> RedisResult<Result<Reply, String>> {
+        let Call { script, keys, args } = script::call_for(request, WINDOW);
+        let other = self.instead.iter().find(|(original, _)| *original == script.text());
+        let sha = other.map_or_else(|| script.sha().to_owned(), |(_, text)| sha(text));
+        let call = |name: &str, script: &str| {
+            let mut command = cmd(name);
+            command.arg(script).arg(keys.len()).arg(&keys).arg(&args).take()
+        };
+        let mut said: RedisResult<Value> = call("EVALSHA", &sha).query(&mut self.connection);
+        if other.is_none() && said.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {
+            said = call("EVAL", script.text()).query(&mut self.connection);
+        }
+        said.map(|value| script::decode(request, value))
+    }
+
+    fn meddle(&mut self, step: &Step) -> RedisResult<()> {
+        let mut strangers = Pipeline::new();
+        match step {
+            Step::Ask(_) | Step::Return(_) | Step::Crowd(..) => return Ok(()),
+            Step::Set(key, value, None) => strangers.cmd("SET").arg(key.as_bytes()).arg(value),
+            Step::Set(key, value, Some(ttl)) => {
+                strangers.cmd("SET").arg(key.as_bytes()).arg(value).arg("PX").arg(ms(*ttl))
+            }
+            Step::MakeList(key) => {
+                strangers.cmd("DEL").arg(key.as_bytes()).cmd("RPUSH").arg(key.as_bytes()).arg("x")
+            }
+            Step::Delete(key) => strangers.cmd("DEL").arg(key.as_bytes()),
+            Step::Expire(key) => strangers.cmd("PEXPIREAT").arg(key.as_bytes()).arg(1),
+            Step::ForgetFence(key) => strangers.cmd("DEL").arg(side_key(Side::Fence, key)),
+            Step::SetFence(key, number, ttl) => {
+                let side = side_key(Side::Fence, key);
+                strangers.cmd("SET").arg(side).arg(*number).arg("PX").arg(ms(*ttl))
+            }
+            Step::ForgetLine(key) => {
+                strangers.cmd("DEL").arg(side_key(Side::Line, key)).arg(side_key(Side::Waiters, key))
+            }
+            other => panic!("a step that this test does not know: {other:?}"),
+        };
+        strangers.exec(&mut self.connection)
+    }
+
+    /// What was really heard since the last time, up to the word that `dump` says.
+    fn pushes(&mut self) -> Result<Vec<(Channel, Told)>, String> {
+        let mut pushes = Vec::new();
+        loop {
+            let heard = self.listener.recv_response().and_then(|said| Ok(redis::from_redis_value(said)?));
+            let (_, channel, payload): (String, Vec<u8>, Vec<u8>) =
+                heard.map_err(|error| error.to_string())?;
+            if payload == ENOUGH {
+                return Ok(pushes);
+            }
+            let told = wire::read_push(&payload)
+                .ok_or_else(|| format!("{} was published", payload.escape_ascii()))?;
+            pushes.push((Channel::new(channel), told));
+        }
+    }
+
+    /// Everything on the server, and nothing that is not accounted for.
+    fn dump(&mut self) -> Result<Dump, String> {
+        let sides = [Side::Fence, Side::Line, Side::Waiters];
+        let names = keys().into_iter().flat_map(|key| {
+            let sides = sides.map(|side| side_key(side, &key));
+            [vec![key.as_bytes().to_vec()], sides.to_vec()].concat()
+        });
+        let mut look = self.look.arg(heard().remove(0).as_bytes());
+        look.arg(ENOUGH);
+        for name in names {
+            look.key(name);
+        }
+        let (seen, size): (Vec<(String, Value, i64)>, usize) =
+            look.invoke(&mut self.connection).map_err(|error| error.to_string())?;
+        let known = seen.iter().filter(|(kind, ..)| kind != "none").count();
+        if size != known {
+            return Err(format!("{size} entries, {known} known"));
+        }
+        let mut dump = Dump::default();
+        for (key, seen) in keys().into_iter().zip(seen.chunks(4)) {
+            let [(kind, value, pttl), fence, line, waiters] = seen else { unreachable!("four of each") };
+            if kind != "none" {
+                dump.locks.insert(key.clone(), (content(kind, value), left(*pttl)));
+            }
+            if fence.0 != "none" {
+                let number = redis::from_redis_value(fence.1.clone()).map_err(|error| error.to_string())?;
+                dump.fences.insert(key.clone(), (number, left(fence.2)));
+            }
+            if (&*line.0, &*waiters.0) != ("none", "none") {
+                dump.lines.insert(key, line_dump(line, waiters)?);
+            }
+        }
+        Ok(dump)
+    }
+}
+
+type Seen = (String, Value, i64);
+
+fn content(kind: &str, value: &Value) -> Content {
+    let Value::BulkString(value) = value else { panic!("{value:?}") };
+    match wire::read(value) {
+        _ if kind != "string" => Content::NotALock,
+        Tenant::Holder { holder, label } => {
+            Content::Lease { holder, label, awaited: wire::flag(value) == Some(Flag::Awaited) }
+        }
+        _ => Content::Foreign(value.as_slice().into()),
+    }
+}
+
+fn line_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> Result<LineDump, String> {
+    let order: Vec<(String, u64)> = if kind == "none" {
+        Vec::new()
+    } else {
+        redis::from_redis_value(order.clone()).map_err(|error| error.to_string())?
+    };
+    let order = order.into_iter().map(|(digits, ticket)| {
+        let holder = Holder::from_digits(digits.as_bytes()).ok_or(digits)?;
+        Ok::<_, String>((Ticket::new(ticket), holder))
+    });
+    let fields: BTreeMap<String, String> =
+        redis::from_redis_value(fields.clone()).map_err(|error| error.to_string())?;
+    // Older servers' clocks go on while they look.
+    if kind != "none" && pttl.abs_diff(*waiters_pttl) > 50 {
+        return Err(format!("the line lasts {pttl} ms, and the waiters {waiters_pttl} ms"));
+    }
+    Ok(LineDump { order: order.collect::<Result<_, _>>()?, fields, left: left(*waiters_pttl) })
+}
+
+/// What is right: the answers, and what is told to whom.
+fn right(served: Vec<Served>, tolerance: Tolerance) -> (Vec<Reply>, Vec<(Channel, Told)>) {
+    let (mut replies, mut told) = (Vec::new(), Vec::new());
+    for Served { answer, pushes, unfinished } in served {
+        let answer: Answer = tolerance.answer(answer);
+        replies.push(Reply { answer, unfinished });
+        told.extend(pushes.into_iter().filter_map(|push| {
+            let news = tolerance.news(push.news);
+            Some((push.to?, Told { holder: push.holder, key: push.key, news }))
+        }));
+    }
+    (replies, told)
+}
+
+pub(crate) fn sha(text: &str) -> String {
+    redis::Script::new(text).get_hash().to_owned()
+}
+
+fn left(pttl: i64) -> Option<Duration> {
+    u64::try_from(pttl).ok().map(Duration::from_millis)
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap()
+}
