@@ -1,5 +1,7 @@
 //! The file as one caller after another sees it: requests in, answers out, each in one transaction.
 
+mod list;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;

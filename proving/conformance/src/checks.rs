@@ -12,8 +12,10 @@ use leasehold_core::{
 };
 
 mod line;
+mod listing;
 
 pub use line::*;
+pub use listing::*;
 
 use crate::poll::poll_and_drop;
 use crate::venue::Venue;
@@ -52,6 +54,10 @@ macro_rules! every_check {
                 a_hand_over_becomes_a_lease_like_any_other,
                 an_onlooker_sees_the_line_in_order,
                 takers_of_several_keys_all_get_their_turns,
+                a_listing_has_what_is_waited_for,
+                a_listing_has_what_is_held_and_nothing_else,
+                a_prefix_means_itself,
+                a_long_listing_is_complete_and_in_order,
             );
         })*
     };

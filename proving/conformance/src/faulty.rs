@@ -154,6 +154,10 @@ impl Store for Faulty {
         Box::pin(self.through(async move { store.inspect(&key).await }))
     }
 
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        Box::pin(self.through(self.store.list(prefix)))
+    }
+
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         self.store.woken(attempt)
     }

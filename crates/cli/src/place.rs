@@ -1,0 +1,102 @@
+//! The place where the locks are: which it is, who named it, and the way there.
+
+use std::env::{self, VarError};
+use std::fmt;
+use std::time::Duration;
+
+use leasehold::{ConnectError, Locks, LocksBuilder};
+
+use crate::default_store::default_store;
+use crate::environment;
+use crate::exit::Failure;
+use crate::say;
+use crate::store_url::StoreUrl;
+
+/// Where the locks are.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) store: StoreUrl,
+    origin: Origin,
+}
+
+/// Who named it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Argument,
+    Environment,
+    Nobody,
+}
+
+/// How long a store may be silent: the library's own default, said here because a short wait shortens it.
+pub(crate) const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
+
+impl Place {
+    /// The one of `--store`, or else of the environment, or else the default.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`], when what was named can be none.
+    pub(crate) fn of(argument: Option<String>) -> Result<Self, Failure> {
+        let named = |url: &str, origin: Origin| {
+            let store = StoreUrl::new(url).map_err(|failure| failure.about(origin))?;
+            Ok(Self { store, origin })
+        };
+        if let Some(url) = argument {
+            return named(&url, Origin::Argument);
+        }
+        match env::var(environment::STORE) {
+            // Not as if it were unset: a script whose variable was empty must not lock elsewhere than it meant to.
+            Ok(url) if url.is_empty() => {
+                Err(Failure::usage("it is empty: unset it for the default store, or give it a URL")
+                    .about(Origin::Environment))
+            }
+            Ok(url) => named(&url, Origin::Environment),
+            Err(VarError::NotUnicode(_)) => {
+                Err(Failure::usage("it is not UTF-8: write other bytes as %XX").about(Origin::Environment))
+            }
+            Err(VarError::NotPresent) => Ok(Self { store: default_store()?, origin: Origin::Nobody }),
+        }
+    }
+
+    /// Connects, and warns of a password that others can see.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`], when the store cannot be reached, or refuses.
+    pub(crate) async fn connect(&self, builder: LocksBuilder, quiet: bool) -> Result<Locks, Failure> {
+        let locks = builder.connect(self.store.reveal()).await.map_err(|error| self.not_connected(error))?;
+        if self.origin == Origin::Argument && self.store.has_password() && !quiet {
+            say::line(format_args!(
+                "every user of this machine can see the password in --store (ps): put the URL into {} instead",
+                environment::STORE
+            ));
+        }
+        Ok(locks)
+    }
+
+    fn not_connected(&self, error: ConnectError) -> Failure {
+        match error {
+            ConnectError::Misuse(misuse) => Failure::from(misuse).about(self.origin),
+            ConnectError::Refused(_) if self.origin == Origin::Environment && environment::is_nested() => {
+                Failure::from(error).hint(format!(
+                    "the run around this one took the password out of {}: give this one its own",
+                    environment::STORE
+                ))
+            }
+            // Nobody chose this place, so whoever reads this may not know that there are others.
+            ConnectError::Refused(_) if self.origin == Origin::Nobody => Failure::from(error)
+                .hint(format!("name another store with --store or {}", environment::STORE)),
+            _ => Failure::from(error),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Argument => "--store",
+            Self::Environment => environment::STORE,
+            Self::Nobody => "the default store",
+        })
+    }
+}
