@@ -162,6 +162,10 @@ impl Store for QuorumStore {
         Box::pin(looking::inspect(&self.desk, key))
     }
 
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        Box::pin(looking::list(&self.desk, prefix))
+    }
+
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         Box::pin(waiting::woken(&self.desk, attempt))
     }

@@ -155,7 +155,8 @@ impl Store for Faulty {
     }
 
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        Box::pin(self.through(self.store.list(prefix)))
+        let (store, prefix) = (self.store.clone(), prefix.to_vec());
+        Box::pin(self.through(async move { store.list(&prefix).await }))
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

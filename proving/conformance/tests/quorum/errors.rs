@@ -131,6 +131,9 @@ mod same {
         fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
             self.0.inspect(key)
         }
+        fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+            self.0.list(prefix)
+        }
         fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
             self.0.woken(attempt)
         }
