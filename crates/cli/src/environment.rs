@@ -3,18 +3,28 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::time::Duration;
 
 use leasehold::Key;
 
 use crate::exit::Failure;
 use crate::keys::Keys;
-use crate::store_url::StoreUrl;
+use crate::stores::Stores;
+use crate::time;
 
 pub(crate) const KEY: &str = "LEASEHOLD_KEY";
 pub(crate) const KEYS: &str = "LEASEHOLD_KEYS";
 pub(crate) const FENCE: &str = "LEASEHOLD_FENCE";
 pub(crate) const LABEL: &str = "LEASEHOLD_LABEL";
 pub(crate) const STORE: &str = "LEASEHOLD_STORE";
+pub(crate) const MAX_TTL: &str = "LEASEHOLD_MAX_TTL";
+
+/// The longest ttl of several stores, if the environment names it.
+pub(crate) fn max_ttl() -> Result<Option<Duration>, Failure> {
+    let Some(text) = env::var_os(MAX_TTL) else { return Ok(None) };
+    let time = time::parse(&text.to_string_lossy());
+    time.map(Some).map_err(|error| Failure::usage(error.to_string()).about(MAX_TTL))
+}
 
 /// The locks that are held around us at the same place, by the runs that we run under.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,9 +32,9 @@ pub(crate) struct Around(Vec<u8>);
 
 impl Around {
     /// What our environment says of that place.
-    pub(crate) fn at(store: &StoreUrl) -> Self {
+    pub(crate) fn at(store: &Stores) -> Self {
         let Some(keys) = env::var_os(KEYS) else { return Self::default() };
-        let theirs = env::var(STORE).ok().and_then(|text| StoreUrl::new(&text).ok());
+        let theirs = env::var(STORE).ok().and_then(|text| Stores::new(Stores::urls_in(&text), None).ok());
         if theirs.is_some_and(|theirs| theirs.is_same_place_as(store)) {
             Self(keys.into_vec())
         } else {
@@ -66,14 +76,15 @@ pub(crate) fn of_command(
     around: &Around,
     fence: leasehold::Fence,
     label: &str,
-    store: &StoreUrl,
-) -> [(&'static str, OsString); 5] {
+    store: &Stores,
+) -> [(&'static str, OsString); 6] {
     [
         (KEY, OsStr::from_bytes(keys.first().as_bytes()).into()),
         (KEYS, around.and(keys)),
         (FENCE, fence.to_string().into()),
         (LABEL, label.into()),
         (STORE, store.without_password().into()),
+        (MAX_TTL, format!("{}ms", store.max_ttl.as_millis()).into()),
     ]
 }
 

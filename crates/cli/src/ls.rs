@@ -22,7 +22,7 @@ use crate::table::table;
 /// [`Failure`], when the store cannot be looked through.
 pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().next().map(prefix).transpose()?;
-    let place = Place::of(args.place.store)?;
+    let place = Place::of(args.place)?;
     let locks = place.connect(Locks::builder().outage_limit(OUTAGE_LIMIT), args.quiet).await?;
     if args.verbose {
         say::line(format_args!("looking at {}", locks.store()));

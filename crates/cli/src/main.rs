@@ -21,6 +21,7 @@ mod show;
 mod signals;
 mod status;
 mod store_url;
+mod stores;
 mod table;
 mod take;
 mod terminal;

@@ -4,18 +4,21 @@ use std::env::{self, VarError};
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::{ConnectError, Locks, LocksBuilder};
+use leasehold::{AnyStore, ConnectError, Locks, LocksBuilder};
+
+use crate::args::PlaceArgs;
 
 use crate::default_store::default_store;
 use crate::environment;
 use crate::exit::Failure;
 use crate::say;
-use crate::store_url::StoreUrl;
+use crate::stores::Stores;
+use crate::wanted::time_of;
 
 /// Where the locks are.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    pub(crate) store: StoreUrl,
+    pub(crate) store: Stores,
     origin: Origin,
 }
 
@@ -36,25 +39,31 @@ impl Place {
     /// # Errors
     ///
     /// [`Failure`], when what was named can be none.
-    pub(crate) fn of(argument: Option<String>) -> Result<Self, Failure> {
-        let named = |url: &str, origin: Origin| {
-            let store = StoreUrl::new(url).map_err(|failure| failure.about(origin))?;
+    pub(crate) fn of(args: PlaceArgs) -> Result<Self, Failure> {
+        let max_ttl = time_of("--max-ttl", args.max_ttl)?;
+        let args_name_it = max_ttl.is_some();
+        let max_ttl = max_ttl.map_or_else(environment::max_ttl, |max_ttl| Ok(Some(max_ttl)));
+        let named = |urls: &[&str], origin: Origin| {
+            let max_ttl = max_ttl.clone()?.filter(|_| urls.len() > 1 || args_name_it);
+            let store =
+                Stores::new(urls.iter().copied(), max_ttl).map_err(|failure| failure.about(origin))?;
             Ok(Self { store, origin })
         };
-        if let Some(url) = argument {
-            return named(&url, Origin::Argument);
+        if !args.store.is_empty() {
+            let urls: Vec<_> = args.store.iter().map(String::as_str).collect();
+            return named(&urls, Origin::Argument);
         }
         match env::var(environment::STORE) {
             // Not as if it were unset: a script whose variable was empty must not lock elsewhere than it meant to.
-            Ok(url) if url.is_empty() => {
+            Ok(url) if url.trim().is_empty() => {
                 Err(Failure::usage("it is empty: unset it for the default store, or give it a URL")
                     .about(Origin::Environment))
             }
-            Ok(url) => named(&url, Origin::Environment),
+            Ok(urls) => named(&Stores::urls_in(&urls), Origin::Environment),
             Err(VarError::NotUnicode(_)) => {
                 Err(Failure::usage("it is not UTF-8: write other bytes as %XX").about(Origin::Environment))
             }
-            Err(VarError::NotPresent) => Ok(Self { store: default_store()?, origin: Origin::Nobody }),
+            Err(VarError::NotPresent) => Ok(Self { store: default_store()?.into(), origin: Origin::Nobody }),
         }
     }
 
@@ -64,7 +73,10 @@ impl Place {
     ///
     /// [`Failure`], when the store cannot be reached, or refuses.
     pub(crate) async fn connect(&self, builder: LocksBuilder, quiet: bool) -> Result<Locks, Failure> {
-        let locks = builder.connect(self.store.reveal()).await.map_err(|error| self.not_connected(error))?;
+        let locks = self.locks(builder).await.map_err(|error| self.not_connected(error))?;
+        if !quiet {
+            locks.warnings().iter().for_each(|warning| say::line(warning));
+        }
         if self.origin == Origin::Argument && self.store.has_password() && !quiet {
             say::line(format_args!(
                 "every user of this machine can see the password in --store (ps): put the URL into {} instead",
@@ -72,6 +84,18 @@ impl Place {
             ));
         }
         Ok(locks)
+    }
+
+    async fn locks(&self, builder: LocksBuilder) -> Result<Locks, ConnectError> {
+        let mut urls = self.store.reveal();
+        match (urls.next(), urls.len()) {
+            (Some(url), 0) => builder.connect(url).await,
+            // Opens nothing: one that is down does not matter.
+            _ => {
+                let members: Result<Vec<_>, _> = self.store.reveal().map(AnyStore::from_url).collect();
+                builder.quorum(members?, self.store.max_ttl)
+            }
+        }
     }
 
     fn not_connected(&self, error: ConnectError) -> Failure {

@@ -19,7 +19,7 @@ use crate::time;
 /// [`Failure`], when there is nothing to be seen, or what stands there is no lock.
 pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default())?;
-    let place = Place::of(args.place.store)?;
+    let place = Place::of(args.place)?;
     let locks = place.connect(Locks::builder().outage_limit(OUTAGE_LIMIT), args.quiet).await?;
     if args.verbose {
         say::line(format_args!("{key}: looking at {}", locks.store()));

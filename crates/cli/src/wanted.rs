@@ -53,7 +53,7 @@ impl Wanted {
         let label = args.label.unwrap_or_else(default_label);
         Label::new(&label).map_err(|misuse| Failure::from(misuse).about("--label"))?;
         let keys = Keys::of(keys)?;
-        let place = Place::of(args.place.store)?;
+        let place = Place::of(args.place)?;
         let status = Arc::new(args.status_fd.map_or(Ok(Status::to_nobody()), |text| Status::to(&text))?);
         let (quiet, verbose) = (args.quiet, args.verbose);
         Ok(Self { keys, patience, busy, ttl, max_hold, label, place, status, quiet, verbose })
