@@ -42,8 +42,10 @@ struct Waiter {
     joined: Instant,
     /// When its last ask was sent.
     asked: Instant,
-    /// How often it asked in vain while it stood first.
+    /// How often it asked in vain while it stood first, or without being told anything.
     rests: u32,
+    /// Whether it hears when its turn has come.
+    told: bool,
     wake: Option<Wake>,
     ask_at: Option<Instant>,
     task: Option<Waker>,
@@ -66,14 +68,23 @@ impl Waiting {
             joined: now,
             asked: now,
             rests: 0,
+            told: true,
             wake: None,
             ask_at: None,
             task: None,
         });
         waiter.asked = now;
+        waiter.told = true;
         waiter.asks += 1;
         (waiter.holds, waiter.ask_at) = (false, None);
         waiter.place.clone()
+    }
+
+    /// Nobody can tell a waiter, who is about to ask, that its turn has come: until its next ask it goes by asking alone, often.
+    pub fn cannot_be_told(&self, holder: Holder) {
+        if let Some(waiter) = self.waiters().all.get_mut(&holder) {
+            waiter.told = false;
+        }
     }
 
     /// A waiter's ask was answered.
@@ -241,20 +252,24 @@ impl Waiters {
     ) {
         let (holder, key) = (attempt.holder, &held_by.key);
         let Some(waiter) = self.all.get_mut(&holder) else { return };
-        waiter.holds = false;
         let before = waiter.place.replace((key.clone(), place.ticket));
+        if waiter.holds {
+            // It was told so since it asked, and reads the older answer only now.
+            return;
+        }
         let (rejoined, asked) =
             (before.as_ref().is_some_and(|(at, _)| at == key) && !place.stood, waiter.asked);
-        waiter.rests = if place.before == 0 { waiter.rests + 1 } else { 0 };
+        let told = waiter.told;
+        waiter.rests = if place.before == 0 || !told { waiter.rests + 1 } else { 0 };
         let rests = waiter.rests;
         if let Some((at, ticket)) = before.filter(|before| *before != (key.clone(), place.ticket)) {
             let pace = self.pace();
-            self.steps_out(&at, ticket, holder, now + pace, woken);
+            self.steps_out(&at, ticket, holder, now, pace, woken);
         }
         let line = self.by_key.entry(key.clone()).or_default();
         line.insert((place.ticket, holder));
         let asks_for_all = line.first().is_some_and(|(_, first)| *first == holder);
-        let mut rest = asks_for_all.then(|| self.rest(held_by, place, rests));
+        let mut rest = asks_for_all.then(|| self.rest(held_by, place, rests, told));
         if attempt.claim.wants().len() > 1 {
             // It keeps other keys meanwhile, whose leases are renewed by asking.
             let third = attempt.ttl.duration() / 3;
@@ -269,8 +284,13 @@ impl Waiters {
     }
 
     /// How long the one that asks for all rests after an answer.
-    fn rest(&mut self, held_by: &Tenancy, place: Place, rests: u32) -> Duration {
+    fn rest(&mut self, held_by: &Tenancy, place: Place, rests: u32, told: bool) -> Duration {
         let first = place.before == 0;
+        if !told {
+            let often = Backoff::WHILE_HELD.delay(rests, self.dice.roll());
+            let spread = jitter(SPREAD, self.dice.roll());
+            return held_by.remaining.map_or(often, |left| often.min(left + ROUNDING + spread));
+        }
         // Another program's lock goes without a word to the line.
         if first && !matches!(held_by.tenant, Tenant::Holder { .. }) {
             return Backoff::WHILE_HELD.delay(rests, self.dice.roll());
@@ -301,7 +321,7 @@ impl Waiters {
         waiter.holds = true;
         waiter.ask_at = None;
         if let Some((key, ticket)) = waiter.place.clone() {
-            self.steps_out(&key, ticket, holder, now + rest, woken);
+            self.steps_out(&key, ticket, holder, now, rest, woken);
         }
     }
 
@@ -310,7 +330,8 @@ impl Waiters {
         key: &Key,
         ticket: Ticket,
         holder: Holder,
-        next_asks: Instant,
+        now: Instant,
+        rest: Duration,
         woken: &mut Vec<Waker>,
     ) {
         let Some(line) = self.by_key.get_mut(key) else { return };
@@ -321,6 +342,7 @@ impl Waiters {
             return;
         };
         if let Some(waiter) = self.all.get_mut(&next).filter(|_| asked_for_all) {
+            let next_asks = if waiter.told { now + rest } else { now };
             waiter.ask_at = Some(waiter.ask_at.map_or(next_asks, |set| set.min(next_asks)));
             woken.extend(waiter.task.take());
         }

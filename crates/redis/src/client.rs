@@ -1,12 +1,13 @@
 //! Making calls: one try, within its limit, on one connection.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Line as Waiters, Request,
-    Runtime, Ttl,
+    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Request, Runtime, Ttl, Wait,
+    Waiting,
 };
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisError, ServerError, ServerErrorKind, Value, cmd};
@@ -15,8 +16,8 @@ use crate::clock::{Reading, ServerClock};
 use crate::deadline::within;
 use crate::fault::{Faults, leads_astray};
 use crate::link::{Link, Live};
-use crate::script::{self, Call, call_for, decode};
-use crate::settle::Unsettled;
+use crate::script::{self, Call, Reply, call_for, decode};
+use crate::settle::{ConnectionId, Unsettled};
 
 /// Speaks for one store.
 #[derive(Debug)]
@@ -26,6 +27,11 @@ pub(crate) struct Client {
     pub(crate) source: Source,
     pub(crate) call_limit: Duration,
     pub(crate) unsettled: Unsettled,
+    pub(crate) waiting: Waiting,
+    /// Whether somebody looks after the connection for those who wait.
+    pub(crate) tended: AtomicBool,
+    /// For tasks of its own, which must not keep it alive.
+    pub(crate) me: Weak<Self>,
 }
 
 /// Where connections come from.
@@ -48,15 +54,22 @@ impl fmt::Debug for Source {
 }
 
 /// What a call goes out on.
-struct Line {
+pub(crate) struct Route {
     connection: BoxConnection,
     clock: Arc<ServerClock>,
-    live: Option<Arc<Live>>,
+    pub(crate) live: Option<Arc<Live>>,
 }
 
-impl Line {
-    fn id(&self) -> Option<crate::settle::ConnectionId> {
+impl Route {
+    fn id(&self) -> Option<ConnectionId> {
         self.live.as_ref().map(|live| live.id)
+    }
+
+    /// What was sent at this instant has been answered.
+    fn answered(&self, sent: Instant) {
+        if let Some(live) = &self.live {
+            live.answered.note(sent);
+        }
     }
 }
 
@@ -70,8 +83,8 @@ const CALLS_TO_CONNECT: u32 = 5;
 impl Client {
     /// Connects if need be, and sees whether scripts may be run.
     pub(crate) async fn open(&self) -> Result<(), Fault> {
-        let mut line = self.line(self.call_limit).await?;
-        let heard = self.call(&mut line, &script::opening_call(), self.call_limit).await?;
+        let mut route = self.route(self.call_limit).await?;
+        let heard = self.call(&mut route, &script::opening_call(), self.call_limit).await?;
         let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
         match script::time_of(&value) {
             Some(_) => Ok(()),
@@ -79,20 +92,25 @@ impl Client {
         }
     }
 
-    pub(crate) async fn grant(&self, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
-        let limit = self.limit(attempt.ttl);
-        let mut line = self.line(limit).await?;
-        let reading = self.reading(&mut line, limit).await?;
+    /// Asks once for the keys of an attempt, and for a place in line if it waits.
+    pub(crate) async fn ask(
+        &self,
+        attempt: &Attempt,
+        wait: Option<Wait>,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<GrantAnswer, Fault> {
+        let reading = self.reading(route, limit).await?;
         let sent = self.runtime.now();
         let not_after = reading.latest(sent) + limit;
-        let request = Request::Grant { attempt: attempt.clone(), wait: None, not_after: Some(not_after) };
+        let request = Request::Grant { attempt: attempt.clone(), wait, not_after: Some(not_after) };
         let settles_at = reading.surely_past(not_after);
         // From here on the grant may be made, also if this future is dropped.
-        let sending = self.unsettled.sending(attempt.holder, line.id(), sent, settles_at);
-        let heard = self.call(&mut line, &call_for(&request, Waiters::WINDOW), limit).await?;
+        let sending = self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
+        let heard = self.call(route, &call_for(&request, self.window()), limit).await?;
         self.unsettled.answered(sending);
         if let Some(server) = heard.as_ref().ok().and_then(script::time_of_grant) {
-            line.clock.note(Reading { sent, heard: self.runtime.now(), server });
+            route.clock.note(Reading { sent, heard: self.runtime.now(), server });
         }
         match self.answer(&request, heard)? {
             Answer::Grant(answer) => Ok(answer),
@@ -106,14 +124,19 @@ impl Client {
             return Vec::new();
         };
         let requests: Vec<_> = attempts.iter().map(|attempt| Request::Renew(attempt.clone())).collect();
-        let calls: Vec<_> = requests.iter().map(|request| call_for(request, Waiters::WINDOW)).collect();
-        let heard = match self.line(limit).await {
-            Ok(mut line) => self.call_all(&mut line, &calls, limit).await,
+        let calls: Vec<_> = requests.iter().map(|request| call_for(request, self.window())).collect();
+        let heard = match self.route(limit).await {
+            Ok(mut route) => self.call_all(&mut route, &calls, limit).await,
             Err(fault) => Err(fault),
         };
         match heard {
             Ok(heard) => {
-                requests.iter().zip(heard).map(|(request, heard)| self.hold(request, heard)).collect()
+                let renewed = attempts.iter().zip(&requests).zip(heard).map(|((attempt, request), heard)| {
+                    let answer = self.hold(request, heard);
+                    self.ask_again_after(attempt, &answer);
+                    answer
+                });
+                renewed.collect()
             }
             Err(fault) => vec![Err(fault); attempts.len()],
         }
@@ -121,13 +144,14 @@ impl Client {
 
     /// Takes back what the attempt holds now. Where a grant of it is still on its way, also says when to come again.
     pub(crate) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
+        self.leave(attempt);
         let limit = self.limit(attempt.ttl);
-        let mut line = self.line(limit).await?;
+        let mut route = self.route(limit).await?;
         let request = Request::Release(attempt.clone());
         let sent = self.runtime.now();
-        let heard = self.call(&mut line, &call_for(&request, Waiters::WINDOW), limit).await?;
+        let heard = self.call(&mut route, &call_for(&request, self.window()), limit).await?;
         let answer = self.hold(&request, heard)?;
-        Ok((answer, self.unsettled.released(attempt.holder, line.id(), sent)))
+        Ok((answer, self.unsettled.released(attempt.holder, route.id(), sent)))
     }
 
     /// When this resolves without a fault, nothing of the attempt is left and nothing can come any more.
@@ -139,52 +163,62 @@ impl Client {
     }
 
     pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
-        let mut line = self.line(self.call_limit).await?;
+        let mut route = self.route(self.call_limit).await?;
         let request = Request::Inspect(key.clone());
-        let heard = self.call(&mut line, &call_for(&request, Waiters::WINDOW), self.call_limit).await?;
-        match self.answer(&request, heard)? {
+        match self.reply_to(&request, &mut route, self.call_limit).await?.answer {
             Answer::Inspect(state) => Ok(state),
             _ => unreachable!("an inspection is answered as one"),
         }
     }
 
+    pub(crate) async fn reply_to(
+        &self,
+        request: &Request,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<Reply, Fault> {
+        let heard = self.call(route, &call_for(request, self.window()), limit).await?;
+        self.reply(request, heard)
+    }
+
     /// Small beside the ttl: a quarter of it, so that a renewal can be tried again, but no less than a slow network needs.
-    fn limit(&self, ttl: Ttl) -> Duration {
+    pub(crate) fn limit(&self, ttl: Ttl) -> Duration {
         self.call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
     }
 
-    async fn line(&self, limit: Duration) -> Result<Line, Fault> {
+    pub(crate) async fn route(&self, limit: Duration) -> Result<Route, Fault> {
         match &self.source {
             Source::Ours(link) => {
                 let live = link.live(limit * CALLS_TO_CONNECT).await?;
                 let connection = Box::new(live.connection.clone());
-                Ok(Line { connection, clock: Arc::clone(&live.clock), live: Some(live) })
+                Ok(Route { connection, clock: Arc::clone(&live.clock), live: Some(live) })
             }
             Source::Lent { lend, clock } => {
-                Ok(Line { connection: lend(), clock: Arc::clone(clock), live: None })
+                Ok(Route { connection: lend(), clock: Arc::clone(clock), live: None })
             }
         }
     }
 
     /// What is known of the server's clock, to less than the limit of a call: what is more in doubt (after some minutes without
     /// a grant; or of a lent connection, at first) is asked for, or giving up would wait for longer than calls take.
-    async fn reading(&self, line: &mut Line, limit: Duration) -> Result<Reading, Fault> {
+    async fn reading(&self, route: &mut Route, limit: Duration) -> Result<Reading, Fault> {
         let sent = self.runtime.now();
-        if let Some(reading) = line.clock.reading().filter(|reading| reading.doubt(sent) <= limit) {
+        if let Some(reading) = route.clock.reading().filter(|reading| reading.doubt(sent) <= limit) {
             return Ok(reading);
         }
-        let said = within(&*self.runtime, limit, one(&mut *line.connection, &cmd("TIME"))).await;
-        let value = self.heard(line, said, limit)?.map_err(|error| self.faults.of_refusal(&error))?;
+        let said = within(&*self.runtime, limit, one(&mut *route.connection, &cmd("TIME"))).await;
+        let value = self.heard(route, sent, said, limit)?.map_err(|error| self.faults.of_refusal(&error))?;
         let Some(server) = script::time_of(&value) else {
             return Err(self.faults.lasting("the answer to TIME is no time: this is no Redis server"));
         };
         let reading = Reading { sent, heard: self.runtime.now(), server };
-        line.clock.note(reading);
+        route.clock.note(reading);
         Ok(reading)
     }
 
-    async fn call(&self, line: &mut Line, call: &Call, limit: Duration) -> Result<Heard, Fault> {
-        let connection = &mut *line.connection;
+    async fn call(&self, route: &mut Route, call: &Call, limit: Duration) -> Result<Heard, Fault> {
+        let sent = self.runtime.now();
+        let connection = &mut *route.connection;
         let saying = async {
             match one(connection, &call.by_sha()).await {
                 Ok(Err(error)) if is_unknown_script(&error) => one(connection, &call.by_text()).await,
@@ -192,11 +226,17 @@ impl Client {
             }
         };
         let said = within(&*self.runtime, limit, saying).await;
-        self.heard(line, said, limit)
+        self.heard(route, sent, said, limit)
     }
 
-    async fn call_all(&self, line: &mut Line, calls: &[Call], limit: Duration) -> Result<Vec<Heard>, Fault> {
-        let connection = &mut *line.connection;
+    async fn call_all(
+        &self,
+        route: &mut Route,
+        calls: &[Call],
+        limit: Duration,
+    ) -> Result<Vec<Heard>, Fault> {
+        let sent = self.runtime.now();
+        let connection = &mut *route.connection;
         let saying = async {
             let mut said = several(connection, calls.iter().map(Call::by_sha)).await?;
             let unknown = |heard: &Heard| heard.as_ref().is_err_and(is_unknown_script);
@@ -211,15 +251,16 @@ impl Client {
         };
         let said = within(&*self.runtime, limit, saying).await;
         let heard = match said {
-            None => return Err(self.silent(line, limit)),
-            Some(Err(error)) => return Err(self.broken(line, &error)),
+            None => return Err(self.silent(route, limit)),
+            Some(Err(error)) => return Err(self.broken(route, &error)),
             Some(Ok(heard)) if heard.len() == calls.len() => heard,
             Some(Ok(_)) => {
                 return Err(self.faults.passing("the server gave fewer answers than it was asked"));
             }
         };
+        route.answered(sent);
         if heard.iter().any(|heard| heard.as_ref().is_err_and(leads_astray)) {
-            self.drop_connection(line);
+            self.drop_connection(route);
         }
         Ok(heard)
     }
@@ -227,34 +268,36 @@ impl Client {
     /// Sorts what came of saying something within a limit, and drops the connection where it is of no use any more.
     fn heard(
         &self,
-        line: &Line,
+        route: &Route,
+        sent: Instant,
         said: Option<Result<Heard, RedisError>>,
         limit: Duration,
     ) -> Result<Heard, Fault> {
         match said {
-            None => Err(self.silent(line, limit)),
-            Some(Err(error)) => Err(self.broken(line, &error)),
+            None => Err(self.silent(route, limit)),
+            Some(Err(error)) => Err(self.broken(route, &error)),
             Some(Ok(heard)) => {
+                route.answered(sent);
                 if heard.as_ref().is_err_and(leads_astray) {
-                    self.drop_connection(line);
+                    self.drop_connection(route);
                 }
                 Ok(heard)
             }
         }
     }
 
-    fn silent(&self, line: &Line, limit: Duration) -> Fault {
-        self.drop_connection(line);
+    fn silent(&self, route: &Route, limit: Duration) -> Fault {
+        self.drop_connection(route);
         self.faults.passing(format_args!("no answer within {limit:?}"))
     }
 
-    fn broken(&self, line: &Line, error: &RedisError) -> Fault {
-        self.drop_connection(line);
+    fn broken(&self, route: &Route, error: &RedisError) -> Fault {
+        self.drop_connection(route);
         self.faults.of_connection(error)
     }
 
-    fn drop_connection(&self, line: &Line) {
-        if let (Source::Ours(link), Some(live)) = (&self.source, &line.live) {
+    fn drop_connection(&self, route: &Route) {
+        if let (Source::Ours(link), Some(live)) = (&self.source, &route.live) {
             link.drop_connection(live);
         }
     }
@@ -267,11 +310,17 @@ impl Client {
     }
 
     fn answer(&self, request: &Request, heard: Heard) -> Result<Answer, Fault> {
-        let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
-        match decode(request, value) {
-            Ok(reply) => Ok(reply.answer),
-            Err(reason) => Err(self.faults.lasting(reason)),
+        let Reply { answer, unfinished } = self.reply(request, heard)?;
+        // Whoever is told that its own key is not handed on yet asks again at once.
+        if !unfinished.is_empty() && answer != Answer::Grant(GrantAnswer::Unfinished) {
+            self.advance_later(unfinished);
         }
+        Ok(answer)
+    }
+
+    fn reply(&self, request: &Request, heard: Heard) -> Result<Reply, Fault> {
+        let value = heard.map_err(|error| self.faults.of_refusal(&error))?;
+        decode(request, value).map_err(|reason| self.faults.lasting(reason))
     }
 }
 

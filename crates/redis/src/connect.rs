@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{Fault, Runtime};
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use leasehold_core::{Channel, Fault, Runtime};
+use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{
     AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, ServerError,
@@ -19,6 +19,7 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::address::{Address, Place, Protocol};
 use crate::clock::Reading;
 use crate::deadline::within;
+use crate::ear::{Answered, Subscription, Tell, reader};
 use crate::fault::Faults;
 use crate::script;
 
@@ -45,6 +46,16 @@ pub(crate) struct Connector {
 /// What reads and writes for a connection; it must be run for as long as that is to live.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// A connection that has logged in.
+pub(crate) struct Connected {
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) driver: Driver,
+    pub(crate) reading: Reading,
+    pub(crate) answered: Arc<Answered>,
+    /// Whether the server can push on it beside its answers.
+    pub(crate) hears: bool,
+}
+
 trait Stream: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 type BoxStream = Pin<Box<dyn Stream>>;
@@ -55,14 +66,12 @@ impl Connector {
         Self { address, faults, resp2 }
     }
 
-    pub(crate) async fn connect(
-        &self,
-        runtime: &Arc<dyn Runtime>,
-    ) -> Result<(MultiplexedConnection, Driver, Reading), Fault> {
+    pub(crate) async fn connect(&self, runtime: &Arc<dyn Runtime>, tell: &Tell) -> Result<Connected, Fault> {
         let resp2 = self.resp2.load(Ordering::Relaxed);
-        match self.speak(runtime, resp2).await {
+        match self.speak(runtime, tell, resp2).await {
             Err(Failed::Refused(error)) if !resp2 && self.may_lack_resp3(&error) => {
-                let connected = self.speak(runtime, true).await.map_err(|failed| self.fault(&failed))?;
+                let connected = self.speak(runtime, tell, true).await;
+                let connected = connected.map_err(|failed| self.fault(&failed))?;
                 self.resp2.store(true, Ordering::Relaxed);
                 Ok(connected)
             }
@@ -84,21 +93,14 @@ impl Connector {
         }
     }
 
-    async fn speak(
-        &self,
-        runtime: &Arc<dyn Runtime>,
-        resp2: bool,
-    ) -> Result<(MultiplexedConnection, Driver, Reading), Failed> {
-        let Address { user, password, db, .. } = &self.address;
-        // A user without a password is one that needs none; the protocol wants a word all the same.
-        let password = password.as_ref().map(|password| &*password.0).or(user.as_ref().map(|_| ""));
+    async fn speak(&self, runtime: &Arc<dyn Runtime>, tell: &Tell, resp2: bool) -> Result<Connected, Failed> {
+        let Address { user, db, .. } = &self.address;
+        let password = self.password();
         // RESP3 logs in with its first word, which redis-rs says. The rest is said here, to hear the server's own refusals.
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
         let mut greeting = Pipeline::new();
         if !resp2 {
-            login = login.set_protocol(ProtocolVersion::RESP3);
-            login = user.iter().fold(login, RedisConnectionInfo::set_username);
-            login = password.iter().fold(login, RedisConnectionInfo::set_password);
+            login = self.login(login.set_protocol(ProtocolVersion::RESP3));
         } else if let Some(password) = password {
             greeting.add_command(
                 user.iter().fold(cmd("AUTH"), |mut auth, user| auth.arg(user).take()).arg(password).take(),
@@ -109,10 +111,14 @@ impl Connector {
         }
         greeting.add_command(Cmd::new().arg("TIME").take());
 
-        let config = AsyncConnectionConfig::new()
+        let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
+        let answered = Arc::new(Answered::default());
+        if !resp2 {
+            config = config.set_push_sender(reader(Arc::clone(&answered), Arc::clone(tell)));
+        }
         let stream = self.stream(runtime).await?;
         let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
         let (mut connection, driver) = made.map_err(Failed::of)?;
@@ -136,7 +142,38 @@ impl Connector {
                 self.faults.lasting("the answer to TIME is no time: this is no Redis server"),
             ));
         };
-        Ok((connection, driver, Reading { sent, heard, server }))
+        answered.note(sent);
+        let reading = Reading { sent, heard, server };
+        Ok(Connected { connection, driver, reading, answered, hears: !resp2 })
+    }
+
+    /// A user without a password is one that needs none; the protocol wants a word all the same.
+    fn password(&self) -> Option<&str> {
+        let Address { user, password, .. } = &self.address;
+        password.as_ref().map(|password| &*password.0).or(user.as_ref().map(|_| ""))
+    }
+
+    fn login(&self, login: RedisConnectionInfo) -> RedisConnectionInfo {
+        let login = self.address.user.iter().fold(login, RedisConnectionInfo::set_username);
+        self.password().iter().fold(login, RedisConnectionInfo::set_password)
+    }
+
+    /// One more connection, to hear on: whoever has subscribed in RESP2 can ask nothing else there.
+    pub(crate) async fn listen(
+        &self,
+        runtime: &Arc<dyn Runtime>,
+        channel: &Channel,
+    ) -> Result<Subscription, Fault> {
+        let listening = async {
+            let login = self.login(RedisConnectionInfo::default().set_skip_set_lib_name());
+            let stream = self.stream(runtime).await?;
+            let mut connection = PubSub::new(&login, stream).await.map_err(Failed::of)?;
+            let since = runtime.now();
+            connection.subscribe(channel.as_bytes()).await.map_err(Failed::of)?;
+            let (sink, stream) = connection.split();
+            Ok(Subscription { sink, stream, since })
+        };
+        listening.await.map_err(|failed| self.fault(&failed))
     }
 
     async fn stream(&self, runtime: &Arc<dyn Runtime>) -> Result<BoxStream, Failed> {

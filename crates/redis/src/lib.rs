@@ -10,7 +10,9 @@ mod client;
 mod clock;
 mod connect;
 mod deadline;
+mod ear;
 mod fault;
+mod in_line;
 mod link;
 mod native;
 mod parameters;
@@ -19,6 +21,7 @@ pub mod script;
 mod settle;
 pub mod slot;
 mod store;
+mod tend;
 #[cfg(feature = "tls")]
 mod tls;
 pub mod wire;

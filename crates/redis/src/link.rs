@@ -1,27 +1,40 @@
 //! One connection for everybody: made when it is first needed, dropped when it fails, made anew by the next who needs it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Fault, Runtime};
+use leasehold_core::{Channel, Fault, FaultKind, Runtime};
+use redis::ServerError;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
 
 use crate::clock::ServerClock;
-use crate::connect::{CONNECT_LIMIT, Connector};
+use crate::connect::{CONNECT_LIMIT, Connected, Connector};
 use crate::deadline::within;
+use crate::ear::{Answered, Ear, Refused, Tell};
 use crate::fault::Faults;
 use crate::settle::ConnectionId;
+use crate::wire::channel_of;
 
 /// A connection that was made; it may have ended since.
 pub(crate) struct Live {
     pub(crate) id: ConnectionId,
     pub(crate) connection: MultiplexedConnection,
     pub(crate) clock: Arc<ServerClock>,
-    ended: Arc<AtomicBool>,
-    close: Arc<Notify>,
+    pub(crate) answered: Arc<Answered>,
+    pub(crate) ear: Ear,
+    /// Whether it can hear by itself, or takes a second connection for that.
+    pub(crate) hears: bool,
+    /// True when it has ended, or is to.
+    ended: Arc<watch::Sender<bool>>,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("connector", &self.connector).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Live {
@@ -33,17 +46,24 @@ impl fmt::Debug for Live {
 /// Whoever still waits on it is told that it broke.
 impl Drop for Live {
     fn drop(&mut self) {
-        self.close.notify_one();
+        self.ended.send_replace(true);
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct Link {
     connector: Arc<Connector>,
     faults: Faults,
     runtime: Arc<dyn Runtime>,
     state: Arc<Mutex<State>>,
+    tell: Tell,
+    /// Rings when a connection has ended.
+    pub(crate) lost: Arc<Notify>,
+    /// Why the latest connection that should hear does not.
+    deaf: Mutex<Option<Fault>>,
 }
+
+/// A server that takes no subscriptions, or no more connections, is asked again now and then: somebody may have mended it.
+const DEAF_FOR: Duration = Duration::from_secs(30);
 
 /// Whoever waits for as long as connecting may take should hear how it ended, and not stop a moment before.
 const GRACE: Duration = Duration::from_millis(100);
@@ -59,9 +79,11 @@ enum State {
 }
 
 impl Link {
-    pub(crate) fn new(connector: Connector, faults: Faults, runtime: Arc<dyn Runtime>) -> Self {
+    pub(crate) fn new(connector: Connector, faults: Faults, runtime: Arc<dyn Runtime>, tell: Tell) -> Self {
         let state = Arc::new(Mutex::new(State::Down));
-        Self { connector: Arc::new(connector), faults, runtime, state }
+        let connector = Arc::new(connector);
+        let (lost, deaf) = (Arc::new(Notify::new()), Mutex::new(None));
+        Self { connector, faults, runtime, state, tell, lost, deaf }
     }
 
     /// The connection, new if there is none. Cancel safe: the connecting goes on for whoever comes next.
@@ -81,18 +103,83 @@ impl Link {
 
     /// Ends a connection for everybody.
     pub(crate) fn drop_connection(&self, live: &Arc<Live>) {
-        live.ended.store(true, Ordering::Relaxed);
-        live.close.notify_one();
+        live.ended.send_replace(true);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(&*state, State::Up(up) if up.id == live.id) {
             *state = State::Down;
         }
     }
 
+    /// The channel on which this process hears, subscribed to now if it was not. `None` where the server refuses.
+    pub(crate) async fn listen(&self, live: &Arc<Live>, limit: Duration) -> Option<Channel> {
+        let mut refused = live.ear.subscribing.lock().await;
+        if let Some(channel) = live.ear.channel() {
+            return Some(channel.clone());
+        }
+        if refused.as_ref().is_some_and(|refused| self.runtime.now() < refused.again) {
+            return None;
+        }
+        let channel = channel_of(self.runtime.random());
+        let subscribing = async {
+            if live.hears {
+                self.subscribe(live, &channel).await
+            } else {
+                self.subscribe_beside(live, &channel, limit).await
+            }
+        };
+        let silent = || Err(self.faults.passing(format_args!("no subscription within {limit:?}")));
+        let subscribed = within(&*self.runtime, limit, subscribing).await.unwrap_or_else(silent);
+        *self.deaf.lock().unwrap_or_else(PoisonError::into_inner) = subscribed.as_ref().err().cloned();
+        match subscribed {
+            Ok(()) => Some(live.ear.hears_at(channel).clone()),
+            // A connection on which nothing is answered is of no use; the next one will hear.
+            Err(fault) if fault.kind == FaultKind::Passing && live.hears => {
+                self.drop_connection(live);
+                None
+            }
+            Err(_) => {
+                *refused = Some(Refused { again: self.runtime.now() + DEAF_FOR });
+                None
+            }
+        }
+    }
+
+    /// Why nobody can tell this process anything, if so.
+    pub(crate) fn deaf(&self) -> Option<Fault> {
+        self.deaf.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn subscribe(&self, live: &Live, channel: &Channel) -> Result<(), Fault> {
+        let sent = self.runtime.now();
+        let subscribed = live.connection.clone().subscribe(channel.as_bytes()).await;
+        live.answered.note(sent);
+        subscribed.map_err(|error| match ServerError::try_from(error) {
+            Ok(refusal) => self.faults.of_refusal(&refusal),
+            Err(error) => self.faults.of_connection(&error),
+        })
+    }
+
+    /// The two connections live and die together: who hears nothing more must not seem to stand in line.
+    async fn subscribe_beside(&self, live: &Live, channel: &Channel, limit: Duration) -> Result<(), Fault> {
+        let subscription = self.connector.listen(&self.runtime, channel).await?;
+        let (beat, tell) = (Arc::clone(&live.ear.beat), Arc::clone(&self.tell));
+        let ended = Arc::clone(&live.ended);
+        let runtime = Arc::clone(&self.runtime);
+        self.runtime.spawn(Box::pin(async move {
+            let mut end = ended.subscribe();
+            tokio::select! {
+                () = subscription.hear(beat, limit, tell, runtime) => {}
+                _ = end.wait_for(|ended| *ended) => {}
+            }
+            ended.send_replace(true);
+        }));
+        Ok(())
+    }
+
     fn look(&self) -> Result<Arc<Live>, watch::Receiver<Made>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
-            State::Up(live) if !live.ended.load(Ordering::Relaxed) => return Ok(Arc::clone(live)),
+            State::Up(live) if !*live.ended.borrow() => return Ok(Arc::clone(live)),
             // Its task is alive as long as the channel is open.
             State::Connecting(made) if made.has_changed().is_ok() => return Err(made.clone()),
             _ => {}
@@ -107,26 +194,31 @@ impl Link {
     fn connect(&self, report: watch::Sender<Made>) {
         let (connector, runtime) = (Arc::clone(&self.connector), Arc::clone(&self.runtime));
         let (state, faults) = (Arc::clone(&self.state), self.faults.clone());
+        let (tell, lost) = (Arc::clone(&self.tell), Arc::clone(&self.lost));
         self.runtime.spawn(Box::pin(async move {
-            let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime)).await;
+            let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &tell)).await;
             let silent = || Err(faults.passing(format_args!("no connection within {CONNECT_LIMIT:?}")));
-            let made = connected.unwrap_or_else(silent).map(|(connection, driver, reading)| {
+            let made = connected.unwrap_or_else(silent).map(|connected| {
+                let Connected { connection, driver, reading, answered, hears } = connected;
                 static MADE: AtomicU64 = AtomicU64::new(0);
-                let ended = Arc::new(AtomicBool::new(false));
-                let close = Arc::new(Notify::new());
+                let ended = Arc::new(watch::Sender::new(false));
                 let live = Live {
                     id: ConnectionId(MADE.fetch_add(1, Ordering::Relaxed)),
                     connection,
                     clock: Arc::new(ServerClock::read(reading)),
+                    answered,
+                    ear: Ear::default(),
+                    hears,
                     ended: Arc::clone(&ended),
-                    close: Arc::clone(&close),
                 };
                 runtime.spawn(Box::pin(async move {
+                    let mut end = ended.subscribe();
                     tokio::select! {
                         () = driver => {}
-                        () = close.notified() => {}
+                        _ = end.wait_for(|ended| *ended) => {}
                     }
-                    ended.store(true, Ordering::Relaxed);
+                    ended.send_replace(true);
+                    lost.notify_one();
                 }));
                 Arc::new(live)
             });

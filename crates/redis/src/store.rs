@@ -1,13 +1,13 @@
 //! The store.
 
 use std::fmt;
-use std::future::pending;
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Manner, Misuse,
-    Runtime, Store, Wake,
+    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Misuse, Runtime, Store,
+    Waiting, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -23,6 +23,9 @@ use crate::settle::Unsettled;
 ///
 /// All calls share one connection, which is made when it is first needed and made anew when it failed. Each call is tried
 /// once and has a limit: half a second, or a quarter of the ttl where that is less.
+///
+/// Whoever waits stands in a line that the server keeps, and is told over that connection when its turn has come; in RESP2 over
+/// a second one, made when somebody first waits. Where the server takes no subscription, waiters ask a few times a second.
 #[derive(Clone)]
 pub struct RedisStore {
     name: Arc<str>,
@@ -53,15 +56,19 @@ impl RedisStore {
         let faults = Faults::new(Arc::clone(&name), Some(user));
         let call_limit = address.call_limit;
         let connector = Connector::new(address, faults.clone());
-        let source = Source::Ours(Link::new(connector, faults.clone(), Arc::clone(&runtime)));
-        Ok(Self::new(name, faults, source, call_limit, runtime))
+        let ours = |me: &Weak<Client>| {
+            let tell = Client::tell(me.clone());
+            Source::Ours(Link::new(connector, faults.clone(), Arc::clone(&runtime), tell))
+        };
+        Ok(Self::new(name, faults.clone(), ours, call_limit, runtime.clone()))
     }
 
     /// The store behind a connection that the program has already, under a name for errors.
     ///
     /// Each call takes a clone of it. Prefer [`RedisStore::from_url`] where you can: a connection of somebody else's can
     /// neither be dropped when it falls silent nor made anew, so an outage lasts as long as the connection makes it, and every
-    /// attempt whose grant went unanswered takes up to half a second more to be given up. It must not resend commands by
+    /// attempt whose grant went unanswered takes up to half a second more to be given up. Nor can the server tell us anything on
+    /// it: who waits keeps its place in line, and asks a few times a second whether its turn has come. It must not resend commands by
     /// itself, and must lead to one server, always the same one or the one that took its place: not to a cluster, not to
     /// replicas.
     pub fn from_connection<C>(connection: C, name: &str, runtime: Arc<dyn Runtime>) -> Self
@@ -72,37 +79,46 @@ impl RedisStore {
         let faults = Faults::new(Arc::clone(&name), None);
         let lend = Box::new(move || Box::new(connection.clone()) as _);
         let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()) };
-        Self::new(name, faults, source, crate::address::CALL_LIMIT, runtime)
+        Self::new(name, faults, |_| source, crate::address::CALL_LIMIT, runtime)
     }
 
     fn new(
         name: Arc<str>,
         faults: Faults,
-        source: Source,
+        source: impl FnOnce(&Weak<Client>) -> Source,
         call_limit: Duration,
         runtime: Arc<dyn Runtime>,
     ) -> Self {
-        let client = Client { runtime, faults, source, call_limit, unsettled: Unsettled::default() };
-        Self { name, client: Arc::new(client) }
+        let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
+        let client = Arc::new_cyclic(|me| Client {
+            source: source(me),
+            runtime,
+            faults,
+            call_limit,
+            unsettled: Unsettled::default(),
+            waiting: Waiting::new(seed),
+            tended: AtomicBool::new(false),
+            me: me.clone(),
+        });
+        Self { name, client }
     }
 
-    /// Releases again, without anybody waiting for it, when a grant that is still on its way has settled.
-    fn release_later(&self, attempt: Attempt, settles_at: Instant) {
-        let client = Arc::clone(&self.client);
-        let runtime = Arc::clone(&self.client.runtime);
-        self.client.runtime.spawn(Box::pin(async move {
-            runtime.sleep_until(settles_at).await;
-            // By then it has ended by itself.
-            let end = settles_at + attempt.ttl.duration();
-            while client.give_up(&attempt).await.is_err() && runtime.now() < end {
-                runtime.sleep_until(runtime.now() + REST).await;
-            }
-        }));
+    /// Why nobody can tell this process that its turn has come, if that is so: the server takes no subscription. Waiters then
+    /// ask by themselves, a few times a second.
+    #[must_use]
+    pub fn deaf_because(&self) -> Option<Fault> {
+        match &self.client.source {
+            Source::Ours(link) => link.deaf(),
+            Source::Lent { .. } => None,
+        }
+    }
+
+    /// How many attempts wait in line. For tests and diagnosis.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.client.waiting.len()
     }
 }
-
-/// Between tries of a release that nobody waits for: the server is away, and others knock too.
-const REST: Duration = Duration::from_secs(1);
 
 impl Store for RedisStore {
     fn name(&self) -> &str {
@@ -120,9 +136,9 @@ impl Store for RedisStore {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        _manner: Manner,
+        manner: Manner,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
-        Box::pin(self.client.grant(attempt))
+        Box::pin(self.client.grant(attempt, manner))
     }
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
@@ -133,7 +149,7 @@ impl Store for RedisStore {
         Box::pin(async {
             let (answer, settles_at) = self.client.release(attempt).await?;
             if let Some(settles_at) = settles_at {
-                self.release_later(attempt.clone(), settles_at);
+                self.client.give_up_later(attempt.clone(), settles_at);
             }
             Ok(answer)
         })
@@ -147,9 +163,8 @@ impl Store for RedisStore {
         Box::pin(self.client.inspect(key))
     }
 
-    /// Never resolves: there is no line on the server yet, so the caller asks again by itself.
-    fn woken<'a>(&'a self, _attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        Box::pin(pending())
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        self.client.waiting.called(attempt.holder, &*self.client.runtime)
     }
 }
 

@@ -1,3 +1,5 @@
+mod untold;
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

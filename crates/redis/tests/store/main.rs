@@ -3,8 +3,12 @@
 mod flavors;
 mod lent;
 mod line;
+mod line_crossings;
+mod line_order;
+mod line_outages;
 mod login;
 mod outages;
+mod queue;
 mod secrets;
 mod settling;
 mod tls;

@@ -1,7 +1,7 @@
 //! What every test here needs: a runtime, attempts, and a look past the store at the server.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use leasehold_core::{
@@ -41,8 +41,10 @@ impl Runtime for Tokio {
     }
 }
 
+/// One clock for all, so that what different stores say of it can be compared.
 pub(crate) fn runtime() -> Arc<dyn Runtime> {
-    Arc::new(Tokio { began: std::time::Instant::now() })
+    static BEGAN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+    Arc::new(Tokio { began: *BEGAN })
 }
 
 #[track_caller]

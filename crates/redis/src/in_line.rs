@@ -1,0 +1,155 @@
+//! Standing in line: joining, hearing of one's turn, and what follows from who is not there any more.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use leasehold_core::{
+    Attempt, Channel, Claim, Fault, FaultKind, GrantAnswer, HoldAnswer, Instant, Key, Line, Manner, News,
+    Request, Wait,
+};
+
+use crate::client::{Client, Route, Source};
+use crate::ear::Tell;
+use crate::wire::{Told, read_push};
+
+/// Between tries of a release that nobody waits for: the server is away, and others knock too.
+const REST: Duration = Duration::from_secs(1);
+
+impl Client {
+    pub(crate) async fn grant(&self, attempt: &Attempt, manner: Manner) -> Result<GrantAnswer, Fault> {
+        let limit = self.limit(attempt.ttl);
+        let mut route = self.route(limit).await?;
+        match manner {
+            Manner::Wait { line_limit } => self.ask_in_line(attempt, line_limit, &mut route, limit).await,
+            _ => self.ask(attempt, None, &mut route, limit).await,
+        }
+    }
+
+    /// Asks, and sees to it that whoever stands in line then can be told.
+    ///
+    /// The first on a connection that must wait asks once without a channel: where nobody ever waits, nobody subscribes.
+    async fn ask_in_line(
+        &self,
+        attempt: &Attempt,
+        line_limit: Option<u64>,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<GrantAnswer, Fault> {
+        let mut channel = if self.tended.load(Ordering::Relaxed) {
+            self.listen(route, limit).await
+        } else {
+            route.live.as_ref().and_then(|live| live.ear.channel()).cloned()
+        };
+        loop {
+            let ticket = self.waiting.asks(attempt.holder, self.runtime.now());
+            let hears = channel.is_some();
+            if !hears {
+                self.waiting.cannot_be_told(attempt.holder);
+            }
+            let wait = Wait { channel, ticket, line_limit };
+            let answer = self.ask(attempt, Some(wait), route, limit).await;
+            match &answer {
+                Ok(answer) => self.waiting.answered(attempt, answer, self.runtime.now()),
+                // It may not be given up, as nothing of it is left.
+                Err(fault) if fault.kind == FaultKind::Lasting => self.leave(attempt),
+                Err(_) => {}
+            }
+            if !matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
+                return answer;
+            }
+            self.tend(route);
+            if hears {
+                return answer;
+            }
+            channel = self.listen(route, limit).await;
+            if channel.is_none() {
+                return answer;
+            }
+        }
+    }
+
+    /// Where this process hears what concerns those who asked by this route; subscribes if need be.
+    pub(crate) async fn listen(&self, route: &Route, limit: Duration) -> Option<Channel> {
+        match (&self.source, &route.live) {
+            (Source::Ours(link), Some(live)) => link.listen(live, limit).await,
+            _ => None,
+        }
+    }
+
+    /// Takes a push that came at `since` at the earliest.
+    fn told(&self, payload: &[u8], since: Instant) {
+        let Some(Told { holder, key, news }) = read_push(payload) else { return };
+        let now = self.runtime.now();
+        if self.waiting.hears(holder, &key, news, since, now) {
+            return;
+        }
+        if let News::Granted { lasts, .. } = news {
+            // Its own release may have come before the hand-over.
+            self.give_up_later(Attempt::new(Claim::exclusive(key), holder, None, lasts), now);
+        }
+    }
+
+    /// What connections do with pushes.
+    pub(crate) fn tell(me: std::sync::Weak<Self>) -> Tell {
+        Arc::new(move |payload, since| {
+            if let Some(client) = me.upgrade() {
+                client.told(payload, since);
+            }
+        })
+    }
+
+    pub(crate) fn leave(&self, attempt: &Attempt) {
+        self.waiting.leave(attempt.holder, self.runtime.now());
+    }
+
+    /// Whoever lost what it was handed was not heard in time; so others may have been passed over as well.
+    pub(crate) fn ask_again_after(&self, attempt: &Attempt, answer: &Result<HoldAnswer, Fault>) {
+        if matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
+            let now = self.runtime.now();
+            attempt.claim.keys().for_each(|key| self.waiting.ask_for(key, now));
+        }
+    }
+
+    /// Hands keys on in the background, as one request could not.
+    pub(crate) fn advance_later(&self, mut keys: Vec<Key>) {
+        let me = self.me.clone();
+        self.runtime.spawn(Box::pin(async move {
+            while let Some(client) = me.upgrade().filter(|_| !keys.is_empty()) {
+                match client.advance(std::mem::take(&mut keys)).await {
+                    Ok(unfinished) => keys = unfinished,
+                    // Whoever waits asks again by itself.
+                    Err(_) => return,
+                }
+            }
+        }));
+    }
+
+    async fn advance(&self, keys: Vec<Key>) -> Result<Vec<Key>, Fault> {
+        let mut route = self.route(self.call_limit).await?;
+        let request = Request::Advance(keys);
+        Ok(self.reply_to(&request, &mut route, self.call_limit).await?.unfinished)
+    }
+
+    /// Gives an attempt up at an instant, without anybody waiting for it.
+    pub(crate) fn give_up_later(&self, attempt: Attempt, at: Instant) {
+        let (me, runtime) = (self.me.clone(), Arc::clone(&self.runtime));
+        self.runtime.spawn(Box::pin(async move {
+            runtime.sleep_until(at).await;
+            // By then it has ended by itself.
+            let end = at + attempt.ttl.duration();
+            while let Some(client) = me.upgrade() {
+                if client.give_up(&attempt).await.is_ok() || runtime.now() >= end {
+                    return;
+                }
+                drop(client);
+                runtime.sleep_until(runtime.now() + REST).await;
+            }
+        }));
+    }
+
+    /// How long a lock that is handed over may remain unclaimed: a PING and a renewal fit in, each asked twice.
+    pub(crate) fn window(&self) -> Duration {
+        Line::WINDOW.max(4 * self.call_limit)
+    }
+}

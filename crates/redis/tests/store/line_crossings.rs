@@ -1,0 +1,278 @@
+//! What happens to those who wait when holders, servers and operators do not keep still.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold_core::{HoldAnswer, Line, Manner, Request, Store};
+use leasehold_redis::{RedisStore, script::call_for};
+use servers::{Flavor, Server};
+
+use crate::line_order::{SOON, wait};
+use crate::queue::{BOTH, ears, left_behind, let_go, lock, prick_up, stand_in_line, ttl, until};
+use crate::world::{attempt, grant, granted, runtime, store, value};
+
+/// Handed over by somebody who may not publish.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_that_is_lost_costs_time_and_no_more() {
+    let server = Server::setup(Flavor::Redis82).acl_user("mute", "on nopass ~* &* +@all -publish").start();
+    for protocol in BOTH {
+        let url = format!("{}?protocol={protocol}", server.url());
+        let store = store(&url);
+        let [holder, first] = [(); 2].map(|()| attempt(&["k"]).with_ttl(ttl(60_000)));
+        granted(grant(&store, &holder).await);
+        let waiting = wait(&store, &first);
+        stand_in_line(&server, &[&first]).await;
+        let mut mute = server.connect().unwrap();
+        mute.text(&["AUTH", "mute", "x"]).unwrap();
+        let call = call_for(&Request::Release(holder), Line::WINDOW);
+        let (text, count) = (call.script.text().as_bytes(), call.keys.len().to_string());
+        let mut words: Vec<&[u8]> = vec![b"EVAL", text, count.as_bytes()];
+        words.extend(call.keys.iter().chain(&call.args).map(Vec::as_slice));
+        let began = Instant::now();
+        mute.command(&words).unwrap();
+        assert!(
+            value(&server, "k").is_some_and(|value| value.contains(&first.holder.digits())),
+            "handed over"
+        );
+        waiting.await.unwrap();
+        let waited = began.elapsed();
+        assert!(waited < Line::RE_ASK + SOON, "{protocol}: {waited:?}");
+        assert_eq!(store.release(&first).await, Ok(HoldAnswer::Done));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_an_operator_deletes_is_noticed_within_a_re_ask() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&server.url());
+    let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]).with_ttl(ttl(60_000)));
+    granted(grant(&store, &holder).await);
+    let waiting = wait(&store, &first);
+    stand_in_line(&server, &[&first]).await;
+    let behind = wait(&store, &second);
+    stand_in_line(&server, &[&first, &second]).await;
+    server.text(&["DEL", "k"]);
+    let began = Instant::now();
+    waiting.await.unwrap();
+    assert!(began.elapsed() < Line::RE_ASK + SOON, "{:?}", began.elapsed());
+    let_go(&store, &first).await;
+    behind.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_died_is_followed_at_its_end() {
+    let server = Server::start(Flavor::Redis70);
+    let stores = [store(&server.url()), store(&server.url())];
+    let holder = attempt(&["k"]).with_ttl(ttl(1500));
+    let waiters = [(); 4].map(|()| attempt(&["k"]));
+    let began = Instant::now();
+    granted(grant(&stores[0], &holder).await);
+    let mut tasks = Vec::new();
+    for (nth, waiter) in waiters.iter().enumerate() {
+        tasks.push(wait(&stores[nth % 2], waiter));
+        stand_in_line(&server, &waiters[..=nth].iter().collect::<Vec<_>>()).await;
+    }
+    for (nth, task) in tasks.into_iter().enumerate() {
+        task.await.unwrap();
+        let waited = began.elapsed();
+        assert!(
+            waited >= Duration::from_millis(1490) && waited < Duration::from_millis(1500) + SOON,
+            "{waited:?}"
+        );
+        let_go(&stores[nth % 2], &waiters[nth]).await;
+    }
+}
+
+/// Somebody who knows nothing of the line, and comes and goes without a word to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_foreign_holder_is_waited_for_in_order() {
+    let server = Server::start(Flavor::Redis62);
+    for protocol in BOTH {
+        let store = store(&format!("{}?protocol={protocol}", server.url()));
+        server.text(&["SET", "k", "theirs"]);
+        let [first, second] = [(); 2].map(|()| attempt(&["k"]));
+        let waiting = wait(&store, &first);
+        stand_in_line(&server, &[&first]).await;
+        let behind = wait(&store, &second);
+        stand_in_line(&server, &[&first, &second]).await;
+        assert_eq!(value(&server, "k").as_deref(), Some("theirs"), "and is not marked");
+        server.text(&["DEL", "k"]);
+        let began = Instant::now();
+        waiting.await.unwrap();
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+        let_go(&store, &first).await;
+        behind.await.unwrap();
+        let_go(&store, &second).await;
+        assert_eq!(left_behind(&server), [""; 0]);
+    }
+}
+
+/// Everything is forgotten: the lock, the line, the channels.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_restarts_empty_serves_all_who_waited() {
+    for (flavor, protocol) in [(Flavor::Redis62, "resp2"), (Flavor::Valkey91, "resp3")] {
+        let server = Server::start(flavor);
+        let url = format!("{}?protocol={protocol}", server.url());
+        let stores: Vec<_> = (0..3).map(|_| store(&url)).collect();
+        let holder = attempt(&["k"]);
+        granted(grant(&stores[0], &holder).await);
+        let inside = Arc::new(AtomicU32::new(0));
+        let tasks: Vec<_> = (0..12)
+            .map(|nth| {
+                let (store, inside) = (stores[nth % 3].clone(), inside.clone());
+                tokio::spawn(async move {
+                    let ours = attempt(&["k"]);
+                    lock(&store, &ours).await;
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two were inside");
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    let_go(&store, &ours).await;
+                })
+            })
+            .collect();
+        while crate::queue::line(&server).await.len() < 12 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        server.kill_9();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        server.restart();
+        let began = Instant::now();
+        for task in tasks {
+            tokio::time::timeout(Duration::from_secs(10), task).await.unwrap().unwrap();
+        }
+        assert!(began.elapsed() < Duration::from_secs(8), "{flavor}: {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_subscribe_asks_by_itself_and_says_why() {
+    let rules = ["on nopass ~* &* +@all -subscribe", "on nopass ~* resetchannels +@all"];
+    for (flavor, rules) in
+        [(Flavor::Redis62, rules[1]), (Flavor::Redis82, rules[0]), (Flavor::Valkey91, rules[1])]
+    {
+        let server = Server::setup(flavor).acl_user("deaf", rules).start();
+        for protocol in BOTH {
+            let url = format!("redis://deaf@127.0.0.1:{}?protocol={protocol}", server.port());
+            let store = store(&url);
+            let holder = attempt(&["k"]);
+            granted(grant(&store, &holder).await);
+            let waiters = [(); 3].map(|()| attempt(&["k"]));
+            let mut tasks = Vec::new();
+            for (nth, waiter) in waiters.iter().enumerate() {
+                tasks.push(wait(&store, waiter));
+                stand_in_line(&server, &waiters[..=nth].iter().collect::<Vec<_>>()).await;
+            }
+            let why = store.deaf_because().unwrap().to_string();
+            assert!(why.contains("deaf"), "{flavor} {protocol}: {why}");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let mut last = holder;
+            for (waiter, task) in waiters.iter().zip(tasks) {
+                let began = Instant::now();
+                let_go(&store, &last).await;
+                task.await.unwrap();
+                assert!(began.elapsed() < SOON, "{flavor} {protocol}: {:?}", began.elapsed());
+                last = waiter.clone();
+            }
+            let_go(&store, &last).await;
+            assert_eq!(left_behind(&server), [""; 0]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_lends_a_connection_waits_by_asking() {
+    let server = Server::start(Flavor::Redis70);
+    let client = redis::Client::open(server.url()).unwrap();
+    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    let (lent, ours) = (RedisStore::from_connection(connection, "lent", runtime()), store(&server.url()));
+    let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
+    granted(grant(&ours, &holder).await);
+    let waiting = wait(&lent, &first);
+    stand_in_line(&server, &[&first]).await;
+    let behind = wait(&ours, &second);
+    stand_in_line(&server, &[&first, &second]).await;
+    let began = Instant::now();
+    let_go(&ours, &holder).await;
+    waiting.await.unwrap();
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    assert!(!behind.is_finished());
+    let_go(&lent, &first).await;
+    behind.await.unwrap();
+}
+
+/// Too many for one request to clear away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_dead_waiters_are_cleared_away_at_once() {
+    let server = Server::start(Flavor::Redis62);
+    let (here, there) = (store(&server.url()), store(&server.url()));
+    prick_up(&here).await;
+    prick_up(&there).await;
+    let holder = attempt(&["k"]);
+    granted(grant(&here, &holder).await);
+    for _ in 0..350 {
+        let dead = attempt(&["k"]);
+        drop(there.grant(&dead, Manner::Wait { line_limit: None }).await.unwrap());
+    }
+    let last = attempt(&["k"]);
+    let waiting = wait(&here, &last);
+    while crate::queue::line(&server).await.len() < 351 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(there);
+    until("their channel is gone", SOON, || ears(&server) == 1).await;
+    let began = Instant::now();
+    let_go(&here, &holder).await;
+    waiting.await.unwrap();
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    let_go(&here, &last).await;
+    assert_eq!(left_behind(&server), [""; 0]);
+}
+
+/// A refusal is an answer: the server is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_ping_waits_all_the_same() {
+    let server = Server::setup(Flavor::Valkey91).acl_user("quiet", "on nopass ~* &* +@all -ping").start();
+    for protocol in BOTH {
+        let store = store(&format!("redis://quiet@127.0.0.1:{}?protocol={protocol}", server.port()));
+        prick_up(&store).await;
+        let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
+        granted(grant(&store, &holder).await);
+        let waiting = wait(&store, &first);
+        stand_in_line(&server, &[&first]).await;
+        let before = server.text(&["PUBSUB", "CHANNELS"]);
+        tokio::time::sleep(Duration::from_millis(1600)).await;
+        assert_eq!(server.text(&["PUBSUB", "CHANNELS"]), before, "{protocol}: the connection was dropped");
+        let_go(&store, &holder).await;
+        waiting.await.unwrap();
+        let_go(&store, &first).await;
+    }
+}
+
+/// A stranger who has learnt a channel's name may say what he likes; what is no push is passed over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn noise_on_a_channel_is_passed_over() {
+    let server = Server::start(Flavor::Valkey91);
+    for protocol in BOTH {
+        let store = store(&format!("{}?protocol={protocol}", server.url()));
+        let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
+        granted(grant(&store, &holder).await);
+        let waiting = wait(&store, &first);
+        stand_in_line(&server, &[&first]).await;
+        until("it hears", SOON, || ears(&server) == 1).await;
+        let servers::Reply::Array(Some(channels)) = server.text(&["PUBSUB", "CHANNELS"]) else { panic!() };
+        for noise in ["", "g", "hello", "g 0 1 2 k", "\0\r\n", "x 00 k"] {
+            server.text(&["PUBLISH", channels[0].as_text().unwrap(), noise]);
+        }
+        // Handed to somebody who is not here any more: it is given back.
+        let gone = attempt(&["other"]);
+        granted(grant(&crate::world::store(&server.url()), &gone).await);
+        let handed = format!("g {} 99 2000 other", gone.holder.digits());
+        server.text(&["PUBLISH", channels[0].as_text().unwrap(), &handed]);
+        until("it is free", SOON, || value(&server, "other").is_none()).await;
+        assert!(!waiting.is_finished());
+        let_go(&store, &holder).await;
+        waiting.await.unwrap();
+        let_go(&store, &first).await;
+    }
+}

@@ -1,0 +1,277 @@
+//! First come, first served, and at what cost.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use leasehold_core::{Attempt, HoldAnswer, Manner, Store};
+use leasehold_redis::RedisStore;
+use servers::{Flavor, Server};
+
+use crate::queue::{
+    BOTH, commands, ears, give_up, left_behind, let_go, line, lock, prick_up, stand_in_line, until,
+};
+use crate::world::{attempt, grant, granted, runtime, store};
+
+/// Less than the least time after which anybody asks again, so whoever was served by then was told; and enough for a machine
+/// that has other things to do as well.
+pub(crate) const SOON: Duration = Duration::from_secs(2);
+
+fn urls(server: &Server) -> [String; 2] {
+    BOTH.map(|protocol| format!("{}?protocol={protocol}", server.url()))
+}
+
+/// Begins to wait, beside the test.
+pub(crate) fn wait(store: &RedisStore, attempt: &Attempt) -> tokio::task::JoinHandle<()> {
+    let (store, attempt) = (store.clone(), attempt.clone());
+    tokio::spawn(async move {
+        lock(&store, &attempt).await;
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_of_many_processes_are_served_in_the_order_in_which_they_came() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        for url in urls(&server) {
+            let stores: Vec<_> = (0..4).map(|_| store(&url)).collect();
+            let holder = attempt(&["k"]);
+            granted(grant(&stores[0], &holder).await);
+            let served = Arc::new(Mutex::new(Vec::new()));
+            let waiters: Vec<_> = (0..12).map(|_| attempt(&["k"])).collect();
+            let mut tasks = Vec::new();
+            for (nth, waiter) in waiters.iter().enumerate() {
+                let (store, waiter, served) = (stores[nth % 4].clone(), waiter.clone(), served.clone());
+                tasks.push(tokio::spawn(async move {
+                    lock(&store, &waiter).await;
+                    served.lock().unwrap().push(nth);
+                    let_go(&store, &waiter).await;
+                }));
+                let so_far: Vec<_> = waiters[..=nth].iter().collect();
+                stand_in_line(&server, &so_far).await;
+            }
+            assert_eq!(ears(&server), 4, "{url}: one for each process");
+            let began = Instant::now();
+            let_go(&stores[0], &holder).await;
+            for task in tasks {
+                task.await.unwrap();
+            }
+            assert!(began.elapsed() < SOON, "{url}: {:?}", began.elapsed());
+            assert_eq!(*served.lock().unwrap(), (0..12).collect::<Vec<_>>(), "{flavor} {url}");
+            assert_eq!(left_behind(&server), [""; 0], "{flavor} {url}");
+            assert!(stores.iter().all(|store| store.waiting() == 0));
+        }
+    }
+}
+
+/// Each of K tasks takes the lock a few times, holds it for a millisecond and lets it go.
+async fn cost(url: &str, server: &Server, tasks: usize, processes: usize, rounds: usize) -> f64 {
+    let stores: Vec<_> = (0..processes).map(|_| store(url)).collect();
+    let contend = |rounds: usize| {
+        let tasks = (0..tasks).map(|nth| {
+            let store = stores[nth % processes].clone();
+            tokio::spawn(async move {
+                for _ in 0..rounds {
+                    let ours = attempt(&["k"]);
+                    let lease = lock(&store, &ours).await;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    let answer = store.release(&ours).await;
+                    // Nobody else renews here, so that a machine that stood still for a window lost it.
+                    match answer {
+                        Ok(answer) if lease.is_held(runtime().now()) => assert_eq!(answer, HoldAnswer::Done),
+                        Ok(_) => {}
+                        Err(_) => let_go(&store, &ours).await,
+                    }
+                }
+            })
+        });
+        tasks.collect::<Vec<_>>()
+    };
+    // Connections are made, and channels subscribed to.
+    for task in contend(1) {
+        task.await.unwrap();
+    }
+    let mut connection = server.connect().unwrap();
+    let before = commands(&mut connection);
+    for task in contend(rounds) {
+        task.await.unwrap();
+    }
+    let sent = commands(&mut connection) - before;
+    sent as f64 / (tasks * rounds) as f64
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquisition_costs_two_commands_however_long_the_line() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let server = Server::start(flavor);
+        for (tasks, processes, rounds) in [(1, 1, 50), (8, 1, 20), (8, 8, 20), (64, 1, 5), (64, 8, 5)] {
+            // On a machine that is busy elsewhere a PING may fall due, or an answer come too late.
+            let mut costs = Vec::new();
+            while costs.iter().all(|cost| *cost > 2.02) {
+                assert!(
+                    costs.len() < 4,
+                    "{flavor}, {tasks} tasks in {processes} processes: {costs:?} commands each"
+                );
+                costs.push(cost(&server.url(), &server, tasks, processes, rounds).await);
+            }
+            assert!(costs.iter().all(|cost| *cost >= 2.0), "{flavor}: {costs:?}: they were counted");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_waiters_of_a_long_hold_cost_next_to_nothing_and_an_idle_process_nothing() {
+    let server = Server::start(Flavor::Redis82);
+    for url in urls(&server) {
+        let stores: Vec<_> = (0..4).map(|_| store(&url)).collect();
+        let holder = attempt(&["k"]);
+        granted(grant(&stores[0], &holder).await);
+        let waiters: Vec<_> = (0..200).map(|_| attempt(&["k"])).collect();
+        let tasks: Vec<_> =
+            waiters.iter().enumerate().map(|(nth, one)| wait(&stores[nth % 4], one)).collect();
+        while line(&server).await.len() < waiters.len() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let mut connection = server.connect().unwrap();
+        let mut counts = Vec::new();
+        // On a machine that is busy elsewhere a connection may seem dead, and then all ask.
+        while counts.iter().all(|sent| *sent > 3 * 6 * 4) {
+            assert!(counts.len() < 4, "{url}: {counts:?} commands in 6 s by 4 processes");
+            let before = commands(&mut connection);
+            for _ in 0..2 {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                stores[0].renew(std::slice::from_ref(&holder)).await;
+            }
+            counts.push(commands(&mut connection) - before);
+        }
+        assert!(counts.iter().all(|sent| *sent >= 6 * 4), "{counts:?}: nobody looks after the connections");
+
+        tasks.iter().for_each(tokio::task::JoinHandle::abort);
+        for (nth, waiter) in waiters.iter().enumerate() {
+            give_up(&stores[nth % 4], waiter).await;
+        }
+        let_go(&stores[0], &holder).await;
+        assert_eq!(left_behind(&server), [""; 0]);
+        let before = commands(&mut connection);
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        assert_eq!(commands(&mut connection) - before, 0, "{url}: idle");
+        drop(stores);
+        until("connections are closed", SOON, || ears(&server) == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn who_never_waits_subscribes_to_nothing() {
+    let server = Server::start(Flavor::Valkey91);
+    for url in urls(&server) {
+        let store = store(&url);
+        for _ in 0..3 {
+            let ours = attempt(&["k"]);
+            lock(&store, &ours).await;
+            let_go(&store, &ours).await;
+        }
+        assert_eq!(ears(&server), 0);
+        assert_eq!(store.deaf_because(), None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_that_goes_leaves_its_place_to_the_next() {
+    let server = Server::start(Flavor::Redis70);
+    for url in urls(&server) {
+        let (here, there) = (store(&url), store(&url));
+        let [holder, gone, next] = [(); 3].map(|()| attempt(&["k"]));
+        granted(grant(&here, &holder).await);
+        let going = wait(&there, &gone);
+        stand_in_line(&server, &[&gone]).await;
+        let waiting = wait(&here, &next);
+        stand_in_line(&server, &[&gone, &next]).await;
+        going.abort();
+        give_up(&there, &gone).await;
+        stand_in_line(&server, &[&next]).await;
+        let began = Instant::now();
+        let_go(&there, &holder).await;
+        waiting.await.unwrap();
+        assert!(began.elapsed() < SOON);
+        let_go(&here, &next).await;
+        assert_eq!(left_behind(&server), [""; 0]);
+    }
+}
+
+/// Killed without a word: its connection ends, and so does its channel.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_dies_in_line_costs_the_next_nothing() {
+    let server = Server::start(Flavor::Redis62);
+    for url in urls(&server) {
+        let (here, there) = (store(&url), store(&url));
+        let [holder, dead, next] = [(); 3].map(|()| attempt(&["k"]));
+        granted(grant(&here, &holder).await);
+        prick_up(&here).await;
+        let dying = wait(&there, &dead);
+        stand_in_line(&server, &[&dead]).await;
+        let waiting = wait(&here, &next);
+        stand_in_line(&server, &[&dead, &next]).await;
+        dying.abort();
+        drop(there);
+        until("its channel is gone", SOON, || ears(&server) == 1).await;
+        let began = Instant::now();
+        let_go(&here, &holder).await;
+        waiting.await.unwrap();
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+        let_go(&here, &next).await;
+        assert_eq!(left_behind(&server), [""; 0]);
+    }
+}
+
+/// At every await point: before the join, in line, while the grant is under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_cancelled_at_any_await_leaves_nothing() {
+    use std::future::poll_fn;
+    use std::task::Poll;
+    let server = Server::start(Flavor::Redis82);
+    for url in urls(&server) {
+        let (here, there) = (store(&url), store(&url));
+        for polls in 0..16 {
+            for released_before in 0..=2 {
+                let [holder, gone, next] = [(); 3].map(|()| attempt(&["k"]));
+                granted(grant(&here, &holder).await);
+                let mut releasing = None;
+                {
+                    let mut waiting = std::pin::pin!(lock(&there, &gone));
+                    for poll in 0..polls {
+                        if poll + released_before == polls {
+                            let (here, holder) = (here.clone(), holder.clone());
+                            releasing = Some(tokio::spawn(async move { let_go(&here, &holder).await }));
+                        }
+                        let ended =
+                            poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_ready())).await;
+                        if ended {
+                            break;
+                        }
+                        tokio::time::sleep(Duration::from_micros(300)).await;
+                    }
+                }
+                give_up(&there, &gone).await;
+                match releasing {
+                    Some(releasing) => releasing.await.unwrap(),
+                    None => let_go(&here, &holder).await,
+                }
+                let began = Instant::now();
+                lock(&here, &next).await;
+                assert!(began.elapsed() < SOON, "after {polls} polls: {:?}", began.elapsed());
+                let_go(&here, &next).await;
+                assert_eq!(left_behind(&server), [""; 0], "after {polls} polls");
+                assert_eq!(there.waiting(), 0);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_try_joins_no_line() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&server.url());
+    let [holder, other] = [(); 2].map(|()| attempt(&["k"]));
+    granted(grant(&store, &holder).await);
+    drop(store.grant(&other, Manner::Try).await.unwrap());
+    assert_eq!(line(&server).await, []);
+}

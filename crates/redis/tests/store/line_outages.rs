@@ -1,0 +1,260 @@
+//! What happens to those who wait when connections do not keep still.
+
+use std::time::{Duration, Instant};
+
+use leasehold_core::{Attempt, Line, Manner, Store, Wake};
+use leasehold_redis::RedisStore;
+use servers::{Flavor, Proxy, Server};
+
+use crate::line_order::{SOON, wait};
+use crate::queue::{BOTH, ears, give_up, left_behind, let_go, lock, prick_up, stand_in_line, until};
+use crate::world::{attempt, grant, granted, key, runtime, store};
+
+fn through(proxy: &Proxy, protocol: &str) -> RedisStore {
+    store(&format!("{}?protocol={protocol}", proxy.url()))
+}
+
+/// Two waiters: the first behind a proxy, the second not.
+struct Scene {
+    server: Server,
+    proxy: Proxy,
+    here: RedisStore,
+    there: RedisStore,
+    holder: Attempt,
+    first: Attempt,
+    second: Attempt,
+}
+
+impl Scene {
+    async fn new(flavor: Flavor, protocol: &str) -> Self {
+        let server = Server::start(flavor);
+        let proxy = Proxy::before(&server);
+        let (here, there) = (store(&server.url()), through(&proxy, protocol));
+        let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
+        prick_up(&here).await;
+        prick_up(&there).await;
+        granted(grant(&here, &holder).await);
+        Self { server, proxy, here, there, holder, first, second }
+    }
+
+    async fn both_wait(&self) -> [tokio::task::JoinHandle<()>; 2] {
+        let first = wait(&self.there, &self.first);
+        stand_in_line(&self.server, &[&self.first]).await;
+        let second = wait(&self.here, &self.second);
+        stand_in_line(&self.server, &[&self.first, &self.second]).await;
+        [first, second]
+    }
+
+    async fn release(&self) -> Instant {
+        let began = Instant::now();
+        let_go(&self.here, &self.holder).await;
+        began
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_whose_connection_is_cut_subscribes_anew_and_keeps_its_place() {
+    for protocol in BOTH {
+        let scene = Scene::new(Flavor::Redis70, protocol).await;
+        let [first, second] = scene.both_wait().await;
+        for _ in 0..3 {
+            let before = scene.server.text(&["PUBSUB", "CHANNELS"]);
+            scene.proxy.cut();
+            // The same number of channels, but not the same ones.
+            let is_back = || ears(&scene.server) == 2 && scene.server.text(&["PUBSUB", "CHANNELS"]) != before;
+            let took = until("it hears again", Duration::from_secs(5), is_back).await;
+            assert!(took < SOON, "{protocol}: {took:?}");
+        }
+        // Its re-ask brings the new channel into the line.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        stand_in_line(&scene.server, &[&scene.first, &scene.second]).await;
+        let released = scene.release().await;
+        first.await.unwrap();
+        assert!(released.elapsed() < SOON, "{protocol}: {:?}", released.elapsed());
+        assert!(!second.is_finished());
+        let_go(&scene.there, &scene.first).await;
+        second.await.unwrap();
+    }
+}
+
+/// The hand-over falls into the gap: the next in line has it, and then the one that was away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_away_when_its_turn_came_is_next() {
+    for protocol in BOTH {
+        let scene = Scene::new(Flavor::Redis82, protocol).await;
+        let [first, second] = scene.both_wait().await;
+        scene.proxy.black_hole();
+        scene.proxy.cut();
+        until("it is gone", SOON, || ears(&scene.server) == 1).await;
+        let released = scene.release().await;
+        second.await.unwrap();
+        assert!(released.elapsed() < SOON, "{protocol}: {:?}", released.elapsed());
+        scene.proxy.heal();
+        stand_in_line(&scene.server, &[&scene.first]).await;
+        let released = Instant::now();
+        let_go(&scene.here, &scene.second).await;
+        first.await.unwrap();
+        assert!(released.elapsed() < SOON, "{protocol}: {:?}", released.elapsed());
+    }
+}
+
+/// The connection seems to stand, but nothing passes. However many wait behind it, they cost a window once. But it is the next
+/// in line who is told to look after that window; where that one is behind the same connection, somebody else's re-ask is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_half_open_process_costs_the_line_one_window() {
+    let window = Line::WINDOW;
+    for (protocol, siblings, limit) in [
+        ("resp2", 0, window + SOON),
+        ("resp3", 0, window + SOON),
+        ("resp2", 3, Line::RE_ASK + SOON),
+        ("resp3", 3, Line::RE_ASK + SOON),
+    ] {
+        let scene = Scene::new(Flavor::Valkey91, protocol).await;
+        let siblings: Vec<_> = (0..siblings).map(|_| attempt(&["k"])).collect();
+        let (mut stuck, mut in_line) = (Vec::new(), Vec::new());
+        for one in siblings.iter().chain([&scene.first]) {
+            let (there, one_of_them) = (scene.there.clone(), one.clone());
+            stuck.push(tokio::spawn(async move {
+                lock(&there, &one_of_them).await;
+                let_go(&there, &one_of_them).await;
+            }));
+            in_line.push(one);
+            stand_in_line(&scene.server, &in_line).await;
+        }
+        let second = wait(&scene.here, &scene.second);
+        in_line.push(&scene.second);
+        stand_in_line(&scene.server, &in_line).await;
+        scene.proxy.black_hole();
+        let released = scene.release().await;
+        second.await.unwrap();
+        let waited = released.elapsed();
+        assert!(waited >= window && waited < limit, "{protocol}, {} siblings: {waited:?}", siblings.len());
+        let_go(&scene.here, &scene.second).await;
+        // Back again, they are all served.
+        scene.proxy.heal();
+        for task in stuck {
+            tokio::time::timeout(Duration::from_secs(5), task).await.unwrap().unwrap();
+        }
+        until("nothing is left", Duration::from_secs(3), || left_behind(&scene.server).is_empty()).await;
+    }
+}
+
+/// It has the lock, and its answer does not come back. Nobody else's fault; it asks again on another connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_connection_is_noticed_while_all_wait() {
+    for protocol in BOTH {
+        let scene = Scene::new(Flavor::Redis62, protocol).await;
+        let [first, second] = scene.both_wait().await;
+        let before = scene.server.text(&["PUBSUB", "CHANNELS"]);
+        scene.proxy.black_hole();
+        // A PING falls due, and is not answered; the new connections fall silent as well.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        scene.proxy.heal();
+        let is_back = || scene.server.text(&["PUBSUB", "CHANNELS"]) != before && ears(&scene.server) >= 2;
+        until("it hears on another", Duration::from_secs(9), is_back).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let released = scene.release().await;
+        first.await.unwrap();
+        assert!(released.elapsed() < SOON, "{protocol}: {:?}", released.elapsed());
+        let_go(&scene.there, &scene.first).await;
+        second.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_an_operator_kills_and_scripts_that_he_flushes_go_unnoticed() {
+    for (flavor, protocol) in
+        [(Flavor::Redis62, "resp2"), (Flavor::Redis82, "resp3"), (Flavor::Redis82, "resp2")]
+    {
+        let server = Server::start(flavor);
+        let url = format!("{}?protocol={protocol}", server.url());
+        let (here, there) = (store(&url), store(&url));
+        prick_up(&here).await;
+        prick_up(&there).await;
+        let [holder, first, second] = [(); 3].map(|()| attempt(&["k"]));
+        granted(grant(&here, &holder).await);
+        let waiting = wait(&there, &first);
+        stand_in_line(&server, &[&first]).await;
+        let behind = wait(&here, &second);
+        stand_in_line(&server, &[&first, &second]).await;
+        let before = server.text(&["PUBSUB", "CHANNELS"]);
+        for kind in ["pubsub", "normal"] {
+            server.text(&["CLIENT", "KILL", "TYPE", kind]);
+        }
+        let is_back = || ears(&server) == 2 && server.text(&["PUBSUB", "CHANNELS"]) != before;
+        until("both hear again", Duration::from_secs(9), is_back).await;
+        stand_in_line(&server, &[&first, &second]).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        server.text(&["SCRIPT", "FLUSH"]);
+        let began = Instant::now();
+        let _ = here.release(&holder).await;
+        waiting.await.unwrap();
+        server.text(&["SCRIPT", "FLUSH"]);
+        let_go(&there, &first).await;
+        behind.await.unwrap();
+        assert!(began.elapsed() < SOON, "{flavor} {protocol}: {:?}", began.elapsed());
+    }
+}
+
+/// Two connections in RESP2: the one that hears dies alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_second_connection_does_not_die_unnoticed() {
+    let server = Server::start(Flavor::Redis70);
+    let store = store(&format!("{}?protocol=resp2", server.url()));
+    let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
+    granted(grant(&store, &holder).await);
+    let waiting = wait(&store, &first);
+    stand_in_line(&server, &[&first]).await;
+    until("it hears", SOON, || ears(&server) == 1).await;
+    let before = server.text(&["PUBSUB", "CHANNELS"]);
+    server.text(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let is_back = || ears(&server) == 1 && server.text(&["PUBSUB", "CHANNELS"]) != before;
+    until("it hears again", SOON, is_back).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let began = Instant::now();
+    let_go(&store, &holder).await;
+    waiting.await.unwrap();
+    assert!(began.elapsed() < SOON);
+    assert_eq!(store.inspect(&key("k")).await.unwrap().tenancies.len(), 1);
+}
+
+/// The network keeps the push for a while. What is asked meanwhile, PINGs too, says nothing of when the lease began.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() {
+    const WAIT: Manner = Manner::Wait { line_limit: None };
+    for protocol in BOTH {
+        let server = Server::start(Flavor::Redis82);
+        let proxy = Proxy::before(&server);
+        // A PING every two seconds, which is waited for as long.
+        let (here, there) =
+            (store(&server.url()), store(&format!("{}?protocol={protocol}&call-limit=2s", proxy.url())));
+        prick_up(&there).await;
+        let mut pushes = 0;
+        for round in 0.. {
+            let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
+            granted(grant(&here, &holder).await);
+            there.grant(&first, WAIT).await.unwrap();
+            proxy.black_hole();
+            let_go(&here, &holder).await;
+            let handed_over = runtime().now();
+            let asking = tokio::spawn({
+                let there = there.clone();
+                async move { there.inspect(&key("k")).await }
+            });
+            tokio::time::sleep(Duration::from_millis(1300)).await;
+            proxy.heal();
+            // A machine that is busy may take the connection for dead; then there is nothing to be seen here.
+            if let Wake::Granted { since, .. } = there.woken(&first).await {
+                let late = since.saturating_since(handed_over);
+                assert_eq!(late, Duration::ZERO, "{protocol}, round {round}");
+                pushes += 1;
+            }
+            drop(asking.await);
+            give_up(&there, &first).await;
+            if pushes == 3 {
+                break;
+            }
+            assert!(round < 12, "{protocol}: {pushes} pushes were heard");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What the tests of waiting in line need: somebody who waits as a program does, and looks at the line.
+
+use std::time::{Duration, Instant};
+
+use leasehold_core::{
+    Acquire, Attempt, Drift, GrantAnswer, Lease, Manner, Outcome, Patience, Runtime, Step, Store, Ttl, Wake,
+};
+use leasehold_redis::RedisStore;
+use servers::{Connection, Reply, Server};
+
+use crate::world::{attempt, key, runtime};
+
+pub(crate) const BOTH: [&str; 2] = ["resp2", "resp3"];
+
+/// Far beyond what anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits for the lock, as a program does, until it believes that it has it.
+pub(crate) async fn lock(store: &RedisStore, attempt: &Attempt) -> Lease {
+    lock_with(store, attempt, &*runtime()).await
+}
+
+pub(crate) async fn lock_with(store: &RedisStore, attempt: &Attempt, runtime: &dyn Runtime) -> Lease {
+    let patience = Patience::new(Some(PATIENCE), PATIENCE);
+    let mut machine = Acquire::new(runtime.now(), attempt.ttl, Drift::BETWEEN_MACHINES, patience, 1);
+    loop {
+        match machine.next(runtime.now()) {
+            Step::Ask => {
+                machine.handle_sent(runtime.now());
+                match store.grant(attempt, Manner::Wait { line_limit: None }).await {
+                    Ok(answer) => machine.handle_answer(runtime.now(), answer),
+                    Err(fault) => machine.handle_fault(runtime.now(), fault),
+                }
+            }
+            Step::WaitUntil(until) => tokio::select! {
+                wake = store.woken(attempt) => {
+                    if let Wake::Granted { since, .. } = wake {
+                        assert!(since <= runtime.now());
+                    }
+                    machine.handle_wake(runtime.now(), wake);
+                }
+                () = runtime.sleep_until(until) => {}
+            },
+            Step::Done(Outcome::Granted { lease, .. }) => return lease,
+            Step::Done(other) => panic!("{attempt:?}: {other:?}"),
+        }
+    }
+}
+
+/// Releases. A machine that is busy elsewhere may answer too late; then it is asked again.
+pub(crate) async fn let_go(store: &RedisStore, attempt: &Attempt) {
+    let began = Instant::now();
+    while let Err(fault) = store.release(attempt).await {
+        assert!(began.elapsed() < PATIENCE, "{fault}");
+    }
+}
+
+pub(crate) async fn give_up(store: &RedisStore, attempt: &Attempt) {
+    let began = Instant::now();
+    while let Err(fault) = store.give_up(attempt).await {
+        assert!(began.elapsed() < PATIENCE, "{fault}");
+    }
+}
+
+/// Waits until something is so, and says after how long.
+#[track_caller]
+pub(crate) fn until(
+    what: &str,
+    limit: Duration,
+    mut is: impl FnMut() -> bool,
+) -> impl Future<Output = Duration> {
+    let (began, what, place) = (Instant::now(), what.to_owned(), std::panic::Location::caller());
+    async move {
+        while !is() {
+            assert!(began.elapsed() < limit, "{place}: not within {limit:?}: {what}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        began.elapsed()
+    }
+}
+
+/// Who waits for `k`, first come, first served, past any store under test.
+pub(crate) async fn line(server: &Server) -> Vec<leasehold_core::Holder> {
+    let looking = crate::world::store(&server.url());
+    looking.inspect(&key("k")).await.unwrap().line.iter().map(|waiter| waiter.holder).collect()
+}
+
+/// Waits once for something that is taken, so that the store hears from now on whatever it waits for.
+pub(crate) async fn prick_up(store: &RedisStore) {
+    let [holder, waiter] = [(); 2].map(|()| attempt(&["another"]));
+    lock(store, &holder).await;
+    let began = Instant::now();
+    loop {
+        let answer = store.grant(&waiter, Manner::Wait { line_limit: None }).await;
+        if matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{answer:?}");
+    }
+    give_up(store, &waiter).await;
+    give_up(store, &holder).await;
+}
+
+/// Until these wait for `k`, in this order.
+pub(crate) async fn stand_in_line(server: &Server, attempts: &[&Attempt]) {
+    let looking = crate::world::store(&server.url());
+    let wanted: Vec<_> = attempts.iter().map(|attempt| attempt.holder).collect();
+    let began = Instant::now();
+    loop {
+        let line = looking.inspect(&key("k")).await.unwrap().line;
+        let line: Vec<_> = line.iter().map(|waiter| waiter.holder).collect();
+        if line == wanted {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "in line: {line:?}, not {wanted:?}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// How many channels are listened to.
+pub(crate) fn ears(server: &Server) -> usize {
+    match server.text(&["PUBSUB", "CHANNELS"]) {
+        Reply::Array(Some(channels)) => channels.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How many commands clients have sent: scripts, and what is sent beside them.
+pub(crate) fn commands(connection: &mut Connection) -> u64 {
+    let info = connection.text(&["INFO", "commandstats"]).unwrap();
+    let sent = ["evalsha", "eval", "ping", "subscribe", "script|load"];
+    let calls = info.as_text().unwrap().lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        sent.contains(&name).then(|| rest.split(',').next()?.parse::<u64>().ok())?
+    });
+    calls.sum()
+}
+
+/// What is on the server beside the last fences.
+pub(crate) fn left_behind(server: &Server) -> Vec<String> {
+    let Reply::Array(Some(keys)) = server.text(&["KEYS", "*"]) else { panic!("KEYS") };
+    let keys = keys.iter().filter_map(Reply::as_text).filter(|key| !key.starts_with("leasehold:f{"));
+    keys.map(ToString::to_string).collect()
+}
+
+pub(crate) fn ttl(ms: u64) -> Ttl {
+    Ttl::new(Duration::from_millis(ms)).unwrap()
+}
