@@ -34,6 +34,10 @@ impl Fence {
     /// than twice this and what the clocks of the members differ by.
     pub const MARGIN: Duration = Duration::from_secs(2);
 
+    /// The least that a quorum's longest ttl may be. A member that forgot its fences abstains for the longest ttl and a second; that
+    /// must be longer than two margins and what the members' clocks differ by, which leaves two seconds for the clocks.
+    pub const LEAST_MAX_TTL: Duration = Duration::from_secs(5);
+
     /// The floor of a grant: what a quorum proposes in place of the store's clock, within [`Fence::MARGIN`] of that.
     #[must_use]
     pub fn floor(proposed: Option<Self>, clock: Self) -> Self {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Instant, Ttl};
+use crate::{Instant, Misuse, Ttl};
 
 /// How much earlier than the store a holder stops believing in its lease.
 ///
@@ -26,6 +26,27 @@ impl Drift {
     /// appendix A.1), and there are two clocks. 2 ms: the server cuts its clock to milliseconds before it adds the ttl, and
     /// compares in milliseconds again when it expires the key.
     pub const BETWEEN_MACHINES: Self = Self { per_thousand: 1, constant: Duration::from_millis(2) };
+
+    /// A share of the ttl, in thousandths, and a constant. The defaults are derived at [`Drift::BETWEEN_MACHINES`]; take a greater
+    /// share where clocks are not disciplined, as in some virtual machines.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Drift`] when it takes more than half of every ttl.
+    pub const fn new(per_thousand: u32, constant: Duration) -> Result<Self, Misuse> {
+        if per_thousand > 500 {
+            Err(Misuse::Drift { per_thousand })
+        } else {
+            Ok(Self { per_thousand, constant })
+        }
+    }
+
+    /// What is enough for this and the other: a lease that several stores keep is believed as long as the most careful allows.
+    #[must_use]
+    pub fn widest(self, other: Self) -> Self {
+        let per_thousand = self.per_thousand.max(other.per_thousand);
+        Self { per_thousand, constant: self.constant.max(other.constant) }
+    }
 
     /// What is taken off a ttl.
     fn of(self, ttl: Ttl) -> Duration {
@@ -84,6 +105,15 @@ mod tests {
         let lease = Lease::counted_from(SENT, ttl, Drift::BETWEEN_MACHINES);
         assert_eq!(lease.end(), SENT + Duration::from_millis(10_000 - 10 - 2));
         assert_eq!(Lease::counted_from(SENT, ttl, Drift::NONE).end(), SENT + Duration::from_secs(10));
+    }
+
+    #[test]
+    fn the_widest_of_two_drifts_takes_the_more_of_each() {
+        let share = Drift::new(5, Duration::ZERO).unwrap();
+        let both = share.widest(Drift::BETWEEN_MACHINES);
+        assert_eq!(both, Drift::new(5, Duration::from_millis(2)).unwrap());
+        assert_eq!(both, Drift::BETWEEN_MACHINES.widest(share));
+        assert_eq!(Drift::new(501, Duration::ZERO), Err(Misuse::Drift { per_thousand: 501 }));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a lease is and who may have it: the decisions of [Leasehold], without I/O, clock, runtime or dependencies.
 //!
-//! Time is an argument everywhere. [`apply`] is the one semantics that every store has; [`Acquire`] and [`Keep`] are the two
-//! machines that a client runs on it: inputs by `handle_*`, output by one `next(now)`.
+//! Time is an argument everywhere. [`apply`] is the one semantics that every store has; [`Acquire`], [`Keep`] and
+//! [`Round`] are the machines that a client runs on it: inputs by `handle_*`, output by one `next(now)`.
 //!
 //! Programs use the `leasehold` crate. This one is for those who write a [`Store`] or a [`Runtime`] of their own.
 //!
@@ -20,8 +20,10 @@ mod line;
 mod misuse;
 mod records;
 mod request;
+mod round;
 mod runtime;
 mod store;
+mod tally;
 mod tenancy;
 mod ttl;
 mod waiting;
@@ -39,8 +41,10 @@ pub use line::{Channel, Line, Standing, Ticket, Unclaimed};
 pub use misuse::Misuse;
 pub use records::{Content, LastFence, Lock, Records};
 pub use request::{Answer, GrantAnswer, HoldAnswer, News, Place, Push, RaiseAnswer, Request, Served, Wait};
+pub use round::{Ballot, Round, Turn, Vote, majority_of};
 pub use runtime::{BoxFuture, Instant, Runtime, Stamp};
 pub use store::{Fault, FaultKind, Manner, Store, Wake};
+pub use tally::{Stance, Tally};
 pub use tenancy::{KeyState, Tenancy, Tenant, Waiter};
 pub use ttl::Ttl;
 pub use waiting::Waiting;

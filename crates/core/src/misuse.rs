@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::holder::Label;
-use crate::{Key, Ttl};
+use crate::{Fence, Key, Ttl};
 
 /// A request that no store can serve. Found before anything is sent; the text says what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,30 @@ pub enum Misuse {
     TtlTooLong {
         /// What was asked for.
         asked: Duration,
+    },
+    /// The ttl is longer than the longest that the members of the quorum allow.
+    TtlOverLongest {
+        /// What was asked for.
+        asked: Ttl,
+        /// The longest.
+        longest: Ttl,
+    },
+    /// A quorum has no members.
+    NoMembers,
+    /// A quorum has one store twice.
+    SameMemberTwice {
+        /// Its name, without any password.
+        name: String,
+    },
+    /// The longest ttl of a quorum is shorter than [`Fence::LEAST_MAX_TTL`](crate::Fence::LEAST_MAX_TTL).
+    MaxTtlTooShort {
+        /// What was asked for.
+        asked: Duration,
+    },
+    /// A drift that leaves nothing of a lease.
+    Drift {
+        /// The thousandths of the ttl that it takes off.
+        per_thousand: u32,
     },
     /// The longest hold is shorter than one ttl, so that not even the first lease would fit into it.
     HoldShorterThanTtl {
@@ -86,6 +110,25 @@ impl fmt::Display for Misuse {
                 "a ttl of {} s is too long: a year is the most; leases are renewed while they are held, so that the \
                  ttl is only how long a crash blocks others",
                 asked.as_secs_f64()
+            ),
+            Self::TtlOverLongest { asked, longest } => write!(
+                f,
+                "a ttl of {asked} is longer than the longest of this quorum, {longest}: shorten the ttl, or lengthen the \
+                 longest for all who use these stores"
+            ),
+            Self::NoMembers => write!(f, "a quorum of no stores: name three or five"),
+            Self::SameMemberTwice { name } => {
+                write!(f, "{name} is in the quorum twice and would be counted twice: name each store once")
+            }
+            Self::MaxTtlTooShort { asked } => write!(
+                f,
+                "a longest ttl of {} s is too short for a quorum: {} s is the least, 60 s is usual",
+                asked.as_secs_f64(),
+                Fence::LEAST_MAX_TTL.as_secs_f64()
+            ),
+            Self::Drift { per_thousand } => write!(
+                f,
+                "a drift of {per_thousand} thousandths of the ttl leaves no lease: 1 is usual, 500 is the most"
             ),
             Self::HoldShorterThanTtl { at_most, ttl } => {
                 write!(f, "a longest hold of {at_most:?} is shorter than the ttl of {ttl}: shorten the ttl")

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lease::Drift;
+use crate::tally::Tally;
 use crate::{Attempt, BoxFuture, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState, RaiseAnswer, Ttl};
 
 /// Where leases live.
@@ -17,6 +18,22 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// How much earlier than this store a holder must stop believing in its lease.
     fn drift(&self) -> Drift;
+
+    /// The longest ttl that may be asked for; `None` where any is good.
+    fn longest_ttl(&self) -> Option<Ttl> {
+        None
+    }
+
+    /// What tells this place from all others however it is named, such as the id of a server's run; `None` while that is not
+    /// known. A quorum refuses to count one place twice.
+    fn identity(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// What a person should know of how this store is set up, each on one line; nothing that keeps it from serving.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Makes the store ready, and finds out what would keep it from serving. The other methods do this by themselves.
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>>;
@@ -117,19 +134,45 @@ pub struct Fault {
     pub store: Arc<str>,
     /// What happened, and the remedy where there is one.
     pub reason: Arc<str>,
+    /// Where the store is a quorum: what each member said.
+    pub tally: Option<Arc<Tally>>,
 }
 
 impl Fault {
+    fn new(kind: FaultKind, store: &str, reason: impl fmt::Display) -> Self {
+        Self { kind, store: store.into(), reason: reason.to_string().into(), tally: None }
+    }
+
     /// A fault that may pass: no answer, no connection, a server that is starting.
     #[must_use]
     pub fn passing(store: &str, reason: impl fmt::Display) -> Self {
-        Self { kind: FaultKind::Passing, store: store.into(), reason: reason.to_string().into() }
+        Self::new(FaultKind::Passing, store, reason)
     }
 
     /// A fault that stays until somebody mends it: a wrong password, a missing permission.
     #[must_use]
     pub fn lasting(store: &str, reason: impl fmt::Display) -> Self {
-        Self { kind: FaultKind::Lasting, store: store.into(), reason: reason.to_string().into() }
+        Self::new(FaultKind::Lasting, store, reason)
+    }
+
+    /// A member of a quorum abstains.
+    #[must_use]
+    pub fn quarantined(store: &str, left: Duration) -> Self {
+        let left = left.as_secs_f64().ceil();
+        let reason = format_args!("quarantined for {left:.0} s more (restarted without its state)");
+        Self::new(FaultKind::Quarantined, store, reason)
+    }
+
+    /// A quorum to which too few of its members said yes.
+    #[must_use]
+    pub fn of_quorum(kind: FaultKind, store: &str, tally: Tally) -> Self {
+        Self { tally: Some(Arc::new(tally)), ..Self::new(kind, store, "no majority of its stores agreed") }
+    }
+
+    /// Whether it stays until somebody mends it.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        self.kind == FaultKind::Lasting
     }
 }
 
@@ -141,23 +184,16 @@ pub enum FaultKind {
     Passing,
     /// It stays until somebody mends it, and what was asked was not done.
     Lasting,
-}
-
-impl Fault {
-    /// A member of a quorum abstains.
-    #[must_use]
-    pub fn quarantined(store: &str, left: Duration) -> Self {
-        let reason = format_args!(
-            "quarantined for {:.0} s more (restarted without its state)",
-            left.as_secs_f64().ceil()
-        );
-        Self::passing(store, reason)
-    }
+    /// A member of a quorum abstains, because it may have forgotten leases: it passes, and what was asked was not done.
+    Quarantined,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.store, self.reason)
+        match &self.tally {
+            Some(tally) => write!(f, "{}: {tally}", self.store),
+            None => write!(f, "{}: {}", self.store, self.reason),
+        }
     }
 }
 

@@ -1,10 +1,83 @@
 //! From a URL to the store that it names.
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use leasehold_core::{Misuse, Runtime, Store};
+use leasehold_core::{BoxFuture, Instant, Misuse, Runtime, Store};
 
 use crate::memory::MemoryStore;
+
+/// A store of any kind, as a member of [`Locks::quorum`](crate::Locks::quorum).
+#[derive(Clone)]
+pub struct AnyStore(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    /// Looked at already; what it names is made when there is a runtime for it.
+    Url(Arc<str>),
+    Made(Arc<dyn Store>),
+}
+
+impl AnyStore {
+    /// The store at a URL, as [`Locks::connect`](crate::Locks::connect) takes it. Opens nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Url`] when it names no store.
+    pub fn from_url(url: &str) -> Result<Self, Misuse> {
+        let nowhere: Arc<dyn Runtime> = Arc::new(Nowhere);
+        from_url(url, &nowhere)?;
+        Ok(Self(Kind::Url(url.into())))
+    }
+
+    pub(crate) fn make(self, runtime: &Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
+        match self.0 {
+            Kind::Url(url) => from_url(&url, runtime),
+            Kind::Made(store) => Ok(store),
+        }
+    }
+}
+
+impl From<Arc<dyn Store>> for AnyStore {
+    fn from(store: Arc<dyn Store>) -> Self {
+        Self(Kind::Made(store))
+    }
+}
+
+/// Never shows a URL: there may be a password in it.
+impl fmt::Debug for AnyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Url(_) => f.debug_tuple("AnyStore").finish_non_exhaustive(),
+            Kind::Made(store) => f.debug_tuple("AnyStore").field(&store.name()).finish(),
+        }
+    }
+}
+
+/// Where a store is made only to see whether its URL is good, and never asked anything.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Runtime for Nowhere {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(0)
+    }
+
+    fn since_epoch(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn sleep_until(&self, _: Instant) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn spawn(&self, _: BoxFuture<'static, ()>) {}
+
+    fn random(&self) -> u128 {
+        0
+    }
+}
 
 /// The store that a URL names. Opens nothing.
 pub(crate) fn from_url(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, FaultKind, Label, Renewal, Runtime, Store, Ttl};
+use leasehold_core::{Drift, Fault, FaultKind, Label, Renewal, Runtime, Store, Ttl};
 
-use crate::any_store;
+use crate::any_store::{self, AnyStore};
 use crate::defaults::Defaults;
 use crate::error::ConnectError;
 use crate::locks::Locks;
 use crate::memory::MemoryStore;
 use crate::place::{Place, rest};
+use crate::quorum::QuorumStore;
 use crate::runtime::TokioRuntime;
 
 /// Defaults for the locks of one place; a lock or a request can say otherwise.
@@ -19,6 +20,7 @@ use crate::runtime::TokioRuntime;
 pub struct LocksBuilder {
     defaults: Defaults,
     own_thread: bool,
+    drift: Option<Drift>,
     runtime: Option<Arc<dyn Runtime>>,
 }
 
@@ -62,6 +64,14 @@ impl LocksBuilder {
         self
     }
 
+    /// How much earlier than the store a holder stops believing in its lease; if not said, what the store needs, and the most that
+    /// one of its members needs for a quorum. [`Drift::BETWEEN_MACHINES`] says where the numbers come from. Take more where clocks
+    /// are not disciplined; with less, two may believe at once.
+    pub const fn drift(mut self, drift: Drift) -> Self {
+        self.drift = Some(drift);
+        self
+    }
+
     /// Takes clock, timers, tasks and randomness from elsewhere: for simulations and for tests with a clock of their own.
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Self {
         self.runtime = Some(runtime);
@@ -85,6 +95,25 @@ impl LocksBuilder {
         let store = any_store::from_url(url, &runtime)?;
         open(&*store, &*runtime, self.defaults.outage_limit).await?;
         Ok(self.over_on(store, runtime))
+    }
+
+    /// Locks in a majority of stores; see [`Locks::quorum`].
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: stores, a longest ttl or a default that cannot be used, or no thread.
+    pub fn quorum<Member: Into<AnyStore>>(
+        self,
+        stores: impl IntoIterator<Item = Member>,
+        max_ttl: Duration,
+    ) -> Result<Locks, ConnectError> {
+        let (ttl, _) = self.defaults.checked()?;
+        let runtime = self.any_runtime()?;
+        let stores: Result<Vec<_>, _> = stores.into_iter().map(|store| store.into().make(&runtime)).collect();
+        let store = Arc::new(QuorumStore::new(stores?, max_ttl, runtime.clone())?);
+        let locks = self.over_on(store, runtime);
+        locks.check(ttl)?;
+        Ok(locks)
     }
 
     /// Locks of this process alone.
@@ -113,7 +142,8 @@ impl LocksBuilder {
     }
 
     fn over_on(self, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) -> Locks {
-        Locks::new(Place::new(store, runtime), self.defaults)
+        let drift = self.drift.unwrap_or_else(|| store.drift());
+        Locks::new(Place::new(store, runtime, drift), self.defaults)
     }
 
     /// The runtime that was given or that this is called in, or one on a thread of its own.

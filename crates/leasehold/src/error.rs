@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, Key, Loss, Misuse, Tenancy, Ttl};
+use leasehold_core::{Fault, Key, Loss, Misuse, Tally, Tenancy, Ttl};
 
 /// Why there is no guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,18 @@ pub enum LockError {
         /// How long the caller waited.
         waited: Duration,
         /// How often the store was asked.
+        attempts: u32,
+    },
+    /// Too few stores of a quorum answered, or they abstain. Whether the lock is held by anybody is not known.
+    #[non_exhaustive]
+    NoQuorum {
+        /// The key that was wanted.
+        key: Key,
+        /// What each store said, and how many had to grant.
+        tally: Arc<Tally>,
+        /// How long the caller waited.
+        waited: Duration,
+        /// How often the stores were asked.
         attempts: u32,
     },
     /// The store refuses, and will until somebody mends it.
@@ -93,6 +105,7 @@ impl fmt::Display for LockError {
                 Some(fault) => write!(f, "{key}: no answer within {}: {fault}", Seconds(*waited)),
                 None => write!(f, "{key}: no answer within {} from {store}", Seconds(*waited)),
             },
+            Self::NoQuorum { key, tally, waited: _, attempts: _ } => write!(f, "{key}: {tally}"),
             Self::Refused { key, fault } => write!(f, "{key}: {fault}"),
             Self::NotALock { key } => write!(
                 f,

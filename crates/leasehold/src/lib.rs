@@ -1,6 +1,7 @@
 //! A distributed lock manager: a process takes a lease on a key, and while it lasts nobody else is granted that key.
 //!
-//! Leases live in this process, in a file on this machine, or on a Redis, Valkey or KeyDB server; the API is the same.
+//! Leases live in this process, in a file on this machine, on a Redis, Valkey or KeyDB server, or in a majority
+//! of several of these; the API is the same.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,18 +24,21 @@ mod locks;
 mod memory;
 mod mutex;
 mod place;
+mod quorum;
 mod runtime;
 
+pub use any_store::AnyStore;
 pub use builder::LocksBuilder;
 pub use error::{CloseError, ConnectError, HoldError, InspectError, LockError, ReleaseError, RenewError};
 pub use leasehold_core::{
-    Backoff, Fault, FaultKind, Fence, Holder, Key, KeyState, Label, Loss, Misuse, Mode, Renewal, Runtime,
-    Store, Tenancy, Tenant, Ttl, Waiter,
+    Backoff, Drift, Fault, FaultKind, Fence, Holder, Key, KeyState, Label, Loss, Misuse, Mode, Renewal,
+    Runtime, Stance, Store, Tally, Tenancy, Tenant, Ttl, Waiter,
 };
 pub use lock::{Acquire, Guard, Held, Waiting};
 pub use locks::Locks;
 pub use memory::MemoryStore;
 pub use mutex::Mutex;
+pub use quorum::QuorumStore;
 pub use runtime::TokioRuntime;
 
 /// The README's code, compiled.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, KeyState};
+use leasehold_core::{Claim, KeyState, Misuse, Ttl};
 
+use crate::any_store::AnyStore;
 use crate::builder::LocksBuilder;
 use crate::defaults::Defaults;
 use crate::error::{CloseError, ConnectError, InspectError};
@@ -41,6 +42,32 @@ impl Locks {
     /// Cancel safe.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder().connect(url).await
+    }
+
+    /// Locks in a majority of independent stores, of any kind and in any mix: what more than half of them grant is granted. Opens
+    /// nothing, so that a store that is down does not matter while more than half are up.
+    ///
+    /// No lease may be longer than `max_ttl`, which must be the same for all who use these stores: for so long a store that was
+    /// started anew without its state abstains. 60 s is usual.
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use leasehold::{AnyStore, Locks};
+    /// let hosts = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let stores: Result<Vec<_>, _> = hosts.into_iter().map(AnyStore::from_url).collect();
+    /// let locks = Locks::quorum(stores?, std::time::Duration::from_secs(60))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Misuse`]: no store, one store twice, or a longest ttl that is too short.
+    pub fn quorum<Member: Into<AnyStore>>(
+        stores: impl IntoIterator<Item = Member>,
+        max_ttl: Duration,
+    ) -> Result<Self, ConnectError> {
+        Self::builder().quorum(stores, max_ttl)
     }
 
     /// Locks of this process alone. They are gone with the last clone and guard.
@@ -122,6 +149,16 @@ impl Locks {
     #[must_use]
     pub fn store(&self) -> &str {
         self.askers.place().store.name()
+    }
+
+    /// What a person should know of how the store is set up, each on one line: an even number of stores in a quorum, for one.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.askers.place().store.warnings()
+    }
+
+    pub(crate) fn check(&self, ttl: Ttl) -> Result<(), Misuse> {
+        self.askers.place().check(ttl)
     }
 
     /// What this process holds here, in no particular order. Lost guards are not among it.

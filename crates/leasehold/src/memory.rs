@@ -15,6 +15,7 @@ use crate::place::low_bits;
 /// the machine's clock is not set back in between.
 #[derive(Debug)]
 pub struct MemoryStore {
+    name: Arc<str>,
     runtime: Arc<dyn Runtime>,
     state: Mutex<State>,
     waiting: Waiting,
@@ -32,7 +33,13 @@ impl MemoryStore {
     #[must_use]
     pub fn new(runtime: Arc<dyn Runtime>) -> Self {
         let waiting = Waiting::new(low_bits(runtime.random()));
-        Self { runtime, state: Mutex::default(), waiting }
+        Self { name: "memory:".into(), runtime, state: Mutex::default(), waiting }
+    }
+
+    /// The same store, called `memory:` and this: several of them make a quorum to test with.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: format!("memory:{name}").into(), ..self }
     }
 
     /// All that the store remembers. For tests and diagnosis.
@@ -113,7 +120,7 @@ impl State {
 
 impl Store for MemoryStore {
     fn name(&self) -> &str {
-        "memory:"
+        &self.name
     }
 
     fn drift(&self) -> Drift {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Backoff, FaultKind, Runtime, Store};
+use leasehold_core::{Attempt, Backoff, Drift, FaultKind, Misuse, Runtime, Store, Ttl};
 
 use crate::lock::{Roster, keep};
 
@@ -12,15 +12,24 @@ use crate::lock::{Roster, keep};
 pub(crate) struct Place {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) drift: Drift,
     pub(crate) roster: Arc<Roster>,
 }
 
 impl Place {
     /// A place with its keeper running.
-    pub(crate) fn new(store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) -> Arc<Self> {
+    pub(crate) fn new(store: Arc<dyn Store>, runtime: Arc<dyn Runtime>, drift: Drift) -> Arc<Self> {
         let roster = Arc::new(Roster::new());
         runtime.spawn(Box::pin(keep(roster.clone(), store.clone(), runtime.clone())));
-        Arc::new(Self { store, runtime, roster })
+        Arc::new(Self { store, runtime, drift, roster })
+    }
+
+    /// Refuses what the store cannot keep.
+    pub(crate) fn check(&self, ttl: Ttl) -> Result<(), Misuse> {
+        match self.store.longest_ttl().filter(|longest| ttl > *longest) {
+            Some(longest) => Err(Misuse::TtlOverLongest { asked: ttl, longest }),
+            None => Ok(()),
+        }
     }
 
     /// Gives an attempt up in the background, trying for as long as it could last in the store.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Store, Wake,
+    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, RaiseAnswer, Store,
+    Ttl, Wake,
 };
 
 /// What happens to a call.
@@ -16,6 +17,8 @@ pub enum Weather {
     Fair,
     /// It is served, and answered so much later.
     Slow(Duration),
+    /// It reaches the store so much later, whether or not anybody still waits for it.
+    Late(Duration),
     /// It never reaches the store, and the caller is told after a second.
     Lost,
     /// It is served, but the answer is lost; the caller is told after a second.
@@ -52,7 +55,10 @@ impl Faulty {
         self.calls.load(Ordering::Relaxed)
     }
 
-    async fn through<T>(&self, call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    async fn through<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let weather = self.weather.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match weather {
@@ -61,6 +67,13 @@ impl Faulty {
                 let answer = call.await;
                 tokio::time::sleep(by).await;
                 answer
+            }
+            Weather::Late(by) => {
+                let late = tokio::spawn(async move {
+                    tokio::time::sleep(by).await;
+                    call.await
+                });
+                late.await.unwrap_or_else(|_| Err(Fault::passing(self.store.name(), "it panicked")))
             }
             Weather::Lost => self.timed_out().await,
             Weather::AnswerLost => {
@@ -87,8 +100,13 @@ impl Store for Faulty {
         self.store.drift()
     }
 
+    fn longest_ttl(&self) -> Option<Ttl> {
+        self.store.longest_ttl()
+    }
+
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
-        Box::pin(self.through(self.store.open()))
+        let store = self.store.clone();
+        Box::pin(self.through(async move { store.open().await }))
     }
 
     fn grant<'a>(
@@ -96,26 +114,44 @@ impl Store for Faulty {
         attempt: &'a Attempt,
         manner: Manner,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
-        Box::pin(self.through(self.store.grant(attempt, manner)))
+        let (store, attempt) = (self.store.clone(), attempt.clone());
+        Box::pin(self.through(async move { store.grant(&attempt, manner).await }))
     }
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let (store, these) = (self.store.clone(), attempts.to_vec());
         Box::pin(async move {
-            let whole = self.through(async { Ok(self.store.renew(attempts).await) }).await;
+            let whole = self.through(async move { Ok(store.renew(&these).await) }).await;
             whole.unwrap_or_else(|fault| vec![Err(fault); attempts.len()])
         })
     }
 
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let (store, these) = (self.store.clone(), attempts.to_vec());
+        Box::pin(async move {
+            let whole = self.through(async move { Ok(store.rejoin(&these).await) }).await;
+            whole.unwrap_or_else(|fault| vec![Err(fault); attempts.len()])
+        })
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        let (store, attempt) = (self.store.clone(), attempt.clone());
+        Box::pin(self.through(async move { store.raise(&attempt).await }))
+    }
+
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        Box::pin(self.through(self.store.release(attempt)))
+        let (store, attempt) = (self.store.clone(), attempt.clone());
+        Box::pin(self.through(async move { store.release(&attempt).await }))
     }
 
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(self.through(self.store.give_up(attempt)))
+        let (store, attempt) = (self.store.clone(), attempt.clone());
+        Box::pin(self.through(async move { store.give_up(&attempt).await }))
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
-        Box::pin(self.through(self.store.inspect(key)))
+        let (store, key) = (self.store.clone(), key.clone());
+        Box::pin(self.through(async move { store.inspect(&key).await }))
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use leasehold::{MemoryStore, TokioRuntime};
+use leasehold::{MemoryStore, QuorumStore, TokioRuntime};
 use leasehold_core::{Runtime, Store};
 use leasehold_file::FileStore;
 use leasehold_redis::RedisStore;
@@ -18,6 +19,7 @@ pub struct Venue {
     open: Box<Open>,
     /// What must live as long as the venue.
     server: Option<Arc<Server>>,
+    hands_over: bool,
 }
 
 impl Venue {
@@ -29,7 +31,23 @@ impl Venue {
     #[must_use]
     pub fn memory() -> Self {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(runtime()));
-        Self { name: "memory".into(), open: Box::new(move |_| store.clone()), server: None }
+        Self { name: "memory".into(), open: Box::new(move |_| store.clone()), server: None, hands_over: true }
+    }
+
+    /// A majority of three stores in memory, which each process opens for itself.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn quorum_of_memory() -> Self {
+        let member = |name| -> Arc<dyn Store> { Arc::new(MemoryStore::new(runtime()).named(name)) };
+        let members = ["a", "b", "c"].map(member);
+        let open = move |runtime| -> Arc<dyn Store> {
+            let store = QuorumStore::new(members.clone(), Duration::from_secs(60), runtime);
+            Arc::new(store.expect("three stores"))
+        };
+        Self { name: "quorum of memory".into(), open: Box::new(open), server: None, hands_over: false }
     }
 
     /// A file of its own, in a directory of its own.
@@ -43,7 +61,7 @@ impl Venue {
         let open = move |runtime| -> Arc<dyn Store> {
             Arc::new(FileStore::at(directory.path().join("leases.db"), runtime))
         };
-        Self { name: "file".into(), open: Box::new(open), server: None }
+        Self { name: "file".into(), open: Box::new(open), server: None, hands_over: true }
     }
 
     /// A server of its own.
@@ -58,7 +76,12 @@ impl Venue {
         let open = move |runtime| -> Arc<dyn Store> {
             Arc::new(RedisStore::from_url(&url, runtime).expect("a server's own URL"))
         };
-        Self { name: format!("{flavor} {protocol}"), open: Box::new(open), server: Some(server) }
+        Self {
+            name: format!("{flavor} {protocol}"),
+            open: Box::new(open),
+            server: Some(server),
+            hands_over: true,
+        }
     }
 
     /// The place, as one more process would open it.
@@ -75,6 +98,12 @@ impl Venue {
     #[must_use]
     pub fn server(&self) -> Option<&Server> {
         self.server.as_deref()
+    }
+
+    /// Whether the lock itself is handed to who waited longest, for a window, and not only the word that it may ask.
+    #[must_use]
+    pub const fn hands_over(&self) -> bool {
+        self.hands_over
     }
 
     /// What a message calls it.

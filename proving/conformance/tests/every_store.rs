@@ -5,6 +5,7 @@ use servers::Flavor;
 
 conformance::every_check! {
     memory: super::Venue::memory();
+    quorum_of_memory: super::Venue::quorum_of_memory();
     file: super::Venue::file();
     redis_6_2: super::Venue::redis(super::Flavor::Redis62, "resp2");
     redis_7_0: super::Venue::redis(super::Flavor::Redis70, "resp3");

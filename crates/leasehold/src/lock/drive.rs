@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use leasehold_core::{
-    Acquire as Machine, Attempt, Claim, FaultKind, Fence, GrantAnswer, Handed, Instant, Keep, Label, Lease,
-    Manner, Outcome, Patience, Renewal, Step, Ttl,
+    Acquire as Machine, Attempt, Claim, Fault, FaultKind, Fence, GrantAnswer, Handed, Instant, Keep, Label,
+    Lease, Manner, Outcome, Patience, Renewal, Step, Ttl,
 };
 
 use super::acquire::Waiting;
@@ -40,11 +40,12 @@ impl fmt::Debug for OnWait {
 ///
 /// Cancel safe: dropped at any await, it gives the attempt up in the background.
 pub(crate) async fn acquire(place: &Arc<Place>, terms: Terms) -> Result<Guard, LockError> {
+    place.check(terms.ttl)?;
     let one_try = terms.patience.within.is_some_and(|within| within.is_zero());
     let manner = if one_try { Manner::Try } else { Manner::Wait { line_limit: terms.line_limit } };
     let started = place.runtime.now();
     let seed = low_bits(place.runtime.random());
-    let mut machine = Machine::new(started, terms.ttl, place.store.drift(), terms.patience, seed);
+    let mut machine = Machine::new(started, terms.ttl, place.drift, terms.patience, seed);
     // Made before the first byte is sent, so that whatever comes of it is undone if this future goes.
     let mut request = Armed::new(place, &terms);
     loop {
@@ -79,6 +80,9 @@ fn failure(place: &Place, terms: &Terms, machine: &Machine, started: Instant, ou
         }
         Outcome::LineFull { held_by, length } => {
             LockError::LineFull { key: held_by.key.clone(), held_by: Box::new(held_by), length }
+        }
+        Outcome::Silent { fault: Some(Fault { tally: Some(tally), .. }) } => {
+            LockError::NoQuorum { key, tally, waited, attempts }
         }
         Outcome::Silent { fault } => {
             LockError::Unreachable { key, store: place.store.name().into(), fault, waited, attempts }
@@ -162,7 +166,7 @@ impl<'a> Armed<'a> {
         let (place, runtime) = (self.place, &self.place.runtime);
         let now = runtime.now();
         let seed = low_bits(runtime.random());
-        let keep = Keep::new(now, lease, terms.ttl, place.store.drift(), terms.renewal, seed).handed(handed);
+        let keep = Keep::new(now, lease, terms.ttl, place.drift, terms.renewal, seed).handed(handed);
         let Some(attempt) = self.attempt.clone() else { unreachable!("taken only below") };
         let holding = Holding::new(attempt, fence, now, asks, keep.lease(), runtime.clone());
         let holding = Arc::new(holding);

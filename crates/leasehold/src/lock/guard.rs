@@ -111,6 +111,7 @@ impl Guard {
     /// Cancel safe: the store may have renewed, and the guard then believes less than it could.
     pub async fn renew(&self, ttl: Duration) -> Result<(), RenewError> {
         let ttl = Ttl::new(ttl)?;
+        self.place.check(ttl)?;
         let holding = &self.held.0;
         let sent = self.place.runtime.now();
         if let Renewal::AtMost(at_most) = self.renewal

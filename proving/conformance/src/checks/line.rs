@@ -73,7 +73,8 @@ pub async fn who_came_first_is_served_first(venue: &Venue) {
     assert_eq!(order.iter().map(|(n, _)| *n).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
     assert!(order.windows(2).all(|pair| pair[0].1 < pair[1].1), "fences rise: {order:?}");
     // On a machine that is busy an ask may come too late, or the first of a process may ask for all meanwhile.
-    assert!(asks <= 16, "{asks} asks for 12 grants");
+    let most = if venue.hands_over() { 16 } else { 12 + 16 };
+    assert!(asks <= most, "{asks} asks for 12 grants");
     until_nothing_is_left(&*store).await;
 }
 
@@ -166,8 +167,10 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
         let guard = served(waits).await;
         let held = guard.held();
         let renewed = held.renewed();
-        assert!(guard.remaining() <= Line::WINDOW.max(Duration::from_secs(5)), "{:?}", guard.remaining());
-        timeout(IN_TIME, renewed).await.expect("it is renewed");
+        if venue.hands_over() {
+            assert!(guard.remaining() <= Line::WINDOW.max(Duration::from_secs(5)), "{:?}", guard.remaining());
+            timeout(IN_TIME, renewed).await.expect("it is renewed");
+        }
         assert!(guard.remaining() > LONG / 2, "{:?}", guard.remaining());
         guard.release().await.unwrap();
     }

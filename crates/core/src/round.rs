@@ -1,0 +1,229 @@
+//! Votes: the only place where a majority is counted.
+//!
+//! The rules are those of *Redlock* with a fence on top, in the manner of the register of Attiya, Bar-Noy and Dolev (*Sharing
+//! memory robustly in message-passing systems*, 1995): members answer a fence each, and the greatest is written back to a
+//! majority that still holds before anybody may use it.
+
+mod ballot;
+
+pub use ballot::{Ballot, Vote};
+
+use crate::tally::{Stance, Tally};
+use crate::{Fault, Fence, Instant, Tenancy};
+
+use std::sync::Arc;
+
+/// How many of so many members are a majority: two majorities always have a member in common.
+#[must_use]
+pub const fn majority_of(members: usize) -> usize {
+    members / 2 + 1
+}
+
+/// What to do next for a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+pub enum Turn {
+    /// Ask this member for the grant.
+    Grant {
+        /// Its number.
+        member: usize,
+    },
+    /// Ask this member, which granted, to raise its fence.
+    Raise {
+        /// Its number.
+        member: usize,
+        /// To this one.
+        fence: Fence,
+    },
+    /// Wait for answers, but come back at this instant.
+    WaitUntil(Instant),
+    /// It is granted: a majority have each answered exactly this fence.
+    Granted {
+        /// The fence.
+        fence: Fence,
+    },
+    /// A majority can no longer grant in time.
+    Failed,
+}
+
+/// The machine of one round: every member is asked once, and a majority must have answered one and the same fence.
+///
+/// Invariant: [`Turn::Granted`] names a fence that no member of some majority answered above, and that each member of a majority
+/// answered exactly, to a grant or to a raise, while it was the attempt's own.
+#[derive(Debug)]
+pub struct Round {
+    states: Vec<State>,
+    /// The greatest fence that was answered; it never sinks, also when who answered it is lost.
+    greatest: Option<Fence>,
+    until: Instant,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Not asked yet.
+    Idle,
+    Asked,
+    Granted {
+        fence: Fence,
+        /// The fence that it was asked to raise to.
+        raising: Option<Fence>,
+    },
+    Out(Stance),
+}
+
+impl Round {
+    /// A round of so many members. Past `until` nothing is granted: the lease would have ended.
+    #[must_use]
+    pub fn new(members: usize, until: Instant) -> Self {
+        Self { states: (0..members).map(|_| State::Idle).collect(), greatest: None, until }
+    }
+
+    /// A member granted.
+    pub fn handle_granted(&mut self, member: usize, fence: Fence) {
+        self.handle_fence(member, fence);
+    }
+
+    /// A member raised its fence, to this one or to one that is greater.
+    pub fn handle_raised(&mut self, member: usize, fence: Fence) {
+        self.handle_fence(member, fence);
+    }
+
+    /// A member says that somebody holds the key, or that the attempt does not hold it any more.
+    pub fn handle_refused(&mut self, member: usize, held_by: Option<Tenancy>) {
+        self.out(member, held_by.map_or(Stance::Gone, Stance::Held));
+    }
+
+    /// A member did not do what it was asked. An answer that comes later counts all the same.
+    pub fn handle_fault(&mut self, member: usize, fault: Fault) {
+        self.out(member, Stance::of(fault));
+    }
+
+    /// A member that refused is to be asked once more, under the same id.
+    pub fn ask_again(&mut self, member: usize) {
+        if let Some(state @ State::Out(_)) = self.states.get_mut(member) {
+            *state = State::Idle;
+        }
+    }
+
+    /// Whether the member granted, and was not lost since.
+    #[must_use]
+    pub fn has_granted(&self, member: usize) -> bool {
+        matches!(self.states.get(member), Some(State::Granted { .. }))
+    }
+
+    /// Whether the member was asked and has not answered the grant, nor ended in a fault.
+    #[must_use]
+    pub fn awaits(&self, member: usize) -> bool {
+        matches!(self.states.get(member), Some(State::Asked))
+    }
+
+    /// The members at which somebody else holds the key, and who.
+    pub fn held_elsewhere(&self) -> impl Iterator<Item = (usize, &Tenancy)> {
+        self.states.iter().enumerate().filter_map(|(n, state)| match state {
+            State::Out(Stance::Held(held_by)) => Some((n, held_by)),
+            _ => None,
+        })
+    }
+
+    /// Whether somebody else holds the key at so many members that no majority is left.
+    #[must_use]
+    pub fn is_held_elsewhere(&self) -> bool {
+        self.states.len() - self.held_elsewhere().count() < self.majority()
+    }
+
+    /// Whether a single holder, told apart by `same`, has the key at a majority: then this is no split vote.
+    pub fn is_held_by_one(&self, same: impl Fn(&Tenancy, &Tenancy) -> bool) -> bool {
+        let held: Vec<_> = self.held_elsewhere().map(|(_, held_by)| held_by).collect();
+        held.iter().any(|one| held.iter().filter(|other| same(one, other)).count() >= self.majority())
+    }
+
+    /// Whether so many members serve the key, granted or held by others, that a majority could grant once the others go.
+    #[must_use]
+    pub fn could_be_won(&self) -> bool {
+        let served = |state: &&State| {
+            !matches!(state, State::Out(Stance::Silent(_) | Stance::Refused(_) | Stance::Undecided))
+        };
+        self.states.iter().filter(served).count() >= self.majority()
+    }
+
+    /// Whether so many members refuse for good that a majority could not grant whatever the others say.
+    #[must_use]
+    pub fn is_hopeless(&self) -> bool {
+        let lasting =
+            |state: &&State| matches!(state, State::Out(Stance::Refused(fault)) if fault.is_lasting());
+        self.states.len() - self.states.iter().filter(lasting).count() < self.majority()
+    }
+
+    /// What each member said; `names` are in the members' order.
+    #[must_use]
+    pub fn tally(&self, names: impl Iterator<Item = Arc<str>>) -> Tally {
+        let stance = |state: &State| match state {
+            State::Idle | State::Asked => Stance::Undecided,
+            State::Granted { .. } => Stance::Agreed,
+            State::Out(stance) => stance.clone(),
+        };
+        let members = names.zip(self.states.iter().map(stance)).collect();
+        Tally::new(members, self.majority(), "granted")
+    }
+
+    /// What to do next. What it says to ask counts as asked.
+    pub fn next(&mut self, now: Instant) -> Turn {
+        if now >= self.until {
+            return Turn::Failed;
+        }
+        if let Some(member) = self.states.iter().position(|state| matches!(state, State::Idle)) {
+            self.states[member] = State::Asked;
+            return Turn::Grant { member };
+        }
+        let count = |which: fn(&State) -> bool| self.states.iter().filter(|state| which(state)).count();
+        let granted = count(|state| matches!(state, State::Granted { .. }));
+        let open = count(|state| matches!(state, State::Asked));
+        if granted + open < self.majority() {
+            return Turn::Failed;
+        }
+        let Some(greatest) = self.greatest.filter(|_| granted >= self.majority()) else {
+            return Turn::WaitUntil(self.until);
+        };
+        let exactly = |state: &&State| matches!(state, State::Granted { fence, .. } if *fence == greatest);
+        if self.states.iter().filter(exactly).count() >= self.majority() {
+            return Turn::Granted { fence: greatest };
+        }
+        for (member, state) in self.states.iter_mut().enumerate() {
+            if let State::Granted { fence, raising } = state
+                && *fence < greatest
+                && *raising < Some(greatest)
+            {
+                *raising = Some(greatest);
+                return Turn::Raise { member, fence: greatest };
+            }
+        }
+        Turn::WaitUntil(self.until)
+    }
+
+    fn majority(&self) -> usize {
+        majority_of(self.states.len())
+    }
+
+    /// A member's answers may overtake each other; its fence never sinks, so the greatest is the latest.
+    fn handle_fence(&mut self, member: usize, answered: Fence) {
+        let Some(state) = self.states.get_mut(member) else { return };
+        *state = match state {
+            State::Granted { fence, raising } => {
+                State::Granted { fence: answered.max(*fence), raising: *raising }
+            }
+            // Whoever lost the key there does not have it by an answer from before.
+            State::Out(Stance::Gone | Stance::Held(_)) => return,
+            _ => State::Granted { fence: answered, raising: None },
+        };
+        self.greatest = self.greatest.max(Some(answered));
+    }
+
+    fn out(&mut self, member: usize, stance: Stance) {
+        if let Some(state) = self.states.get_mut(member) {
+            *state = State::Out(stance);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

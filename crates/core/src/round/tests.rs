@@ -1,0 +1,235 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{HoldAnswer, Holder, Key, Tenant};
+
+const START: Instant = Instant::from_nanos(1_000_000_000_000);
+
+fn fence(number: u64) -> Fence {
+    Fence::new(number).unwrap()
+}
+
+fn silent() -> Fault {
+    Fault::passing("m", "timed out")
+}
+
+fn someone(bits: u128) -> Tenancy {
+    let tenant = Tenant::Holder { holder: Holder::from_bits(bits), label: None };
+    Tenancy::exclusive(Key::new("k").unwrap(), tenant, None, None)
+}
+
+/// A round of so many members, all of them asked.
+fn asked(members: usize) -> Round {
+    let mut round = Round::new(members, START + Duration::from_secs(10));
+    for n in 0..members {
+        assert_eq!(round.next(START), Turn::Grant { member: n });
+    }
+    round
+}
+
+#[test]
+fn a_majority_that_answers_one_fence_grants_in_one_round() {
+    let mut round = asked(5);
+    for n in [4, 0] {
+        round.handle_granted(n, fence(7));
+        assert!(matches!(round.next(START), Turn::WaitUntil(_)));
+    }
+    round.handle_granted(2, fence(7));
+    assert_eq!(round.next(START), Turn::Granted { fence: fence(7) });
+}
+
+#[test]
+fn fences_that_differ_are_raised_to_the_greatest_before_any_is_used() {
+    let mut round = asked(3);
+    round.handle_granted(0, fence(7));
+    round.handle_granted(1, fence(9));
+    assert_eq!(round.next(START), Turn::Raise { member: 0, fence: fence(9) });
+    assert!(matches!(round.next(START), Turn::WaitUntil(_)));
+    round.handle_raised(0, fence(9));
+    assert_eq!(round.next(START), Turn::Granted { fence: fence(9) });
+}
+
+#[test]
+fn an_answer_above_the_fence_raises_it_further_and_a_late_grant_of_exactly_it_counts() {
+    let mut round = asked(3);
+    round.handle_granted(0, fence(7));
+    round.handle_granted(1, fence(9));
+    round.next(START);
+    round.handle_raised(0, fence(11));
+    assert_eq!(round.next(START), Turn::Raise { member: 1, fence: fence(11) });
+    round.handle_granted(2, fence(11));
+    assert_eq!(round.next(START), Turn::Granted { fence: fence(11) });
+}
+
+#[test]
+fn a_member_that_lost_the_lease_while_it_was_asked_to_raise_votes_no_more() {
+    let mut round = asked(3);
+    round.handle_refused(2, Some(someone(9)));
+    round.handle_granted(0, fence(7));
+    round.handle_granted(1, fence(9));
+    round.next(START);
+    round.handle_refused(0, None);
+    assert_eq!(round.next(START), Turn::Failed);
+    round.handle_raised(0, fence(9));
+    assert_eq!(round.next(START), Turn::Failed, "an answer from before");
+}
+
+#[test]
+fn it_is_decided_as_soon_as_a_majority_is_impossible() {
+    let mut round = asked(5);
+    round.handle_refused(0, Some(someone(1)));
+    round.handle_fault(1, silent());
+    assert!(matches!(round.next(START), Turn::WaitUntil(_)));
+    round.handle_fault(2, Fault::quarantined("m", Duration::from_secs(9)));
+    assert_eq!(round.next(START), Turn::Failed);
+    assert!(!round.is_held_elsewhere() && round.could_be_won() && !round.is_hopeless());
+}
+
+#[test]
+fn an_answer_after_a_fault_counts_and_one_after_the_leases_end_does_not() {
+    let mut round = asked(1);
+    round.handle_fault(0, silent());
+    assert_eq!(round.next(START), Turn::Failed);
+    round.handle_granted(0, fence(7));
+    assert_eq!(round.next(START), Turn::Granted { fence: fence(7) });
+    assert_eq!(round.next(START + Duration::from_secs(10)), Turn::Failed);
+}
+
+#[test]
+fn a_split_vote_is_told_from_a_holder() {
+    let mut round = asked(3);
+    round.handle_refused(0, Some(someone(1)));
+    round.handle_refused(1, Some(someone(2)));
+    assert!(round.is_held_elsewhere());
+    assert!(!round.is_held_by_one(|one, other| one.tenant == other.tenant));
+    round.handle_refused(2, Some(someone(1)));
+    assert!(round.is_held_by_one(|one, other| one.tenant == other.tenant));
+}
+
+fn not_held(by: Option<u128>) -> Result<HoldAnswer, Fault> {
+    Ok(HoldAnswer::NotHeld { key: Key::new("k").unwrap(), held_by: by.map(someone) })
+}
+
+#[test]
+fn a_renewal_is_done_by_a_majority_and_lost_when_none_is_left() {
+    let mut ballot = Ballot::new(3);
+    ballot.handle(0, Ok(HoldAnswer::Done));
+    ballot.handle(1, Err(silent()));
+    assert_eq!(ballot.vote(), Vote::Open);
+    ballot.handle(2, Ok(HoldAnswer::Done));
+    assert_eq!(ballot.vote(), Vote::Done);
+
+    let mut ballot = Ballot::new(3);
+    ballot.handle(0, not_held(None));
+    assert_eq!(ballot.vote(), Vote::Open);
+    ballot.handle(1, not_held(Some(7)));
+    assert!(matches!(ballot.vote(), Vote::NotHeld { held_by: Some(_), .. }));
+}
+
+#[test]
+fn faults_are_never_a_loss() {
+    let mut ballot = Ballot::new(3);
+    ballot.handle(0, not_held(None));
+    ballot.handle(1, Err(silent()));
+    assert_eq!(ballot.vote(), Vote::Open, "the third may yet make it a loss");
+    ballot.handle(2, Err(silent()));
+    assert_eq!(ballot.vote(), Vote::Unknown);
+    ballot.handle(2, not_held(None));
+    assert!(matches!(ballot.vote(), Vote::NotHeld { .. }), "an answer after a fault counts");
+}
+
+/// A member as it is at the other end: its fence, and whether the attempt holds there.
+#[derive(Clone, Debug)]
+struct Member {
+    fence: u64,
+    holds: bool,
+}
+
+proptest! {
+    /// Members with any fences, answering in any order, some never, some losing the lease or passing another's fence on the
+    /// way: what is granted is above every earlier fence of some majority, a majority has it, and the round never hangs.
+    #[test]
+    fn what_is_granted_stands_at_a_majority_and_above_all_that_it_had_before(
+        proposal in 0..40u64,
+        fences in prop::collection::vec(0..40u64, 1..8),
+        steps in prop::collection::vec((0..100usize, 0..10u8), 0..60),
+    ) {
+        let n = fences.len();
+        let mut members: Vec<_> = fences.iter().map(|fence| Member { fence: *fence, holds: false }).collect();
+        let mut round = Round::new(n, START + Duration::from_secs(10));
+        let mut calls: Vec<(usize, Option<u64>)> = Vec::new();
+        let mut steps = steps.into_iter();
+        let (mut asks, mut out) = (vec![0; n], vec![false; n]);
+        let granted = loop {
+            match round.next(START) {
+                Turn::Grant { member } => { asks[member] += 1; calls.push((member, None)); }
+                Turn::Raise { member, fence } => calls.push((member, Some(fence.get()))),
+                Turn::Granted { fence } => break Some(fence.get()),
+                Turn::Failed => break None,
+                Turn::WaitUntil(_) => {
+                    prop_assert!(!calls.is_empty(), "it waits for nothing: {round:?}");
+                    let (which, how) = steps.next().unwrap_or((0, 9));
+                    let (at, raise) = calls.remove(which % calls.len());
+                    let member = &mut members[at];
+                    // What was lost stays lost.
+                    let how = if raise.is_some() && !member.holds { 1 } else { how };
+                    out[at] = how <= 1;
+                    match (how, raise) {
+                        (0, _) => round.handle_fault(at, silent()),
+                        (1, None) => round.handle_refused(at, Some(someone(5))),
+                        (1, Some(_)) => { member.holds = false; round.handle_refused(at, None); }
+                        (_, None) => {
+                            member.holds = true;
+                            member.fence = (member.fence + 1).max(proposal);
+                            round.handle_granted(at, fence(member.fence));
+                        }
+                        (how, Some(to)) => {
+                            // Its fence may have gone up by itself in the meantime.
+                            member.fence = member.fence.max(to) + u64::from(how == 2);
+                            round.handle_raised(at, fence(member.fence));
+                        }
+                    }
+                }
+            }
+        };
+        prop_assert!(asks.iter().all(|asks| *asks <= 1));
+        if let Some(granted) = granted {
+            let agree = members.iter().filter(|member| member.holds && member.fence == granted).count();
+            prop_assert!(agree >= majority_of(n), "{granted}: {members:?}");
+            let below = fences.iter().filter(|before| **before < granted).count();
+            prop_assert!(below >= majority_of(n), "{granted} against {fences:?}");
+        } else {
+            let left = out.iter().filter(|out| !**out).count();
+            prop_assert!(left < majority_of(n), "given up too early: {round:?}");
+        }
+    }
+
+    /// Whatever the members say in whatever order: once decided, it stays so; done and lost exclude each other.
+    #[test]
+    fn a_ballot_that_is_decided_stays_decided(answers in prop::collection::vec(0..4u8, 1..8), order in any::<u64>()) {
+        let mut dice = crate::backoff::Dice::new(order);
+        let mut places: Vec<_> = answers.iter().copied().enumerate().collect();
+        places.sort_by_cached_key(|_| dice.roll());
+        let mut ballot = Ballot::new(places.len());
+        let mut decided = None;
+        for (member, answer) in places {
+            ballot.handle(member, match answer {
+                0 => Err(silent()),
+                1 => not_held(None),
+                _ => Ok(HoldAnswer::Done),
+            });
+            let vote = ballot.vote();
+            if let Some(before) = decided {
+                prop_assert_eq!(std::mem::discriminant(&vote), before);
+            }
+            if vote != Vote::Open {
+                decided = Some(std::mem::discriminant(&vote));
+            }
+        }
+        prop_assert!(decided.is_some(), "all have answered");
+        let done = answers.iter().filter(|answer| **answer > 1).count();
+        prop_assert_eq!(ballot.vote() == Vote::Done, done >= majority_of(answers.len()));
+    }
+}

@@ -1,0 +1,167 @@
+//! A majority of independent stores.
+//!
+//! The votes are counted in `leasehold_core::Round` and `Ballot`; here the members are asked, each in a task of its own, so that
+//! nobody waits for the slow ones, and what comes of a call that nobody waits for any more is undone.
+
+mod asking;
+mod contest;
+mod desk;
+mod keeping;
+mod looking;
+mod member;
+mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{
+    Attempt, BoxFuture, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner,
+    Misuse, Runtime, Stance, Store, Ttl, Wake,
+};
+
+use desk::Desk;
+
+/// A store made of stores: what a majority of them grants is granted.
+///
+/// The members are independent: of any kind, in any mix, no replicas of each other. They are opened as they are needed, so one
+/// that is down does not matter while a majority is up. A member that was started anew without its state abstains until every
+/// lease that it may have forgotten has ended; that is what `max_ttl` bounds, so all who use the same members must name the same.
+///
+/// Everybody should name the members in the same order: who waits, waits in the line of the first that answers.
+///
+/// # What this does not promise
+///
+/// A member that forgets leases without a restart (an old snapshot loaded by hand) is not noticed. Members whose clocks differ by
+/// more than half of `max_ttl`, and that lose their state, may repeat a fence.
+#[derive(Debug)]
+pub struct QuorumStore {
+    desk: Arc<Desk>,
+}
+
+impl QuorumStore {
+    /// A majority of these, with no lease longer than `max_ttl`. Opens nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoMembers`], [`Misuse::SameMemberTwice`], [`Misuse::MaxTtlTooShort`], and what [`Ttl::new`] refuses.
+    pub fn new(
+        members: impl IntoIterator<Item = Arc<dyn Store>>,
+        max_ttl: Duration,
+        runtime: Arc<dyn Runtime>,
+    ) -> Result<Self, Misuse> {
+        if max_ttl < Fence::LEAST_MAX_TTL {
+            return Err(Misuse::MaxTtlTooShort { asked: max_ttl });
+        }
+        let max_ttl = Ttl::new(max_ttl)?;
+        let members: Vec<_> = members.into_iter().collect();
+        let mut names: Vec<_> = members.iter().map(|member| member.name().to_owned()).collect();
+        let name = format!("quorum of {}", names.join(", "));
+        names.sort_unstable();
+        if names.is_empty() {
+            return Err(Misuse::NoMembers);
+        }
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Misuse::SameMemberTwice { name: twice[0].clone() });
+        }
+        Ok(Self { desk: Arc::new(Desk::new(name, members, max_ttl, runtime)) })
+    }
+
+    /// How many attempts have something under way. For tests and diagnosis.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.desk.contests.len()
+    }
+
+    /// A second line of defence: the locks refuse a longer ttl before they ask.
+    fn too_long(&self, attempt: &Attempt) -> Option<Fault> {
+        let misuse = Misuse::TtlOverLongest { asked: attempt.ttl, longest: self.desk.max_ttl };
+        (attempt.ttl > self.desk.max_ttl).then(|| Fault::lasting(self.name(), misuse))
+    }
+}
+
+impl Store for QuorumStore {
+    fn name(&self) -> &str {
+        &self.desk.name
+    }
+
+    /// The widest of the members'.
+    fn drift(&self) -> Drift {
+        self.desk.drift
+    }
+
+    fn longest_ttl(&self) -> Option<Ttl> {
+        Some(self.desk.max_ttl)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let count = self.desk.members.len();
+        let mut warnings: Vec<_> =
+            self.desk.members.iter().flat_map(|member| member.store.warnings()).collect();
+        if count % 2 == 0 {
+            let lost = (count - 1) / 2;
+            warnings.push(format!(
+                "{count} stores survive the loss of {lost}, as {} would: use an odd number",
+                count - 1
+            ));
+        }
+        warnings
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(async {
+            let desk = &self.desk;
+            let mut stances = vec![Stance::Undecided; desk.members.len()];
+            let open = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+                Box::pin(async move { store.open().await })
+            };
+            let opened = |stances: &[Stance]| stances.iter().filter(|s| **s == Stance::Agreed).count();
+            desk.ask_all(open, |member, answer| {
+                stances[member] = answer.map_or_else(Stance::of, |()| Stance::Agreed);
+                opened(&stances) >= desk.majority()
+            })
+            .await;
+            if opened(&stances) >= desk.majority() {
+                return Ok(());
+            }
+            Err(desk.fault(FaultKind::Passing, desk.tally(stances, "opened")))
+        })
+    }
+
+    fn grant<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        manner: Manner,
+    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+        Box::pin(async move {
+            match self.too_long(attempt) {
+                Some(fault) => Err(fault),
+                None => asking::grant(&self.desk, attempt, manner).await,
+            }
+        })
+    }
+
+    fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        Box::pin(async move {
+            if let Some(fault) = attempts.iter().find_map(|attempt| self.too_long(attempt)) {
+                return attempts.iter().map(|_| Err(fault.clone())).collect();
+            }
+            keeping::renew(&self.desk, attempts).await
+        })
+    }
+
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(keeping::release(&self.desk, attempt))
+    }
+
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(keeping::give_up(&self.desk, attempt))
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+        Box::pin(looking::inspect(&self.desk, key))
+    }
+
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        Box::pin(waiting::woken(&self.desk, attempt))
+    }
+}

@@ -1,0 +1,157 @@
+//! What one attempt has under way at the members.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use leasehold_core::{Attempt, Fence, Holder, Instant};
+
+/// One id of an attempt at one member. Once it is given up there it is never asked with again; the next round has another.
+#[derive(Debug)]
+pub(super) struct Stake {
+    pub(super) member: usize,
+    pub(super) holder: Holder,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Something was sent under this id.
+    asked: bool,
+    given_up: bool,
+}
+
+impl Stake {
+    fn new(member: usize, holder: Holder) -> Arc<Self> {
+        Arc::new(Self { member, holder, state: Mutex::default() })
+    }
+
+    /// Something is about to be sent.
+    pub(super) fn asks(&self) {
+        self.state().asked = true;
+    }
+
+    pub(super) fn was_asked(&self) -> bool {
+        self.state().asked
+    }
+
+    pub(super) fn gives_up(&self) {
+        self.state().given_up = true;
+    }
+
+    /// Whether what a call under this id brings now must be undone.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.state().given_up
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How far an attempt has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It asks all members, as if for the first time.
+    Fresh,
+    /// It stands in the line of this member, and has nothing anywhere else.
+    Standing { line: usize },
+    /// This member has handed it the key; the others are yet to be asked.
+    Handed { line: usize },
+    /// It has the line member's key and stands in the lines of those that others hold, but not for long.
+    Contested { line: usize, refusers: Vec<usize>, until: Instant },
+    /// It has released everything, so that rivals come apart.
+    Resting { until: Instant },
+    /// It is granted, with this fence.
+    Held { fence: Fence },
+}
+
+impl Stage {
+    /// The member in whose line it stands or stood.
+    pub(super) const fn line(&self) -> Option<usize> {
+        match self {
+            Self::Standing { line } | Self::Handed { line } | Self::Contested { line, .. } => Some(*line),
+            _ => None,
+        }
+    }
+}
+
+/// An attempt, and what it has under way.
+#[derive(Clone, Debug)]
+pub(super) struct Contest {
+    pub(super) stakes: Vec<Arc<Stake>>,
+    pub(super) stage: Stage,
+}
+
+impl Contest {
+    /// The first id at each member is the attempt's own.
+    pub(super) fn new(attempt: &Attempt, members: usize) -> Self {
+        let stakes = (0..members).map(|member| Stake::new(member, attempt.holder)).collect();
+        Self { stakes, stage: Stage::Fresh }
+    }
+
+    /// Gives the id at a member up and takes the next one; `None` when nothing was ever sent under it.
+    pub(super) fn drop_stake(&mut self, member: usize) -> Option<Arc<Stake>> {
+        let stake = self.stakes.get_mut(member).filter(|stake| stake.was_asked())?;
+        stake.gives_up();
+        let fresh = Stake::new(member, next_id(stake.holder));
+        Some(std::mem::replace(stake, fresh))
+    }
+}
+
+/// The same but for the last 32 bits, which count. The other 96 tell attempts apart.
+fn next_id(holder: Holder) -> Holder {
+    let bits = holder.bits();
+    let count = bits.wrapping_add(1) & u128::from(u32::MAX);
+    Holder::from_bits(bits & !u128::from(u32::MAX) | count)
+}
+
+/// Whether two ids are of one attempt.
+pub(super) fn is_same_attempt(one: Holder, other: Holder) -> bool {
+    one.bits() >> 32 == other.bits() >> 32
+}
+
+/// The attempts of this process that have something under way.
+#[derive(Debug, Default)]
+pub(super) struct Contests(Mutex<HashMap<Holder, Contest>>);
+
+impl Contests {
+    /// What the attempt has under way; made where it has nothing yet.
+    pub(super) fn enter(&self, attempt: &Attempt, members: usize) -> Contest {
+        self.all().entry(attempt.holder).or_insert_with(|| Contest::new(attempt, members)).clone()
+    }
+
+    pub(super) fn find(&self, holder: Holder) -> Option<Contest> {
+        self.all().get(&holder).cloned()
+    }
+
+    /// Changes what is known of an attempt, if it still is.
+    pub(super) fn with<T>(&self, holder: Holder, change: impl FnOnce(&mut Contest) -> T) -> Option<T> {
+        self.all().get_mut(&holder).map(change)
+    }
+
+    pub(super) fn remove(&self, holder: Holder) -> Option<Contest> {
+        self.all().remove(&holder)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all().len()
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Holder, Contest>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ids_of_an_attempt_differ_in_their_count_and_never_run_into_anothers() {
+        let first = Holder::from_bits((7 << 32) | u128::from(u32::MAX));
+        let second = next_id(first);
+        assert_ne!(first, second);
+        assert!(is_same_attempt(first, second));
+        assert!(!is_same_attempt(first, Holder::from_bits(8 << 32)));
+    }
+}

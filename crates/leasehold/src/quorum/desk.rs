@@ -1,0 +1,229 @@
+//! What the tasks of a quorum share: the members, and what is under way there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold_core::{
+    Attempt, BoxFuture, Drift, Fault, Fence, Holder, Proposal, Runtime, Stance, Store, Tally, Ttl,
+    majority_of,
+};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+
+use super::contest::{Contests, Stake};
+use super::member::{Call, End, Member, Said};
+use crate::place::rest;
+
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) name: String,
+    pub(super) members: Vec<Member>,
+    pub(super) runtime: Arc<dyn Runtime>,
+    pub(super) drift: Drift,
+    pub(super) max_ttl: Ttl,
+    pub(super) contests: Contests,
+    /// The greatest fence that any member answered.
+    last_seen: AtomicU64,
+    /// How many members answer.
+    answering: watch::Sender<usize>,
+}
+
+impl Desk {
+    pub(super) fn new(
+        name: String,
+        stores: Vec<Arc<dyn Store>>,
+        max_ttl: Ttl,
+        runtime: Arc<dyn Runtime>,
+    ) -> Self {
+        let drift = stores.iter().map(|store| store.drift()).fold(Drift::NONE, Drift::widest);
+        let members: Vec<_> = stores.into_iter().map(Member::new).collect();
+        let answering = watch::Sender::new(members.len());
+        let (contests, last_seen) = (Contests::default(), AtomicU64::new(0));
+        Self { name, members, runtime, drift, max_ttl, contests, last_seen, answering }
+    }
+
+    pub(super) fn majority(&self) -> usize {
+        majority_of(self.members.len())
+    }
+
+    /// The names of the members, in their configured order.
+    pub(super) fn names(&self) -> impl Iterator<Item = Arc<str>> {
+        self.members.iter().map(|member| member.name.clone())
+    }
+
+    /// What the members are to agree on: above all that this process has seen, and the clock where that is greater, so that
+    /// mostly all of them answer this very fence. Only how many rounds it takes hangs on it; members bound it by their own clocks.
+    pub(super) fn propose(&self) -> Proposal {
+        let clock = u64::try_from(self.runtime.since_epoch().as_micros()).unwrap_or(u64::MAX);
+        let proposed = clock.max(self.last_seen.load(Ordering::Relaxed).saturating_add(1));
+        self.proposal(Fence::new(proposed).unwrap_or(Fence::MAX))
+    }
+
+    pub(super) const fn proposal(&self, fence: Fence) -> Proposal {
+        Proposal { fence, max_ttl: self.max_ttl }
+    }
+
+    /// A member answered this fence.
+    pub(super) fn sees(&self, fence: Fence) {
+        self.last_seen.fetch_max(fence.get(), Ordering::Relaxed);
+    }
+
+    /// The first member that answers, in configured order: all who know the same order wait at the same one.
+    pub(super) fn line_member(&self) -> usize {
+        self.members.iter().position(|member| !member.is_silent()).unwrap_or(0)
+    }
+
+    /// Whether a majority answers, as far as is known.
+    pub(super) fn has_majority(&self) -> bool {
+        *self.answering.borrow() >= self.majority()
+    }
+
+    /// Resolves when too few members answer for anybody to be granted anything.
+    pub(super) async fn loses_majority(&self) {
+        let needed = self.majority();
+        // The sender is ours, so it is not gone while this is awaited.
+        let _ = self.answering.subscribe().wait_for(|answering| *answering < needed).await;
+    }
+
+    /// A member answered, or did not.
+    pub(super) fn note(&self, member: usize, silent: bool) {
+        if self.members[member].set_silent(silent) {
+            let answering = || self.members.iter().filter(|member| !member.is_silent()).count();
+            self.answering.send_modify(|count| *count = answering());
+        }
+    }
+
+    /// Makes a call in a task of its own, so that nobody need wait for it; what it brings after its stakes were given up is undone.
+    pub(super) fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        attempts: Vec<(Attempt, Arc<Stake>)>,
+        member: usize,
+        does: BoxFuture<'static, Result<T, Fault>>,
+        tell: &UnboundedSender<Said<T>>,
+    ) {
+        attempts.iter().for_each(|(_, stake)| stake.asks());
+        let shortest = attempts.iter().map(|(attempt, _)| attempt.ttl).min();
+        let limit = Member::limit(shortest.unwrap_or(self.max_ttl));
+        let call = Call { member, does, limit, dropped_after: self.max_ttl.duration() };
+        let (desk, tell) = (self.clone(), tell.clone());
+        self.runtime.spawn(Box::pin(async move {
+            let mut attempts = attempts;
+            let ends = |end| {
+                desk.note(member, end != End::Answer);
+                // What is given up from here on is given up after this call, so that nothing of the call outlasts it.
+                if end != End::Limit {
+                    let given_up = attempts.extract_if(.., |(_, stake)| stake.is_given_up());
+                    given_up.for_each(|(attempt, stake)| desk.undo(attempt, stake, None));
+                }
+            };
+            call.make(&desk.members[member], &*desk.runtime, &tell, ends).await;
+        }));
+    }
+
+    /// Gives an attempt's id up at a member, trying for as long as it could last there. Tells what came of each try.
+    pub(super) fn undo(
+        self: &Arc<Self>,
+        attempt: Attempt,
+        stake: Arc<Stake>,
+        tell: Option<UnboundedSender<Said<()>>>,
+    ) {
+        let desk = self.clone();
+        self.runtime.spawn(Box::pin(async move {
+            let (number, runtime) = (stake.member, &*desk.runtime);
+            let member = &desk.members[number];
+            let attempt = attempt.at_member(stake.holder, desk.proposal(Fence::MAX));
+            let end = runtime.now() + desk.max_ttl.duration();
+            let limit = Member::limit(attempt.ttl);
+            for tries in 0.. {
+                let answer = tokio::select! {
+                    biased;
+                    answer = member.store.give_up(&attempt) => answer,
+                    () = runtime.sleep_until(runtime.now() + limit) => Err(member.timed_out()),
+                };
+                let (done, lasting) = (answer.is_ok(), answer.as_ref().is_err_and(Fault::is_lasting));
+                desk.note(number, !done);
+                if let Some(tell) = &tell {
+                    // Whoever asked may have gone.
+                    let _ = tell.send((number, answer));
+                }
+                // Ever later, because there may be thousands of these for a member that is gone; at once when it is back.
+                let again = runtime.now() + rest(tries, runtime) * (tries + 1);
+                if done || lasting || again >= end {
+                    return;
+                }
+                tokio::select! {
+                    () = runtime.sleep_until(again) => {}
+                    () = member.answers_again() => {}
+                }
+            }
+        }));
+    }
+
+    /// Gives up what an attempt has under way at these members. It asks there under other ids from now on.
+    pub(super) fn abandon(self: &Arc<Self>, attempt: &Attempt, which: impl Fn(usize) -> bool) {
+        let dropped = self.contests.with(attempt.holder, |contest| {
+            let members = (0..contest.stakes.len()).filter(|member| which(*member));
+            members.filter_map(|member| contest.drop_stake(member)).collect::<Vec<_>>()
+        });
+        for stake in dropped.unwrap_or_default() {
+            self.undo(attempt.clone(), stake, None);
+        }
+    }
+
+    /// The attempt as this member is asked with it.
+    pub(super) fn stake(&self, holder: Holder, member: usize) -> Option<Arc<Stake>> {
+        self.contests.find(holder).map(|contest| contest.stakes[member].clone())
+    }
+
+    /// Asks all members the same, and waits until it is decided, or all have answered or been too slow. `enough` is asked after
+    /// each answer.
+    pub(super) async fn ask_all<T: Send + 'static>(
+        self: &Arc<Self>,
+        does: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
+        mut enough: impl FnMut(usize, Result<T, Fault>) -> bool,
+    ) {
+        let (tell, mut heard) = unbounded_channel();
+        for (n, member) in self.members.iter().enumerate() {
+            self.call(Vec::new(), n, does(member.store.clone()), &tell);
+        }
+        drop(tell);
+        let mut waiting: Vec<_> = (0..self.members.len()).collect();
+        while let Some((member, answer)) = heard.recv().await {
+            waiting.retain(|waits| *waits != member);
+            if enough(member, answer) || waiting.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Too few members agreed.
+    pub(super) fn fault(&self, kind: leasehold_core::FaultKind, tally: Tally) -> Fault {
+        Fault::of_quorum(kind, &self.name, tally)
+    }
+
+    /// The tally of stances, in the order of the members.
+    pub(super) fn tally(&self, stances: Vec<Stance>, verb: &'static str) -> Tally {
+        Tally::new(self.names().zip(stances).collect(), self.majority(), verb)
+    }
+
+    /// Two members that turn out to be one place.
+    pub(super) fn same_place_twice(&self) -> Option<Fault> {
+        let known: Vec<_> =
+            self.members.iter().filter_map(|m| Some((&m.name, m.store.identity()?))).collect();
+        let twice = known.iter().enumerate().find_map(|(n, (name, identity))| {
+            let (other, _) = known[..n].iter().find(|(_, before)| before == identity)?;
+            Some((other, name))
+        });
+        let (one, other) = twice?;
+        let reason =
+            format_args!("{one} and {other} are one server and would be counted twice: name it once");
+        Some(Fault::lasting(&self.name, reason))
+    }
+
+    /// A random share between half of a time and the whole of it.
+    pub(super) fn about(&self, whole: Duration) -> Duration {
+        let share = u32::try_from(self.runtime.random() & 0xffff).unwrap_or(0);
+        whole / 2 + whole / 2 * share / 0x1_0000
+    }
+}

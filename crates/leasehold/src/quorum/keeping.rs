@@ -1,0 +1,160 @@
+//! Keeping leases, and letting them go.
+
+use std::sync::Arc;
+
+use leasehold_core::{Attempt, Ballot, BoxFuture, Fault, FaultKind, Fence, HoldAnswer, Store, Vote};
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::contest::{Contest, Stage, Stake};
+use super::desk::Desk;
+
+type Answer = Result<HoldAnswer, Fault>;
+
+/// An attempt of a batch, under which ids the members know it, and the fence that it was granted.
+struct Kept<'a> {
+    number: usize,
+    attempt: &'a Attempt,
+    stakes: Vec<Arc<Stake>>,
+    fence: Option<Fence>,
+}
+
+impl<'a> Kept<'a> {
+    fn find(desk: &Desk, number: usize, attempt: &'a Attempt) -> Self {
+        let contest = desk.contests.find(attempt.holder);
+        let contest = contest.unwrap_or_else(|| Contest::new(attempt, desk.members.len()));
+        let fence = if let Stage::Held { fence } = contest.stage { Some(fence) } else { None };
+        Self { number, attempt, stakes: contest.stakes, fence }
+    }
+}
+
+/// Renews leases at all members: each is believed only when a majority has answered this very call, and lost at once when so many
+/// do not have it that no majority can. A renewal that fails releases nothing.
+pub(super) async fn renew(desk: &Arc<Desk>, attempts: &[Attempt]) -> Vec<Answer> {
+    // What this process was not granted itself is renewed where it is, and taken nowhere.
+    let (ours, others): (Vec<_>, Vec<_>) = attempts
+        .iter()
+        .enumerate()
+        .map(|(n, attempt)| Kept::find(desk, n, attempt))
+        .partition(|one| one.fence.is_some());
+    let (rejoined, renewed) = tokio::join!(hold(desk, &ours, true), hold(desk, &others, false));
+    let mut answers: Vec<_> = rejoined.into_iter().chain(renewed).collect();
+    answers.sort_by_key(|(number, _)| *number);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+async fn hold(desk: &Arc<Desk>, batch: &[Kept<'_>], rejoins: bool) -> Vec<(usize, Answer)> {
+    let mut ballots: Vec<_> = batch.iter().map(|_| Ballot::new(desk.members.len())).collect();
+    let (tell, mut heard) = unbounded_channel();
+    for (n, member) in desk.members.iter().enumerate().filter(|_| !batch.is_empty()) {
+        let here = |one: &Kept<'_>| {
+            one.attempt.at_member(one.stakes[n].holder, desk.proposal(one.fence.unwrap_or(Fence::MAX)))
+        };
+        let (store, there): (_, Vec<_>) = (member.store.clone(), batch.iter().map(here).collect());
+        let does: BoxFuture<'static, Result<Vec<Answer>, Fault>> = Box::pin(async move {
+            let answers = if rejoins { store.rejoin(&there).await } else { store.renew(&there).await };
+            // A member that has nothing but faults to say counts as silent.
+            match answers.iter().find_map(|answer| answer.as_ref().err()) {
+                Some(fault) if answers.iter().all(Result::is_err) => Err(fault.clone()),
+                _ => Ok(answers),
+            }
+        });
+        let stakes = batch.iter().map(|one| (one.attempt.clone(), one.stakes[n].clone())).collect();
+        desk.call(stakes, n, does, &tell);
+    }
+    drop(tell);
+    while ballots.iter().any(|ballot| ballot.vote() == Vote::Open) {
+        let Some((member, answers)) = heard.recv().await else { break };
+        let answers = answers.unwrap_or_else(|fault| vec![Err(fault); batch.len()]);
+        for (ballot, answer) in ballots.iter_mut().zip(answers) {
+            ballot.handle(member, answer);
+        }
+    }
+    let answer = |(one, ballot): (&Kept<'_>, &Ballot)| (one.number, desk.verdict(ballot, "renewed"));
+    batch.iter().zip(&ballots).map(answer).collect()
+}
+
+/// Releases at all members, whatever they answered before, and says what a majority said. Where a member does not answer the
+/// release goes on behind.
+pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
+    let contest = desk.contests.enter(attempt, desk.members.len());
+    let mut ballot = Ballot::new(desk.members.len());
+    let (tell, mut heard) = unbounded_channel();
+    for stake in &contest.stakes {
+        stake.gives_up();
+        let (desk, attempt, stake) = (desk.clone(), attempt.clone(), stake.clone());
+        let tell = tell.clone();
+        let runtime = desk.runtime.clone();
+        runtime.spawn(Box::pin(async move {
+            let there = attempt.at_member(stake.holder, desk.proposal(Fence::MAX));
+            let answer = desk.in_time(stake.member, &attempt, |store| store.release(&there)).await;
+            let faulted = answer.is_err();
+            // Whoever asked may have gone.
+            let _ = tell.send((stake.member, answer));
+            if faulted {
+                desk.undo(attempt, stake, None);
+            }
+        }));
+    }
+    drop(tell);
+    while ballot.vote() == Vote::Open {
+        let Some((member, answer)) = heard.recv().await else { break };
+        ballot.handle(member, answer);
+    }
+    let answer = desk.verdict(&ballot, "released");
+    if answer.is_ok() {
+        desk.contests.remove(attempt.holder);
+    }
+    answer
+}
+
+/// Takes back all that the attempt has or may still be given. Resolves when that is done at all members that answer, and at a
+/// majority at least; for the silent ones it goes on behind.
+pub(super) async fn give_up(desk: &Arc<Desk>, attempt: &Attempt) -> Result<(), Fault> {
+    let contest = desk.contests.remove(attempt.holder);
+    let contest = contest.unwrap_or_else(|| Contest::new(attempt, desk.members.len()));
+    let mut ballot = Ballot::new(desk.members.len());
+    let mut unheard: Vec<_> = (0..desk.members.len()).collect();
+    let (tell, mut heard) = unbounded_channel();
+    for stake in contest.stakes {
+        stake.gives_up();
+        desk.undo(attempt.clone(), stake, Some(tell.clone()));
+    }
+    drop(tell);
+    while !unheard.is_empty() || ballot.vote() != Vote::Done {
+        let Some((member, answer)) = heard.recv().await else { break };
+        unheard.retain(|waits| *waits != member);
+        ballot.handle(member, answer.map(|()| HoldAnswer::Done));
+    }
+    desk.verdict(&ballot, "released").map(drop)
+}
+
+impl Desk {
+    /// What a count comes to.
+    pub(super) fn verdict(&self, ballot: &Ballot, verb: &'static str) -> Answer {
+        match ballot.vote() {
+            Vote::Done => Ok(HoldAnswer::Done),
+            Vote::NotHeld { key, held_by } => Ok(HoldAnswer::NotHeld { key, held_by }),
+            Vote::Open | Vote::Unknown => {
+                Err(self.fault(FaultKind::Passing, ballot.tally(self.names(), verb)))
+            }
+        }
+    }
+
+    /// What a member answers, if it is in time.
+    pub(super) async fn in_time<'a, T>(
+        &'a self,
+        member: usize,
+        attempt: &Attempt,
+        call: impl FnOnce(&'a dyn Store) -> BoxFuture<'a, Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let here = &self.members[member];
+        let limit = self.runtime.now() + super::member::Member::limit(attempt.ttl);
+        let answer = tokio::select! {
+            biased;
+            answer = call(&*here.store) => answer,
+            () = self.runtime.sleep_until(limit) => Err(here.timed_out()),
+        };
+        self.note(member, answer.is_err());
+        answer
+    }
+}

@@ -1,0 +1,82 @@
+//! Waiting in the members' lines.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold_core::{Attempt, BoxFuture, Fence, Wake};
+
+use super::contest::{Contest, Stage};
+use super::desk::Desk;
+
+/// How long rivals who released everything rest at most: some round trips, so that one of them is through before the next asks.
+const APART: Duration = Duration::from_millis(100);
+
+/// Resolves when the attempt should ask again.
+///
+/// Cancel safe: what a member told is written down before this resolves, and members keep what nobody heard.
+pub(super) async fn woken(desk: &Arc<Desk>, attempt: &Attempt) -> Wake {
+    loop {
+        let Some(Contest { stakes, stage }) = desk.contests.find(attempt.holder) else {
+            return std::future::pending().await;
+        };
+        let at = |member: usize| attempt.at_member(stakes[member].holder, desk.proposal(Fence::MAX));
+        match stage {
+            Stage::Standing { line } => {
+                let (here, member) = (at(line), &desk.members[line]);
+                tokio::select! {
+                    biased;
+                    wake = member.store.woken(&here) => {
+                        if let Wake::Granted { .. } = wake {
+                            change(desk, attempt, &stage, Stage::Handed { line });
+                        }
+                    }
+                    () = member.falls_silent() => {}
+                    () = desk.loses_majority() => {}
+                }
+                return Wake::AskAgain;
+            }
+            Stage::Contested { ref refusers, until, .. } => {
+                let there: Vec<_> = refusers.iter().map(|member| (*member, at(*member))).collect();
+                let calls = there.iter().map(|(member, there)| desk.members[*member].store.woken(there));
+                tokio::select! {
+                    biased;
+                    _ = first_of(calls.collect()) => return Wake::AskAgain,
+                    () = desk.runtime.sleep_until(until) => {}
+                }
+                desk.begin_anew(attempt);
+                let until = desk.runtime.now() + desk.about(APART);
+                change(desk, attempt, &Stage::Fresh, Stage::Resting { until });
+            }
+            Stage::Resting { until } => {
+                desk.runtime.sleep_until(until).await;
+                change(desk, attempt, &stage, Stage::Fresh);
+                return Wake::AskAgain;
+            }
+            Stage::Fresh | Stage::Handed { .. } | Stage::Held { .. } => return std::future::pending().await,
+        }
+    }
+}
+
+/// Goes on from one stage to the next, unless something else was done in the meantime.
+fn change(desk: &Desk, attempt: &Attempt, from: &Stage, to: Stage) {
+    desk.contests.with(attempt.holder, |contest| {
+        if contest.stage == *from {
+            contest.stage = to;
+        }
+    });
+}
+
+/// What the first of them resolves to.
+async fn first_of<T>(mut futures: Vec<BoxFuture<'_, T>>) -> T {
+    poll_fn(|context| {
+        for future in &mut futures {
+            if let Poll::Ready(done) = future.as_mut().poll(context) {
+                return Poll::Ready(done);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
