@@ -128,7 +128,9 @@ impl Ledger {
 
     /// Enters this store among the living if something is to hang on its life.
     fn enter_for(&mut self, requests: &[Request]) -> Result<(), Fault> {
-        let hangs = |request: &Request| matches!(request, Request::Grant { .. } | Request::Renew(_) | Request::Rejoin { .. });
+        let hangs = |request: &Request| {
+            matches!(request, Request::Grant { .. } | Request::Renew(_) | Request::Rejoin { .. })
+        };
         if self.is_mortal && requests.iter().any(hangs) { self.enter() } else { Ok(()) }
     }
 
