@@ -68,6 +68,18 @@ pub(crate) fn time_of(value: &Value) -> Option<Stamp> {
     seconds.checked_add(number(micros)?).map(Stamp::from_micros)
 }
 
+/// The run of the server in the answer to `INFO`, where it tells one.
+pub(crate) fn run_of(value: &Value) -> Option<&str> {
+    let text = match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,
+        Value::VerbatimString { text, .. } => text,
+        _ => return None,
+    };
+    let run = text.lines().find_map(|line| line.strip_prefix("run_id:"))?.trim();
+    let is_one = !run.is_empty() && run.len() <= 64 && run.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_one.then_some(run)
+}
+
 const DONE: i64 = 0;
 const HELD: i64 = 1;
 const TOO_LATE: i64 = 2;

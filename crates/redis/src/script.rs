@@ -11,7 +11,7 @@ use redis::{Cmd, cmd};
 
 pub use crate::native::{DeleteIfEqual, native_pair, native_release};
 pub use crate::reply::{Reply, decode};
-pub(crate) use crate::reply::{time_of, time_of_grant};
+pub(crate) use crate::reply::{run_of, time_of, time_of_grant};
 use crate::slot::{MEMBER_KEY, Side, side_key};
 use crate::wire;
 
