@@ -108,10 +108,11 @@ pub fn history(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
 
 fn opening(dice: &mut Dice) -> Vec<Step> {
     let key = keys().remove(0);
-    let by = |who: u128| {
+    let of = |claim: &Claim, who: u128| {
         let ttl = Ttl::new(Duration::from_secs(900)).expect("a ttl");
-        Attempt::new(Claim::exclusive(key.clone()), Holder::from_bits(who), None, ttl)
+        Attempt::new(claim.clone(), Holder::from_bits(who), None, ttl)
     };
+    let by = |who| of(&Claim::exclusive(key.clone()), who);
     let waits = |who, channel: &Channel| {
         let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
         Request::Grant { attempt: by(who), wait, not_after: None }
@@ -128,8 +129,23 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
     let handed = [line.clone(), vec![let_go]].concat();
     let struck =
         [handed.clone(), vec![ends.clone(), Step::Ask(Request::Advance(vec![key.clone()]))]].concat();
-    match dice.below(12) {
+    // Who was handed one key has not been heard since, and asks for two of which the other is taken.
+    let taken = Claim::exclusive(keys().remove(1));
+    let took_other = of(&taken, 5);
+    let both = Claim::exclusive_all(keys().into_iter().take(2)).expect("two keys");
+    let proposal =
+        Proposal { fence: Fence::new(7).expect("a fence"), max_ttl: Ttl::new(LONGEST).expect("a ttl") };
+    let asks_for_both = of(&both, 2).at_member(Holder::from_bits(2), proposal);
+    let refused = [
+        Step::Vouch(RUN.into(), 20 * DAY),
+        Step::Ask(Request::Grant { attempt: took_other, wait: None, not_after: None }),
+        Step::Ask(Request::Rejoin { attempt: asks_for_both, not_after: None }),
+    ];
+    let alone = [3, 4, last].map(|who| Step::Ask(Request::Release(by(who))));
+    match dice.below(14) {
         0 => line,
+        7 => [handed, refused.to_vec()].concat(),
+        8 => [handed, alone.to_vec(), refused.to_vec()].concat(),
         1 | 2 => handed,
         3 => struck,
         4 => [struck, vec![Step::Ask(Request::Release(by(last)))]].concat(),

@@ -26,14 +26,11 @@ if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
   end
 
   for _, s in ipairs(all) do
+    claim(s)
     if s.owner == me then
-      -- Only what somebody waits for was ever handed over unclaimed.
-      if string.sub(s.value, 4, 4) == '+' then claim(s) end
       put_back(s)
-    else
-      claim(s)
-      put_back(s)
-      if advance(s) ~= 'free' then answer = answer or tenancy(s) end
+    elseif advance(s) ~= 'free' then
+      answer = answer or tenancy(s)
     end
   end
 
