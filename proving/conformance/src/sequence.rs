@@ -130,22 +130,28 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
     let struck =
         [handed.clone(), vec![ends.clone(), Step::Ask(Request::Advance(vec![key.clone()]))]].concat();
     // Who was handed one key has not been heard since, and asks for two of which the other is taken.
-    let taken = Claim::exclusive(keys().remove(1));
-    let took_other = of(&taken, 5);
+    let other = Claim::exclusive(keys().remove(1));
     let both = Claim::exclusive_all(keys().into_iter().take(2)).expect("two keys");
-    let proposal =
-        Proposal { fence: Fence::new(7).expect("a fence"), max_ttl: Ttl::new(LONGEST).expect("a ttl") };
-    let asks_for_both = of(&both, 2).at_member(Holder::from_bits(2), proposal);
-    let refused = [
-        Step::Vouch(RUN.into(), 20 * DAY),
-        Step::Ask(Request::Grant { attempt: took_other, wait: None, not_after: None }),
-        Step::Ask(Request::Rejoin { attempt: asks_for_both, not_after: None }),
-    ];
-    let alone = [3, 4, last].map(|who| Step::Ask(Request::Release(by(who))));
-    match dice.below(14) {
+    let took_other = Step::Ask(Request::Grant { attempt: of(&other, 5), wait: None, not_after: None });
+    let max_ttl = Ttl::new(LONGEST).expect("a ttl");
+    let proposal = Proposal { fence: Fence::new(7).expect("a fence"), max_ttl };
+    let refused = |who: u128| {
+        let attempt = of(&both, who).at_member(Holder::from_bits(who), proposal);
+        let rejoin = Step::Ask(Request::Rejoin { attempt, not_after: None });
+        vec![Step::Vouch(RUN.into(), 20 * DAY), took_other.clone(), rejoin]
+    };
+    // Who holds one key stands first in the line of the other, and goes.
+    let stands = |who, channel: &Channel| {
+        let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
+        Step::Ask(Request::Grant { attempt: of(&other, who), wait, not_after: None })
+    };
+    let goes = Step::Ask(Request::Release(of(&both, 1)));
+    let goes = vec![took_other.clone(), stands(1, &heard[0]), stands(6, &heard[1]), goes];
+    match dice.below(16) {
         0 => line,
-        7 => [handed, refused.to_vec()].concat(),
-        8 => [handed, alone.to_vec(), refused.to_vec()].concat(),
+        7 => [handed, refused(2)].concat(),
+        8 => [struck, vec![Step::Ask(Request::Release(by(last)))], refused(4)].concat(),
+        9 => [line, goes].concat(),
         1 | 2 => handed,
         3 => struck,
         4 => [struck, vec![Step::Ask(Request::Release(by(last)))]].concat(),

@@ -7,6 +7,7 @@ mod line_crossings;
 mod line_order;
 mod line_outages;
 mod login;
+mod member;
 mod outages;
 mod queue;
 mod secrets;
