@@ -113,8 +113,10 @@ struct Told {
 
 /// How long the store still abstains from a request of a quorum's: until each lease that it may have forgotten has ended.
 fn quarantine(records: &Records, request: &Request, now: Stamp) -> Option<Duration> {
-    let (Request::Grant { attempt, .. } | Request::Rejoin { attempt, .. } | Request::Raise(attempt)) =
-        request
+    let (Request::Grant { attempt, .. }
+    | Request::Renew(attempt)
+    | Request::Rejoin { attempt, .. }
+    | Request::Raise(attempt)) = request
     else {
         return None;
     };

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant as ThreadClock};
 
 use leasehold_core::{
-    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner, Records, Request, Served,
-    Stamp, Ticket, Wait,
+    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner, RaiseAnswer, Records,
+    Request, Served, Stamp, Ticket, Wait,
 };
 
 use crate::ledger::Ledger;
@@ -121,7 +121,10 @@ impl Desk {
         let post = Arc::clone(&self.post);
         let mut turn = post.turn();
         let request = Request::Grant { attempt: attempt.clone(), wait, not_after: None };
-        let Answer::Grant(answer) = self.serve(request, &mut turn)? else { return Err(self.astray()) };
+        let answer = match self.serve(request, &mut turn)? {
+            Answer::Grant(answer) => answer,
+            other => return Err(self.refused(&other)),
+        };
         if waits {
             post.waiting.answered(&attempt, &answer, post.now());
         }
@@ -132,16 +135,46 @@ impl Desk {
         Ok(answer)
     }
 
-    pub(crate) fn renew(&mut self, attempts: Vec<Attempt>) -> Result<Vec<HoldAnswer>, Fault> {
+    pub(crate) fn renew(&mut self, attempts: Vec<Attempt>) -> Result<Vec<Result<HoldAnswer, Fault>>, Fault> {
         let post = Arc::clone(&self.post);
         let mut turn = post.turn();
         let requests: Vec<_> = attempts.into_iter().map(Request::Renew).collect();
         let served = self.ledger.serve_all_at(&requests)?;
         let renewed = served.into_iter().map(|(served, at)| match self.tell(served, at, &mut turn) {
             Answer::Renew(answer) => Ok(answer),
-            _ => Err(self.astray()),
+            other => Err(self.refused(&other)),
         });
-        renewed.collect()
+        Ok(renewed.collect())
+    }
+
+    /// Nothing can come of it later, as all is done in the order in which it was sent.
+    pub(crate) fn rejoin(&mut self, attempts: Vec<Attempt>) -> Result<Vec<Result<HoldAnswer, Fault>>, Fault> {
+        let post = Arc::clone(&self.post);
+        let mut turn = post.turn();
+        let holders: Vec<_> = attempts.iter().map(|attempt| attempt.holder).collect();
+        let request = |attempt| Request::Rejoin { attempt, not_after: None };
+        let requests: Vec<_> = attempts.into_iter().map(request).collect();
+        let served = self.ledger.serve_all_at(&requests)?;
+        let rejoined = served.into_iter().zip(holders).map(|((served, at), holder)| {
+            match self.tell(served, at, &mut turn) {
+                Answer::Rejoin(answer) => {
+                    if answer == HoldAnswer::Done {
+                        turn.insert(holder);
+                    }
+                    Ok(answer)
+                }
+                other => Err(self.refused(&other)),
+            }
+        });
+        Ok(rejoined.collect())
+    }
+
+    pub(crate) fn raise(&mut self, attempt: Attempt) -> Result<RaiseAnswer, Fault> {
+        let post = Arc::clone(&self.post);
+        match self.serve(Request::Raise(attempt), &mut post.turn())? {
+            Answer::Raise(answer) => Ok(answer),
+            other => Err(self.refused(&other)),
+        }
     }
 
     pub(crate) fn release(&mut self, attempt: Attempt) -> Result<HoldAnswer, Fault> {
@@ -153,14 +186,14 @@ impl Desk {
                 turn.remove(&holder);
                 Ok(answer)
             }
-            _ => Err(self.astray()),
+            other => Err(self.refused(&other)),
         }
     }
 
     pub(crate) fn inspect(&mut self, key: Key) -> Result<KeyState, Fault> {
         match self.ledger.serve(Request::Inspect(key))?.answer {
             Answer::Inspect(state) => Ok(state),
-            _ => Err(self.astray()),
+            other => Err(self.refused(&other)),
         }
     }
 
@@ -228,10 +261,14 @@ impl Desk {
         }
     }
 
-    fn astray(&self) -> Fault {
-        Fault::lasting(
-            self.ledger.name(),
-            "the answer is to another request: this is a fault in leasehold-core",
-        )
+    /// Why an answer is none to what was asked.
+    fn refused(&self, answer: &Answer) -> Fault {
+        match answer {
+            Answer::Quarantined { left } => Fault::quarantined(self.ledger.name(), *left),
+            _ => Fault::lasting(
+                self.ledger.name(),
+                "the answer is to another request: this is a fault in leasehold-core",
+            ),
+        }
     }
 }

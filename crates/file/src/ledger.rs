@@ -131,7 +131,10 @@ impl Ledger {
     /// Enters this store among the living if something is to hang on its life.
     fn enter_for(&mut self, requests: &[Request]) -> Result<(), Fault> {
         let hangs = |request: &Request| {
-            matches!(request, Request::Grant { .. } | Request::Renew(_) | Request::Rejoin { .. })
+            matches!(
+                request,
+                Request::Grant { .. } | Request::Renew(_) | Request::Rejoin { .. } | Request::Raise(_)
+            )
         };
         if self.is_mortal && requests.iter().any(hangs) { self.enter() } else { Ok(()) }
     }
@@ -182,7 +185,8 @@ impl Ledger {
     /// A [`Fault`] when the file cannot be used.
     pub fn dump(&mut self) -> Result<Records, Fault> {
         self.within(Begin::ToRead, |connection, side| {
-            let written = table::load_all(connection)?;
+            let mut written = table::load_all(connection)?;
+            written.records.voided = schema::voided(connection)?;
             Ok(void_the_dead(written, side, now(side.runtime)).records)
         })
     }
@@ -262,7 +266,10 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
             continue;
         }
         let before = table::load(connection, keys.iter().copied(), asker, first)?;
-        let before = void_the_dead(before, side, now);
+        let mut before = void_the_dead(before, side, now);
+        if is_by_a_quorum(request) {
+            before.records.voided = schema::voided(connection)?;
+        }
         let mut after = before.records.clone();
         let served = apply(&mut after, request.clone(), &scene);
         if after.lines.values().any(Line::is_short) {
@@ -287,6 +294,17 @@ fn void_the_dead(mut written: Written, side: &Side<'_>, now: Stamp) -> Written {
         }
     }
     written
+}
+
+/// Whether the file has to abstain while it may have forgotten leases.
+const fn is_by_a_quorum(request: &Request) -> bool {
+    match request {
+        Request::Grant { attempt, .. }
+        | Request::Rejoin { attempt, .. }
+        | Request::Renew(attempt)
+        | Request::Raise(attempt) => attempt.proposal.is_some(),
+        Request::Release(_) | Request::Advance(_) | Request::Inspect(_) => false,
+    }
 }
 
 /// Who asks, where somebody does.

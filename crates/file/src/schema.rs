@@ -8,7 +8,7 @@ use leasehold_core::{LastFence, Stamp, Ttl};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::boot::BootId;
-use crate::table::micros;
+use crate::table::{micros, stamp};
 use crate::trouble::Trouble;
 
 /// "LEAS", where SQLite leaves room for the name of an application.
@@ -92,6 +92,9 @@ pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Resu
         .query_row("SELECT value FROM meta WHERE name = 'boot'", [], |row| row.get(0))
         .optional()?;
     if written.as_deref() == Some(boot.as_str()) {
+        // A program that did not write it down may have made the file anew.
+        connection
+            .execute("INSERT OR IGNORE INTO meta (name, value) VALUES ('voided', ?1)", [micros(now)])?;
         return Ok(());
     }
     // The old clock is gone, so nobody knows how much of its time a fence had left; a new term is never too short to matter.
@@ -104,7 +107,17 @@ pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Resu
         [micros(fences_end)],
     )?;
     connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('boot', ?1)", [boot.as_str()])?;
+    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('voided', ?1)", [micros(now)])?;
     Ok(())
+}
+
+/// When leases may last have been forgotten: the file was made, or those of another boot were voided.
+pub(crate) fn voided(connection: &Connection) -> Result<Option<Stamp>, Trouble> {
+    let voided: Option<i64> = connection
+        .prepare_cached("SELECT value FROM meta WHERE name = 'voided'")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    voided.map(stamp).transpose()
 }
 
 fn judge(application: u32, version: u32) -> Result<(), Trouble> {

@@ -1,14 +1,15 @@
 //! The store that a program on an async runtime uses.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Records, Runtime,
-    Store, Wake,
+    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, RaiseAnswer, Records,
+    Runtime, Store, Wake,
 };
 use tokio::sync::oneshot;
 
@@ -153,6 +154,12 @@ impl Store for FileStore {
         Drift::ON_ONE_CLOCK
     }
 
+    /// The file itself, whatever leads to it; another one once somebody moved it away.
+    fn identity(&self) -> Option<Arc<str>> {
+        let file = std::fs::metadata(&self.path).ok()?;
+        Some(format!("file {} {}", file.dev(), file.ino()).into())
+    }
+
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
         Box::pin(self.ask(Desk::open))
     }
@@ -185,10 +192,26 @@ impl Store for FileStore {
         let (count, attempts) = (attempts.len(), attempts.to_vec());
         Box::pin(async move {
             match self.ask(move |desk| desk.renew(attempts)).await {
-                Ok(answers) => answers.into_iter().map(Ok).collect(),
+                Ok(answers) => answers,
                 Err(fault) => vec![Err(fault); count],
             }
         })
+    }
+
+    /// All in one transaction.
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let (count, attempts) = (attempts.len(), attempts.to_vec());
+        Box::pin(async move {
+            match self.ask(move |desk| desk.rejoin(attempts)).await {
+                Ok(answers) => answers,
+                Err(fault) => vec![Err(fault); count],
+            }
+        })
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        let attempt = attempt.clone();
+        Box::pin(self.ask(move |desk| desk.raise(attempt)))
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {

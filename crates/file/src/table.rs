@@ -228,7 +228,8 @@ fn read(
     Ok(())
 }
 
-fn stamp(number: i64) -> Result<Stamp, Trouble> {
+/// The point in time of a number in a table.
+pub(crate) fn stamp(number: i64) -> Result<Stamp, Trouble> {
     let micros =
         u64::try_from(number).map_err(|_| Trouble::damaged(format_args!("a lease ends at {number}")))?;
     Ok(Stamp::from_micros(micros))

@@ -21,6 +21,8 @@ pub(crate) struct Address {
     pub(crate) db: u32,
     pub(crate) protocol: Protocol,
     pub(crate) call_limit: Duration,
+    /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
+    pub(crate) quarantine: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +118,7 @@ impl Address {
             db,
             protocol: parameters.protocol.unwrap_or(Protocol::Either),
             call_limit: parameters.call_limit.unwrap_or(CALL_LIMIT),
+            quarantine: parameters.quarantine.unwrap_or(true),
         };
         address.name = address.describe();
         Ok(address)
@@ -236,6 +239,7 @@ mod tests {
         assert_eq!(address.password, Some(Password("s/@c ret".into())));
         assert_eq!((address.db, address.protocol), (3, Protocol::Resp2));
         assert_eq!(address.call_limit, Duration::from_millis(250));
+        assert!(address.quarantine && !parse("redis://h?quarantine=no").quarantine);
         assert_eq!(address.name, "redis://web@example.org:7000/3");
         assert_eq!(parse("redis://:secret@h").name, "redis://h");
     }
@@ -306,6 +310,8 @@ mod tests {
             "redis://u:s3cret@h?call-limit=5",
             "redis://u:s3cret@h?call-limit=0ms",
             "redis://u:s3cret@h?call-limit=+5s",
+            "redis://u:s3cret@h?quarantine=never",
+            "redis://u:s3cret@h?quarantine=no&quarantine=no",
             "redis://u:s3cret%ff@h",
             "redis+unix://u:s3cret@",
             "redis+unix://u:s3cret@h/path",

@@ -4,7 +4,7 @@ mod list;
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
@@ -32,6 +32,10 @@ pub(crate) struct Client {
     pub(crate) waiting: Waiting,
     /// Whether somebody looks after the connection for those who wait.
     pub(crate) tended: AtomicBool,
+    /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
+    pub(crate) quarantine: bool,
+    /// The run of the server that was reached last, where a quorum asked.
+    pub(crate) identity: Mutex<Option<Arc<str>>>,
     /// For tasks of its own, which must not keep it alive.
     pub(crate) me: Weak<Self>,
 }
@@ -63,7 +67,11 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    fn id(&self) -> Option<ConnectionId> {
+    pub(crate) fn connection(&mut self) -> &mut (dyn ConnectionLike + Send + Sync) {
+        &mut *self.connection
+    }
+
+    pub(crate) fn id(&self) -> Option<ConnectionId> {
         self.live.as_ref().map(|live| live.id)
     }
 
@@ -76,7 +84,7 @@ impl Route {
 }
 
 /// What the server said; if it refused, then what was asked was not done.
-type Heard = Result<Value, ServerError>;
+pub(crate) type Heard = Result<Value, ServerError>;
 
 /// A connection is waited for as long as some calls, so that the first one to a distant server fits, and a renewal of a short
 /// ttl does not outlast it.
@@ -102,6 +110,7 @@ impl Client {
         route: &mut Route,
         limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
+        let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
         let reading = self.reading(route, limit).await?;
         let sent = self.runtime.now();
         let not_after = reading.latest(sent) + limit;
@@ -109,7 +118,7 @@ impl Client {
         let settles_at = reading.surely_past(not_after);
         // From here on the grant may be made, also if this future is dropped.
         let sending = self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
-        let heard = self.call(route, &call_for(&request, self.window()), limit).await?;
+        let heard = self.call(route, &self.call_for(&request, &run), limit).await?;
         self.unsettled.answered(sending);
         if let Some(server) = heard.as_ref().ok().and_then(script::time_of_grant) {
             route.clock.note(Reading { sent, heard: self.runtime.now(), server });
@@ -126,12 +135,13 @@ impl Client {
             return Vec::new();
         };
         let requests: Vec<_> = attempts.iter().map(|attempt| Request::Renew(attempt.clone())).collect();
-        let calls: Vec<_> = requests.iter().map(|request| call_for(request, self.window())).collect();
-        let heard = match self.route(limit).await {
-            Ok(mut route) => self.call_all(&mut route, &calls, limit).await,
-            Err(fault) => Err(fault),
+        let saying = async {
+            let mut route = self.route(limit).await?;
+            let run = self.run(attempts, &mut route, limit).await?;
+            let calls: Vec<_> = requests.iter().map(|request| self.call_for(request, &run)).collect();
+            self.call_all(&mut route, &calls, limit).await
         };
-        match heard {
+        match saying.await {
             Ok(heard) => {
                 let renewed = attempts.iter().zip(&requests).zip(heard).map(|((attempt, request), heard)| {
                     let answer = self.hold(request, heard);
@@ -203,7 +213,7 @@ impl Client {
 
     /// What is known of the server's clock, to less than the limit of a call: what is more in doubt (after some minutes without
     /// a grant; or of a lent connection, at first) is asked for, or giving up would wait for longer than calls take.
-    async fn reading(&self, route: &mut Route, limit: Duration) -> Result<Reading, Fault> {
+    pub(crate) async fn reading(&self, route: &mut Route, limit: Duration) -> Result<Reading, Fault> {
         let sent = self.runtime.now();
         if let Some(reading) = route.clock.reading().filter(|reading| reading.doubt(sent) <= limit) {
             return Ok(reading);
@@ -218,7 +228,7 @@ impl Client {
         Ok(reading)
     }
 
-    async fn call(&self, route: &mut Route, call: &Call, limit: Duration) -> Result<Heard, Fault> {
+    pub(crate) async fn call(&self, route: &mut Route, call: &Call, limit: Duration) -> Result<Heard, Fault> {
         let sent = self.runtime.now();
         let connection = &mut *route.connection;
         let saying = async {
@@ -231,7 +241,7 @@ impl Client {
         self.heard(route, sent, said, limit)
     }
 
-    async fn call_all(
+    pub(crate) async fn call_all(
         &self,
         route: &mut Route,
         calls: &[Call],
@@ -268,7 +278,7 @@ impl Client {
     }
 
     /// Sorts what came of saying something within a limit, and drops the connection where it is of no use any more.
-    fn heard(
+    pub(crate) fn heard(
         &self,
         route: &Route,
         sent: Instant,
@@ -304,15 +314,18 @@ impl Client {
         }
     }
 
-    fn hold(&self, request: &Request, heard: Heard) -> Result<HoldAnswer, Fault> {
+    pub(crate) fn hold(&self, request: &Request, heard: Heard) -> Result<HoldAnswer, Fault> {
         match self.answer(request, heard)? {
-            Answer::Renew(answer) | Answer::Release(answer) => Ok(answer),
+            Answer::Renew(answer) | Answer::Rejoin(answer) | Answer::Release(answer) => Ok(answer),
             _ => unreachable!("renewals and releases are answered as such"),
         }
     }
 
-    fn answer(&self, request: &Request, heard: Heard) -> Result<Answer, Fault> {
+    pub(crate) fn answer(&self, request: &Request, heard: Heard) -> Result<Answer, Fault> {
         let Reply { answer, unfinished } = self.reply(request, heard)?;
+        if let Answer::Quarantined { left } = answer {
+            return Err(self.faults.quarantined(left));
+        }
         // Whoever is told that its own key is not handed on yet asks again at once.
         if !unfinished.is_empty() && answer != Answer::Grant(GrantAnswer::Unfinished) {
             self.advance_later(unfinished);
@@ -330,7 +343,7 @@ fn is_unknown_script(error: &ServerError) -> bool {
     error.kind() == Some(ServerErrorKind::NoScript)
 }
 
-async fn one(
+pub(crate) async fn one(
     connection: &mut (dyn ConnectionLike + Send + Sync),
     command: &Cmd,
 ) -> Result<Heard, RedisError> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::Fault;
 use redis::{RedisError, ServerError};
@@ -45,6 +46,10 @@ impl Faults {
 
     pub(crate) fn lasting(&self, reason: impl fmt::Display) -> Fault {
         Fault::lasting(&self.store, reason)
+    }
+
+    pub(crate) fn quarantined(&self, left: Duration) -> Fault {
+        Fault::quarantined(&self.store, left)
     }
 
     /// The connection failed, or never was one.

@@ -52,7 +52,7 @@ impl Client {
             match &answer {
                 Ok(answer) => self.waiting.answered(attempt, answer, self.runtime.now()),
                 // It may not be given up, as nothing of it is left.
-                Err(fault) if fault.kind == FaultKind::Lasting => self.leave(attempt),
+                Err(fault) if fault.kind != FaultKind::Passing => self.leave(attempt),
                 Err(_) => {}
             }
             if !matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {

@@ -14,6 +14,7 @@ mod ear;
 mod fault;
 mod in_line;
 mod link;
+mod member;
 mod native;
 mod parameters;
 mod reply;

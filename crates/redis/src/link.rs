@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{Channel, Fault, FaultKind, Runtime};
@@ -25,6 +25,8 @@ pub(crate) struct Live {
     pub(crate) clock: Arc<ServerClock>,
     pub(crate) answered: Arc<Answered>,
     pub(crate) ear: Ear,
+    /// The run of the server that it leads to, once somebody asked. Another connection may lead to another.
+    pub(crate) run: OnceLock<Arc<str>>,
     /// Whether it can hear by itself, or takes a second connection for that.
     pub(crate) hears: bool,
     /// True when it has ended, or is to.
@@ -208,6 +210,7 @@ impl Link {
                     clock: Arc::new(ServerClock::read(reading)),
                     answered,
                     ear: Ear::default(),
+                    run: OnceLock::new(),
                     hears,
                     ended: Arc::clone(&ended),
                 };

@@ -14,6 +14,7 @@ pub(crate) struct Parameters {
     pub(crate) db: Option<u32>,
     pub(crate) ca: Option<PathBuf>,
     pub(crate) call_limit: Option<Duration>,
+    pub(crate) quarantine: Option<bool>,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
 }
@@ -30,12 +31,13 @@ impl Parameters {
                 "ca" if value.is_empty() => return refuse("the store URL's ca is empty: name a PEM file"),
                 "ca" => read.ca.replace(value.into()).is_some(),
                 "call-limit" => read.call_limit.replace(limit(&value)?).is_some(),
+                "quarantine" => read.quarantine.replace(quarantine(&value)?).is_some(),
                 "user" => read.user.replace(value).is_some(),
                 "password" => read.password.replace(value).is_some(),
                 _ => {
                     return refuse(format!(
-                        "parameter {} of the store URL is unknown: protocol, db, ca, call-limit, and for redis+unix: \
-                         user and password are known; and if that was meant to be a password, {ENCODE}",
+                        "parameter {} of the store URL is unknown: protocol, db, ca, call-limit, quarantine, and for \
+                         redis+unix: user and password are known; and if that was meant to be a password, {ENCODE}",
                         nth + 1
                     ));
                 }
@@ -53,6 +55,16 @@ fn protocol(value: &str) -> Result<Protocol, Misuse> {
         "resp2" => Ok(Protocol::Resp2),
         "resp3" => Ok(Protocol::Resp3),
         _ => refuse("the store URL has an unknown protocol: resp2 or resp3; without it both are tried"),
+    }
+}
+
+fn quarantine(value: &str) -> Result<bool, Misuse> {
+    match value {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => refuse(
+            "the store URL's quarantine must be yes or no: no only where the server cannot forget (appendfsync always)",
+        ),
     }
 }
 

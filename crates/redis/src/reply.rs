@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Label, Place, Request, Stamp,
-    Tenancy, Tenant, Ticket, Waiter,
+    Answer, Attempt, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Label, Misuse, Place,
+    RaiseAnswer, Request, Stamp, Tenancy, Tenant, Ticket, Waiter,
 };
 use redis::Value;
 
@@ -30,13 +30,19 @@ pub struct Reply {
 /// In words, when the server says something that is no answer of the script's, or that a fence key cannot be used.
 pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
     let fields = Fields::of(value)?;
+    if let Some(answer) = fields.of_member(request)? {
+        return Ok(Reply { answer, unfinished: Vec::new() });
+    }
     let (answer, keys): (_, Vec<_>) = match request {
         Request::Grant { attempt, .. } => {
             (Answer::Grant(fields.grant(attempt)?), attempt.claim.keys().collect())
         }
         Request::Renew(attempt) => (Answer::Renew(fields.hold(attempt)?), attempt.claim.keys().collect()),
         Request::Release(attempt) => (Answer::Release(fields.hold(attempt)?), attempt.claim.keys().collect()),
-        Request::Rejoin { .. } | Request::Raise(_) => return Err(fields.strange()),
+        Request::Rejoin { attempt, .. } => {
+            (Answer::Rejoin(fields.hold(attempt)?), attempt.claim.keys().collect())
+        }
+        Request::Raise(attempt) => (Answer::Raise(fields.raise(attempt)?), attempt.claim.keys().collect()),
         Request::Advance(keys) => (Answer::Advance, keys.iter().collect()),
         Request::Inspect(key) => {
             let tenancies = fields.tenancy(key)?.into_iter().collect();
@@ -62,6 +68,18 @@ pub(crate) fn time_of(value: &Value) -> Option<Stamp> {
     seconds.checked_add(number(micros)?).map(Stamp::from_micros)
 }
 
+/// The run of the server in the answer to `INFO`, where it tells one.
+pub(crate) fn run_of(value: &Value) -> Option<&str> {
+    let text = match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,
+        Value::VerbatimString { text, .. } => text,
+        _ => return None,
+    };
+    let run = text.lines().find_map(|line| line.strip_prefix("run_id:"))?.trim();
+    let is_one = !run.is_empty() && run.len() <= 64 && run.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_one.then_some(run)
+}
+
 const DONE: i64 = 0;
 const HELD: i64 = 1;
 const TOO_LATE: i64 = 2;
@@ -72,6 +90,8 @@ const FREE: i64 = 6;
 const STANDS: i64 = 7;
 const FULL: i64 = 8;
 const UNFINISHED: i64 = 9;
+const QUARANTINED: i64 = 10;
+const TTL_TOO_LONG: i64 = 11;
 
 /// The fields of an answer: a code first, and then what belongs to it.
 struct Fields {
@@ -90,6 +110,28 @@ impl Fields {
                 Ok(Self { code, rest: fields })
             }
             _ => Err(strange(format_args!("no code"))),
+        }
+    }
+
+    /// What only a member of a quorum says.
+    fn of_member(&self, request: &Request) -> Result<Option<Answer>, String> {
+        let (Request::Grant { attempt, .. }
+        | Request::Rejoin { attempt, .. }
+        | Request::Raise(attempt)
+        | Request::Renew(attempt)) = request
+        else {
+            return Ok(None);
+        };
+        let Some(proposal) = attempt.proposal else { return Ok(None) };
+        match (self.code, self.rest.as_slice()) {
+            (QUARANTINED, [Value::Int(left), ..]) => {
+                let left = u64::try_from(*left).map_err(|_| self.strange())?;
+                Ok(Some(Answer::Quarantined { left: Duration::from_millis(left) }))
+            }
+            (TTL_TOO_LONG, _) => {
+                Err(Misuse::TtlOverLongest { asked: attempt.ttl, longest: proposal.max_ttl }.to_string())
+            }
+            _ => Ok(None),
         }
     }
 
@@ -117,15 +159,26 @@ impl Fields {
             }
             (NO_LOCK, _) => GrantAnswer::NotALock { key: self.key(attempt)?.clone() },
             (FENCES_SPENT, _) => GrantAnswer::FencesSpent { key: self.key(attempt)?.clone() },
-            (FENCE_UNREADABLE, _) => {
-                let side = side_key(Side::Fence, self.key(attempt)?);
-                return Err(format!(
-                    "{} holds something that is no fence: find out who wrote it, and delete it",
-                    side.escape_ascii()
-                ));
-            }
+            (FENCE_UNREADABLE, _) => return Err(self.no_fence(attempt)?),
             _ => return Err(self.strange()),
         })
+    }
+
+    fn no_fence(&self, attempt: &Attempt) -> Result<String, String> {
+        let side = side_key(Side::Fence, self.key(attempt)?);
+        let side = side.escape_ascii();
+        Ok(format!("{side} holds something that is no fence: find out who wrote it, and delete it"))
+    }
+
+    fn raise(&self, attempt: &Attempt) -> Result<RaiseAnswer, String> {
+        if let (DONE, [Value::BulkString(fence), Value::Array(_)]) = (self.code, self.rest.as_slice()) {
+            let fence = number(fence).and_then(Fence::new).ok_or_else(|| self.strange())?;
+            return Ok(RaiseAnswer::Raised { fence });
+        }
+        match self.hold(attempt)? {
+            HoldAnswer::NotHeld { key, held_by } => Ok(RaiseAnswer::NotHeld { key, held_by }),
+            HoldAnswer::Done => Err(self.strange()),
+        }
     }
 
     /// Who holds the key that the attempt did not get.
@@ -134,8 +187,10 @@ impl Fields {
     }
 
     fn hold(&self, attempt: &Attempt) -> Result<HoldAnswer, String> {
-        if self.code == DONE {
-            return Ok(HoldAnswer::Done);
+        match self.code {
+            DONE => return Ok(HoldAnswer::Done),
+            FENCE_UNREADABLE => return Err(self.no_fence(attempt)?),
+            _ => {}
         }
         let key = self.key(attempt)?;
         Ok(HoldAnswer::NotHeld { key: key.clone(), held_by: self.tenancy(key)? })

@@ -6,13 +6,13 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Holder, Key, LastFence, Line, Request, Wait};
+use leasehold_core::{Attempt, Holder, Key, LastFence, Line, Request, Stamp, Wait};
 use redis::{Cmd, cmd};
 
 pub use crate::native::{DeleteIfEqual, native_pair, native_release};
 pub use crate::reply::{Reply, decode};
-pub(crate) use crate::reply::{time_of, time_of_grant};
-use crate::slot::{Side, side_key};
+pub(crate) use crate::reply::{run_of, time_of, time_of_grant};
+use crate::slot::{MEMBER_KEY, Side, side_key};
 use crate::wire;
 
 /// Gives a holder all keys of a claim, or none.
@@ -22,12 +22,45 @@ pub static GRANT: Script = Script::new(concat!(
     include_str!("scripts/line.lua"),
     include_str!("scripts/grant.lua")
 ));
+/// The same at a member of a quorum.
+pub static MEMBER_GRANT: Script = Script::new(concat!(
+    include_str!("scripts/read.lua"),
+    include_str!("scripts/state.lua"),
+    include_str!("scripts/line.lua"),
+    include_str!("scripts/member.lua"),
+    include_str!("scripts/grant.lua")
+));
 /// Lets a lease last a ttl from now.
 pub static RENEW: Script = Script::new(concat!(
     include_str!("scripts/read.lua"),
     include_str!("scripts/state.lua"),
     include_str!("scripts/line.lua"),
     include_str!("scripts/renew.lua")
+));
+/// The same at a member of a quorum.
+pub static MEMBER_RENEW: Script = Script::new(concat!(
+    include_str!("scripts/read.lua"),
+    include_str!("scripts/state.lua"),
+    include_str!("scripts/line.lua"),
+    include_str!("scripts/member.lua"),
+    include_str!("scripts/renew.lua")
+));
+/// The same, and takes it again where nobody holds or waits.
+pub static REJOIN: Script = Script::new(concat!(
+    include_str!("scripts/read.lua"),
+    include_str!("scripts/state.lua"),
+    include_str!("scripts/line.lua"),
+    include_str!("scripts/member.lua"),
+    include_str!("scripts/rejoin.lua"),
+    include_str!("scripts/renew.lua")
+));
+/// Lifts the fences of what a holder holds.
+pub static RAISE: Script = Script::new(concat!(
+    include_str!("scripts/read.lua"),
+    include_str!("scripts/state.lua"),
+    include_str!("scripts/line.lua"),
+    include_str!("scripts/member.lua"),
+    include_str!("scripts/raise.lua")
 ));
 /// Takes back what a holder holds.
 pub static RELEASE: Script = Script::new(concat!(
@@ -110,22 +143,39 @@ pub(crate) fn opening_call() -> Call {
 }
 
 /// The call that serves a request. A lock that it hands over may remain unclaimed for `window`.
+///
+/// A member of a quorum is asked by [`call_at_member`]: here, it is believed to forget nothing.
 #[must_use]
 pub fn call_for(request: &Request, window: Duration) -> Call {
+    call_at_member(request, window, None)
+}
+
+/// The same. Where the attempt has a proposal, the server abstains until it has been known by this `run` for long enough; `None`
+/// if somebody said that it forgets nothing.
+#[must_use]
+pub fn call_at_member(request: &Request, window: Duration, run: Option<&str>) -> Call {
     let window = window.as_millis().to_string().into();
     match request {
         Request::Grant { attempt, wait, not_after } => {
             let [ttl, keep] = lengths(attempt);
-            let not_after = not_after.map_or_else(String::new, |limit| limit.as_micros().to_string()).into();
-            let mut args =
-                vec![holder(attempt), window, wire::tail_of(attempt.label.as_ref()), ttl, keep, not_after];
+            let tail = wire::tail_of(attempt.label.as_ref());
+            let mut args = vec![holder(attempt), window, tail, ttl, keep, limit(*not_after)];
             args.extend(wait.iter().flat_map(|wait| waiting(attempt, wait)));
-            Call { script: &GRANT, keys: keys(attempt), args }
+            by_whom(attempt, [&GRANT, &MEMBER_GRANT], args, run)
         }
-        Request::Rejoin { .. } | Request::Raise(_) => unreachable!("this store is no member of a quorum yet"),
+        Request::Rejoin { attempt, not_after } => {
+            let [ttl, keep] = lengths(attempt);
+            let tail = wire::tail_of(attempt.label.as_ref());
+            let args = vec![holder(attempt), window, ttl, keep, tail, limit(*not_after)];
+            by_whom(attempt, [&REJOIN; 2], args, run)
+        }
+        Request::Raise(attempt) => {
+            let [_, keep] = lengths(attempt);
+            by_whom(attempt, [&RAISE; 2], vec![holder(attempt), window, keep], run)
+        }
         Request::Renew(attempt) => {
             let [ttl, keep] = lengths(attempt);
-            Call { script: &RENEW, keys: keys(attempt), args: vec![holder(attempt), window, ttl, keep] }
+            by_whom(attempt, [&RENEW, &MEMBER_RENEW], vec![holder(attempt), window, ttl, keep], run)
         }
         Request::Release(attempt) => {
             Call { script: &RELEASE, keys: keys(attempt), args: vec![holder(attempt), window] }
@@ -137,6 +187,25 @@ pub fn call_for(request: &Request, window: Duration) -> Call {
         }
         Request::Inspect(key) => Call { script: &INSPECT, keys: with_sides(key).into(), args: Vec::new() },
     }
+}
+
+/// A call for an attempt: by the first of the scripts if it stands for itself, and by the second if it has a proposal.
+fn by_whom(
+    attempt: &Attempt,
+    [alone, at_member]: [&'static Script; 2],
+    mut args: Vec<Vec<u8>>,
+    run: Option<&str>,
+) -> Call {
+    let mut keys = keys(attempt);
+    let Some(proposal) = attempt.proposal else { return Call { script: alone, keys, args } };
+    keys.push(MEMBER_KEY.into());
+    let max_ttl = proposal.max_ttl.as_millis().to_string();
+    args.extend([proposal.fence.to_string().into(), run.unwrap_or_default().into(), max_ttl.into()]);
+    Call { script: at_member, keys, args }
+}
+
+fn limit(not_after: Option<Stamp>) -> Vec<u8> {
+    not_after.map_or_else(String::new, |limit| limit.as_micros().to_string()).into()
 }
 
 /// Each key of a claim, and its side keys behind it.
@@ -174,7 +243,7 @@ fn waiting(attempt: &Attempt, wait: &Wait) -> [Vec<u8>; 5] {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Claim, Label, Stamp, Ticket, Ttl};
+    use leasehold_core::{Claim, Fence, Label, Proposal, Ticket, Ttl};
 
     use super::*;
 
@@ -232,6 +301,39 @@ mod tests {
     }
 
     #[test]
+    fn calls_to_a_member_have_its_key_and_the_proposal_behind_all_others() {
+        let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+        let proposal = Proposal { fence: Fence::new(1_700_000_000_000_007).unwrap(), max_ttl };
+        let ours = attempt(&["a"]);
+        let ours = ours.at_member(ours.holder, proposal);
+        let not_after = Some(Stamp::from_micros(1_700_000_000_000_000));
+        let cases = [
+            (
+                Request::Grant { attempt: ours.clone(), wait: None, not_after },
+                &[DIGITS, "2000", " web-3", "10000", "600000", "1700000000000000"][..],
+            ),
+            (
+                Request::Rejoin { attempt: ours.clone(), not_after },
+                &[DIGITS, "2000", "10000", "600000", " web-3", "1700000000000000"],
+            ),
+            (
+                Request::Rejoin { attempt: ours.clone(), not_after: None },
+                &[DIGITS, "2000", "10000", "600000", " web-3", ""],
+            ),
+            (Request::Raise(ours.clone()), &[DIGITS, "2000", "600000"]),
+            (Request::Renew(ours.clone()), &[DIGITS, "2000", "10000", "600000"]),
+        ];
+        for (request, args) in cases {
+            let call = call_at_member(&request, Duration::from_secs(2), Some("c0ffee"));
+            let keys = ["a", "leasehold:f{a}a", "leasehold:l{a}a", "leasehold:w{a}a", "leasehold:member"];
+            assert_eq!(shown(&call.keys), keys);
+            assert_eq!(shown(&call.args), [args, &["1700000000000007", "c0ffee", "60000"]].concat());
+            assert_eq!(shown(&called(&request).args), [args, &["1700000000000007", "", "60000"]].concat());
+        }
+        assert_eq!(called(&Request::Release(ours)).keys.len(), 4, "a release is everywhere the same");
+    }
+
+    #[test]
     fn commands_have_the_number_of_keys_before_the_keys() {
         let call = called(&Request::Release(attempt(&["a"])));
         let words: Vec<_> = [call.by_sha(), call.by_text()]
@@ -246,7 +348,9 @@ mod tests {
 
     #[test]
     fn every_script_opens_with_its_contract() {
-        for script in [&GRANT, &RENEW, &RELEASE, &INSPECT, &OPEN] {
+        for script in
+            [&GRANT, &RENEW, &RELEASE, &INSPECT, &OPEN, &MEMBER_GRANT, &MEMBER_RENEW, &REJOIN, &RAISE]
+        {
             assert!(script.text().starts_with("-- "));
             assert!(script.text().contains("-- KEYS") && script.text().contains("ARGV"));
         }

@@ -8,6 +8,10 @@ pub const SLOTS: u16 = 16_384;
 /// The characters of tags, in the order in which the search for tags tries them.
 const ALPHABET: &[u8; 64] = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
 
+/// Where a member of a quorum has written which run of it vouches for its leases. One for each database of a server, which belongs
+/// to no key and so to no slot.
+pub const MEMBER_KEY: &str = "leasehold:member";
+
 /// What a side key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Misuse, Runtime, Store,
-    Waiting, Wake,
+    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Misuse, RaiseAnswer,
+    Runtime, Store, Waiting, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -44,7 +44,13 @@ impl RedisStore {
     /// | `db=N` | 0 | the number of the database |
     /// | `ca=/path.pem` | the system's | `rediss:` only: the authorities to trust, these and no others |
     /// | `call-limit=500ms` | 500 ms, and never above a quarter of the ttl | how long an answer may take |
+    /// | `quarantine=no` | yes | in a quorum, where the server cannot forget; see below |
     /// | `user=`, `password=` | | `redis+unix:` only |
+    ///
+    /// As a member of a quorum, a server that was started anew, flushed or promoted from a replica abstains for the quorum's longest
+    /// ttl and a second, because it may have forgotten leases. `quarantine=no` says that it never forgets: that is so only with
+    /// `appendonly yes` and `appendfsync always`, without replicas that may take its place, and with nobody who flushes it. If it
+    /// is said of another server, a restart can give one lock to two.
     ///
     /// # Errors
     ///
@@ -54,13 +60,13 @@ impl RedisStore {
         let name = Arc::from(&*address.name);
         let user = address.user.as_deref().unwrap_or("default").into();
         let faults = Faults::new(Arc::clone(&name), Some(user));
-        let call_limit = address.call_limit;
+        let (call_limit, quarantine) = (address.call_limit, address.quarantine);
         let connector = Connector::new(address, faults.clone());
         let ours = |me: &Weak<Client>| {
             let tell = Client::tell(me.clone());
             Source::Ours(Link::new(connector, faults.clone(), Arc::clone(&runtime), tell))
         };
-        Ok(Self::new(name, faults.clone(), ours, call_limit, runtime.clone()))
+        Ok(Self::new(name, faults.clone(), ours, call_limit, quarantine, runtime.clone()))
     }
 
     /// The store behind a connection that the program has already, under a name for errors.
@@ -79,7 +85,7 @@ impl RedisStore {
         let faults = Faults::new(Arc::clone(&name), None);
         let lend = Box::new(move || Box::new(connection.clone()) as _);
         let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()) };
-        Self::new(name, faults, |_| source, crate::address::CALL_LIMIT, runtime)
+        Self::new(name, faults, |_| source, crate::address::CALL_LIMIT, true, runtime)
     }
 
     fn new(
@@ -87,6 +93,7 @@ impl RedisStore {
         faults: Faults,
         source: impl FnOnce(&Weak<Client>) -> Source,
         call_limit: Duration,
+        quarantine: bool,
         runtime: Arc<dyn Runtime>,
     ) -> Self {
         let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
@@ -98,6 +105,8 @@ impl RedisStore {
             unsettled: Unsettled::default(),
             waiting: Waiting::new(seed),
             tended: AtomicBool::new(false),
+            quarantine,
+            identity: Mutex::default(),
             me: me.clone(),
         });
         Self { name, client }
@@ -129,6 +138,16 @@ impl Store for RedisStore {
         Drift::BETWEEN_MACHINES
     }
 
+    /// The run of the server, once a quorum has asked it for something.
+    fn identity(&self) -> Option<Arc<str>> {
+        self.client.identity()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let unless = "quarantine=no is safe only with appendonly yes, appendfsync always, and no failover";
+        if self.client.quarantine { Vec::new() } else { vec![format!("{}: {unless}", self.name)] }
+    }
+
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
         Box::pin(self.client.open())
     }
@@ -143,6 +162,14 @@ impl Store for RedisStore {
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         Box::pin(self.client.renew(attempts))
+    }
+
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        Box::pin(self.client.rejoin(attempts))
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        Box::pin(self.client.raise(attempt))
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {

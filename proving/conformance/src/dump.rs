@@ -18,6 +18,32 @@ pub struct Dump {
     pub fences: BTreeMap<Key, (u64, Option<Duration>)>,
     /// Who waits for each key.
     pub lines: BTreeMap<Key, LineDump>,
+    /// Which run vouches for the leases, for members of a quorum.
+    pub voucher: Option<Voucher>,
+}
+
+/// Which run of a server vouches for its leases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
+pub struct Voucher {
+    /// The run.
+    pub run: String,
+    /// Since when, in µs since 1970, as long as it may have forgotten some that last.
+    pub since: Option<u64>,
+    /// How long this is remembered.
+    pub left: Option<Duration>,
+}
+
+impl Voucher {
+    /// Reads what is written.
+    #[must_use]
+    pub fn read(value: &str, left: Option<Duration>) -> Self {
+        let (run, since) = match value.split_once(' ') {
+            Some((run, since)) => (run, since.parse().ok()),
+            None => (value, None),
+        };
+        Self { run: run.into(), since, left }
+    }
 }
 
 /// All that a store holds of a line, in the bytes that servers have.
@@ -100,6 +126,10 @@ impl Tolerance {
         for (number, left) in dump.fences.values_mut() {
             *left = Self::left(*left);
             *number = self.number(*number);
+        }
+        if let Some(voucher) = &mut dump.voucher {
+            voucher.left = Self::left(voucher.left);
+            voucher.since = voucher.since.map(|since| self.number(since));
         }
         for line in dump.lines.values_mut() {
             // The whole of its time: on a machine that is busy a history may take some of the fifteen seconds.

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, Channel, Claim, Content, Ears, Fence, GrantAnswer, Holder, Key, Label, LastFence, Lock,
-    Records, Request, Scene, Served, Stamp, Ticket, Ttl, Wait, apply,
+    Proposal, Records, Request, Scene, Served, Stamp, Ticket, Ttl, Wait, apply,
 };
 use leasehold_redis::wire::channel_of;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::dump::{Dump, LineDump};
+use crate::dump::{Dump, LineDump, Voucher};
 
 /// One step of a history.
 #[derive(Clone, Debug)]
@@ -37,7 +37,17 @@ pub enum Step {
     SetFence(Key, u64, Duration),
     /// The line ends.
     ForgetLine(Key),
+    /// Somebody writes who vouches for the leases, and for how long that is kept.
+    Vouch(String, Duration),
+    /// Nobody vouches for them any more.
+    Unvouch,
 }
+
+/// The run of the server, as all who ask it as a member of a quorum believe.
+pub const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// The longest ttl of that quorum.
+const LONGEST: Duration = Duration::from_secs(5000);
 
 /// Above it, fences come from the fence before and are compared exactly; below it, from a clock, and are compared with one.
 pub const ABOVE_ANY_CLOCK: u64 = 1 << 52;
@@ -87,17 +97,22 @@ fn unheard() -> Vec<Channel> {
 /// and not claimed; a channel that is passed over; more waiters gone than one request clears away.
 #[must_use]
 pub fn history(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
-    let mut all = opening(dice);
+    let mut all = Vec::new();
+    if dice.below(4) > 0 {
+        all.push(Step::Vouch(RUN.into(), 20 * DAY));
+    }
+    all.extend(opening(dice));
     all.extend((0..steps).map(|_| step(dice, wall)));
     all
 }
 
 fn opening(dice: &mut Dice) -> Vec<Step> {
     let key = keys().remove(0);
-    let by = |who: u128| {
+    let of = |claim: &Claim, who: u128| {
         let ttl = Ttl::new(Duration::from_secs(900)).expect("a ttl");
-        Attempt::new(Claim::exclusive(key.clone()), Holder::from_bits(who), None, ttl)
+        Attempt::new(claim.clone(), Holder::from_bits(who), None, ttl)
     };
+    let by = |who| of(&Claim::exclusive(key.clone()), who);
     let waits = |who, channel: &Channel| {
         let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
         Request::Grant { attempt: by(who), wait, not_after: None }
@@ -114,8 +129,29 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
     let handed = [line.clone(), vec![let_go]].concat();
     let struck =
         [handed.clone(), vec![ends.clone(), Step::Ask(Request::Advance(vec![key.clone()]))]].concat();
-    match dice.below(12) {
+    // Who was handed one key has not been heard since, and asks for two of which the other is taken.
+    let other = Claim::exclusive(keys().remove(1));
+    let both = Claim::exclusive_all(keys().into_iter().take(2)).expect("two keys");
+    let took_other = Step::Ask(Request::Grant { attempt: of(&other, 5), wait: None, not_after: None });
+    let max_ttl = Ttl::new(LONGEST).expect("a ttl");
+    let proposal = Proposal { fence: Fence::new(7).expect("a fence"), max_ttl };
+    let refused = |who: u128| {
+        let attempt = of(&both, who).at_member(Holder::from_bits(who), proposal);
+        let rejoin = Step::Ask(Request::Rejoin { attempt, not_after: None });
+        vec![Step::Vouch(RUN.into(), 20 * DAY), took_other.clone(), rejoin]
+    };
+    // Who holds one key stands first in the line of the other, and goes.
+    let stands = |who, channel: &Channel| {
+        let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
+        Step::Ask(Request::Grant { attempt: of(&other, who), wait, not_after: None })
+    };
+    let goes = Step::Ask(Request::Release(of(&both, 1)));
+    let goes = vec![took_other.clone(), stands(1, &heard[0]), stands(6, &heard[1]), goes];
+    match dice.below(16) {
         0 => line,
+        7 => [handed, refused(2)].concat(),
+        8 => [struck, vec![Step::Ask(Request::Release(by(last)))], refused(4)].concat(),
+        9 => [line, goes].concat(),
         1 | 2 => handed,
         3 => struck,
         4 => [struck, vec![Step::Ask(Request::Release(by(last)))]].concat(),
@@ -127,15 +163,24 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
 
 fn step(dice: &mut Dice, wall: Stamp) -> Step {
     let key = key(dice);
-    match dice.below(48) {
-        0..=5 => {
-            Step::Ask(Request::Grant { attempt: attempt(dice), wait: None, not_after: not_after(dice, wall) })
+    match dice.below(60) {
+        48..=52 => {
+            Step::Ask(Request::Rejoin { attempt: at_member(dice, wall), not_after: not_after(dice, wall) })
         }
+        53..=56 => Step::Ask(Request::Raise(at_member(dice, wall))),
+        57 => vouch(dice, wall),
+        58 if dice.below(3) == 0 => Step::Unvouch,
+        58 | 59 => Step::Vouch(RUN.into(), 20 * DAY),
+        0..=5 => Step::Ask(Request::Grant {
+            attempt: attempt(dice, wall),
+            wait: None,
+            not_after: not_after(dice, wall),
+        }),
         6..=17 => Step::Ask(waits(dice, wall)),
         18..=20 => Step::Return(waits(dice, wall)),
-        21..=25 => Step::Ask(Request::Renew(attempt(dice))),
-        26..=32 => Step::Ask(Request::Release(attempt(dice))),
-        33 => Step::Ask(Request::Advance(attempt(dice).claim.keys().cloned().collect())),
+        21..=25 => Step::Ask(Request::Renew(attempt(dice, wall))),
+        26..=32 => Step::Ask(Request::Release(attempt(dice, wall))),
+        33 => Step::Ask(Request::Advance(attempt(dice, wall).claim.keys().cloned().collect())),
         34 | 35 => Step::Ask(Request::Inspect(key)),
         36 if dice.below(6) == 0 => {
             let count = dice.pick(&[98, 99, 100, 101, 102, 210]);
@@ -187,7 +232,7 @@ fn not_after(dice: &mut Dice, wall: Stamp) -> Option<Stamp> {
 }
 
 fn waits(dice: &mut Dice, wall: Stamp) -> Request {
-    let attempt = attempt(dice);
+    let attempt = attempt(dice, wall);
     let channels = [heard(), heard(), unheard()].concat();
     let channel = Some(dice.pick(&channels)).filter(|_| dice.below(6) > 0);
     // Made up ones are older than any clock's, or younger, and not seldom the same.
@@ -198,7 +243,41 @@ fn waits(dice: &mut Dice, wall: Stamp) -> Request {
     Request::Grant { attempt, wait, not_after: not_after(dice, wall) }
 }
 
-fn attempt(dice: &mut Dice) -> Attempt {
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Also one that began to vouch lately, or when the clock stood later than it does; another; and what is no run at all.
+fn vouch(dice: &mut Dice, wall: Stamp) -> Step {
+    let before = |back: Duration| Stamp::from_micros(wall.as_micros() - back.as_micros() as u64);
+    let since = |stamp: Stamp| format!("{RUN} {}", stamp.as_micros());
+    let another = "f".repeat(40);
+    let value = dice.pick(&[
+        RUN.into(),
+        since(before(60 * Duration::from_secs(1))),
+        since(before(2 * LONGEST)),
+        since(wall + 2 * LONGEST),
+        another.clone(),
+        format!("{another} {}", before(2 * LONGEST).as_micros()),
+        format!("{RUN}-"),
+        String::new(),
+    ]);
+    Step::Vouch(value, dice.pick(&[10, 20]) * DAY)
+}
+
+/// Every third asks as a quorum does.
+fn attempt(dice: &mut Dice, wall: Stamp) -> Attempt {
+    if dice.below(3) == 0 { at_member(dice, wall) } else { alone(dice) }
+}
+
+fn at_member(dice: &mut Dice, wall: Stamp) -> Attempt {
+    let attempt = alone(dice);
+    let high = ABOVE_ANY_CLOCK + dice.below(1000);
+    let number = dice.pick(&[wall.as_micros(), wall.as_micros(), 5, high, high, Fence::MAX.get()]);
+    let proposal =
+        Proposal { fence: Fence::new(number).expect("a fence"), max_ttl: Ttl::new(LONGEST).expect("a ttl") };
+    attempt.at_member(attempt.holder, proposal)
+}
+
+fn alone(dice: &mut Dice) -> Attempt {
     let count = dice.pick(&[1, 1, 1, 1, 2, 3]);
     let claim = Claim::exclusive_all((0..count).map(|_| key(dice))).expect("some keys");
     let holder = Holder::from_bits(dice.pick(&[1, 2, 3, 4, u128::MAX - 7]));
@@ -250,6 +329,20 @@ fn by_somebody_else(request: &Request, nth: u64) -> Request {
     request
 }
 
+/// What a request proposes to a member of a quorum that might abstain.
+const fn proposal(request: &Request) -> Option<Proposal> {
+    match request {
+        Request::Grant { attempt, .. }
+        | Request::Rejoin { attempt, .. }
+        | Request::Raise(attempt)
+        | Request::Renew(attempt) => attempt.proposal,
+        Request::Release(_) | Request::Advance(_) | Request::Inspect(_) => None,
+    }
+}
+
+/// How long it is remembered at least who vouches for the leases.
+const KEPT: Duration = Duration::from_secs(30 * 86_400);
+
 /// What must come of a history: the one semantics, on records to which strangers write too.
 #[derive(Debug)]
 pub struct Oracle {
@@ -257,6 +350,8 @@ pub struct Oracle {
     now: Stamp,
     tickets: Tickets,
     ears: Listening,
+    /// Who vouches for the leases, and until when that is remembered.
+    voucher: Option<(Voucher, Stamp)>,
 }
 
 #[derive(Debug)]
@@ -273,7 +368,7 @@ impl Oracle {
     #[must_use]
     pub fn new(wall: Stamp) -> Self {
         let ears = Listening(heard().into_iter().collect());
-        Self { records: Records::default(), now: wall, tickets: Tickets::default(), ears }
+        Self { records: Records::default(), now: wall, tickets: Tickets::default(), ears, voucher: None }
     }
 
     /// Takes one step; what came of what was asked. The clock moves on by a tick with each request, as every store's does.
@@ -283,13 +378,45 @@ impl Oracle {
             self.now = self.now + Duration::from_micros(1);
             let floor = Fence::new(self.now.as_micros()).unwrap_or(Fence::MAX);
             let scene = Scene::new(self.now, floor).with_window(WINDOW);
-            let served = apply(&mut self.records, request.clone(), &scene.with_ears(&self.ears));
+            let served = match proposal(&request) {
+                Some(proposal) => {
+                    let voucher = self.vouch(proposal);
+                    self.records.voided = voucher.since.map(Stamp::from_micros);
+                    let served = apply(&mut self.records, request.clone(), &scene.with_ears(&self.ears));
+                    self.vouched(voucher, &served.answer);
+                    served
+                }
+                None => apply(&mut self.records, request.clone(), &scene.with_ears(&self.ears)),
+            };
             self.tickets.note(&request, &served.answer);
             served
         });
         let served = served.collect();
         self.meddle(step);
         served
+    }
+
+    /// Who vouches for the leases once somebody has asked.
+    fn vouch(&mut self, proposal: Proposal) -> Voucher {
+        let (now, kept) = (self.now, KEPT.max(2 * proposal.max_ttl.duration()));
+        let known = self.voucher.take().filter(|(voucher, _)| {
+            voucher.run == RUN && voucher.since.is_none_or(|since| since <= now.as_micros())
+        });
+        let anew = || (Voucher { run: RUN.into(), since: Some(now.as_micros()), left: None }, now + kept);
+        let (voucher, mut ends) = known.unwrap_or_else(anew);
+        if voucher.since.is_none() && now.saturating_until(ends) < KEPT / 2 {
+            ends = now + kept;
+        }
+        self.voucher = Some((voucher.clone(), ends));
+        voucher
+    }
+
+    /// Once it serves, it does until it forgets again.
+    fn vouched(&mut self, voucher: Voucher, answer: &Answer) {
+        if voucher.since.is_some() && !matches!(answer, Answer::Quarantined { .. }) {
+            let ends = self.now + KEPT.max(2 * LONGEST);
+            self.voucher = Some((Voucher { since: None, ..voucher }, ends));
+        }
     }
 
     /// What strangers do.
@@ -311,6 +438,8 @@ impl Oracle {
                 records.fences.insert(key.clone(), LastFence::new(fence, now + *ttl));
             }
             Step::ForgetLine(key) => drop(records.lines.remove(key)),
+            Step::Vouch(value, kept) => self.voucher = Some((Voucher::read(value, None), now + *kept)),
+            Step::Unvouch => self.voucher = None,
         }
     }
 
@@ -327,6 +456,10 @@ impl Oracle {
             .iter()
             .map(|(key, last)| (key.clone(), (last.fence.get(), Some(now.saturating_until(last.ends)))));
         let lines = records.lines.iter().map(|(key, line)| (key.clone(), LineDump::of(line, now)));
-        Dump { locks: locks.collect(), fences: fences.collect(), lines: lines.collect() }
+        let voucher = self
+            .voucher
+            .clone()
+            .map(|(voucher, ends)| Voucher { left: Some(now.saturating_until(ends)), ..voucher });
+        Dump { locks: locks.collect(), fences: fences.collect(), lines: lines.collect(), voucher }
     }
 }

@@ -586,6 +586,7 @@ fn a_member_that_may_have_forgotten_abstains_for_the_longest_ttl_and_releases_al
         Request::Grant { attempt: proposing(&one, 100_000_000), wait: None, not_after: None },
         Request::Rejoin { attempt: proposing(&one, 100_000_000), not_after: None },
         Request::Raise(proposing(&one, 100_000_000)),
+        Request::Renew(proposing(&one, 100_000_000)),
     ] {
         let before = records.clone();
         let answer = apply(&mut records, request, &at(end - 3)).answer;

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{FaultKind, Fence, Request};
+use leasehold_core::{Answer, FaultKind, Fence, GrantAnswer, Proposal, Request, Ttl};
 use leasehold_file::{BootId, Ledger};
 
 use crate::child;
@@ -105,4 +105,34 @@ fn rows_of_keys_that_nobody_uses_any_more_do_not_pile_up() {
         }
     }
     assert!((60..80).contains(&most), "{most} rows for 60 that live");
+}
+
+/// As a member of a quorum. A file that was made lately may stand where another one was deleted.
+#[test]
+fn a_file_that_is_new_or_of_another_boot_or_of_an_older_program_abstains() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("leases.db");
+    let clock = ByHand::new();
+    let booted_as = |id| Ledger::at(&file, Arc::clone(&clock) as _).in_boot(BootId::new(id));
+    let abstains_for_six_seconds = |ledger: &mut Ledger| {
+        let one = attempt(1, &["a"], 1000);
+        let max_ttl = Ttl::new(Duration::from_secs(5)).unwrap();
+        let one = one.at_member(one.holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl });
+        let mut asks = || {
+            let grant = Request::Grant { attempt: one.clone(), wait: None, not_after: None };
+            ledger.serve(grant).unwrap().answer
+        };
+        assert_eq!(asks(), Answer::Quarantined { left: Duration::from_secs(6) });
+        clock.pass(Duration::from_secs(6) - Duration::from_micros(1));
+        assert_eq!(asks(), Answer::Quarantined { left: Duration::from_micros(1) });
+        clock.pass(Duration::from_micros(1));
+        assert!(matches!(asks(), Answer::Grant(GrantAnswer::Granted { .. })));
+    };
+    abstains_for_six_seconds(&mut booted_as("one"));
+    clock.set_lease_clock(5_000_000);
+    abstains_for_six_seconds(&mut booted_as("two"));
+    rusqlite::Connection::open(&file).unwrap().execute("DELETE FROM meta WHERE name = 'voided'", []).unwrap();
+    abstains_for_six_seconds(&mut booted_as("two"));
+    std::fs::remove_file(&file).unwrap();
+    abstains_for_six_seconds(&mut booted_as("two"));
 }

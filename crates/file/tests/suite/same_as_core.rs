@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Answer, Attempt, Channel, Claim, Content, Ears, Fence, GrantAnswer, Holder, Key, Label, LastFence, Line,
-    Lock, Manner, Records, Request, Runtime, Scene, Served, Stamp, Store, Ticket, Ttl, Wait, apply,
+    Answer, Attempt, Channel, Claim, Content, Ears, Fault, Fence, GrantAnswer, Holder, Key, Label, LastFence,
+    Line, Lock, Manner, Proposal, RaiseAnswer, Records, Request, Runtime, Scene, Served, Stamp, Store,
+    Ticket, Ttl, Wait, apply,
 };
 use leasehold_file::{BootId, FileStore, Ledger};
 use tempfile::TempDir;
@@ -23,7 +24,7 @@ fn a_ledger_answers_and_remembers_as_core_does() {
     for seed in 0..24 {
         let mut world = World::new(seed);
         let mut ledgers = [world.ledger(), world.ledger()];
-        for _ in 0..800 {
+        for _ in 0..1100 {
             world.pass_some_time();
             if world.dice.once_in(200) {
                 ledgers = world.reboot();
@@ -84,7 +85,7 @@ async fn a_store_answers_and_remembers_as_core_does() {
         let mut world = World::new(seed);
         let mut stores = [world.store(), world.store()];
         let mut retired = Vec::new();
-        for _ in 0..600 {
+        for _ in 0..900 {
             world.pass_some_time();
             let which = usize::from(world.dice.once_in(2));
             if world.dice.once_in(20) {
@@ -96,7 +97,7 @@ async fn a_store_answers_and_remembers_as_core_does() {
             let expected = world.expect(&request).answer;
             let answer = match &request {
                 Request::Grant { attempt, .. } => {
-                    Answer::Grant(store.grant(attempt, Manner::Try).await.unwrap())
+                    refused(store.grant(attempt, Manner::Try).await.map(Answer::Grant), &expected)
                 }
                 Request::Renew(attempt) => {
                     let twice = [attempt.clone(), attempt.clone()];
@@ -105,11 +106,16 @@ async fn a_store_answers_and_remembers_as_core_does() {
                         .renew(&twice)
                         .await
                         .into_iter()
-                        .map(|answer| Answer::Renew(answer.unwrap()))
+                        .map(|answer| refused(answer.map(Answer::Renew), &again))
                         .collect();
                     assert_eq!(answers.pop(), Some(again));
                     answers.pop().unwrap()
                 }
+                Request::Rejoin { attempt, .. } => {
+                    let answer = store.rejoin(std::slice::from_ref(attempt)).await.pop().unwrap();
+                    refused(answer.map(Answer::Rejoin), &expected)
+                }
+                Request::Raise(attempt) => refused(store.raise(attempt).await.map(Answer::Raise), &expected),
                 Request::Release(attempt) => Answer::Release(store.release(attempt).await.unwrap()),
                 Request::Inspect(key) => Answer::Inspect(store.inspect(key).await.unwrap()),
                 _ => unreachable!("no such request is made here"),
@@ -120,6 +126,18 @@ async fn a_store_answers_and_remembers_as_core_does() {
         }
     }
     seen.enough();
+}
+
+/// A store tells of its quarantine by a fault.
+fn refused(answer: Result<Answer, Fault>, expected: &Answer) -> Answer {
+    match (answer, expected) {
+        (Ok(answer), _) => answer,
+        (Err(fault), Answer::Quarantined { left }) => {
+            assert_eq!(fault, Fault::quarantined(&fault.store, *left));
+            expected.clone()
+        }
+        (Err(fault), _) => panic!("{fault}"),
+    }
 }
 
 /// A ledger, and the number by which the model knows it.
@@ -175,7 +193,12 @@ impl World {
 
     fn ledger(&mut self) -> Numbered {
         self.ledgers += 1;
-        let ledger = Ledger::at(self.file(), self.runtime()).in_boot(BootId::new(&self.boots.to_string()));
+        let mut ledger =
+            Ledger::at(self.file(), self.runtime()).in_boot(BootId::new(&self.boots.to_string()));
+        // The first one makes the file.
+        ledger.open().unwrap();
+        let now = self.now();
+        self.plain.voided.get_or_insert(now);
         Numbered(ledger.mortal().with_ears(Arc::clone(&self.listening) as _), self.ledgers)
     }
 
@@ -224,10 +247,12 @@ impl World {
 
     fn note_lives(&mut self, before: &BTreeMap<Key, Lock>, request: &Request, ledger: u32) {
         let asker = match request {
-            Request::Grant { attempt, .. } | Request::Renew(attempt) | Request::Release(attempt) => {
-                Some(attempt)
-            }
-            _ => None,
+            Request::Grant { attempt, .. }
+            | Request::Rejoin { attempt, .. }
+            | Request::Renew(attempt)
+            | Request::Raise(attempt)
+            | Request::Release(attempt) => Some(attempt),
+            Request::Advance(_) | Request::Inspect(_) => None,
         };
         let asks_for = |key: &Key, holder: Holder| {
             asker.is_some_and(|asker| asker.holder == holder && asker.claim.keys().any(|own| own == key))
@@ -258,7 +283,9 @@ impl World {
         }
     }
 
-    fn store(&self) -> FileStore {
+    fn store(&mut self) -> FileStore {
+        // The file is made now, by somebody else.
+        self.ledger();
         FileStore::at(self.file(), self.runtime()).in_boot(BootId::new(&self.boots.to_string()))
     }
 
@@ -311,6 +338,7 @@ impl World {
         let ends = self.now() + LastFence::kept_for(Ttl::MIN);
         self.plain.locks.clear();
         self.plain.lines.clear();
+        self.plain.voided = Some(self.now());
         // Of those that had ended the file may still know some, and the model none: both give them up here.
         let mut ledger = self.ledger();
         let written = ledger.0.dump().unwrap().fences;
@@ -320,7 +348,18 @@ impl World {
     }
 
     fn some_request(&mut self, with_not_after: bool) -> Request {
-        match self.dice.below(10) {
+        match self.dice.below(13) {
+            10 | 11 => {
+                let around = self.clock.lease_clock() + self.dice.below(4);
+                let not_after = (with_not_after && self.dice.once_in(3))
+                    .then(|| Stamp::from_micros(around.saturating_sub(2)));
+                let attempt = self.some_holders_attempt();
+                Request::Rejoin { attempt: self.proposing(attempt), not_after }
+            }
+            12 => {
+                let attempt = self.some_holders_attempt();
+                Request::Raise(self.proposing(attempt))
+            }
             0..5 => {
                 let attempt = self.some_attempt();
                 let around = self.clock.lease_clock() + self.dice.below(4);
@@ -336,6 +375,14 @@ impl World {
             }
             _ => Request::Inspect(key(self.dice.one_of(&KEYS))),
         }
+    }
+
+    fn proposing(&mut self, attempt: Attempt) -> Attempt {
+        let clock = self.clock.wall_clock();
+        let near = clock + self.dice.below(3_000_000) - 1_500_000;
+        let fence = Fence::new(self.dice.one_of(&[near, near, clock + 90_000_000, 5, Fence::MAX.get()]));
+        let max_ttl = Ttl::new(Duration::from_secs(self.dice.one_of(&[5, 60]))).unwrap();
+        attempt.at_member(attempt.holder, Proposal { fence: fence.unwrap(), max_ttl })
     }
 
     /// Mostly of one who holds, or nobody would ever release anything.
@@ -364,12 +411,13 @@ impl World {
         let ttl = self.dice.one_of(&[10, 1_000, 30_000, 3_600_000, Ttl::MAX.as_millis()]);
         // Long leases are rare, or nobody else would ever be granted anything.
         let ttl = if ttl > 30_000 && !self.dice.once_in(20) { 500 } else { ttl };
-        Attempt::new(
+        let attempt = Attempt::new(
             Claim::exclusive_all(keys).unwrap(),
             Holder::from_bits(u128::MAX - u128::from(self.dice.below(14))),
             label.map(|text| Label::new(text).unwrap()),
             Ttl::new(Duration::from_millis(ttl)).unwrap(),
-        )
+        );
+        if self.dice.once_in(4) { self.proposing(attempt) } else { attempt }
     }
 
     fn expect(&mut self, request: &Request) -> Served {
@@ -407,6 +455,9 @@ struct Seen {
     places: u32,
     pushes: u32,
     deaths: u32,
+    rejoined: u32,
+    raised: u32,
+    quarantined: u32,
 }
 
 impl Seen {
@@ -415,6 +466,9 @@ impl Seen {
         match answer {
             Answer::Grant(GrantAnswer::Granted { .. }) => self.granted += 1,
             Answer::Grant(GrantAnswer::Busy { .. }) => self.busy += 1,
+            Answer::Rejoin(HoldAnswer::Done) => self.rejoined += 1,
+            Answer::Raise(RaiseAnswer::Raised { .. }) => self.raised += 1,
+            Answer::Quarantined { .. } => self.quarantined += 1,
             Answer::Renew(HoldAnswer::Done) | Answer::Release(HoldAnswer::Done) => self.done += 1,
             Answer::Renew(_) | Answer::Release(_) => self.not_held += 1,
             Answer::Inspect(state) if !state.tenancies.is_empty() => self.held += 1,
@@ -425,6 +479,8 @@ impl Seen {
     fn enough(&self) {
         let least = [self.granted, self.busy, self.done, self.not_held, self.held].into_iter().min();
         assert!(least >= Some(30), "{self:?}");
+        let at_member = [self.rejoined, self.raised, self.quarantined].into_iter().min();
+        assert!(at_member >= Some(15), "{self:?}");
         println!("{self:?}");
     }
 }

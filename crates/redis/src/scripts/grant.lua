@@ -26,8 +26,9 @@
 --                                        key n is taken, and it stands in line there, behind so many; stood 1: it did before
 --   8 n value pttl fence length          key n is taken, and so many wait that it did not join; it holds nothing
 --   9                                    a key is not handed on yet
+--  11                                    the ttl is longer than the quorum's longest
 --
--- Nothing is written if the answer is 2, 3, 4 or 5. A value that is not this holder's is never overwritten but to mark it. A
+-- Nothing is written if the answer is 2, 3, 4, 5 or 11. A value that is not this holder's is never overwritten but to mark it. A
 -- lease that this holder has is never made shorter: a grant that was delayed on its way would else cut off the renewal that
 -- overtook it.
 
@@ -36,6 +37,7 @@ local channel, ticket_at, ticket, limit = ARGV[7], tonumber(ARGV[8]), tonumber(A
 local kept = channel and whole(math.floor(now / 1000) + tonumber(ARGV[11]))
 local several = #KEYS > 4
 
+if ttl > longest then return { 11, time, {} } end
 if not_after ~= '' and now > tonumber(not_after) then return { 2, time, {} } end
 
 local all = {}
@@ -46,17 +48,6 @@ for n = 1, #KEYS / 4 do
   if s.odd then return { 5, n, time, {} } end
   if not follows then return { 4, n, time, {} } end
   all[n] = s
-end
-
--- Whatever stands there now is this holder's own.
-local function take(s)
-  leave(s)
-  local ms, awaited = ttl, s.line and s.line.length > 0
-  if s.value then
-    ms = math.max(left(s), ttl)
-    awaited = awaited or string.sub(s.value, 4, 4) == '+'
-  end
-  own(s, me, tail, ms, awaited)
 end
 
 -- At its ticket's place if it has one, else where it stands already, else at the end.
@@ -75,7 +66,7 @@ end
 
 -- Takes one key and answers nothing, or stands in its line.
 local function step(s)
-  if s.owner == me then return take(s) end
+  if s.owner == me then return take(s, tail, ttl) end
   local stood = false
   if line(s) then
     heard_from(s, channel)
@@ -83,7 +74,7 @@ local function step(s)
   end
   if stood or ticket_at == s.n then join(s) end
   local turn = advance(s, true)
-  if turn == 'free' then return take(s) end
+  if turn == 'free' then return take(s, tail, ttl) end
   if turn == 'unknown' then
     join(s)
     return { 9 }
@@ -109,7 +100,7 @@ local function try()
     if turn == 'taken' then refused = refused or tenancy(s) end
     if turn == 'unknown' then refused = refused or { 9 } end
   end
-  if not refused then for _, s in ipairs(all) do take(s) end end
+  if not refused then for _, s in ipairs(all) do take(s, tail, ttl) end end
   return refused
 end
 
@@ -130,7 +121,7 @@ if not channel then answer = try() end
 if not answer then
   local last = 0
   for _, s in ipairs(all) do last = math.max(last, tonumber(fence(s) or 0)) end
-  local number = above(last)
+  local number = math.max(last + 1, floor)
   for _, s in ipairs(all) do remember(s, number, keep) end
   answer = { 0, whole(number) }
 end

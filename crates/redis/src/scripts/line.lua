@@ -153,6 +153,17 @@ local function leave(s)
   put_back(s)
 end
 
+-- The key is to be the asker's. Whatever stands there now is its own.
+local function take(s, tail, ttl)
+  leave(s)
+  local ms, awaited = ttl, s.line and s.line.length > 0
+  if s.value then
+    ms = math.max(left(s), ttl)
+    awaited = awaited or string.sub(s.value, 4, 4) == '+'
+  end
+  own(s, me, tail, ms, awaited)
+end
+
 local function push(s, letter, waiter, ...)
   if waiter.channel ~= '' then
     pushes[#pushes + 1] = { waiter.channel, table.concat({ letter, waiter.digits, ... }, ' ') .. ' ' .. s.key }

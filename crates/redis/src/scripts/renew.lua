@@ -11,11 +11,14 @@
 --   1 n value pttl fence      somebody else holds key n, for so long (-1: no end); fence empty: unknown
 --   3 n pttl                  key n has something that is no string
 --   6 n                       nobody holds key n
+--  11                         the ttl is longer than the quorum's longest; nothing is written
 --
 -- No lease is made shorter: a renewal that was delayed on its way would else cut off the one that overtook it. Whether or not it
 -- came in time, its sender lives, and what was handed to it was claimed.
 
 local ttl, keep = tonumber(ARGV[3]), tonumber(ARGV[4])
+
+if ttl > longest then return { 11, time, {} } end
 
 local all, answer = {}, nil
 for n = 1, #KEYS / 4 do

@@ -7,6 +7,8 @@ local FENCE_MAX = 9007199254740991
 local me, window = ARGV[1], tonumber(ARGV[2])
 local now = time_now()
 local time = whole(now)
+-- The least fence that is granted, and the longest ttl, in ms. A quorum proposes others.
+local floor, longest = now, math.huge
 local pushes, unfinished = {}, {}
 
 -- Whose lease a value is, whatever its flag and label; nil: none of ours.

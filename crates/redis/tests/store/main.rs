@@ -8,6 +8,7 @@ mod line_order;
 mod line_outages;
 mod listing;
 mod login;
+mod member;
 mod outages;
 mod queue;
 mod secrets;

@@ -8,14 +8,24 @@ use servers::{Flavor, Server};
 use crate::subject::Subject;
 
 /// Changes that the histories cannot notice, each with what does instead.
-const NOT_IN_HISTORIES: [(&str, &str); 11] = [
+const NOT_IN_HISTORIES: [(&str, &str); 15] = [
     ("-- fails again", "errors other than WRONGTYPE at a key come from the server's own troubles"),
     (
         "return { 5, n, time, {} }",
         "a fence that is no number is an error and no answer; the store's own tests have it",
     ),
+    ("if s.odd then return { 5, n, {} }", "the same"),
+    ("left out:     fence(s)", "the same"),
     ("s.odd = s.odd or", "the same"),
     ("s.odd = s.odd and", "the same"),
+    (
+        "if ttl > longest then",
+        "a ttl over the longest is an error and no answer; the store's own tests have it",
+    ),
+    (
+        "left out: floor =",
+        "what is near the clock is not compared; the store's own tests have the fence that is proposed",
+    ),
     ("s.line = false", "it saves a question; `costs` counts them"),
     ("if redis.call('EXISTS', s.", "the same"),
     ("line.counts[channel]", "the same"),
@@ -26,7 +36,7 @@ const NOT_IN_HISTORIES: [(&str, &str); 11] = [
 ];
 
 /// Most are found out by the first few.
-const HISTORIES: u64 = 300;
+const HISTORIES: u64 = 450;
 
 /// One that never ends is stopped.
 const LIMIT: Duration = Duration::from_millis(300);
@@ -55,7 +65,9 @@ fn cannot_change_unnoticed(part: &'static str) {
 fn is_noticed(server: &Server, part: &str, text: &str) -> bool {
     let mut subject = Subject::on(server);
     subject.set_read_timeout(LIMIT);
-    let all = [&script::GRANT, &script::RENEW, &script::RELEASE, &script::INSPECT];
+    let alone = [&script::GRANT, &script::RENEW, &script::RELEASE, &script::INSPECT];
+    let at_member = [&script::MEMBER_GRANT, &script::MEMBER_RENEW, &script::REJOIN, &script::RAISE];
+    let all = alone.into_iter().chain(at_member);
     let instead = all
         .into_iter()
         .filter(|script| script.text().contains(part))
@@ -88,6 +100,9 @@ no_line_can_change_unnoticed! {
     no_line_of_the_line_can_change_unnoticed: "line.lua";
     no_line_of_the_grant_script_can_change_unnoticed: "grant.lua";
     no_line_of_the_renew_script_can_change_unnoticed: "renew.lua";
+    no_line_of_what_members_ask_first_can_change_unnoticed: "member.lua";
+    no_line_of_the_rejoin_script_can_change_unnoticed: "rejoin.lua";
+    no_line_of_the_raise_script_can_change_unnoticed: "raise.lua";
     no_line_of_the_release_script_can_change_unnoticed: "release.lua";
     no_line_of_the_inspect_script_can_change_unnoticed: "inspect.lua";
 }

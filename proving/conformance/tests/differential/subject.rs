@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use conformance::dump::{Dump, LineDump, Tolerance};
-use conformance::sequence::{Dice, Oracle, Step, Tickets, WINDOW, heard, history, keys};
+use conformance::dump::{Dump, LineDump, Tolerance, Voucher};
+use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, keys};
 use leasehold_core::{Answer, Channel, Content, Holder, Request, Served, Stamp, Tenant, Ticket};
 use leasehold_redis::script::{self, Call, Reply};
-use leasehold_redis::slot::{Side, side_key};
+use leasehold_redis::slot::{MEMBER_KEY, Side, side_key};
 use leasehold_redis::wire::{self, Flag, Told};
 use redis::{Connection, Pipeline, RedisResult, Value, cmd};
 use servers::Server;
@@ -112,7 +112,7 @@ impl Subject {
     }
 
     fn ask(&mut self, request: &Request) -> RedisResult<Result<Reply, String>> {
-        let Call { script, keys, args } = script::call_for(request, WINDOW);
+        let Call { script, keys, args } = script::call_at_member(request, WINDOW, Some(RUN));
         let other = self.instead.iter().find(|(original, _)| *original == script.text());
         let sha = other.map_or_else(|| script.sha().to_owned(), |(_, text)| sha(text));
         let call = |name: &str, script: &str| {
@@ -147,6 +147,10 @@ impl Subject {
             Step::ForgetLine(key) => {
                 strangers.cmd("DEL").arg(side_key(Side::Line, key)).arg(side_key(Side::Waiters, key))
             }
+            Step::Vouch(value, kept) => {
+                strangers.cmd("SET").arg(MEMBER_KEY).arg(value).arg("PX").arg(ms(*kept))
+            }
+            Step::Unvouch => strangers.cmd("DEL").arg(MEMBER_KEY),
             other => panic!("a step that this test does not know: {other:?}"),
         };
         strangers.exec(&mut self.connection)
@@ -180,13 +184,19 @@ impl Subject {
         for name in names {
             look.key(name);
         }
-        let (seen, size): (Vec<(String, Value, i64)>, usize) =
+        look.key(MEMBER_KEY);
+        let (mut seen, size): (Vec<(String, Value, i64)>, usize) =
             look.invoke(&mut self.connection).map_err(|error| error.to_string())?;
         let known = seen.iter().filter(|(kind, ..)| kind != "none").count();
         if size != known {
             return Err(format!("{size} entries, {known} known"));
         }
         let mut dump = Dump::default();
+        let (kind, value, pttl) = seen.pop().expect("the member key is looked at last");
+        if kind != "none" {
+            let value: String = redis::from_redis_value(value).map_err(|error| error.to_string())?;
+            dump.voucher = Some(Voucher::read(&value, left(pttl)));
+        }
         for (key, seen) in keys().into_iter().zip(seen.chunks(4)) {
             let [(kind, value, pttl), fence, line, waiters] = seen else { unreachable!("four of each") };
             if kind != "none" {

@@ -1,0 +1,126 @@
+//! Serving a quorum.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{Answer, Attempt, Fault, HoldAnswer, RaiseAnswer, Request};
+use redis::cmd;
+
+use crate::client::{Client, Route, Source, one};
+use crate::deadline::within;
+use crate::script::{Call, call_at_member, run_of};
+
+/// The run of a server by which it vouches for its leases, where it is to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Run(Option<Arc<str>>);
+
+impl Client {
+    pub(crate) fn call_for(&self, request: &Request, run: &Run) -> Call {
+        call_at_member(request, self.window(), run.0.as_deref())
+    }
+
+    /// Finds out which run of the server the route leads to, once for each connection, and only where it is asked by a quorum.
+    ///
+    /// It must be known before the request is sent, and on the same connection: a server that was started anew in between broke
+    /// that, so that no request names a run that is over to the next one.
+    pub(crate) async fn run(
+        &self,
+        attempts: &[Attempt],
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<Run, Fault> {
+        if attempts.iter().all(|attempt| attempt.proposal.is_none()) {
+            return Ok(Run::default());
+        }
+        let Some(live) = route.live.clone() else {
+            return Err(self.faults.lasting(
+                "a connection that was lent may lead to another server by the next call, and so to no member of a quorum: \
+                 name the server by its URL",
+            ));
+        };
+        if let Some(run) = live.run.get() {
+            return Ok(self.vouched_by(run));
+        }
+        let sent = self.runtime.now();
+        let info = cmd("INFO").arg("server").take();
+        let said = within(&*self.runtime, limit, one(route.connection(), &info)).await;
+        let heard = self.heard(route, sent, said, limit)?;
+        let run = match heard {
+            Ok(value) => run_of(&value).map(Arc::from).ok_or_else(|| {
+                self.faults.lasting(
+                    "the server does not tell its run_id (INFO server), so nobody would notice that it was started anew \
+                     without its leases: name the server itself and no proxy, or leave it out of the quorum",
+                )
+            }),
+            Err(refusal) => Err(self.faults.of_refusal(&refusal)),
+        };
+        match run {
+            Ok(run) => {
+                *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&run));
+                Ok(self.vouched_by(live.run.get_or_init(|| run)))
+            }
+            Err(_) if !self.quarantine => Ok(Run::default()),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn vouched_by(&self, run: &Arc<str>) -> Run {
+        Run(self.quarantine.then(|| Arc::clone(run)))
+    }
+
+    /// One answer for each attempt, from one round trip.
+    pub(crate) async fn rejoin(&self, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
+        match self.rejoin_all(attempts).await {
+            Ok(answers) => answers,
+            Err(fault) => vec![Err(fault); attempts.len()],
+        }
+    }
+
+    async fn rejoin_all(&self, attempts: &[Attempt]) -> Result<Vec<Result<HoldAnswer, Fault>>, Fault> {
+        let Some(limit) = attempts.iter().map(|attempt| self.limit(attempt.ttl)).min() else {
+            return Ok(Vec::new());
+        };
+        let mut route = self.route(limit).await?;
+        let run = self.run(attempts, &mut route, limit).await?;
+        let reading = self.reading(&mut route, limit).await?;
+        let sent = self.runtime.now();
+        let not_after = reading.latest(sent) + limit;
+        let settles_at = reading.surely_past(not_after);
+        let request =
+            |attempt: &Attempt| Request::Rejoin { attempt: attempt.clone(), not_after: Some(not_after) };
+        let requests: Vec<_> = attempts.iter().map(request).collect();
+        let calls: Vec<_> = requests.iter().map(|request| self.call_for(request, &run)).collect();
+        // Like a grant, each may make an owner as long as it is not answered.
+        let sending =
+            |attempt: &Attempt| self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
+        let sendings: Vec<_> = attempts.iter().map(sending).collect();
+        let heard = self.call_all(&mut route, &calls, limit).await?;
+        sendings.into_iter().for_each(|sending| self.unsettled.answered(sending));
+        let answers = attempts.iter().zip(&requests).zip(heard).map(|((attempt, request), heard)| {
+            let answer = self.hold(request, heard);
+            self.ask_again_after(attempt, &answer);
+            answer
+        });
+        Ok(answers.collect())
+    }
+
+    pub(crate) async fn raise(&self, attempt: &Attempt) -> Result<RaiseAnswer, Fault> {
+        let limit = self.limit(attempt.ttl);
+        let mut route = self.route(limit).await?;
+        let run = self.run(std::slice::from_ref(attempt), &mut route, limit).await?;
+        let request = Request::Raise(attempt.clone());
+        let heard = self.call(&mut route, &self.call_for(&request, &run), limit).await?;
+        match self.answer(&request, heard)? {
+            Answer::Raise(answer) => Ok(answer),
+            _ => unreachable!("a raise is answered as one"),
+        }
+    }
+
+    /// What tells the server from all others however it is named, if that is known.
+    pub(crate) fn identity(&self) -> Option<Arc<str>> {
+        match &self.source {
+            Source::Ours(_) => self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Source::Lent { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+-- At a member of a quorum: lifts the fences of what a holder holds to the one that is proposed, if they are less. Its lease lasts
+-- no longer for that.
+--
+-- ARGV  1  32 digits of the holder
+--       2  how long a key that is handed over may remain unclaimed, in ms
+--       3  how long to remember the fence, in ms
+--
+-- The last field of each answer says which keys are free although somebody waits. n counts the keys from 1, and is the first that
+-- the holder does not hold.
+--   0 fence                   they are this now
+--   1 n value pttl fence      somebody else holds key n, for so long (-1: no end); fence empty: unknown
+--   3 n pttl                  key n has something that is no string
+--   5 n                       the fence key of key n holds something that is no number; nothing is written
+--   6 n                       nobody holds key n
+
+local keep = tonumber(ARGV[3])
+
+local all, answer, greatest = {}, nil, proposed
+for n = 1, #KEYS / 4 do
+  local s = see(n)
+  greatest = math.max(greatest, tonumber(fence(s) or 0) or 0)
+  if s.odd then return { 5, n, {} } end
+  if s.owner ~= me then answer = answer or tenancy(s) end
+  all[n] = s
+end
+
+for _, s in ipairs(all) do
+  if answer then advance(s) else remember(s, greatest, keep) end
+end
+return finish(all, answer or { 0, whole(greatest) })

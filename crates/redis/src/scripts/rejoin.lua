@@ -1,0 +1,46 @@
+-- At a member of a quorum: lets a lease last a ttl from now, and takes it again where nobody holds its keys or waits for them, with
+-- the fence that the majority agreed on. All keys, or none.
+--
+-- ARGV  1  32 digits of the holder
+--       2  how long a key that is handed over may remain unclaimed, in ms
+--       3  the ttl, in ms
+--       4  how long to remember the fence, in ms
+--       5  what stands behind the digits in the value: nothing, or a space and the label
+--       6  past this time on the server's clock, in µs since 1970, take nothing; empty: never
+--
+-- It answers as the renewal does, whose script stands behind it: past that time, it is one. And:
+--   5 n                       the fence key of key n holds something that is no number; nothing is written
+--
+-- The attempt may have been released since, and must not come back to life.
+
+if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
+  local ttl, keep, tail = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+  if ttl > longest then return { 11, time, {} } end
+
+  local all, answer = {}, nil
+  for n = 1, #KEYS / 4 do
+    local s = see(n)
+    fence(s)
+    if s.odd then return { 5, n, {} } end
+    all[n] = s
+  end
+
+  for _, s in ipairs(all) do
+    claim(s)
+    if s.owner == me then
+      put_back(s)
+    elseif advance(s) ~= 'free' then
+      answer = answer or tenancy(s)
+    end
+  end
+
+  if not answer then
+    answer = { 0 }
+    for _, s in ipairs(all) do
+      take(s, tail, ttl)
+      remember(s, math.max(tonumber(fence(s) or 0), proposed), keep)
+    end
+  end
+  return finish(all, answer)
+end
+

@@ -1,0 +1,314 @@
+//! A server as a member of a quorum: what it promises over restarts, lost data and late requests.
+
+use std::time::{Duration, Instant};
+
+use leasehold_core::{
+    Answer, Attempt, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Manner, Proposal, RaiseAnswer,
+    Request, Stamp, Store, Ttl,
+};
+use leasehold_redis::RedisStore;
+use leasehold_redis::script::{call_at_member, decode};
+use servers::{Flavor, Proxy, Reply, Server};
+
+use crate::world::{attempt, granted, lasting, passing, pttl, runtime, store, value};
+
+/// As short as a quorum's longest ttl may be.
+const MAX_TTL: Duration = Fence::LEAST_MAX_TTL;
+
+/// What a member that may have forgotten leases waits for.
+const QUARANTINE: Duration = Duration::from_secs(6);
+
+/// An attempt of a quorum, with a fence that its clock gives.
+fn proposing(keys: &[&str]) -> Attempt {
+    at_fence(&attempt(keys), clock())
+}
+
+fn clock() -> u64 {
+    u64::try_from(runtime().since_epoch().as_micros()).unwrap()
+}
+
+fn at_fence(attempt: &Attempt, fence: u64) -> Attempt {
+    let proposal = Proposal { fence: Fence::new(fence).unwrap(), max_ttl: Ttl::new(MAX_TTL).unwrap() };
+    attempt.with_ttl(Ttl::new(Duration::from_secs(2)).unwrap()).at_member(attempt.holder, proposal)
+}
+
+async fn grant(store: &RedisStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
+    store.grant(attempt, Manner::Try).await
+}
+
+async fn rejoin(store: &RedisStore, attempt: &Attempt) -> Result<HoldAnswer, Fault> {
+    store.rejoin(std::slice::from_ref(attempt)).await.pop().unwrap()
+}
+
+/// Asks until the quarantine is over, and says how long that was. Everything else but a release is refused meanwhile, too.
+async fn sits_it_out(store: &RedisStore) -> Duration {
+    let begun = Instant::now();
+    loop {
+        let ours = proposing(&["k"]);
+        match grant(store, &ours).await {
+            Ok(GrantAnswer::Granted { .. }) => {
+                store.release(&ours).await.unwrap();
+                return begun.elapsed();
+            }
+            Err(fault) if fault.kind == FaultKind::Quarantined => {
+                assert!(fault.reason.contains("s more (restarted without its state)"), "{fault}");
+                let nearly_over = begun.elapsed() + Duration::from_millis(500) > QUARANTINE;
+                for refused in [rejoin(store, &ours).await.err(), store.raise(&ours).await.err()] {
+                    let kind = refused.map(|fault| fault.kind);
+                    assert!(kind == Some(FaultKind::Quarantined) || nearly_over, "{kind:?}");
+                }
+                store.release(&ours).await.unwrap();
+            }
+            // The connection broke, and the next call makes it anew.
+            Err(fault) if fault.kind == FaultKind::Passing => {}
+            other => panic!("{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// From the first contact on, and a little longer for the connection to be made.
+#[track_caller]
+fn was_whole(quarantine: Duration) {
+    assert!(quarantine + Duration::from_millis(100) > QUARANTINE, "only {quarantine:?}");
+    assert!(quarantine < QUARANTINE + Duration::from_secs(4), "{quarantine:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_was_started_anew_without_its_state_abstains_for_the_longest_ttl() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&server.url());
+    was_whole(sits_it_out(&store).await);
+    assert!(sits_it_out(&store).await < Duration::from_secs(1), "once is enough");
+    server.kill_9();
+    server.restart();
+    was_whole(sits_it_out(&store).await);
+}
+
+/// Its append-only file lacks what was granted in the last second.
+#[tokio::test]
+async fn a_server_that_was_started_anew_with_most_of_its_state_abstains_too() {
+    let server = Server::setup(Flavor::Redis70).append_only().start();
+    let store = store(&server.url());
+    sits_it_out(&store).await;
+    let ours = proposing(&["k"]);
+    granted(grant(&store, &ours).await);
+    server.restart();
+    assert!(value(&server, "leasehold:member").is_some(), "it knows that another run vouched for its leases");
+    was_whole(sits_it_out(&store).await);
+}
+
+#[tokio::test]
+async fn a_server_that_was_flushed_abstains() {
+    for flush in ["FLUSHALL", "FLUSHDB"] {
+        let server = Server::start(Flavor::Redis62);
+        let store = store(&server.url());
+        sits_it_out(&store).await;
+        server.text(&[flush]);
+        was_whole(sits_it_out(&store).await);
+    }
+}
+
+/// It had everything that its master had sent, which may not be everything that its master had answered.
+#[tokio::test]
+async fn a_replica_that_was_promoted_abstains() {
+    let (master, replica) = (Server::start(Flavor::Redis82), Server::start(Flavor::Redis82));
+    sits_it_out(&store(&master.url())).await;
+    replica.text(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    let begun = Instant::now();
+    while value(&replica, "leasehold:member").is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the replica has nothing");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let there = store(&replica.url());
+    passing(grant(&there, &proposing(&["k"])).await, &["replica"]);
+    replica.text(&["REPLICAOF", "NO", "ONE"]);
+    was_whole(sits_it_out(&there).await);
+}
+
+#[tokio::test]
+async fn a_server_that_writes_everything_down_at_once_needs_no_quarantine() {
+    let server = Server::setup(Flavor::Redis82).append_only().arg("appendfsync", "always").start();
+    let store = store(&format!("{}?quarantine=no", server.url()));
+    assert!(store.warnings().concat().contains("appendfsync always"), "{:?}", store.warnings());
+    let ours = proposing(&["k"]);
+    let fence = granted(grant(&store, &ours).await);
+    server.kill_9();
+    server.restart();
+    let begun = Instant::now();
+    while rejoin(&store, &ours).await != Ok(HoldAnswer::Done) {
+        assert!(begun.elapsed() < Duration::from_secs(1), "it holds what it held");
+    }
+    store.release(&ours).await.unwrap();
+    let next = at_fence(&attempt(&["k"]), fence.get() - 1000);
+    assert_eq!(granted(grant(&store, &next).await).get(), fence.get() + 1);
+    assert_eq!(value(&server, "leasehold:member"), None, "others judge for themselves");
+}
+
+/// The numbers themselves: within two seconds of the server's clock a proposal is what is granted.
+#[tokio::test]
+async fn a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_that_are_wrong_within_bounds() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let store = store(&format!("{}?quarantine=no", server.url()));
+        for ahead in [-1_000_000, 0, 1_000_000] {
+            let fence = clock().checked_add_signed(ahead).unwrap();
+            let ours = at_fence(&attempt(&[&format!("k{ahead}")]), fence);
+            assert_eq!(granted(grant(&store, &ours).await).get(), fence, "{flavor}");
+        }
+        for (key, fence) in [("early", 1), ("late", Fence::MAX.get())] {
+            let before = clock();
+            let given = granted(grant(&store, &at_fence(&attempt(&[key]), fence)).await).get();
+            let margin = 2_000_000 + 500_000;
+            assert!((before - margin..=clock() + margin).contains(&given), "{flavor}: {given}");
+            assert!(given.abs_diff(before) > 1_000_000, "{flavor}: {given}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fence_is_raised_by_its_holder_and_by_nobody_else() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let store = store(&format!("{}?quarantine=no", server.url()));
+        let ours = proposing(&["a", "b"]);
+        let fence = granted(grant(&store, &ours).await).get();
+        let left = pttl(&server, "a");
+        let to = |fence| Ok(RaiseAnswer::Raised { fence: Fence::new(fence).unwrap() });
+        assert_eq!(store.raise(&at_fence(&ours, fence + 77)).await, to(fence + 77), "{flavor}");
+        assert_eq!(store.raise(&at_fence(&ours, fence)).await, to(fence + 77), "{flavor}");
+        assert!(pttl(&server, "a") <= left, "{flavor}: raised, not renewed");
+        let theirs = at_fence(&attempt(&["b"]), fence + 99);
+        let refused = store.raise(&theirs).await;
+        assert!(matches!(&refused, Ok(RaiseAnswer::NotHeld { held_by: Some(_), .. })), "{refused:?}");
+        assert_eq!(value(&server, "leasehold:f{b}b"), Some((fence + 77).to_string()), "{flavor}");
+    }
+}
+
+/// It lay in a buffer while its attempt was released.
+#[tokio::test]
+async fn a_rejoin_that_comes_too_late_takes_nothing() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let client = redis::Client::open(server.url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut ask = async |request: &Request| {
+            let call = call_at_member(request, Duration::from_secs(2), None);
+            decode(request, call.by_text().query_async(&mut connection).await.unwrap()).unwrap().answer
+        };
+        let ours = proposing(&["k"]);
+        let by =
+            |micros| Request::Rejoin { attempt: ours.clone(), not_after: Some(Stamp::from_micros(micros)) };
+        let late = ask(&by(clock() - 1_000_000)).await;
+        assert!(
+            matches!(late, Answer::Rejoin(HoldAnswer::NotHeld { held_by: None, .. })),
+            "{flavor}: {late:?}"
+        );
+        assert_eq!(server.text(&["DBSIZE"]), Reply::Integer(0), "{flavor}");
+        assert_eq!(ask(&by(clock() + 1_000_000)).await, Answer::Rejoin(HoldAnswer::Done), "{flavor}");
+        assert_eq!(ask(&by(clock() - 1_000_000)).await, Answer::Rejoin(HoldAnswer::Done), "it is renewed");
+    }
+}
+
+/// The network kept the rejoin, whose connection was dropped, and lets it through after the release on another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rejoin_stuck_in_the_network_leaves_nothing_once_it_was_given_up() {
+    let server = Server::start(Flavor::Valkey91);
+    let proxy = Proxy::before(&server);
+    let store = store(&format!("{}?call-limit=300ms&quarantine=no", proxy.url()));
+    let ours = proposing(&["k"]);
+    granted(grant(&store, &ours).await);
+    for wait in [0, 50, 200, 400] {
+        server.text(&["DEL", "k"]);
+        proxy.black_hole();
+        passing(rejoin(&store, &ours).await, &["no answer"]);
+        let giving_up = async {
+            while store.give_up(&ours).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let healing = async {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+            proxy.heal();
+        };
+        tokio::join!(giving_up, healing);
+        assert_eq!(value(&server, "k"), None);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(value(&server, "k"), None);
+    }
+}
+
+#[tokio::test]
+async fn a_ttl_that_is_longer_than_the_longest_is_refused_by_the_server_too() {
+    let server = Server::start(Flavor::Redis70);
+    let store = store(&format!("{}?quarantine=no", server.url()));
+    let long = proposing(&["k"]).with_ttl(Ttl::new(2 * MAX_TTL).unwrap());
+    let words = ["a ttl of 10s is longer than the longest of this quorum, 5s", "shorten the ttl"];
+    lasting(grant(&store, &long).await, &words);
+    lasting(rejoin(&store, &long).await, &words);
+    lasting(store.renew(std::slice::from_ref(&long)).await.pop().unwrap(), &words);
+    assert_eq!(server.text(&["DBSIZE"]), Reply::Integer(0));
+}
+
+#[tokio::test]
+async fn a_fence_that_is_no_number_is_named_before_anything_is_written() {
+    let server = Server::start(Flavor::Redis62);
+    let store = store(&format!("{}?quarantine=no", server.url()));
+    let ours = proposing(&["a"]);
+    for odd in [&["SET", "leasehold:f{a}a", "x"][..], &["RPUSH", "leasehold:f{a}a", "x"]] {
+        server.text(odd);
+        lasting(rejoin(&store, &ours).await, &["leasehold:f{a}a", "no fence"]);
+        lasting(store.raise(&ours).await, &["leasehold:f{a}a", "no fence"]);
+        assert_eq!(value(&server, "a"), None);
+        server.text(&["DEL", "leasehold:f{a}a"]);
+    }
+}
+
+/// Whoever reaches one server by two names counts it once.
+#[tokio::test]
+async fn a_server_tells_who_it_is_however_it_is_named() {
+    let (server, other) = (Server::start(Flavor::Valkey91), Server::start(Flavor::Valkey91));
+    let urls = [server.url(), format!("redis://localhost:{}/3", server.port()), other.url()];
+    let mut known = Vec::new();
+    for url in &urls {
+        let store = store(url);
+        assert_eq!(store.identity(), None, "nobody asked yet");
+        grant(&store, &proposing(&["k"])).await.unwrap_err();
+        known.push(store.identity().unwrap());
+    }
+    assert!(known[0] == known[1] && known[0] != known[2], "{known:?}");
+    let alone = store(&urls[0]);
+    granted(grant(&alone, &attempt(&["k"])).await);
+    assert_eq!(alone.identity(), None, "only members are asked");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_say_which_run_it_is_and_a_lent_connection_are_no_members() {
+    let server = Server::setup(Flavor::Redis70).acl_user("blind", "on >secret ~* &* +@all -info").start();
+    let url = format!("redis://blind:secret@127.0.0.1:{}", server.port());
+    lasting(grant(&store(&url), &proposing(&["k"])).await, &["user blind", "+info"]);
+    granted(grant(&store(&format!("{url}?quarantine=no")), &proposing(&["k"])).await);
+    let connection =
+        redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let lent = RedisStore::from_connection(connection, "ours", runtime());
+    lasting(grant(&lent, &proposing(&["k"])).await, &["lent", "URL"]);
+    lasting(rejoin(&lent, &proposing(&["k"])).await, &["lent", "URL"]);
+}
+
+/// It would else be quarantined each time that nobody had asked for a while; nothing of ours is without an end.
+#[tokio::test]
+async fn a_member_remembers_its_run_for_a_month_after_its_last_use() {
+    const MONTH: i64 = 30 * 86_400_000;
+    let server = Server::start(Flavor::Redis82);
+    let store = store(&server.url());
+    sits_it_out(&store).await;
+    assert!((MONTH - 60_000..=MONTH).contains(&pttl(&server, "leasehold:member")));
+    for (left, then) in [(MONTH / 2 - 1000, MONTH), (MONTH / 2 + 600_000, MONTH / 2 + 600_000)] {
+        server.text(&["PEXPIRE", "leasehold:member", &left.to_string()]);
+        let ours = proposing(&["k"]);
+        granted(grant(&store, &ours).await);
+        store.release(&ours).await.unwrap();
+        let kept = pttl(&server, "leasehold:member");
+        assert!((then - 60_000..=then).contains(&kept), "{left}: {kept}");
+    }
+}
