@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::io;
 
-use leasehold::{Key, Locks};
+use leasehold::Key;
 use rustix::termios::tcgetwinsize;
 
 use crate::args::LsArgs;
 use crate::exit::{End, Failure};
 use crate::keys::key;
-use crate::place::{OUTAGE_LIMIT, Place};
+use crate::place::Place;
 use crate::print::print;
 use crate::say;
 use crate::seen::Seen;
@@ -23,7 +23,7 @@ use crate::table::table;
 pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().next().map(prefix).transpose()?;
     let place = Place::of(args.place)?;
-    let locks = place.connect(Locks::builder().outage_limit(OUTAGE_LIMIT), args.quiet).await?;
+    let locks = place.connect(place.to_look_at(), args.quiet).await?;
     if args.verbose {
         say::line(format_args!("looking at {}", locks.store()));
     }

@@ -4,7 +4,7 @@ use std::env::{self, VarError};
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::{AnyStore, ConnectError, Locks, LocksBuilder};
+use leasehold::{AnyStore, ConnectError, Locks, LocksBuilder, Ttl};
 
 use crate::args::PlaceArgs;
 
@@ -65,6 +65,11 @@ impl Place {
             }
             Err(VarError::NotPresent) => Ok(Self { store: default_store()?.into(), origin: Origin::Nobody }),
         }
+    }
+
+    /// What it is connected with by who takes nothing: no ttl must be in its way.
+    pub(crate) fn to_look_at(&self) -> LocksBuilder {
+        Locks::builder().outage_limit(OUTAGE_LIMIT).ttl(Ttl::DEFAULT.duration().min(self.store.max_ttl))
     }
 
     /// Connects, and warns of a password that others can see.

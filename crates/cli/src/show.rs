@@ -1,12 +1,12 @@
 //! `leasehold show`: who holds a lock, and who waits for it.
 
-use leasehold::{KeyState, Locks, Tenancy, Tenant};
+use leasehold::{KeyState, Tenancy, Tenant};
 use std::fmt::Write as _;
 
 use crate::args::ShowArgs;
 use crate::exit::{End, Failure};
 use crate::keys::key;
-use crate::place::{OUTAGE_LIMIT, Place};
+use crate::place::Place;
 use crate::print::{plain, print};
 use crate::say;
 use crate::seen::{Seen, mode};
@@ -20,7 +20,7 @@ use crate::time;
 pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default())?;
     let place = Place::of(args.place)?;
-    let locks = place.connect(Locks::builder().outage_limit(OUTAGE_LIMIT), args.quiet).await?;
+    let locks = place.connect(place.to_look_at(), args.quiet).await?;
     if args.verbose {
         say::line(format_args!("{key}: looking at {}", locks.store()));
     }

@@ -17,6 +17,7 @@ mod options;
 mod pty;
 mod servers_refusing;
 mod several;
+mod several_stores;
 mod show;
 mod signals;
 mod status;
