@@ -13,9 +13,11 @@ use leasehold_core::{
 
 mod line;
 mod listing;
+mod member;
 
 pub use line::*;
 pub use listing::*;
+pub use member::*;
 
 use crate::poll::poll_and_drop;
 use crate::venue::Venue;
@@ -24,6 +26,24 @@ use crate::venue::Venue;
 const LONG: Duration = Duration::from_secs(60);
 /// Short enough to wait for.
 const SHORT: Duration = Duration::from_millis(300);
+
+/// Makes one test of each check of a member of a quorum.
+#[macro_export]
+macro_rules! every_check_of_a_member {
+    ($($store:ident: $venue:expr;)*) => {
+        $(mod $store {
+            $crate::every_check!(@ $venue;
+                the_fence_that_is_proposed_is_granted_unless_a_greater_one_was,
+                a_fence_is_kept_near_the_stores_own_clock,
+                only_the_holder_raises_and_exactly_to_what_is_asked,
+                a_rejoin_renews_or_takes_what_nobody_has_or_waits_for,
+                a_rejoin_does_not_pass_who_waits,
+                a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl,
+                a_store_that_abstains_still_says_who_holds,
+            );
+        })*
+    };
+}
 
 /// Makes one test of each check, for the venue that the expression makes.
 #[macro_export]

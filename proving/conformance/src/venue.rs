@@ -8,6 +8,7 @@ use leasehold::{MemoryStore, QuorumStore, TokioRuntime};
 use leasehold_core::{Runtime, Store};
 use leasehold_file::FileStore;
 use leasehold_redis::RedisStore;
+use leasehold_redis::slot::MEMBER_KEY;
 use servers::{Flavor, Server};
 use tempfile::TempDir;
 
@@ -20,6 +21,7 @@ pub struct Venue {
     /// What must live as long as the venue.
     server: Option<Arc<Server>>,
     hands_over: bool,
+    forget: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Venue {
@@ -30,8 +32,15 @@ impl Venue {
     /// Outside of a tokio runtime.
     #[must_use]
     pub fn memory() -> Self {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(runtime()));
-        Self { name: "memory".into(), open: Box::new(move |_| store.clone()), server: None, hands_over: true }
+        let store = Arc::new(MemoryStore::new(runtime()));
+        let forgetful = store.clone();
+        Self {
+            name: "memory".into(),
+            open: Box::new(move |_| store.clone()),
+            server: None,
+            hands_over: true,
+            forget: Some(Box::new(move || forgetful.forget())),
+        }
     }
 
     /// A majority of three stores in memory, which each process opens for itself.
@@ -47,7 +56,7 @@ impl Venue {
             let store = QuorumStore::new(members.clone(), Duration::from_secs(60), runtime);
             Arc::new(store.expect("three stores"))
         };
-        Self { name: "quorum of memory".into(), open: Box::new(open), server: None, hands_over: false }
+        Self::of_a_quorum("quorum of memory", open)
     }
 
     /// A file of its own, in a directory of its own.
@@ -58,10 +67,20 @@ impl Venue {
     #[must_use]
     pub fn file() -> Self {
         let directory = TempDir::with_prefix("leasehold-").expect("a directory for the file store");
+        let file = directory.path().join("leases.db");
+        let there = file.clone();
         let open = move |runtime| -> Arc<dyn Store> {
-            Arc::new(FileStore::at(directory.path().join("leases.db"), runtime))
+            let _ = &directory;
+            Arc::new(FileStore::at(&there, runtime))
         };
-        Self { name: "file".into(), open: Box::new(open), server: None, hands_over: true }
+        let forget = move || std::fs::remove_file(&file).expect("the file was made");
+        Self {
+            name: "file".into(),
+            open: Box::new(open),
+            server: None,
+            hands_over: true,
+            forget: Some(Box::new(forget)),
+        }
     }
 
     /// A server of its own.
@@ -76,12 +95,46 @@ impl Venue {
         let open = move |runtime| -> Arc<dyn Store> {
             Arc::new(RedisStore::from_url(&url, runtime).expect("a server's own URL"))
         };
+        let forgetful = server.clone();
+        let forget = move || {
+            forgetful.kill_9();
+            forgetful.restart();
+        };
         Self {
             name: format!("{flavor} {protocol}"),
             open: Box::new(open),
             server: Some(server),
             hands_over: true,
+            forget: Some(Box::new(forget)),
         }
+    }
+
+    /// A majority of three servers of their own, which need not sit out the quarantine of a first start.
+    ///
+    /// # Panics
+    ///
+    /// When a server cannot be had.
+    #[must_use]
+    pub fn quorum_of_redis(flavors: [Flavor; 3]) -> Self {
+        let servers = flavors.map(Server::start);
+        let name = format!("quorum of {}, {} and {}", flavors[0], flavors[1], flavors[2]);
+        let open = move |runtime: Arc<dyn Runtime>| -> Arc<dyn Store> {
+            let member = |server: &Server| -> Arc<dyn Store> {
+                let url = format!("{}?quarantine=no", server.url());
+                Arc::new(RedisStore::from_url(&url, runtime.clone()).expect("a server's own URL"))
+            };
+            let members = servers.iter().map(member);
+            let store = QuorumStore::new(members, Duration::from_secs(60), runtime.clone());
+            Arc::new(store.expect("three stores"))
+        };
+        Self::of_a_quorum(&name, open)
+    }
+
+    fn of_a_quorum(
+        name: &str,
+        open: impl Fn(Arc<dyn Runtime>) -> Arc<dyn Store> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name: name.into(), open: Box::new(open), server: None, hands_over: false, forget: None }
     }
 
     /// The place, as one more process would open it.
@@ -92,6 +145,29 @@ impl Venue {
     #[must_use]
     pub fn store(&self) -> Arc<dyn Store> {
         (self.open)(runtime())
+    }
+
+    /// A server is as if it had sat out the quarantine of its first start. Other places have to.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not say which run it is.
+    pub fn has_served(&self) {
+        let Some(server) = self.server() else { return };
+        let info = server.text(&["INFO", "server"]);
+        let run = info.as_text().and_then(|text| text.lines().find_map(|line| line.strip_prefix("run_id:")));
+        let run = run.expect("a run_id").trim();
+        server.text(&["SET", MEMBER_KEY, run, "PX", "86400000"]);
+    }
+
+    /// The place loses everything, as in a restart without its state.
+    ///
+    /// # Panics
+    ///
+    /// Where that cannot be.
+    pub fn forget(&self) {
+        let forget = self.forget.as_ref();
+        forget.unwrap_or_else(|| panic!("{} as a whole is never started anew", self.name))();
     }
 
     /// The server, where there is one.
@@ -119,6 +195,7 @@ impl fmt::Debug for Venue {
     }
 }
 
-fn runtime() -> Arc<dyn Runtime> {
+/// The runtime of a test.
+pub(crate) fn runtime() -> Arc<dyn Runtime> {
     Arc::new(TokioRuntime::current().expect("a test in a tokio runtime"))
 }

@@ -6,6 +6,9 @@ use servers::Flavor;
 conformance::every_check! {
     memory: super::Venue::memory();
     quorum_of_memory: super::Venue::quorum_of_memory();
+    quorum_of_redis: super::Venue::quorum_of_redis(
+        [super::Flavor::Redis70, super::Flavor::Redis82, super::Flavor::Valkey91],
+    );
     file: super::Venue::file();
     redis_6_2: super::Venue::redis(super::Flavor::Redis62, "resp2");
     redis_7_0: super::Venue::redis(super::Flavor::Redis70, "resp3");

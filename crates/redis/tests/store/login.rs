@@ -14,6 +14,9 @@ pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:*
     +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrank +zrem +zscore +hdel +hget +hmget +hset \
     +pubsub +publish +subscribe +unsubscribe";
 
+/// What a member of a quorum needs besides.
+const OF_A_MEMBER: &str = "~leasehold:member +info";
+
 fn without(command: &str) -> String {
     let words: Vec<_> = MINIMAL.split(' ').filter(|word| word.strip_prefix('+') != Some(command)).collect();
     words.join(" ")
@@ -25,7 +28,9 @@ fn as_user(server: &Server, user: &str, query: &str) -> String {
 
 #[test]
 fn the_manual_has_the_line_that_is_tested() {
-    assert!(include_str!("../../../../docs/wire.md").contains(MINIMAL));
+    for rules in [MINIMAL, OF_A_MEMBER] {
+        assert!(include_str!("../../../../docs/wire.md").contains(rules));
+    }
 }
 
 #[tokio::test]
@@ -44,6 +49,39 @@ async fn a_user_with_the_documented_permissions_can_do_everything() {
             store.give_up(&ours).await.unwrap();
             lasting(grant(&store, &attempt(&["elsewhere"])).await, &["lock", "~leasehold:"]);
         }
+    }
+}
+
+/// Both while it abstains and afterwards.
+#[tokio::test]
+async fn the_documented_permissions_are_enough_for_a_member_of_a_quorum() {
+    for flavor in Flavor::ALL {
+        let server = Server::setup(flavor)
+            .acl_user("lock", &format!("{MINIMAL} {OF_A_MEMBER}"))
+            .acl_user("no-info", &format!("{MINIMAL} ~leasehold:member"))
+            .acl_user("no-key", &format!("{MINIMAL} +info"))
+            .start();
+        let at = |user: &str| store(&as_user(&server, user, ""));
+        let max_ttl = leasehold_core::Ttl::new(Duration::from_secs(60)).unwrap();
+        let proposal = leasehold_core::Proposal { fence: leasehold_core::Fence::new(7).unwrap(), max_ttl };
+        let ours = attempt(&["app:k"]);
+        let ours = ours.at_member(ours.holder, proposal);
+        lasting(grant(&at("no-info"), &ours).await, &["user no-info", "+info"]);
+        lasting(grant(&at("no-key"), &ours).await, &["user no-key"]);
+        let store = at("lock");
+        let fault = grant(&store, &ours).await.unwrap_err();
+        assert_eq!(fault.kind, leasehold_core::FaultKind::Quarantined, "{flavor}: {fault}");
+        // A minute later, or nearly so.
+        let since = value(&server, "leasehold:member").unwrap();
+        let (run, since) = since.split_once(' ').unwrap();
+        let since = format!("{run} {}", since.parse::<u64>().unwrap() - 61_000_000);
+        server.text(&["SET", "leasehold:member", &since, "PX", "1000000"]);
+        granted(grant(&store, &ours).await);
+        server.text(&["PEXPIRE", "leasehold:member", "1000000"]);
+        assert_eq!(store.rejoin(from_ref(&ours)).await, [Ok(HoldAnswer::Done)], "{flavor}");
+        store.raise(&ours).await.unwrap();
+        assert_eq!(store.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)], "{flavor}");
+        assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
     }
 }
 
