@@ -25,6 +25,7 @@ mod run;
 mod settle;
 mod store;
 mod watch;
+mod words;
 mod world;
 
 pub use campaign::Campaign;

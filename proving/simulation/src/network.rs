@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use crate::dice::Dice;
 use crate::node::Node;
 use crate::plan::FaultKind;
+use crate::words;
 use crate::world::World;
 
 #[derive(Debug)]
@@ -176,13 +177,13 @@ impl World {
         let asks = matches!(says, Says::Ask(_));
         if asks && takes_one(&mut link.loses_requests) {
             self.happened(FaultKind::RequestLost);
-            self.trace.say(now, || format!("lost      #{number} {says:?}"));
+            self.trace.say(now, || format!("lost      #{number} {}", words::says(&says)));
             return;
         }
         let mut at = now + link.delay(dice);
         if let Some(until) = link.cut_off {
             if dice.percent(60) {
-                self.trace.say(now, || format!("cut off   #{number} {says:?}"));
+                self.trace.say(now, || format!("cut off   #{number} {}", words::says(&says)));
                 return;
             }
             at = until + link.delay(dice);
@@ -191,7 +192,8 @@ impl World {
         line.last_to_node = at;
         let message = Message { connection, number, says };
         self.trace.say(now, || {
-            format!("p{} -> n{}  #{number} on {connection} {:?}", line.process, line.node, message.says)
+            let (p, n, says) = (line.process, line.node, words::says(&message.says));
+            format!("p{p} -> n{n}  #{number} on {connection}: {says}")
         });
         if asks && takes_one(&mut link.repeats) {
             self.happened(FaultKind::RequestRepeated);
@@ -269,7 +271,15 @@ impl World {
             }
         }
         let reply = Reply { stamp: node.stamp(now), answers };
-        self.trace.say(now, || format!("n{number} serves  #{} {:?} {told:?}", message.number, reply.answers));
+        self.trace.say(now, || {
+            let late = if stray { "stray " } else { "" };
+            format!(
+                "n{number} serves  {late}#{}: {}{}",
+                message.number,
+                words::answers(&reply.answers),
+                words::pushes(&told)
+            )
+        });
         self.watch().look_at(number, node, now);
         told.retain(|push| push.to.as_ref().is_some_and(|to| node.listening.contains(to)));
         drop(network);

@@ -38,7 +38,13 @@ impl Reading {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Unsettled(Mutex<BTreeMap<(Holder, u64), Pending>>);
+pub(crate) struct Unsettled(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    pending: BTreeMap<(Holder, u64), Pending>,
+    last_number: u64,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {
@@ -49,27 +55,40 @@ struct Pending {
 impl Unsettled {
     /// A grant is about to be sent; gives it its name.
     pub(crate) fn sending(&self, holder: Holder, connection: u64, settles_at: Instant) -> (Holder, u64) {
-        let mut pending = self.pending();
-        let last = pending.range((holder, 0)..=(holder, u64::MAX)).next_back();
-        let name = (holder, last.map_or(0, |((_, number), _)| number + 1));
-        pending.insert(name, Pending { connection, settles_at });
+        let mut table = self.table();
+        table.last_number += 1;
+        let name = (holder, table.last_number);
+        table.pending.insert(name, Pending { connection, settles_at });
         name
     }
 
     /// It was answered: it is over.
     pub(crate) fn answered(&self, name: (Holder, u64)) {
-        self.pending().remove(&name);
+        self.table().pending.remove(&name);
     }
 
-    /// A release was sent and answered: says when it must be sent again, if it must.
-    pub(crate) fn released(&self, holder: Holder, connection: u64, sent: Instant) -> Option<Instant> {
-        let mut pending = self.pending();
-        let over = |grant: &Pending| grant.settles_at <= sent || grant.connection == connection;
-        pending.retain(|(of, _), grant| *of != holder || !over(grant));
+    /// A release is about to be sent: what was sent before it comes before it, on the same connection.
+    pub(crate) fn releasing(&self) -> u64 {
+        self.table().last_number
+    }
+
+    /// That release was answered: says when it must be sent again, if it must.
+    pub(crate) fn released(
+        &self,
+        holder: Holder,
+        connection: u64,
+        sent: Instant,
+        before: u64,
+    ) -> Option<Instant> {
+        let pending = &mut self.table().pending;
+        pending.retain(|(of, number), grant| {
+            let comes_before = grant.connection == connection && *number <= before;
+            *of != holder || !(grant.settles_at <= sent || comes_before)
+        });
         pending.range((holder, 0)..=(holder, u64::MAX)).map(|(_, grant)| grant.settles_at).max()
     }
 
-    fn pending(&self) -> MutexGuard<'_, BTreeMap<(Holder, u64), Pending>> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

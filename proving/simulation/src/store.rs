@@ -319,11 +319,11 @@ impl NodeStore {
         }
         let limit = Self::limit(attempt.ttl);
         let connection = self.connection(limit * 5).await?;
-        let sent = self.machine.now();
+        let (sent, before) = (self.machine.now(), self.unsettled.releasing());
         let answer = self.call(&connection, vec![Request::Release(attempt.clone())], limit).await?.pop();
         match answer {
             Some(Answer::Release(answer)) => {
-                Ok((answer, self.unsettled.released(attempt.holder, connection.number, sent)))
+                Ok((answer, self.unsettled.released(attempt.holder, connection.number, sent, before)))
             }
             Some(other) => Err(self.refused(&other)),
             None => Err(self.fault("an answer is missing")),

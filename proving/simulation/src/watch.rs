@@ -21,6 +21,7 @@ use crate::dice::Dice;
 use crate::machine::Machine;
 use crate::node::Node;
 use crate::plan::FaultKind;
+use crate::words;
 
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -205,7 +206,10 @@ impl Watch {
         let stamp = node.stamp(now);
         let back = node.holders(stamp).find(|holder| self.given_up.contains(&(number, *holder)));
         if let Some(holder) = back {
-            self.fail(format!("n{number}: {holder:?} is there again, after it was given up for good"));
+            self.fail(format!(
+                "n{number}: {} is there again, after it was given up for good",
+                words::id(holder)
+            ));
         }
     }
 

@@ -11,6 +11,7 @@ use crate::machine::Machine;
 use crate::network::Network;
 use crate::plan::FaultKind;
 use crate::watch::Watch;
+use crate::words;
 
 pub(crate) struct World {
     pub(crate) executor: Arc<Executor>,
@@ -52,7 +53,7 @@ impl World {
     pub(crate) fn given_up(&self, process: usize, node: usize, holder: Holder) {
         let now = self.executor.now();
         let network = self.network();
-        self.trace.say(now, || format!("p{process} gave {holder:?} up at n{node}"));
+        self.trace.say(now, || format!("p{process} gave {} up at n{node}", words::id(holder)));
         self.watch().given_up(process, node, &network.nodes[node], holder, now);
     }
 }
