@@ -64,15 +64,17 @@ impl Worker {
             0 => KEYS.to_vec(),
             n => vec![KEYS[n % 2]],
         };
-        let renewal = match dice.one_of(5) {
-            0 | 1 => Renewal::Off,
-            2 => Renewal::AtMost(self.plan.ttl + dice.millis(0..1_500)),
-            _ => Renewal::Automatic,
-        };
         let hold = match dice.one_of(6) {
             0 => self.plan.ttl + dice.millis(0..2_000),
             1 => dice.millis(200..1_500),
             _ => dice.millis(1..150),
+        };
+        // Who holds for longer than a ttl mostly lets the lease end, which is where it matters when that is.
+        let renewal = match dice.one_of(5) {
+            0 => Renewal::Off,
+            1 | 2 if hold > self.plan.ttl => Renewal::Off,
+            3 => Renewal::AtMost(self.plan.ttl + dice.millis(0..1_500)),
+            _ => Renewal::Automatic,
         };
         let within = match dice.one_of(8) {
             0 => Some(Duration::ZERO),

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::Runtime as _;
-
 use crate::plan::{FaultKind, Plan, Trouble};
 use crate::world::World;
 
@@ -34,8 +32,9 @@ fn begin(world: &Arc<World>, trouble: &Trouble) {
         FaultKind::PushLost => link.loses_pushes += few(),
         FaultKind::RequestRepeated => link.repeats += few(),
         FaultKind::Slow => {
-            let least = dice.within(5_000..400_000);
-            link.slow = Some(least..least + 300_000);
+            // Some calls are in time, and some are not.
+            let least = dice.within(5_000..200_000);
+            link.slow = Some(least..least + dice.within(1_000..500_000));
         }
         FaultKind::CutOff => link.cut_off = link.cut_off.max(Some(until)),
         FaultKind::Deaf => link.deaf = true,
@@ -135,7 +134,6 @@ fn end(world: &Arc<World>, trouble: &Trouble) {
         }
         FaultKind::NodeClockWild => world.network().nodes[node].clock.runs(now, 0),
         FaultKind::LeaseClockWild => {
-            let _ = machine.now();
             machine.runs(0);
         }
         FaultKind::ProcessPaused => machine.resumes(),

@@ -38,13 +38,11 @@ pub enum Flaw {
     NoDrift,
     /// A member that was away is joined although somebody else holds the key there.
     JoinedWithoutComparing,
-    /// A delayed ask makes the lease end a ttl from then, although a renewal had made it longer.
-    AskedAgainShortens,
 }
 
 impl Flaw {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 12] = [
         Self::CountedFromAnswer,
         Self::NoRaise,
         Self::ReleasedOnlyWhereGranted,
@@ -57,7 +55,6 @@ impl Flaw {
         Self::PushWithoutAsking,
         Self::NoDrift,
         Self::JoinedWithoutComparing,
-        Self::AskedAgainShortens,
     ];
 
     /// The flaw of this name, as `Debug` writes it.

@@ -45,7 +45,7 @@ impl Machine {
     ) -> Arc<Self> {
         // No two machines were started at the same time.
         let lease_clock = Clock::new(dice.within(1_000_000_000..900_000_000_000_000), fast);
-        let wall_clock = Clock::new(WALL_BEGINS.saturating_add_signed(wall), fast);
+        let wall_clock = Clock::new(WALL_BEGINS.saturating_add_signed(wall), 0);
         let state = State { lease_clock, wall_clock, dice, held_back: Vec::new() };
         Arc::new_cyclic(|this| Self {
             number,

@@ -78,7 +78,6 @@ impl Node {
         let stamp = self.stamp(now);
         let mut floor = Fence::new(stamp.as_micros()).unwrap_or(Fence::MAX);
         let request = self.flawed(request, stamp, &mut floor);
-        let shortened = self.shortened(&request, stamp);
         let ears = Listening(&self.listening);
         let scene = Scene::new(stamp, floor).with_ears(&ears);
         let Served { answer, mut pushes, mut unfinished } = apply(&mut self.records, request, &scene);
@@ -86,11 +85,6 @@ impl Node {
             let more = apply(&mut self.records, Request::Advance(unfinished), &scene);
             pushes.extend(more.pushes);
             unfinished = more.unfinished;
-        }
-        for (key, ends) in shortened {
-            if let Some(lock) = self.records.locks.get_mut(&key) {
-                lock.ends = Some(ends);
-            }
         }
         (answer, pushes)
     }
@@ -111,17 +105,15 @@ impl Node {
     }
 
     /// The request as a node would serve it that lacks a rule.
-    fn flawed(&self, request: Request, stamp: Stamp, floor: &mut Fence) -> Request {
-        let as_owner = |attempt: &Attempt| {
-            let owner = self.owner(attempt.claim.first_key(), stamp).unwrap_or(attempt.holder);
-            attempt_of(attempt, owner)
-        };
+    fn flawed(&mut self, request: Request, stamp: Stamp, floor: &mut Fence) -> Request {
         match (self.flaw, request) {
             (Some(Flaw::ReleasedWithoutComparing), Request::Release(attempt)) => {
-                Request::Release(as_owner(&attempt))
+                let owner = self.owner(attempt.claim.first_key(), stamp).unwrap_or(attempt.holder);
+                Request::Release(attempt_of(&attempt, owner))
             }
             (Some(Flaw::JoinedWithoutComparing), Request::Rejoin { attempt, not_after }) => {
-                Request::Rejoin { attempt: as_owner(&attempt), not_after }
+                attempt.claim.keys().for_each(|key| drop(self.records.locks.remove(key)));
+                Request::Rejoin { attempt, not_after }
             }
             (Some(Flaw::NothingIsTooLate), Request::Grant { attempt, wait, .. }) => {
                 Request::Grant { attempt, wait, not_after: None }
@@ -131,17 +123,6 @@ impl Node {
                 without_proposal(request)
             }
             (_, request) => request,
-        }
-    }
-
-    /// The ends that leases would have if asking again counted anew.
-    fn shortened(&self, request: &Request, stamp: Stamp) -> Vec<(Key, Stamp)> {
-        match request {
-            Request::Grant { attempt, .. } if self.flaw == Some(Flaw::AskedAgainShortens) => {
-                let own = attempt.claim.keys().filter(|key| self.owner(key, stamp) == Some(attempt.holder));
-                own.map(|key| (key.clone(), stamp + attempt.ttl.duration())).collect()
-            }
-            _ => Vec::new(),
         }
     }
 }

@@ -76,11 +76,14 @@ impl FaultKind {
     ];
 
     /// In spite of these everything is promised.
-    const SURVIVED: [Self; 14] = [
+    const SURVIVED: [Self; 17] = [
         Self::RequestLost,
         Self::ReplyLost,
         Self::PushLost,
+        Self::PushLost,
+        Self::PushLost,
         Self::RequestRepeated,
+        Self::Slow,
         Self::Slow,
         Self::Slow,
         Self::Cut,
@@ -118,6 +121,8 @@ pub(crate) struct Plan {
     pub(crate) keys: usize,
     pub(crate) ttl: Duration,
     pub(crate) max_ttl: Duration,
+    /// The lease clocks of processes run slow, far more than disciplined ones do, and holders allow for it.
+    pub(crate) slow_clocks: bool,
     /// How far wall clocks stand apart, at most, in nanoseconds either way.
     pub(crate) walls_apart: u64,
     pub(crate) troubles: Vec<Trouble>,
@@ -140,6 +145,7 @@ impl Plan {
             keys: 1 + dice.one_of(2),
             ttl: Duration::from_millis(ttl.as_millis() as u64),
             max_ttl: Duration::from_millis(max_ttl.as_millis() as u64),
+            slow_clocks: dice.percent(20),
             walls_apart: if dice.percent(50) { 2_500_000_000 } else { 50_000_000 },
             troubles: Vec::new(),
             calm_from: Duration::ZERO,

@@ -40,6 +40,14 @@ pub struct Report {
     pub trace: Vec<String>,
 }
 
+/// By how many millionths a clock runs fast that nobody disciplines.
+const SLOW: i64 = -80_000;
+
+/// What holders take off a ttl where clocks may be as slow as that.
+fn allowance() -> Drift {
+    Drift::new(90, Duration::from_millis(2)).expect("less than half of a ttl")
+}
+
 /// How often it is looked whether something is left that should not be.
 const LOOKS_EVERY: Duration = Duration::from_millis(250);
 
@@ -72,7 +80,7 @@ fn build(plan: &Plan, dice: &mut Dice, flaw: Option<Flaw>, traced: bool) -> Arc<
     let fast = |dice: &mut Dice| [-499, -499, 0, 499, 499][dice.one_of(5)];
     let apart = |dice: &mut Dice, most: u64| dice.within(0..2 * most).cast_signed() - most.cast_signed();
     let machine = |number| {
-        let fast = fast(dice);
+        let fast = if plan.slow_clocks && dice.percent(60) { SLOW } else { fast(dice) };
         let wall = apart(dice, plan.walls_apart);
         Machine::new(number, executor.clone(), fast, wall, dice.fork())
     };
@@ -139,7 +147,11 @@ impl Run {
         let runtime: Arc<dyn Runtime> = machine.clone();
         let flaw = self.world.flaw;
         let builder = Locks::builder().runtime(runtime.clone()).ttl(self.plan.ttl);
-        let builder = if flaw == Some(Flaw::NoDrift) { builder.drift(Drift::NONE) } else { builder };
+        let builder = match flaw {
+            Some(Flaw::NoDrift) => builder.drift(Drift::NONE),
+            _ if self.plan.slow_clocks => builder.drift(allowance()),
+            _ => builder,
+        };
         let store: Arc<dyn Store> = match <[Arc<dyn Store>; 1]>::try_from(stores) {
             Ok([single]) => single,
             Err(members) => {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, BoxFuture, Claim, Drift, Fault, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner,
-    News, RaiseAnswer, Request, Runtime, Stamp, Store, Ttl, Wait, Waiting, Wake,
+    Answer, Attempt, BoxFuture, Claim, Drift, Fault, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState,
+    Manner, News, RaiseAnswer, Request, Runtime, Stamp, Store, Ttl, Wait, Waiting, Wake,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -215,7 +215,7 @@ impl NodeStore {
     }
 
     /// A not-after for what is sent now, and when it is surely past.
-    fn not_after(&self, connection: &Connection, limit: Duration) -> (Stamp, leasehold_core::Instant) {
+    fn not_after(&self, connection: &Connection, limit: Duration) -> (Stamp, Instant) {
         let reading = connection.since();
         let not_after = reading.latest(self.machine.now()) + limit;
         (not_after, reading.surely_past(not_after))
@@ -307,10 +307,7 @@ impl NodeStore {
     }
 
     /// Takes back what the attempt holds now; says when to come again, where a grant of it is still on its way.
-    async fn take_back(
-        &self,
-        attempt: &Attempt,
-    ) -> Result<(HoldAnswer, Option<leasehold_core::Instant>), Fault> {
+    async fn take_back(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         self.waiting.leave(attempt.holder, self.machine.now());
         let was_granted =
             || self.granted.lock().unwrap_or_else(PoisonError::into_inner).contains(&attempt.holder);
@@ -338,6 +335,18 @@ impl NodeStore {
 
     fn is_calling(&self, holder: Holder) -> bool {
         self.calling.lock().unwrap_or_else(PoisonError::into_inner).contains(&holder)
+    }
+
+    /// Releases behind the back of whoever released: nobody waits for what may only come of a grant that is still on its way.
+    fn releases_again(&self, attempt: Attempt, settles_at: Instant) {
+        let Some(this) = self.this.upgrade().filter(|_| !self.has(Flaw::LateGrantsNotUndone)) else { return };
+        self.machine.spawn(Box::pin(async move {
+            this.machine.sleep_until(settles_at).await;
+            let end = settles_at + attempt.ttl.duration();
+            while this.give_up(&attempt).await.is_err() && this.machine.now() < end {
+                this.machine.sleep_until(this.machine.now() + CONNECT).await;
+            }
+        }));
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -421,7 +430,11 @@ impl Store for NodeStore {
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
             let sent = self.machine.now();
-            let (answer, _) = self.take_back(&self.named(attempt)).await?;
+            let attempt = self.named(attempt);
+            let (answer, settles_at) = self.take_back(&attempt).await?;
+            if let Some(settles_at) = settles_at {
+                self.releases_again(attempt, settles_at);
+            }
             if let HoldAnswer::NotHeld { key, .. } = &answer {
                 self.waiting.ask_for(key, sent);
             }
