@@ -4,6 +4,7 @@ mod clock_rule;
 mod files;
 mod lint;
 mod servers;
+mod simulate;
 mod step;
 mod test;
 
@@ -19,7 +20,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 3] = [
+const TASKS: [Task; 4] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -31,6 +32,12 @@ const TASKS: [Task; 3] = [
         usage: "lint",
         does: "formatting, clippy, documentation, and where the clock may be read",
         run: lint::run,
+    },
+    Task {
+        name: "simulate",
+        usage: "simulate [ARG]…",
+        does: "run many seeds of the simulation (--seeds COUNT --from SEED), or replay one with its trace (--seed SEED)",
+        run: simulate::run,
     },
     Task {
         name: "servers",

@@ -152,9 +152,7 @@ fn keys(request: &Request) -> Vec<&Key> {
         | Request::Rejoin { attempt, .. }
         | Request::Renew(attempt)
         | Request::Raise(attempt)
-        | Request::Release(attempt) => {
-            attempt.claim.keys().collect()
-        }
+        | Request::Release(attempt) => attempt.claim.keys().collect(),
         Request::Advance(keys) => keys.iter().collect(),
         Request::Inspect(key) => vec![key],
     }

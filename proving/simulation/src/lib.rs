@@ -10,6 +10,8 @@
 //!
 //! That the invariants can fail is tested as well: [`Flaw`] names rules that can be left out, and each is found within 500 seeds.
 
+mod breaking;
+mod calling;
 mod campaign;
 mod client;
 mod clock;

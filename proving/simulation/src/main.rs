@@ -12,7 +12,12 @@ Without a seed, runs 10000 seeds, or COUNT, beginning at SEED, until one fails. 
 happened, a line each. With a flaw, a rule is left out; the names stand in proving/simulation/src/flaw.rs.";
 
 fn main() -> ExitCode {
-    match Wanted::read(std::env::args().skip(1)) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    match Wanted::read(words.into_iter()) {
         Ok(Wanted { seed: Some(seed), flaw, .. }) => replay(seed, flaw),
         Ok(Wanted { from, seeds, flaw, .. }) => {
             let campaign = Campaign::over(from..from.saturating_add(seeds), flaw);

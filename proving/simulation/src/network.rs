@@ -22,11 +22,11 @@ use crate::world::World;
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(crate) nodes: Vec<Node>,
-    connections: BTreeMap<u64, Connection>,
+    pub(crate) connections: BTreeMap<u64, Connection>,
     /// Of each process, one to each node.
     pub(crate) links: Vec<Vec<Link>>,
     last_number: u64,
-    dice: Dice,
+    pub(crate) dice: Dice,
 }
 
 /// The way between a process and a node.
@@ -46,21 +46,22 @@ pub(crate) struct Link {
     pub(crate) repeats: u32,
 }
 
+/// One connection, as both ends and the way between them know it.
 #[derive(Debug)]
-struct Connection {
-    process: usize,
-    node: usize,
-    run: u64,
-    open: bool,
+pub(crate) struct Connection {
+    pub(crate) process: usize,
+    pub(crate) node: usize,
+    pub(crate) run: u64,
+    pub(crate) open: bool,
     /// It was cut: what is under way arrives late or never.
-    broken: bool,
+    pub(crate) broken: bool,
     /// Something from the node was lost on the way, so nothing after it arrives.
-    torn: bool,
-    last_to_node: u64,
-    last_to_process: u64,
-    calls: BTreeMap<u64, oneshot::Sender<Reply>>,
-    inbox: VecDeque<Letter>,
-    reader: Option<Waker>,
+    pub(crate) torn: bool,
+    pub(crate) last_to_node: u64,
+    pub(crate) last_to_process: u64,
+    pub(crate) calls: BTreeMap<u64, oneshot::Sender<Reply>>,
+    pub(crate) inbox: VecDeque<Letter>,
+    pub(crate) reader: Option<Waker>,
 }
 
 /// From a process to a node.
@@ -320,7 +321,7 @@ impl World {
         self.executor.at(at, move |world| world.comes_back(connection, letter));
     }
 
-    fn comes_back(&self, connection: u64, letter: Letter) {
+    pub(crate) fn comes_back(&self, connection: u64, letter: Letter) {
         let mut network = self.network();
         let Some(line) = network.connections.get_mut(&connection) else { return };
         if !line.open || line.broken && !matches!(letter, Letter::Closed) {
@@ -360,71 +361,6 @@ impl World {
         if let Some(call) = call {
             // Whoever asked may have gone.
             let _ = call.send(reply);
-        }
-    }
-
-    /// The process gives a connection up; the node hears of it, if it can.
-    pub(crate) fn closes(&self, connection: u64) {
-        self.send(connection, Says::Bye, None);
-        let mut network = self.network();
-        let Some(line) = network.connections.get_mut(&connection) else { return };
-        line.open = false;
-        let calls = std::mem::take(&mut line.calls);
-        let reader = line.reader.take();
-        drop(network);
-        drop(calls);
-        if let Some(reader) = reader {
-            reader.wake();
-        }
-    }
-
-    /// The connections of a process to a node break. Both ends learn of it soon, or much later.
-    pub(crate) fn cuts(&self, process: usize, node: usize) {
-        let mut network = self.network();
-        let Network { connections, dice, .. } = &mut *network;
-        for (number, line) in connections.iter_mut() {
-            if line.process != process || line.node != node || line.broken || !line.open {
-                continue;
-            }
-            line.broken = true;
-            let (number, soon) = (*number, Duration::from_micros(dice.within(100..20_000)));
-            let later = Duration::from_millis(dice.within(2_000..20_000));
-            let here = if dice.percent(80) { soon } else { later };
-            let there = if dice.percent(70) { soon } else { later };
-            self.executor.after(here, move |world| world.comes_back(number, Letter::Closed));
-            self.executor.after(there, move |world| {
-                world.network().nodes[node].listening.remove(&channel_of(number));
-            });
-        }
-    }
-
-    /// A process is gone: its connections are closed for it, or the node takes them for alive for long.
-    pub(crate) fn abandons(&self, process: usize, node: usize, politely: bool) {
-        let mut network = self.network();
-        let Network { connections, dice, .. } = &mut *network;
-        let mut calls = Vec::new();
-        let of_it = |line: &Connection| line.process == process && line.node == node && line.open;
-        for (number, line) in connections.iter_mut().filter(|(_, line)| of_it(line)) {
-            line.open = false;
-            calls.push(std::mem::take(&mut line.calls));
-            let range = if politely { 100..20_000 } else { 3_000_000..20_000_000 };
-            let (number, later) = (*number, Duration::from_micros(dice.within(range)));
-            self.executor.after(later, move |world| {
-                world.network().nodes[node].listening.remove(&channel_of(number));
-            });
-        }
-        drop(network);
-        drop(calls);
-    }
-
-    /// A node died: whoever is connected learns of it.
-    pub(crate) fn hangs_up(&self, node: usize) {
-        let mut network = self.network();
-        let Network { connections, dice, .. } = &mut *network;
-        for (number, line) in connections.iter_mut().filter(|(_, line)| line.node == node && line.open) {
-            line.broken = true;
-            let (number, soon) = (*number, Duration::from_micros(dice.within(100..20_000)));
-            self.executor.after(soon, move |world| world.comes_back(number, Letter::Closed));
         }
     }
 }
