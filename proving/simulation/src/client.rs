@@ -102,7 +102,8 @@ impl Worker {
     async fn take(&mut self, job: &Job) {
         let mutex = self.locks.mutex_all(job.keys.iter().copied());
         let mutex = mutex.ttl(job.ttl).label(&job.label).renewal(job.renewal);
-        self.world.watch().begins(&job.label, self.machine.number);
+        let now = self.world.executor.now();
+        self.world.watch().begins(&job.label, self.machine.number, now);
         loop {
             let asked = self.world.executor.now();
             let request = match job.within {

@@ -1,7 +1,6 @@
 //! Lets go wrong what the plan says, and lets it pass.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::plan::{FaultKind, Plan, Trouble};
 use crate::world::World;
@@ -150,6 +149,3 @@ fn end(world: &Arc<World>, trouble: &Trouble) {
     }
     world.watch().last_trouble = now;
 }
-
-/// How long after the last trouble everybody must have been served.
-pub(crate) const SERVED_WITHIN: Duration = Duration::from_secs(60);

@@ -12,7 +12,7 @@ use crate::client::Worker;
 use crate::clock::Clock;
 use crate::dice::Dice;
 use crate::executor::{Executor, Stepped};
-use crate::faults::{self, SERVED_WITHIN};
+use crate::faults;
 use crate::flaw::{self, Flaw};
 use crate::machine::{Machine, WALL_BEGINS};
 use crate::network::{Link, Network};
@@ -50,6 +50,9 @@ fn allowance() -> Drift {
 
 /// How often it is looked whether something is left that should not be.
 const LOOKS_EVERY: Duration = Duration::from_millis(250);
+
+/// More than all work can take, one after the other.
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// More steps than any run takes: a run that goes beyond turns in circles.
 const MOST_STEPS: usize = 2_000_000;
@@ -170,12 +173,10 @@ impl Run {
             tasks || !process.machine.is_alive()
         };
         let calm = u64::try_from(self.plan.calm_from.as_nanos()).unwrap_or(0);
-        let served =
-            self.until(SERVED_WITHIN, |run| run.world.executor.now() >= calm && processes.iter().all(done));
-        if !served {
-            let idle: Vec<_> = processes.iter().filter(|process| !done(process)).collect();
-            let who: Vec<_> = idle.iter().map(|process| process.machine.number).collect();
-            return self.fail(format!("processes {who:?} were not served within {SERVED_WITHIN:?} of calm"));
+        let finished =
+            self.until(LONGEST, |run| run.world.executor.now() >= calm && processes.iter().all(done));
+        if !finished {
+            return self.fail(format!("not all work was done within {LONGEST:?} of calm"));
         }
         for process in processes.iter().filter(|process| process.machine.is_alive()) {
             let (locks, closed) = (process.locks.clone(), process.closed.clone());
@@ -261,6 +262,7 @@ fn looks(world: &Arc<World>) {
     for (number, node) in network.nodes.iter().enumerate() {
         watch.look_for_remains(number, node, now);
     }
+    watch.look_for_the_starving(now);
     drop((watch, network));
     world.executor.after(LOOKS_EVERY, looks);
 }

@@ -5,6 +5,7 @@
 //! - A guard whose lease has ended has been told so before time goes on, and is never believed again.
 //! - Nothing appears at a node of an attempt of which the store said that nothing can.
 //! - Whatever is written has an end.
+//! - When all is calm, nothing is left of a request that is over, and nobody waits for ever.
 //!
 //! Where a fault breaks what a promise rests on (a clock that was set, a key that was deleted), the promise is excused until every
 //! lease from before has ended, and holds again from then on.
@@ -46,8 +47,8 @@ pub(crate) struct Watch {
     given_up: BTreeSet<(usize, Holder)>,
     /// Processes whose lease clock ran wild.
     clocks_off: BTreeSet<usize>,
-    /// Requests by their label: whose, and when they were over.
-    requests: BTreeMap<String, (usize, Option<u64>)>,
+    /// By their label.
+    requests: BTreeMap<String, Asked>,
     gone: BTreeSet<usize>,
 }
 
@@ -59,6 +60,19 @@ struct Believed {
     told: Arc<AtomicBool>,
     was_lost: bool,
 }
+
+/// A request for a lock, and the guard that comes of it.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    process: usize,
+    since: u64,
+    waits: bool,
+    /// When its process had nothing of it any more.
+    over: Option<u64>,
+}
+
+/// How long a waiter waits at most when all is calm: for five others who hold for seven seconds each, and then some.
+const SERVED_WITHIN: u64 = 60_000_000_000;
 
 /// How long after all has calmed down something may be left of a request that is over.
 const CLEARED_WITHIN: u64 = 4_000_000_000;
@@ -98,14 +112,14 @@ impl Watch {
     }
 
     /// A request for a lock begins.
-    pub(crate) fn begins(&mut self, label: &str, process: usize) {
-        self.requests.insert(label.to_owned(), (process, None));
+    pub(crate) fn begins(&mut self, label: &str, process: usize, now: u64) {
+        self.requests.insert(label.to_owned(), Asked { process, since: now, waits: true, over: None });
     }
 
     /// Neither a request nor a guard is left of it in its process.
     pub(crate) fn is_over(&mut self, label: &str, now: u64) {
-        if let Some((_, over)) = self.requests.get_mut(label) {
-            *over = Some(now);
+        if let Some(asked) = self.requests.get_mut(label) {
+            (asked.waits, asked.over) = (false, Some(now));
         }
     }
 
@@ -120,6 +134,9 @@ impl Watch {
     ) -> u64 {
         self.grants += 1;
         self.last_guard += 1;
+        if let Some(asked) = held.label().and_then(|label| self.requests.get_mut(label)) {
+            asked.waits = false;
+        }
         let fence = held.fence();
         for key in held.keys() {
             let before = self.history.entry(key.clone()).or_default();
@@ -220,6 +237,19 @@ impl Watch {
         }
     }
 
+    /// From time to time: whether somebody waits too long.
+    pub(crate) fn look_for_the_starving(&mut self, now: u64) {
+        let limit = SERVED_WITHIN + self.set_back;
+        let starves = |asked: &Asked| {
+            let since = asked.since.max(self.last_trouble);
+            asked.waits && !self.gone.contains(&asked.process) && now.saturating_sub(since) > limit
+        };
+        let starving = self.requests.iter().find(|(_, asked)| starves(asked));
+        if let Some(label) = starving.map(|(label, _)| label.clone()) {
+            self.fail(format!("{label} was not served, although all has been calm for long"));
+        }
+    }
+
     /// From time to time: whether something is left of a request that is over.
     pub(crate) fn look_for_remains(&mut self, number: usize, node: &Node, now: u64) {
         let stamp = node.stamp(now);
@@ -239,8 +269,8 @@ impl Watch {
             labels.extend(waiters.map(|label| label.as_str().to_owned()));
         }
         for label in labels {
-            let Some((process, Some(over))) = self.requests.get(&label).copied() else { continue };
-            if !self.gone.contains(&process) && now.saturating_sub(over) > CLEARED_WITHIN {
+            let Some(Asked { process, over: Some(over), .. }) = self.requests.get(&label) else { continue };
+            if !self.gone.contains(process) && now.saturating_sub(*over) > CLEARED_WITHIN {
                 self.fail(format!("n{number}: something is left of {label}, which is over"));
             }
         }

@@ -60,7 +60,7 @@ fn a_grant_that_is_served_however_late_outlives_its_release() {
 
 #[test]
 fn a_waiter_that_never_asks_again_starves_with_a_lost_wake_up() {
-    is_found(Flaw::PushWithoutAsking, "were not served");
+    is_found(Flaw::PushWithoutAsking, "was not served");
 }
 
 #[test]
