@@ -20,7 +20,7 @@ fn begin(world: &Arc<World>, trouble: &Trouble) {
     world.trace.say(now, || format!("TROUBLE   {kind:?} p{process} n{node} for {lasts:?}"));
     let until = now + u64::try_from(lasts.as_nanos()).unwrap_or(0);
     let machine = &world.machines[process];
-    let dice = &mut world.watch().dice.fork();
+    let dice = &mut world.watch().troubled_until(until);
     let mut network = world.network();
     let link = &mut network.links[process][node];
     let few = || u32::try_from(now % 3).unwrap_or(0) + 1;
@@ -147,5 +147,4 @@ fn end(world: &Arc<World>, trouble: &Trouble) {
         }
         _ => {}
     }
-    world.watch().last_trouble = now;
 }

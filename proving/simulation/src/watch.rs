@@ -26,11 +26,11 @@ use crate::words;
 
 #[derive(Debug)]
 pub(crate) struct Watch {
-    pub(crate) dice: Dice,
+    dice: Dice,
     pub(crate) faults: BTreeSet<FaultKind>,
     pub(crate) grants: usize,
     pub(crate) violation: Option<String>,
-    pub(crate) last_trouble: u64,
+    last_trouble: u64,
     /// By how much clocks of nodes were set back: so much longer all may last.
     pub(crate) set_back: u64,
     guards: Vec<Believed>,
@@ -75,7 +75,7 @@ struct Asked {
 const SERVED_WITHIN: u64 = 60_000_000_000;
 
 /// How long after all has calmed down something may be left of a request that is over.
-const CLEARED_WITHIN: u64 = 4_000_000_000;
+const CLEARED_WITHIN: u64 = 1_500_000_000;
 
 impl Watch {
     pub(crate) fn new(dice: Dice, single: bool, max_ttl: Duration) -> Self {
@@ -109,6 +109,12 @@ impl Watch {
 
     pub(crate) fn happened(&mut self, kind: FaultKind) {
         self.faults.insert(kind);
+    }
+
+    /// Something goes wrong, until then; gives dice for how.
+    pub(crate) fn troubled_until(&mut self, until: u64) -> Dice {
+        self.last_trouble = self.last_trouble.max(until);
+        self.dice.fork()
     }
 
     /// A request for a lock begins.
