@@ -1,0 +1,8 @@
+//! One lock, many processes that wait for it, and what befalls them.
+
+mod at_once;
+mod killed;
+mod network;
+mod scene;
+mod server;
+mod stopped;
