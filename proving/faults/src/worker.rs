@@ -144,8 +144,8 @@ impl Task {
             sleep(nap).await;
             left -= nap;
             let longer = believed(&guard);
-            // What is counted in another way may differ by some microseconds.
-            if longer > until + 1_000_000 {
+            // What is counted in another way may differ by some microseconds; and of what has ended nothing is left from now.
+            if longer > until + 1_000_000 && guard.is_held() {
                 until = longer;
                 self.note(What::Renewed { until });
             }
