@@ -30,7 +30,7 @@ fn nobody_starves(scene: &Scene) {
     crowd.add(worker(), 8);
     crowd.wait_until_all_were_served_since(0, Duration::from_secs(30));
     let everybody_is_there = faults::history::now();
-    thread::sleep(lasts(Duration::from_secs(2), Duration::from_secs(20)));
+    thread::sleep(lasts(Duration::from_secs(1), Duration::from_secs(20)));
     crowd.wait_until_all_were_served_since(everybody_is_there, Duration::from_secs(30));
     crowd.dismiss();
 

@@ -43,7 +43,7 @@ fn ten_of_twenty_are_killed(scene: &Scene) -> Account {
     crowd.wait_until_all_were_served_since(0, Duration::from_secs(30));
 
     let mut dice = dice(7);
-    let lasts = lasts(Duration::from_secs(6), Duration::from_secs(20));
+    let lasts = lasts(Duration::from_secs(4), Duration::from_secs(20));
     let begun = Instant::now();
     for killed in 1..=KILLED {
         thread::sleep(some_of(

@@ -47,7 +47,7 @@ fn half_the_connections_fail(scene: &Scene, parameters: &str) {
     crowd.wait_until_all_were_served_since(0, Duration::from_secs(30));
 
     let mut dice = dice(13);
-    let lasts = lasts(Duration::from_secs(5), Duration::from_secs(40));
+    let lasts = lasts(Duration::from_secs(3), Duration::from_secs(40));
     let enough = if is_long() { 200 } else { 10 };
     let begun = Instant::now();
     let mut in_flight = 0;

@@ -71,7 +71,7 @@ fn comes_back_empty(scene: &Scene) {
     crowd.add(worker(), 6);
     let server = scene.server.as_ref().unwrap();
     let mut restarts = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..2 {
         crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
         let begins = now();
         crowd.fault("killed");
