@@ -4,6 +4,7 @@ mod bench;
 mod bench_start;
 mod clock_rule;
 mod dist;
+mod faults;
 mod files;
 mod lint;
 mod pages;
@@ -26,12 +27,18 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 9] = [
+const TASKS: [Task; 10] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
         does: "fetch the servers and the peers, build the command, run every test; the arguments go to the test runner",
         run: test::run,
+    },
+    Task {
+        name: "faults",
+        usage: "faults [TEST]…",
+        does: "the line's bad days at length: processes killed, stopped and cut off, servers failing; some ten minutes",
+        run: faults::run,
     },
     Task {
         name: "lint",

@@ -22,6 +22,7 @@ mod server;
 mod setup;
 
 pub use flavor::{Flavor, NotFound};
+pub use process::Process;
 pub use proxy::Proxy;
 pub use resp::{Connection, Reply};
 pub use server::Server;

@@ -1,6 +1,7 @@
-//! A server process: ended with its owner, however the owner ends.
+//! A process of a test: ended with its owner, however the owner ends.
 
 use std::{
+    ffi::OsStr,
     io,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
@@ -14,19 +15,34 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 /// How long a server may take to end in good order before it is killed. It has next to nothing to save.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
-/// A running child; killed and reaped on drop.
+/// A running child; killed and reaped on drop, and killed by the kernel if this process is killed.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
 }
 
 impl Process {
+    /// Starts a program. What it prints is printed where this process prints.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be run.
+    pub fn start<Word: AsRef<OsStr>>(
+        program: &Path,
+        words: impl IntoIterator<Item = Word>,
+    ) -> io::Result<Self> {
+        let mut command = dying_with_us(program);
+        command.args(words).stdin(Stdio::null());
+        Self::spawn(command)
+    }
+
     /// Starts a command made by [`dying_with_us`].
     pub(crate) fn spawn(command: Command) -> io::Result<Self> {
         Ok(Self { child: spawn_from_lasting_thread(command)? })
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// The process id.
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
@@ -36,14 +52,14 @@ impl Process {
     }
 
     /// SIGKILL, and reaps. Does nothing to one that has ended.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         // Fails only if it has ended, which is what is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
     /// SIGTERM, as an operator's restart does; SIGKILL if that takes too long.
-    pub(crate) fn end(&mut self) {
+    pub fn end(&mut self) {
         let deadline = Instant::now() + ENDS_WITHIN;
         // One that is stopped would never see the SIGTERM.
         if self.signal(Signal::TERM).is_ok() && self.signal(Signal::CONT).is_ok() {
@@ -55,7 +71,11 @@ impl Process {
     }
 
     /// SIGSTOP; returns when the process has in fact stopped, so that it answers nothing afterwards.
-    pub(crate) fn stop(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If it has ended.
+    pub fn stop(&mut self) -> io::Result<()> {
         self.signal(Signal::STOP)?;
         // NOWAIT leaves the end of the process to be reaped by the standard library, which alone knows the child.
         let until = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -70,7 +90,11 @@ impl Process {
     }
 
     /// SIGCONT.
-    pub(crate) fn cont(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If it has ended.
+    pub fn cont(&mut self) -> io::Result<()> {
         self.signal(Signal::CONT)
     }
 

@@ -23,9 +23,10 @@ const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
 /// connections and ends its threads.
 ///
 /// While it is a black hole, connections stay open and new ones are accepted, but nothing passes either way, not even an end
-/// or a reset. [`heal`](Self::heal) lets through what was sent meanwhile, as TCP's retransmission would.
+/// or a reset. While it is mute, only what the server says does not pass: requests are done, and nobody hears of it.
+/// [`heal`](Self::heal) lets through what was sent meanwhile, as TCP's retransmission would.
 ///
-/// Each of the three takes effect at once: when the call returns, no byte passes that should not.
+/// Each of these takes effect at once: when the call returns, no byte passes that should not.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -73,18 +74,29 @@ impl Proxy {
 
     /// Lets nothing through from now on.
     pub fn black_hole(&self) {
-        self.gate.state().shut = true;
+        self.gate.state().shut = [true; 2];
+    }
+
+    /// Lets nothing of what the server says through from now on.
+    pub fn mute(&self) {
+        self.gate.state().shut = [false, true];
+        self.gate.changed.notify_all();
     }
 
     /// Lets everything through again.
     pub fn heal(&self) {
-        self.gate.state().shut = false;
+        self.gate.state().shut = [false; 2];
         self.gate.changed.notify_all();
     }
 
     /// Closes all connections, on both sides. New ones are treated as before.
     pub fn cut(&self) {
         self.gate.cut_all();
+    }
+
+    /// On how many connections the client was the last to say something that was let through, so that an answer is under way.
+    pub fn unanswered(&self) -> usize {
+        self.gate.state().links.values().filter(|link| link.unanswered).count()
     }
 }
 
@@ -109,11 +121,26 @@ struct Gate {
 
 #[derive(Debug, Default)]
 struct State {
-    shut: bool,
+    /// Whether anything passes, by [`Towards`].
+    shut: [bool; 2],
     closing: bool,
     made: u64,
-    /// The ends of each connection that is not cut: the client's, and the server's once there is one.
-    links: HashMap<u64, Vec<Arc<TcpStream>>>,
+    /// Each connection that is not cut.
+    links: HashMap<u64, Link>,
+}
+
+#[derive(Debug)]
+struct Link {
+    /// The client's, and the server's once there is one.
+    ends: Vec<Arc<TcpStream>>,
+    unanswered: bool,
+}
+
+/// Where something is to pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Towards {
+    Server,
+    Client,
 }
 
 /// What became of one try to pass something on.
@@ -130,22 +157,25 @@ impl Gate {
     }
 
     /// Waits while the gate is shut. `None` if the connection was cut.
-    fn open_for(&self, link: u64) -> Option<MutexGuard<'_, State>> {
-        let waits = |state: &mut State| state.shut && state.links.contains_key(&link);
+    fn open_for(&self, link: u64, towards: Towards) -> Option<MutexGuard<'_, State>> {
+        let waits = |state: &mut State| state.shut[towards as usize] && state.links.contains_key(&link);
         let state = self.changed.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
         state.links.contains_key(&link).then_some(state)
     }
 
     /// Passes `bytes` on; false if the connection is cut or broken.
-    fn pass(&self, link: u64, to: &TcpStream, mut bytes: &[u8]) -> bool {
+    fn pass(&self, link: u64, towards: Towards, to: &TcpStream, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
-            let Some(open) = self.open_for(link) else { return false };
+            let Some(mut open) = self.open_for(link, towards) else { return false };
             // The gate cannot be shut between the look and the write, because the lock is held; so the write may not block.
             let passed = match send(to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(sent) => Passed::Bytes(sent),
                 Err(Errno::AGAIN | Errno::INTR) => Passed::NothingYet,
                 Err(_) => Passed::Broken,
             };
+            if let (Passed::Bytes(_), Some(link)) = (&passed, open.links.get_mut(&link)) {
+                link.unanswered = towards == Towards::Server;
+            }
             drop(open);
             match passed {
                 Passed::Bytes(sent) => bytes = &bytes[sent..],
@@ -164,15 +194,15 @@ impl Gate {
         }
         state.made += 1;
         let link = state.made;
-        state.links.insert(link, vec![client]);
+        state.links.insert(link, Link { ends: vec![client], unanswered: false });
         Some(link)
     }
 
     /// Adds the server's end, so that it is cut too; false if that came first.
     fn join(&self, link: u64, server: Arc<TcpStream>) -> bool {
         match self.state().links.get_mut(&link) {
-            Some(ends) => {
-                ends.push(server);
+            Some(link) => {
+                link.ends.push(server);
                 true
             }
             None => false,
@@ -180,14 +210,14 @@ impl Gate {
     }
 
     fn cut(&self, link: u64) {
-        let ends = self.state().links.remove(&link);
-        shut_down(ends.into_iter().flatten());
+        let link = self.state().links.remove(&link);
+        shut_down(link.into_iter().flat_map(|link| link.ends));
         self.changed.notify_all();
     }
 
     fn cut_all(&self) {
         let links: Vec<_> = self.state().links.drain().collect();
-        shut_down(links.into_iter().flat_map(|(_, ends)| ends));
+        shut_down(links.into_iter().flat_map(|(_, link)| link.ends));
         self.changed.notify_all();
     }
 }
@@ -216,15 +246,15 @@ fn accept(listener: &TcpListener, gate: &Gate, upstream: u16) {
 
 fn serve(gate: &Gate, link: u64, client: &TcpStream, upstream: u16) {
     // Not connected through a black hole: the server would see the client come.
-    if gate.open_for(link).is_some()
+    if gate.open_for(link, Towards::Server).is_some()
         && let Ok(server) = reach(upstream).map(Arc::new)
         && gate.join(link, Arc::clone(&server))
     {
         // Without this a test would measure Nagle's algorithm.
         let _ = client.set_nodelay(true);
         thread::scope(|scope| {
-            scope.spawn(|| pump(gate, link, client, &server));
-            pump(gate, link, &server, client);
+            scope.spawn(|| pump(gate, link, Towards::Server, client, &server));
+            pump(gate, link, Towards::Client, &server, client);
         });
     }
     gate.cut(link);
@@ -237,26 +267,26 @@ fn reach(upstream: u16) -> io::Result<TcpStream> {
     Ok(server)
 }
 
-fn pump(gate: &Gate, link: u64, mut from: &TcpStream, to: &TcpStream) {
+fn pump(gate: &Gate, link: u64, towards: Towards, mut from: &TcpStream, to: &TcpStream) {
     let mut chunk = [0; 16 * 1024];
     loop {
         match from.read(&mut chunk) {
             Ok(0) => {
-                if let Some(_open) = gate.open_for(link) {
+                if let Some(_open) = gate.open_for(link, towards) {
                     // Only this direction has ended; an answer may still be on its way back.
                     let _ = to.shutdown(Shutdown::Write);
                 }
                 return;
             }
             Ok(read) => {
-                if !gate.pass(link, to, &chunk[..read]) {
+                if !gate.pass(link, towards, to, &chunk[..read]) {
                     return gate.cut(link);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => {
                 // A reset is news as well, which no black hole lets through.
-                drop(gate.open_for(link));
+                drop(gate.open_for(link, towards));
                 return gate.cut(link);
             }
         }

@@ -45,6 +45,26 @@ fn a_black_hole_passes_nothing_and_late_when_healed() {
 }
 
 #[test]
+fn a_mute_server_does_what_it_is_asked_and_its_answer_is_lost_with_the_connection() {
+    let server = Server::start(Flavor::Valkey91);
+    let proxy = Proxy::before(&server);
+    let mut connection = Connection::open(proxy.port()).unwrap();
+    assert_eq!(connection.text(&["INCR", "n"]).unwrap(), Reply::Integer(1));
+    assert_eq!(proxy.unanswered(), 0);
+
+    proxy.mute();
+    connection.send(&[b"INCR", b"n"]).unwrap();
+    while server.text(&["GET", "n"]).as_text() != Some("2") {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(proxy.unanswered(), 1);
+    proxy.cut();
+    proxy.heal();
+    assert!(connection.receive().is_err());
+    assert_eq!(proxy.unanswered(), 0);
+}
+
+#[test]
 fn an_answer_does_not_come_back_through_a_black_hole() {
     let server = Server::start(Flavor::Valkey91);
     let proxy = Proxy::before(&server);

@@ -135,6 +135,10 @@ impl Store for CountedFromAnswer {
         self.store.inspect(key)
     }
 
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        self.store.list(prefix)
+    }
+
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         self.store.woken(attempt)
     }

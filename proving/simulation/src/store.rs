@@ -324,6 +324,11 @@ impl Store for NodeStore {
         })
     }
 
+    /// Nobody lists keys in this world.
+    fn list<'a>(&'a self, _prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        Box::pin(async move { Err(self.fault("there are no listings here")) })
+    }
+
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         Box::pin(async move {
             let holder = self.named(attempt).holder;

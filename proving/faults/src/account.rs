@@ -1,0 +1,383 @@
+//! What a history comes to, and what may not be in it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+    time::Duration,
+};
+
+use crate::history::{Entry, What};
+
+/// One request, from the moment before it was sent until it came to nothing, or what it was granted was let go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stay {
+    /// Of which process.
+    pub process: u32,
+    /// Of which of its tasks.
+    pub task: u32,
+    /// When it was about to ask.
+    pub asks: u64,
+    /// When it knew first that it stood in line.
+    pub stands: Option<u64>,
+    /// When it had a guard, and with which fence.
+    pub granted: Option<(u64, u64)>,
+    /// Until when that was believed: to its end, until its release was asked for, or its process was killed.
+    pub believed_until: u64,
+    /// When nothing more came of it.
+    pub over: u64,
+    /// When its lease was to end, as far as that was written down.
+    pub ends: u64,
+    /// It believed when it let go, and the store said before that lease was over that it was wrong.
+    pub deceived: Option<String>,
+}
+
+impl fmt::Display for Stay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} asked at {}", self.process, self.task, Millis(self.asks))?;
+        self.stands.map_or(Ok(()), |at| write!(f, ", stood at {}", Millis(at)))?;
+        let Some((at, fence)) = self.granted else {
+            return write!(f, ", in vain until {}", Millis(self.over));
+        };
+        write!(f, ", granted {fence} at {}, believed until {}", Millis(at), Millis(self.believed_until))
+    }
+}
+
+/// From one guard to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Handover {
+    /// Who had it.
+    pub from: Stay,
+    /// Who had it next.
+    pub to: Stay,
+    /// For how long nobody had it although somebody wanted it.
+    pub gap: Duration,
+}
+
+impl Handover {
+    /// Whether an instant falls between the beginnings of the two.
+    #[must_use]
+    pub fn spans(&self, at: u64) -> bool {
+        let begins = |stay: &Stay| stay.granted.map_or(0, |(at, _)| at);
+        (begins(&self.from)..=begins(&self.to)).contains(&at)
+    }
+}
+
+impl fmt::Display for Handover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} from {} to {}", self.gap, self.from, self.to)
+    }
+}
+
+/// A process that was killed or stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Blow {
+    /// Which.
+    pub process: u32,
+    /// When that began.
+    pub at: u64,
+    /// When it went on; `None` for who was killed, or was not continued.
+    pub until: Option<u64>,
+    /// Whether the store said then that it held the lock.
+    pub had_it: bool,
+}
+
+/// A history, sorted out.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Account {
+    /// All requests, in the order in which they were asked.
+    pub stays: Vec<Stay>,
+    /// Who was killed.
+    pub killed: Vec<Blow>,
+    /// Who was stopped.
+    pub stopped: Vec<Blow>,
+}
+
+impl Account {
+    /// Sorts a history out.
+    #[must_use]
+    pub fn of(history: &[Entry]) -> Self {
+        let mut account = Self::default();
+        let mut open: HashMap<(u32, u32), Stay> = HashMap::new();
+        let mut last_heard: HashMap<u32, u64> = HashMap::new();
+        for Entry { at, process, task, what } in history {
+            let (at, process) = (*at, *process);
+            let who = (process, *task);
+            if *task > 0 {
+                last_heard.insert(process, at);
+            }
+            match what {
+                What::Asks => {
+                    account.stays.extend(open.insert(who, Stay::asked(process, *task, at)));
+                }
+                What::Released | What::Lost(_) | What::Unconfirmed(_) | What::Cancelled | What::Failed(_) => {
+                    let Some(mut stay) = open.remove(&who) else { continue };
+                    if stay.over == u64::MAX {
+                        stay.believed_until = stay.believed_until.min(at);
+                        stay.over = at;
+                    } else if let (What::Lost(how), true) = (what, at < stay.ends) {
+                        stay.deceived = Some(how.clone());
+                    }
+                    account.stays.push(stay);
+                }
+                What::Killed => account.killed.push(Blow { process, at, until: None, had_it: false }),
+                What::Stopped => account.stopped.push(Blow { process, at, until: None, had_it: false }),
+                What::HadIt => {
+                    let blows = account.killed.iter_mut().chain(&mut account.stopped);
+                    if let Some(blow) =
+                        blows.filter(|blow| blow.process == process).max_by_key(|blow| blow.at)
+                    {
+                        blow.had_it = true;
+                    }
+                }
+                What::Continued => {
+                    if let Some(blow) = account.stopped.iter_mut().rfind(|blow| blow.process == process) {
+                        blow.until = Some(at);
+                    }
+                }
+                What::Stands | What::Granted { .. } | What::Renewed { .. } | What::LetsGo { .. } => {
+                    if let Some(stay) = open.get_mut(&who) {
+                        stay.goes_on(at, what);
+                    }
+                }
+                What::Fault(_) | What::Healed => {}
+            }
+        }
+        for (_, mut stay) in open {
+            if let Some(blow) = account.killed.iter().find(|blow| blow.process == stay.process) {
+                let died = blow.at.max(last_heard.get(&stay.process).copied().unwrap_or(0));
+                stay.over = stay.over.min(died);
+                stay.believed_until = stay.believed_until.min(died);
+            }
+            account.stays.push(stay);
+        }
+        account.stays.sort_by_key(|stay| stay.asks);
+        account
+    }
+
+    /// Guards that were believed at all, in the order in which they began.
+    #[must_use]
+    pub fn beliefs(&self) -> Vec<&Stay> {
+        let believed = |stay: &&Stay| stay.granted.is_some_and(|(at, _)| at < stay.believed_until);
+        let mut beliefs: Vec<_> = self.stays.iter().filter(believed).collect();
+        beliefs.sort_by_key(|stay| stay.granted);
+        beliefs
+    }
+
+    /// Two that believed at once, each time that happened.
+    #[must_use]
+    pub fn two_at_once(&self) -> Vec<(&Stay, &Stay)> {
+        let mut longest: Option<&Stay> = None;
+        let mut found = Vec::new();
+        for stay in self.beliefs() {
+            let begins = stay.granted.map_or(0, |(at, _)| at);
+            if let Some(other) = longest.filter(|other| begins < other.believed_until) {
+                found.push((other, stay));
+            }
+            if longest.is_none_or(|other| other.believed_until < stay.believed_until) {
+                longest = Some(stay);
+            }
+        }
+        found
+    }
+
+    /// Pairs of guards of which the later has no greater fence.
+    #[must_use]
+    pub fn fences_that_do_not_rise(&self) -> Vec<(&Stay, &Stay)> {
+        let fence = |stay: &Stay| stay.granted.map(|(_, fence)| fence);
+        self.beliefs()
+            .windows(2)
+            .filter(|pair| fence(pair[1]) <= fence(pair[0]))
+            .map(|pair| (pair[0], pair[1]))
+            .collect()
+    }
+
+    /// From each guard to the next.
+    #[must_use]
+    pub fn handovers(&self) -> Vec<Handover> {
+        let beliefs = self.beliefs();
+        let handover = |pair: &[&Stay]| {
+            let (from, to) = (pair[0].clone(), pair[1].clone());
+            let begins = to.granted.map_or(0, |(at, _)| at);
+            let gap = Duration::from_nanos(begins.saturating_sub(from.believed_until.max(to.asks)));
+            Handover { from, to, gap }
+        };
+        beliefs.windows(2).map(handover).collect()
+    }
+
+    /// Pairs of which the first knew that it stood in line before the second asked, and waited on while the second was served.
+    #[must_use]
+    pub fn overtaken(&self) -> Vec<(&Stay, &Stay)> {
+        let mut served: Vec<&Stay> = self.stays.iter().filter(|stay| stay.granted.is_some()).collect();
+        served.sort_by_key(|stay| stay.granted);
+        let mut standing: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
+        for (number, stay) in self.stays.iter().enumerate() {
+            if let Some(at) = stay.stands {
+                standing.entry(at).or_default().insert(number);
+            }
+        }
+        let mut found = Vec::new();
+        for stay in served {
+            let at = stay.granted.map_or(0, |(at, _)| at);
+            let mut gone = Vec::new();
+            for (since, numbers) in standing.range(..stay.asks) {
+                for number in numbers {
+                    let other = &self.stays[*number];
+                    let waited_until = other.granted.map_or(other.over, |(at, _)| at);
+                    if waited_until <= at {
+                        gone.push((*since, *number));
+                    } else {
+                        found.push((other, stay));
+                    }
+                }
+            }
+            for (since, number) in gone {
+                if let Some(numbers) = standing.get_mut(&since) {
+                    numbers.remove(&number);
+                    if numbers.is_empty() {
+                        standing.remove(&since);
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+impl Stay {
+    const fn asked(process: u32, task: u32, at: u64) -> Self {
+        Self {
+            process,
+            task,
+            asks: at,
+            stands: None,
+            granted: None,
+            believed_until: u64::MAX,
+            over: u64::MAX,
+            ends: u64::MAX,
+            deceived: None,
+        }
+    }
+
+    fn goes_on(&mut self, at: u64, what: &What) {
+        match what {
+            What::Stands => {
+                self.stands.get_or_insert(at);
+            }
+            What::Granted { fence, until } => {
+                self.granted = Some((at, *fence));
+                (self.believed_until, self.ends) = (*until, *until);
+            }
+            What::Renewed { until } => (self.believed_until, self.ends) = (*until, *until),
+            What::LetsGo { held } => {
+                // Who believes then does so whatever was written of its lease's end, which may be old.
+                self.believed_until = if *held { at } else { self.believed_until.min(at) };
+                self.over = at;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Nanoseconds as seconds that a person can compare.
+struct Millis(u64);
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}", self.0 / 1_000_000_000, self.0 / 1000 % 1_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(lines: &[&str]) -> Account {
+        Account::of(&lines.iter().map(|line| line.parse().unwrap()).collect::<Vec<_>>())
+    }
+
+    const TWO: [&str; 10] = [
+        "10 1 1 asks",
+        "11 2 1 asks",
+        "12 1 1 granted 70 1000",
+        "13 2 1 stands",
+        "20 1 1 lets-go true",
+        "22 1 1 released",
+        "25 2 1 granted 71 1000",
+        "30 2 1 renewed 2000",
+        "40 2 1 lets-go true",
+        "41 2 1 lost it had ended",
+    ];
+
+    #[test]
+    fn a_good_history_has_nothing_against_it() {
+        let account = account(&TWO);
+        assert_eq!(account.stays.len(), 2);
+        assert!(account.two_at_once().is_empty());
+        assert!(account.fences_that_do_not_rise().is_empty());
+        assert!(account.overtaken().is_empty());
+        assert_eq!(account.handovers()[0].gap, Duration::from_nanos(5));
+        assert_eq!(account.stays[1].deceived.as_deref(), Some("it had ended"));
+    }
+
+    #[test]
+    fn two_that_believe_at_once_are_found() {
+        let mut lines = TWO;
+        lines[6] = "19 2 1 granted 71 1000";
+        let mut history: Vec<Entry> = lines.iter().map(|line| line.parse().unwrap()).collect();
+        history.sort_by_key(|entry| entry.at);
+        assert_eq!(Account::of(&history).two_at_once().len(), 1);
+    }
+
+    #[test]
+    fn a_fence_that_stands_still_is_found() {
+        let mut lines = TWO;
+        lines[6] = "25 2 1 granted 70 1000";
+        assert_eq!(account(&lines).fences_that_do_not_rise().len(), 1);
+    }
+
+    #[test]
+    fn who_pushes_in_is_found() {
+        let lines = ["1 1 1 asks", "2 1 1 stands", "3 2 1 asks", "4 2 1 granted 7 90", "5 1 1 granted 8 90"];
+        assert_eq!(account(&lines).overtaken().len(), 1);
+        // Nobody knows who of these came first.
+        let lines = ["1 1 1 asks", "2 2 1 asks", "3 1 1 stands", "4 2 1 granted 7 90", "5 1 1 granted 8 90"];
+        assert_eq!(account(&lines).overtaken().len(), 0);
+    }
+
+    #[test]
+    fn a_killed_holder_believes_nothing_after_its_death() {
+        let lines = [
+            "1 1 1 asks",
+            "2 1 1 granted 7 900",
+            "5 1 0 killed",
+            "5 1 0 had-it",
+            "6 2 1 asks",
+            "50 2 1 granted 8 950",
+        ];
+        let account = account(&lines);
+        assert!(account.killed[0].had_it && account.two_at_once().is_empty());
+        assert_eq!(account.handovers()[0].gap, Duration::from_nanos(44));
+    }
+
+    #[test]
+    fn a_stopped_holder_believes_no_longer_than_its_lease() {
+        let lines = [
+            "1 1 1 asks",
+            "2 1 1 granted 7 40",
+            "3 1 0 stopped",
+            "4 2 1 asks",
+            "50 2 1 granted 8 950",
+            "60 1 0 continued",
+            "61 1 1 lets-go false",
+            "62 1 1 lost its end had passed",
+        ];
+        let account = account(&lines);
+        assert!(account.two_at_once().is_empty());
+        assert_eq!((account.stopped[0].until, account.stays[0].believed_until), (Some(60), 40));
+        assert_eq!(account.stays[0].deceived, None);
+    }
+}

@@ -1,0 +1,230 @@
+//! Many workers at one lock, and what is done to them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use leasehold::{KeyState, Locks, Tenant};
+use servers::Process;
+use tokio::runtime::Runtime;
+
+use crate::{
+    Account, Plan,
+    history::{self, Entry, Pen, What, now},
+    pulse::Pulse,
+};
+
+/// Between two looks at whether something has come about.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Workers at one lock. Dropping it kills them.
+#[derive(Debug)]
+pub struct Crowd {
+    /// With the number of tasks of each.
+    workers: BTreeMap<u32, (Process, u32)>,
+    plan: Plan,
+    pen: Pen,
+    pulse: Pulse,
+    onlooker: Locks,
+    /// Asks for the onlooker, whose locks have a thread of their own.
+    runtime: Runtime,
+}
+
+impl Crowd {
+    /// Nobody yet. The crowd itself looks at the store by the URL of this plan, so no fault should be in its way.
+    ///
+    /// # Panics
+    ///
+    /// If the store cannot be reached.
+    #[must_use]
+    pub fn new(plan: Plan) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let connecting = Locks::builder().own_thread(true).connect(&plan.url);
+        let onlooker = runtime.block_on(connecting).expect("the store can be reached");
+        let pen = Pen::at(&plan.history).expect("the history can be written");
+        Self { workers: BTreeMap::new(), plan, pen, pulse: Pulse::begin(), onlooker, runtime }
+    }
+
+    /// So many more workers, which do as the crowd's plan says.
+    pub fn add(&mut self, worker: &Path, workers: usize) {
+        let plan = self.plan.clone();
+        self.add_with(worker, workers, &plan);
+    }
+
+    /// So many more workers, which do as a plan of their own says.
+    ///
+    /// # Panics
+    ///
+    /// If they cannot be started.
+    pub fn add_with(&mut self, worker: &Path, workers: usize, plan: &Plan) {
+        for _ in 0..workers {
+            let process = Process::start(worker, plan.words()).expect("a worker can be started");
+            self.workers.insert(process.id(), (process, plan.tasks));
+        }
+    }
+
+    /// Their process ids.
+    #[must_use]
+    pub fn alive(&self) -> Vec<u32> {
+        self.workers.keys().copied().collect()
+    }
+
+    /// SIGKILL.
+    ///
+    /// # Panics
+    ///
+    /// If it is none of the crowd.
+    pub fn kill(&mut self, worker: u32) {
+        let (mut process, _) = self.workers.remove(&worker).expect("it is one of the crowd");
+        self.pen.note(now(), worker, 0, What::Killed);
+        process.kill();
+        // The first answer is given when the server has read the end of the dead one's connection, or with that; so it has before
+        // it gives the second, and nothing is handed to the dead one any more.
+        self.look();
+        self.note_if_it_had_the_lock(worker);
+    }
+
+    /// SIGSTOP.
+    ///
+    /// # Panics
+    ///
+    /// If it is none of the crowd, or has ended.
+    pub fn stop(&mut self, worker: u32) {
+        let (process, _) = self.workers.get_mut(&worker).expect("it is one of the crowd");
+        self.pen.note(now(), worker, 0, What::Stopped);
+        process.stop().expect("it has not ended");
+        self.note_if_it_had_the_lock(worker);
+    }
+
+    /// SIGCONT.
+    ///
+    /// # Panics
+    ///
+    /// As [`Crowd::stop`].
+    pub fn cont(&mut self, worker: u32) {
+        let (process, _) = self.workers.get_mut(&worker).expect("it is one of the crowd");
+        self.pen.note(now(), worker, 0, What::Continued);
+        process.cont().expect("it has not ended");
+    }
+
+    /// Writes down that the network or the server is about to fail.
+    pub fn fault(&self, name: &str) {
+        self.pen.note(now(), 0, 0, What::Fault(name.to_owned()));
+    }
+
+    /// Writes down that it is whole again.
+    pub fn healed(&self) {
+        self.pen.note(now(), 0, 0, What::Healed);
+    }
+
+    /// The process that has the lock, as the store says.
+    ///
+    /// # Panics
+    ///
+    /// If the store does not answer.
+    #[must_use]
+    pub fn has_the_lock(&self) -> Option<u32> {
+        match &self.look().tenancies.first()?.tenant {
+            Tenant::Holder { label: Some(label), .. } => label.as_str().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether the store knows of nobody who holds or waits.
+    ///
+    /// # Panics
+    ///
+    /// If the store does not answer.
+    #[must_use]
+    pub fn is_forgotten(&self) -> bool {
+        let state = self.look();
+        state.tenancies.is_empty() && state.line.is_empty()
+    }
+
+    /// The longest that the machine left this process without a turn. Servers and workers are not better off.
+    #[must_use]
+    pub fn longest_stall(&self) -> Duration {
+        self.pulse.longest_stall()
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn history(&self) -> Vec<Entry> {
+        history::read(&self.plan.history)
+    }
+
+    /// What that comes to.
+    #[must_use]
+    pub fn account(&self) -> Account {
+        Account::of(&self.history())
+    }
+
+    /// Waits until every task of every worker has had the lock since an instant. Says how long that took.
+    ///
+    /// # Panics
+    ///
+    /// If somebody has not within the limit.
+    pub fn wait_until_all_were_served_since(&self, since: u64, limit: Duration) -> Duration {
+        self.wait_until_served_since(since, &self.alive(), limit)
+    }
+
+    /// The same of some of them.
+    ///
+    /// # Panics
+    ///
+    /// If somebody has not within the limit.
+    pub fn wait_until_served_since(&self, since: u64, processes: &[u32], limit: Duration) -> Duration {
+        let tasks = |process: u32| (1..=self.workers[&process].1).map(move |task| (process, task));
+        let everybody: BTreeSet<_> = processes.iter().flat_map(|process| tasks(*process)).collect();
+        let begun = Instant::now();
+        loop {
+            let granted = |entry: &Entry| entry.at > since && matches!(entry.what, What::Granted { .. });
+            let history = self.history();
+            let served =
+                history.iter().filter(|entry| granted(entry)).map(|entry| (entry.process, entry.task));
+            let missing: Vec<_> = everybody.difference(&served.collect()).copied().collect();
+            if missing.is_empty() {
+                return begun.elapsed();
+            }
+            assert!(begun.elapsed() < limit, "not served within {limit:?}: {missing:?}");
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// SIGTERM to all, side by side; returns when they have gone in good order.
+    pub fn dismiss(&mut self) {
+        thread::scope(|scope| {
+            for (process, _) in self.workers.values_mut() {
+                scope.spawn(|| process.end());
+            }
+        });
+        self.workers.clear();
+    }
+
+    fn look(&self) -> KeyState {
+        self.runtime.block_on(self.onlooker.inspect(Plan::KEY)).expect("the store answers")
+    }
+
+    fn note_if_it_had_the_lock(&self, worker: u32) {
+        if self.has_the_lock() == Some(worker) {
+            self.pen.note(now(), worker, 0, What::HadIt);
+        }
+    }
+}
+
+/// Waits for something to come about.
+///
+/// # Panics
+///
+/// If it does not within the limit.
+#[track_caller]
+pub fn until(what: &str, limit: Duration, mut has_come_about: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !has_come_about() {
+        assert!(begun.elapsed() < limit, "not within {limit:?}: {what}");
+        thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,221 @@
+//! What the workers of a run did and believed, and what befell them: a line of a file for each.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{self, Write as _},
+    path::Path,
+    str::FromStr,
+};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds since the machine was booted: the clock that leases are counted by, one for all processes.
+#[must_use]
+pub fn now() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// When; see [`now`].
+    pub at: u64,
+    /// To which process.
+    pub process: u32,
+    /// To which of its tasks; 0 for the whole process.
+    pub task: u32,
+    /// What.
+    pub what: What,
+}
+
+/// What happens to tasks and processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "an account of a history has to know them all")]
+pub enum What {
+    /// It is about to ask for the lock.
+    Asks,
+    /// It was answered, and stands in line.
+    Stands,
+    /// It has a guard.
+    Granted {
+        /// Its number.
+        fence: u64,
+        /// Until when it is believed unless it is renewed.
+        until: u64,
+    },
+    /// The guard is believed longer.
+    Renewed {
+        /// Until when.
+        until: u64,
+    },
+    /// It is about to let go.
+    LetsGo {
+        /// Whether it believed in its guard a moment later.
+        held: bool,
+    },
+    /// The store confirmed that it was held to the end.
+    Released,
+    /// The store says that it was not held to the end.
+    Lost(String),
+    /// The store did not say what became of the release.
+    Unconfirmed(String),
+    /// The request was dropped.
+    Cancelled,
+    /// The request ended without a guard.
+    Failed(String),
+    /// The process is about to be killed.
+    Killed,
+    /// The process was killed or stopped just now, and the store says that it held the lock.
+    HadIt,
+    /// The process is about to be stopped.
+    Stopped,
+    /// The process was told to go on.
+    Continued,
+    /// The network or the server is about to fail so.
+    Fault(String),
+    /// That is over.
+    Healed,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} ", self.at, self.process, self.task)?;
+        match &self.what {
+            What::Asks => f.write_str("asks"),
+            What::Stands => f.write_str("stands"),
+            What::Granted { fence, until } => write!(f, "granted {fence} {until}"),
+            What::Renewed { until } => write!(f, "renewed {until}"),
+            What::LetsGo { held } => write!(f, "lets-go {held}"),
+            What::Released => f.write_str("released"),
+            What::Lost(how) => write!(f, "lost {how}"),
+            What::Unconfirmed(why) => write!(f, "unconfirmed {why}"),
+            What::Cancelled => f.write_str("cancelled"),
+            What::Failed(why) => write!(f, "failed {why}"),
+            What::Killed => f.write_str("killed"),
+            What::HadIt => f.write_str("had-it"),
+            What::Stopped => f.write_str("stopped"),
+            What::Continued => f.write_str("continued"),
+            What::Fault(name) => write!(f, "fault {name}"),
+            What::Healed => f.write_str("healed"),
+        }
+    }
+}
+
+impl FromStr for Entry {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let entry = || {
+            let mut words = line.splitn(5, ' ');
+            let (at, process, task) = (words.next()?, words.next()?, words.next()?);
+            let (name, rest) = (words.next()?, words.next().unwrap_or_default());
+            let what = match name {
+                "asks" => What::Asks,
+                "stands" => What::Stands,
+                "granted" => {
+                    let (fence, until) = rest.split_once(' ')?;
+                    What::Granted { fence: fence.parse().ok()?, until: until.parse().ok()? }
+                }
+                "renewed" => What::Renewed { until: rest.parse().ok()? },
+                "lets-go" => What::LetsGo { held: rest.parse().ok()? },
+                "released" => What::Released,
+                "lost" => What::Lost(rest.to_owned()),
+                "unconfirmed" => What::Unconfirmed(rest.to_owned()),
+                "cancelled" => What::Cancelled,
+                "failed" => What::Failed(rest.to_owned()),
+                "killed" => What::Killed,
+                "had-it" => What::HadIt,
+                "stopped" => What::Stopped,
+                "continued" => What::Continued,
+                "fault" => What::Fault(rest.to_owned()),
+                "healed" => What::Healed,
+                _ => return None,
+            };
+            Some(Self {
+                at: at.parse().ok()?,
+                process: process.parse().ok()?,
+                task: task.parse().ok()?,
+                what,
+            })
+        };
+        entry().ok_or_else(|| format!("no entry of a history: {line:?}"))
+    }
+}
+
+/// Writes a history. Each entry is handed to the kernel whole and at once, so that a killed process loses nothing.
+#[derive(Debug)]
+pub struct Pen {
+    file: File,
+}
+
+impl Pen {
+    /// Goes on with the history in this file, or begins it.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: File::options().append(true).create(true).open(path)? })
+    }
+
+    /// Writes that something happened at an instant.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be written: what is not in the history cannot be judged.
+    pub fn note(&self, at: u64, process: u32, task: u32, what: What) {
+        let line = format!("{}\n", Entry { at, process, task, what });
+        (&self.file).write_all(line.as_bytes()).expect("the history can be written");
+    }
+}
+
+/// What the history in this file has so far, in the order of the clock.
+///
+/// # Panics
+///
+/// If it cannot be read, or is none.
+#[must_use]
+pub fn read(path: &Path) -> Vec<Entry> {
+    let text = fs::read_to_string(path).expect("the history can be read");
+    // The last line may be under way.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let mut entries: Vec<Entry> =
+        whole.lines().map(|line| line.parse().unwrap_or_else(|error| panic!("{error}"))).collect();
+    entries.sort_by_key(|entry| entry.at);
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let words = "redis: closed by the peer".to_owned();
+        for what in [
+            What::Asks,
+            What::Stands,
+            What::Granted { fence: 7, until: 8 },
+            What::Renewed { until: 9 },
+            What::LetsGo { held: true },
+            What::Released,
+            What::Lost(words.clone()),
+            What::Unconfirmed(words.clone()),
+            What::Cancelled,
+            What::Failed(words.clone()),
+            What::Killed,
+            What::HadIt,
+            What::Stopped,
+            What::Continued,
+            What::Fault(words),
+            What::Healed,
+        ] {
+            let entry = Entry { at: 5, process: 6, task: 1, what };
+            assert_eq!(entry.to_string().parse(), Ok(entry));
+        }
+        assert!("5 6 1 sleeps".parse::<Entry>().is_err());
+    }
+}

@@ -1,0 +1,86 @@
+//! What a worker is to do.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// What each task of a worker does, round after round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Where the lock is.
+    pub url: String,
+    /// Where the history is written.
+    pub history: PathBuf,
+    /// How many tasks wait side by side.
+    pub tasks: u32,
+    /// How long a lease lasts.
+    pub ttl: Duration,
+    /// How long it is mostly held.
+    pub hold: Duration,
+    /// How long it is held now and then.
+    pub long_hold: Duration,
+    /// How many of a hundred holds are long.
+    pub long_percent: u32,
+    /// How long to wait at most before asking again; each time something between nothing and this.
+    pub think: Duration,
+    /// How many of a hundred requests are dropped at some await, and guards dropped instead of released.
+    pub dropped_percent: u32,
+}
+
+impl Plan {
+    /// The key that everybody wants.
+    pub const KEY: &str = "the lock";
+
+    /// Ten tasks that hold for a millisecond, and ask again at once; leases of two seconds.
+    #[must_use]
+    pub fn new(url: &str, history: &Path) -> Self {
+        Self {
+            url: url.to_owned(),
+            history: history.to_owned(),
+            tasks: 10,
+            ttl: Duration::from_secs(2),
+            hold: Duration::from_millis(1),
+            long_hold: Duration::ZERO,
+            long_percent: 0,
+            think: Duration::ZERO,
+            dropped_percent: 0,
+        }
+    }
+
+    /// As the arguments of a worker.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let millis = |time: Duration| time.as_millis().to_string();
+        vec![
+            self.url.clone(),
+            self.history.to_str().expect("a path of a test is text").to_owned(),
+            self.tasks.to_string(),
+            millis(self.ttl),
+            millis(self.hold),
+            millis(self.long_hold),
+            self.long_percent.to_string(),
+            millis(self.think),
+            self.dropped_percent.to_string(),
+        ]
+    }
+
+    /// As [`Plan::words`] wrote it.
+    pub(crate) fn parse(words: &[String]) -> Option<Self> {
+        let [url, history, tasks, ttl, hold, long_hold, long_percent, think, dropped_percent] = words else {
+            return None;
+        };
+        let millis = |word: &String| word.parse().map(Duration::from_millis).ok();
+        Some(Self {
+            url: url.clone(),
+            history: history.into(),
+            tasks: tasks.parse().ok()?,
+            ttl: millis(ttl)?,
+            hold: millis(hold)?,
+            long_hold: millis(long_hold)?,
+            long_percent: long_percent.parse().ok()?,
+            think: millis(think)?,
+            dropped_percent: dropped_percent.parse().ok()?,
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! One who holds for long is stopped or killed.
+
+use std::time::Duration;
+
+use faults::{
+    Crowd,
+    history::{What, now},
+    until,
+};
+use servers::Flavor;
+
+use crate::scene::{DEAD_HOLDER, Scene, longer_than, report, slack, worker};
+
+#[test]
+fn a_holder_that_is_stopped_past_its_lease_at_a_redis_knows_it_when_it_goes_on() {
+    is_stopped_past_its_lease(&Scene::on(Flavor::Redis70));
+}
+
+#[test]
+fn a_holder_that_is_stopped_past_its_lease_at_a_valkey_knows_it_when_it_goes_on() {
+    is_stopped_past_its_lease(&Scene::on(Flavor::Valkey91));
+}
+
+#[test]
+fn a_holder_that_is_stopped_past_its_lease_at_a_file_knows_it_when_it_goes_on() {
+    is_stopped_past_its_lease(&Scene::on_a_file());
+}
+
+/// The next in line are of the same process, and die with it.
+#[test]
+fn a_holder_dies_with_those_who_would_have_asked_next() {
+    let scene = Scene::on(Flavor::Redis70);
+    let mut plan = scene.plan();
+    plan.hold = Duration::from_millis(20);
+    let ttl = plan.ttl;
+    let mut crowd = Crowd::new(plan);
+    for _ in 0..2 {
+        crowd.add(worker(), 2 - crowd.alive().len());
+        crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+        let mut holder = None;
+        until("somebody has it", Duration::from_secs(10), || {
+            holder = crowd.has_the_lock();
+            holder.is_some()
+        });
+        crowd.kill(holder.unwrap());
+        crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+    }
+    crowd.dismiss();
+
+    let account = crowd.account();
+    report("died with the next", &crowd, &account);
+    scene.is_clean(&crowd, &account, ttl);
+    let long = longer_than(&account, ttl + DEAD_HOLDER + slack(&crowd));
+    assert!(long.is_empty(), "{}", long[0]);
+}
+
+fn is_stopped_past_its_lease(scene: &Scene) {
+    let plan = scene.plan();
+    let (ttl, mut for_long) = (plan.ttl, plan.clone());
+    (for_long.tasks, for_long.hold) = (1, Duration::from_secs(600));
+    let mut crowd = Crowd::new(plan);
+    crowd.add_with(worker(), 1, &for_long);
+    let holder = crowd.alive()[0];
+    // A renewal is in its history when it is past the first of them, and so believes in its whole ttl.
+    until("it holds and has renewed", Duration::from_secs(10), || {
+        crowd.history().iter().any(|entry| matches!(entry.what, What::Renewed { .. }))
+    });
+    crowd.add(worker(), 2);
+    until("the others stand in line", Duration::from_secs(10), || {
+        crowd.history().iter().filter(|entry| entry.what == What::Stands).count() == 20
+    });
+    crowd.stop(holder);
+    let others: Vec<u32> = crowd.alive().into_iter().filter(|process| *process != holder).collect();
+    crowd.wait_until_served_since(now(), &others, ttl + DEAD_HOLDER + slack(&crowd));
+
+    crowd.cont(holder);
+    let what_it_says = || -> Vec<What> {
+        let history = crowd.history().into_iter();
+        let by_it =
+            history.filter(|entry| entry.process == holder && entry.task == 1).map(|entry| entry.what);
+        by_it.skip_while(|what| !matches!(what, What::LetsGo { .. })).take(2).collect()
+    };
+    until("it looks at its guard", Duration::from_secs(10), || what_it_says().len() == 2);
+    let said = what_it_says();
+    assert!(matches!(said[..], [What::LetsGo { held: false }, What::Lost(_)]), "{said:?}");
+    crowd.dismiss();
+
+    let account = crowd.account();
+    assert!(account.stopped[0].had_it);
+    scene.is_clean(&crowd, &account, ttl);
+}

@@ -1,0 +1,80 @@
+//! Processes are killed while they wait and hold.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use faults::{Account, Crowd, history::now};
+use servers::Flavor;
+
+use crate::scene::{
+    DEAD_HOLDER, DEAD_WAITER, Scene, dice, in_order, lasts, longer_than, one_of, report, slack, some_of,
+    worker,
+};
+
+const PROCESSES: usize = 20;
+const KILLED: u32 = 10;
+
+#[test]
+fn ten_of_twenty_processes_are_killed_at_a_redis() {
+    holders_were_among(&ten_of_twenty_are_killed(&Scene::on(Flavor::Redis70)));
+}
+
+#[test]
+fn ten_of_twenty_processes_are_killed_at_a_valkey() {
+    holders_were_among(&ten_of_twenty_are_killed(&Scene::on(Flavor::Valkey91)));
+}
+
+/// There a dead holder costs no more than a dead waiter, because the lock of a dead process is seen to be free.
+#[test]
+fn ten_of_twenty_processes_are_killed_at_a_file() {
+    let account = ten_of_twenty_are_killed(&Scene::on_a_file());
+    assert!(account.killed.iter().all(|blow| !blow.had_it));
+}
+
+fn ten_of_twenty_are_killed(scene: &Scene) -> Account {
+    let mut plan = scene.plan();
+    // Long enough for some to be killed while they hold.
+    (plan.long_hold, plan.long_percent) = (Duration::from_millis(60), 2);
+    let ttl = plan.ttl;
+    let mut crowd = Crowd::new(plan);
+    crowd.add(worker(), PROCESSES);
+    crowd.wait_until_all_were_served_since(0, Duration::from_secs(30));
+
+    let mut dice = dice(7);
+    let lasts = lasts(Duration::from_secs(4), Duration::from_secs(20));
+    let begun = Instant::now();
+    for killed in 1..=KILLED {
+        thread::sleep(some_of(
+            &mut dice,
+            lasts * killed / KILLED - begun.elapsed().min(lasts * killed / KILLED),
+        ));
+        // Some should be holders; they may have let go by the time they die.
+        let alive = crowd.alive();
+        let holder = crowd.has_the_lock().filter(|holder| killed % 3 == 0 && alive.contains(holder));
+        crowd.kill(holder.unwrap_or_else(|| one_of(&mut dice, &alive)));
+    }
+    crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+    crowd.dismiss();
+
+    let account = crowd.account();
+    report("killed", &crowd, &account);
+    scene.is_clean(&crowd, &account, ttl);
+    only_the_dead_cost_time(&account, ttl + DEAD_HOLDER, slack(&crowd));
+    in_order(&account);
+    account
+}
+
+fn holders_were_among(account: &Account) {
+    assert!(account.killed.iter().any(|blow| blow.had_it), "no holder was killed");
+}
+
+/// A dead holder may cost a lease and a little; whatever else happens, next to nothing.
+fn only_the_dead_cost_time(account: &Account, dead_holder: Duration, slack: Duration) {
+    for handover in longer_than(account, DEAD_WAITER + slack) {
+        let died = account.killed.iter().any(|blow| blow.had_it && handover.spans(blow.at));
+        assert!(died, "no holder died here: {handover}");
+        assert!(handover.gap < dead_holder + slack, "{handover}");
+    }
+}

@@ -1,0 +1,9 @@
+//! One lock, many processes that wait for it, and what befalls them.
+
+mod at_once;
+mod holder;
+mod killed;
+mod network;
+mod scene;
+mod server;
+mod stopped;

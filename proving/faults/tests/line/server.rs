@@ -1,0 +1,118 @@
+//! The server fails: it is killed and comes back empty, forgets its scripts, drops its clients, pauses.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use faults::{Account, Crowd, history::now};
+use servers::{Flavor, Server};
+
+use crate::scene::{DEAD_HOLDER, DEAD_WAITER, Scene, longer_than, report, slack, worker};
+
+#[test]
+fn a_redis_forgets_its_scripts_and_its_clients_and_pauses() {
+    bad_moments(&Scene::on(Flavor::Redis70));
+}
+
+#[test]
+fn a_valkey_forgets_its_scripts_and_its_clients_and_pauses() {
+    bad_moments(&Scene::on(Flavor::Valkey91));
+}
+
+#[test]
+fn a_redis_comes_back_empty() {
+    comes_back_empty(&Scene::on(Flavor::Redis70));
+}
+
+#[test]
+fn a_valkey_comes_back_empty() {
+    comes_back_empty(&Scene::on(Flavor::Valkey91));
+}
+
+fn bad_moments(scene: &Scene) {
+    let mut plan = scene.plan();
+    (plan.tasks, plan.long_hold, plan.long_percent) = (5, Duration::from_millis(300), 2);
+    let ttl = plan.ttl;
+    let mut crowd = Crowd::new(plan);
+    crowd.add(worker(), 6);
+    crowd.wait_until_all_were_served_since(0, Duration::from_secs(30));
+    let server = scene.server.as_ref().unwrap();
+    for (name, command) in [
+        ("script flush", &["SCRIPT", "FLUSH"][..]),
+        ("client kill", &["CLIENT", "KILL", "TYPE", "normal"]),
+        ("client kill", &["CLIENT", "KILL", "TYPE", "pubsub"]),
+        ("client pause", &["CLIENT", "PAUSE", "1000", "ALL"]),
+        ("script flush", &["SCRIPT", "FLUSH"]),
+    ] {
+        crowd.fault(name);
+        server.text(command);
+        crowd.healed();
+        let took = crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+        println!("all are served {took:?} after {name}");
+    }
+    crowd.dismiss();
+
+    let account = crowd.account();
+    report("bad moments", &crowd, &account);
+    scene.is_clean(&crowd, &account, ttl);
+    let bound = ttl + DEAD_HOLDER + slack(&crowd);
+    let long = longer_than(&account, bound);
+    assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
+}
+
+/// Its holders believed on while it was away, so others may be granted what they hold; but the fences rise, and all who waited
+/// find the line again.
+fn comes_back_empty(scene: &Scene) {
+    let mut plan = scene.plan();
+    plan.tasks = 5;
+    let ttl = plan.ttl;
+    let mut crowd = Crowd::new(plan);
+    crowd.add(worker(), 6);
+    let server = scene.server.as_ref().unwrap();
+    let mut restarts = Vec::new();
+    for _ in 0..2 {
+        crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+        let begins = now();
+        crowd.fault("killed");
+        server.kill_9();
+        back(server);
+        crowd.healed();
+        restarts.push((begins, now()));
+    }
+    let took = crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+    println!("all are served {took:?} after the last restart");
+    crowd.dismiss();
+
+    let account = crowd.account();
+    report("came back empty", &crowd, &account);
+    scene.is_forgotten(&crowd, ttl);
+    no_fence_falls(&account);
+    for (one, other) in account.two_at_once() {
+        let state_was_lost = restarts.iter().any(|(begins, ends)| {
+            one.believed_until >= *begins && other.granted.is_some_and(|(at, _)| at <= *ends + 2_000_000_000)
+        });
+        assert!(state_was_lost, "two at once:\n{one}\n{other}");
+    }
+    for handover in longer_than(&account, DEAD_WAITER + slack(&crowd)) {
+        let away = restarts.iter().find(|(begins, _)| handover.spans(*begins));
+        let Some((begins, ends)) = away else { panic!("no restart here: {handover}") };
+        let bound = Duration::from_nanos(ends - begins) + ttl + DEAD_HOLDER + slack(&crowd);
+        assert!(handover.gap < bound, "longer than {bound:?}: {handover}");
+    }
+}
+
+fn back(server: &Server) {
+    let begun = Instant::now();
+    // Long enough for everybody to find that nobody is there.
+    thread::sleep(Duration::from_millis(200));
+    server.restart();
+    println!("the server was away for {:?}", begun.elapsed());
+}
+
+fn no_fence_falls(account: &Account) {
+    let fallen = account.fences_that_do_not_rise();
+    if let Some((one, other)) = fallen.first() {
+        panic!("a fence that does not rise:\n{one}\n{other}");
+    }
+}

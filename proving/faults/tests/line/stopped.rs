@@ -1,0 +1,111 @@
+//! Processes are stopped while they wait and hold: their connections stay, and nothing is heard from them.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use faults::{Account, Crowd, history::now};
+use rand::seq::IndexedRandom as _;
+use servers::Flavor;
+
+use crate::scene::{DEAD_HOLDER, Scene, WINDOW, dice, is_long, longer_than, report, slack, some_of, worker};
+
+#[test]
+fn a_stopped_process_costs_a_window_at_a_redis() {
+    some_are_stopped(&Scene::on(Flavor::Redis70));
+}
+
+#[test]
+fn a_stopped_process_costs_a_window_at_a_valkey() {
+    some_are_stopped(&Scene::on(Flavor::Valkey91));
+}
+
+#[test]
+fn a_stopped_process_costs_a_window_at_a_file() {
+    some_are_stopped(&Scene::on_a_file());
+}
+
+fn some_are_stopped(scene: &Scene) {
+    let (processes, stopped) = if is_long() { (20, 10) } else { (8, 2) };
+    let mut plan = scene.plan();
+    // Those of a process must not stand together, as they do who all began at once: each stopped process should meet the line
+    // as one of many.
+    (plan.think, plan.tasks) = (Duration::from_millis(5), 5);
+    let ttl = plan.ttl;
+    let mut crowd = Crowd::new(plan);
+    crowd.add(worker(), processes);
+    crowd.wait_until_all_were_served_since(0, Duration::from_secs(30));
+
+    let mut dice = dice(11);
+    let some: Vec<u32> = crowd.alive().sample(&mut dice, stopped).copied().collect();
+    for process in &some {
+        thread::sleep(some_of(&mut dice, Duration::from_millis(400)));
+        crowd.stop(*process);
+    }
+    // They have cost what they may cost when everybody else has been served twice over.
+    let patience = (WINDOW + DEAD_HOLDER) * u32::try_from(stopped).unwrap() + Duration::from_secs(10);
+    let going: Vec<u32> = crowd.alive().into_iter().filter(|process| !some.contains(process)).collect();
+    for _ in 0..2 {
+        crowd.wait_until_served_since(now(), &going, patience);
+    }
+    let begun = Instant::now();
+    let since = now();
+    some.iter().for_each(|process| crowd.cont(*process));
+    crowd.wait_until_all_were_served_since(since, patience);
+    println!("all are served {:?} after the stopped went on", begun.elapsed());
+    crowd.dismiss();
+
+    let account = crowd.account();
+    report("stopped", &crowd, &account);
+    scene.is_clean(&crowd, &account, ttl);
+    only_the_stopped_cost_time(&account, ttl, slack(&crowd));
+    nobody_who_went_on_was_overtaken(&account);
+    stopped_holders_knew_that_they_lost(&account);
+}
+
+/// Each costs what was left of its lease, or a window, once; and if those who could ask at the end of it stand in the same
+/// process, the time until somebody else asks.
+fn only_the_stopped_cost_time(account: &Account, ttl: Duration, slack: Duration) {
+    let dear = WINDOW.max(ttl) + DEAD_HOLDER + slack;
+    let allowed: Duration = account.stopped.iter().map(|_| dear).sum();
+    let mut cost = Duration::ZERO;
+    for handover in longer_than(account, slack) {
+        let (begins, ends) = (handover.from.believed_until, handover.to.granted.map_or(0, |(at, _)| at));
+        let during = account
+            .stopped
+            .iter()
+            .any(|blow| blow.at <= ends && blow.until.is_none_or(|until| until >= begins));
+        assert!(during, "nobody was stopped: {handover}");
+        cost += handover.gap;
+    }
+    println!("the {} that were stopped cost {cost:?}", account.stopped.len());
+    assert!(cost <= allowed, "{cost:?} for {} stopped processes", account.stopped.len());
+}
+
+/// Whoever was stopped may have been passed over.
+fn nobody_who_went_on_was_overtaken(account: &Account) {
+    for (one, other) in account.overtaken() {
+        let until = one.granted.map_or(one.over, |(at, _)| at);
+        let stopped = account.stopped.iter().any(|blow| {
+            blow.process == one.process && blow.at <= until && blow.until.is_none_or(|end| end >= one.asks)
+        });
+        assert!(stopped, "overtaken:\n{one}\n{other}");
+    }
+}
+
+/// Who was stopped past the end of its lease believes nothing when it goes on.
+fn stopped_holders_knew_that_they_lost(account: &Account) {
+    for blow in &account.stopped {
+        let Some(until) = blow.until else { continue };
+        let holds = |stay: &&faults::Stay| {
+            stay.process == blow.process && stay.granted.is_some_and(|(at, _)| at < blow.at)
+        };
+        for stay in account.stays.iter().filter(holds).filter(|stay| stay.over > until) {
+            assert!(stay.believed_until < until, "{stay}");
+        }
+    }
+    for stay in &account.stays {
+        assert_eq!(stay.deceived, None, "{stay}");
+    }
+}

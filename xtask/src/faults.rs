@@ -1,0 +1,18 @@
+//! `cargo xtask faults`: the line's bad days in their long form.
+
+use std::process::ExitCode;
+
+use crate::{
+    servers,
+    step::{Step, account},
+};
+
+/// One test after the other, so that what each measures is its own; the arguments choose among them.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if let Err(failed) = servers::fetch() {
+        return failed;
+    }
+    let harness = ["test", "-p", "faults", "--test", "line", "--", "--nocapture", "--test-threads=1"];
+    let line: Vec<_> = harness.into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    account("faults", &[Step::cargo(&line, &[("LEASEHOLD_FAULTS_LONG", "1")])])
+}
