@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask`.
 
+mod bench;
 mod bench_start;
 mod clock_rule;
 mod dist;
@@ -24,7 +25,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 7] = [
+const TASKS: [Task; 8] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -36,6 +37,12 @@ const TASKS: [Task; 7] = [
         usage: "lint",
         does: "formatting, clippy, documentation, and where the clock may be read",
         run: lint::run,
+    },
+    Task {
+        name: "bench",
+        usage: "bench [ARG]…",
+        does: "measure beside bare loops; `bench --help` says what can be chosen",
+        run: bench::run,
     },
     Task {
         name: "servers",

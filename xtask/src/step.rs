@@ -1,6 +1,10 @@
 //! One cargo command of several: run in sight, remembered for the account at the end.
 
-use std::{env, fmt, path::Path, process::Command};
+use std::{
+    env, fmt,
+    path::Path,
+    process::{Command, ExitCode},
+};
 
 /// A command that has run.
 pub(crate) struct Step {
@@ -53,6 +57,16 @@ impl Step {
         Self { line: what, outcome: Outcome::LeftOut }
     }
 
+    /// Its exit code, for a command of one step.
+    pub(crate) fn code(&self) -> ExitCode {
+        match self.outcome {
+            Outcome::Passed | Outcome::LeftOut => ExitCode::SUCCESS,
+            Outcome::Failed(code) => {
+                ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+            }
+        }
+    }
+
     pub(crate) fn passed(&self) -> bool {
         matches!(self.outcome, Outcome::Passed)
     }
@@ -70,16 +84,13 @@ impl fmt::Display for Step {
 }
 
 /// Prints what was run, and returns the exit code: that of the first step that failed.
-pub(crate) fn account(task: &str, steps: &[Step]) -> std::process::ExitCode {
+pub(crate) fn account(task: &str, steps: &[Step]) -> ExitCode {
     eprintln!("\nxtask {task} ran:");
     for step in steps {
         eprintln!("  {step}");
     }
-    let first = steps.iter().find_map(|step| match step.outcome {
-        Outcome::Passed | Outcome::LeftOut => None,
-        Outcome::Failed(code) => Some(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
-    });
-    std::process::ExitCode::from(first.unwrap_or(0))
+    let failed = steps.iter().find(|step| matches!(step.outcome, Outcome::Failed(_)));
+    failed.map_or(ExitCode::SUCCESS, Step::code)
 }
 
 /// The workspace's root.

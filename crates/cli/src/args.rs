@@ -3,16 +3,22 @@
 
 mod help;
 mod hold;
+mod ls;
 mod pages;
+mod place;
 mod run;
+mod show;
 mod taking;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::help::HelpArgs;
 pub(crate) use self::hold::HoldArgs;
+pub(crate) use self::ls::LsArgs;
 pub(crate) use self::pages::PagesArgs;
+pub(crate) use self::place::PlaceArgs;
 pub(crate) use self::run::RunArgs;
+pub(crate) use self::show::ShowArgs;
 pub(crate) use self::taking::TakingArgs;
 
 /// Locks for commands: while one runs under a key, no other does
@@ -42,6 +48,8 @@ Example: at most one report at a time, whoever starts it, and no mail from cron 
 pub(crate) enum Task {
     Run(RunArgs),
     Hold(HoldArgs),
+    Show(ShowArgs),
+    Ls(LsArgs),
     Help(HelpArgs),
     Pages(PagesArgs),
 }

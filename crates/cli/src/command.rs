@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
@@ -50,11 +50,12 @@ fn dying(ttl: Duration) -> Duration {
 }
 
 impl Command {
-    /// Starts it, with so much left of the lease.
+    /// Starts it, with so much left of the lease, which hangs on the lifeline where there is one.
     pub(crate) fn start<E>(
         settings: &Settings,
         environment: E,
         left: Duration,
+        lifeline: Option<OwnedFd>,
         signals: &Signals,
     ) -> Result<Self, Failure>
     where
@@ -84,7 +85,8 @@ impl Command {
         let stops = if terminal.is_some() { 0 } else { u64::MAX };
         let command = Self { minder, minder_handle, link, terminal, stops, dying, grace: settings.grace };
         // If it is gone already, the missing report says so.
-        let _ = minder::begin(&command.link, Order::End(command.gone_by(now, left)));
+        let lifeline = lifeline.as_ref().map(AsFd::as_fd);
+        let _ = minder::begin(&command.link, Order::End(command.gone_by(now, left)), lifeline);
         Ok(command)
     }
 

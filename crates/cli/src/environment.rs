@@ -3,17 +3,28 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::time::Duration;
 
 use leasehold::Key;
 
 use crate::exit::Failure;
-use crate::store_url::StoreUrl;
+use crate::keys::Keys;
+use crate::stores::Stores;
+use crate::time;
 
 pub(crate) const KEY: &str = "LEASEHOLD_KEY";
 pub(crate) const KEYS: &str = "LEASEHOLD_KEYS";
 pub(crate) const FENCE: &str = "LEASEHOLD_FENCE";
 pub(crate) const LABEL: &str = "LEASEHOLD_LABEL";
 pub(crate) const STORE: &str = "LEASEHOLD_STORE";
+pub(crate) const MAX_TTL: &str = "LEASEHOLD_MAX_TTL";
+
+/// The longest ttl of several stores, if the environment names it.
+pub(crate) fn max_ttl() -> Result<Option<Duration>, Failure> {
+    let Some(text) = env::var_os(MAX_TTL) else { return Ok(None) };
+    let time = time::parse(&text.to_string_lossy());
+    time.map(Some).map_err(|error| Failure::usage(error.to_string()).about(MAX_TTL))
+}
 
 /// The locks that are held around us at the same place, by the runs that we run under.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,9 +32,9 @@ pub(crate) struct Around(Vec<u8>);
 
 impl Around {
     /// What our environment says of that place.
-    pub(crate) fn at(store: &StoreUrl) -> Self {
+    pub(crate) fn at(store: &Stores) -> Self {
         let Some(keys) = env::var_os(KEYS) else { return Self::default() };
-        let theirs = env::var(STORE).ok().and_then(|text| StoreUrl::new(&text).ok());
+        let theirs = env::var(STORE).ok().and_then(|text| Stores::new(Stores::urls_in(&text), None).ok());
         if theirs.is_some_and(|theirs| theirs.is_same_place_as(store)) {
             Self(keys.into_vec())
         } else {
@@ -31,25 +42,26 @@ impl Around {
         }
     }
 
-    /// Refuses a key that we would wait for until we ended.
-    pub(crate) fn check(&self, key: &Key) -> Result<(), Failure> {
-        if !self.0.split(|byte| *byte == b'\n').any(|held| held == key.as_bytes()) {
-            return Ok(());
-        }
+    /// Refuses keys of which we would wait for one until we ended.
+    pub(crate) fn check(&self, keys: &Keys) -> Result<(), Failure> {
+        let Some(key) = keys.iter().find(|key| self.has(key)) else { return Ok(()) };
         Err(Failure::usage(format!(
             "{key}: a run around this one holds it, and would wait for this one as this one for it: leave the inner run \
              out, or unset {KEYS} if the outer one has ended"
         )))
     }
 
-    /// These, and one more.
-    fn and(&self, key: &Key) -> OsString {
-        let mut keys = self.0.clone();
-        if !keys.is_empty() {
-            keys.push(b'\n');
-        }
-        keys.extend_from_slice(key.as_bytes());
-        OsString::from_vec(keys)
+    /// A key that has line breaks in it stands on several lines.
+    fn has(&self, key: &Key) -> bool {
+        let [around, key] = [&self.0, key.as_bytes()].map(|text| [b"\n", text, b"\n"].concat());
+        around.windows(key.len()).any(|lines| lines == key)
+    }
+
+    /// These, and ours.
+    fn and(&self, keys: &Keys) -> OsString {
+        let around = Some(&*self.0).filter(|around| !around.is_empty());
+        let all: Vec<_> = around.into_iter().chain(keys.iter().map(Key::as_bytes)).collect();
+        OsString::from_vec(all.join(&b'\n'))
     }
 }
 
@@ -60,18 +72,19 @@ pub(crate) fn is_nested() -> bool {
 
 /// What the command is told.
 pub(crate) fn of_command(
-    key: &Key,
+    keys: &Keys,
     around: &Around,
     fence: leasehold::Fence,
     label: &str,
-    store: &StoreUrl,
-) -> [(&'static str, OsString); 5] {
+    store: &Stores,
+) -> [(&'static str, OsString); 6] {
     [
-        (KEY, OsStr::from_bytes(key.as_bytes()).into()),
-        (KEYS, around.and(key)),
+        (KEY, OsStr::from_bytes(keys.first().as_bytes()).into()),
+        (KEYS, around.and(keys)),
         (FENCE, fence.to_string().into()),
         (LABEL, label.into()),
         (STORE, store.without_password().into()),
+        (MAX_TTL, format!("{}ms", store.max_ttl.as_millis()).into()),
     ]
 }
 
@@ -79,13 +92,33 @@ pub(crate) fn of_command(
 mod tests {
     use super::*;
 
+    fn keys(names: &[&str]) -> Keys {
+        Keys::of(names.iter().map(OsString::from).collect()).unwrap()
+    }
+
     #[test]
     fn a_key_that_is_held_around_us_is_refused_also_two_runs_further_out() {
-        let [one, two, three] = ["one", "two", "on"].map(|name| Key::new(name).unwrap());
+        let [one, two, three] = ["one", "two", "on"].map(|name| keys(&[name]));
         let around = Around(Around(Around::default().and(&one).into_vec()).and(&two).into_vec());
         assert_eq!(around, Around(b"one\ntwo".to_vec()));
         assert!(around.check(&one).is_err() && around.check(&two).is_err());
         assert_eq!(around.check(&three), Ok(()));
         assert_eq!(Around::default().check(&one), Ok(()));
+    }
+
+    #[test]
+    fn one_key_of_several_that_is_held_around_us_is_refused_by_its_name() {
+        let around = Around(Around::default().and(&keys(&["b", "a"])).into_vec());
+        assert_eq!(around, Around(b"a\nb".to_vec()));
+        let refused = around.check(&keys(&["c", "b"])).unwrap_err();
+        assert!(refused.reason().starts_with("b: "), "{refused:?}");
+        assert_eq!(around.check(&keys(&["c", "d"])), Ok(()));
+    }
+
+    #[test]
+    fn a_key_with_a_line_break_is_found_again() {
+        let around = Around(Around::default().and(&keys(&["one\ntwo", "x"])).into_vec());
+        assert!(around.check(&keys(&["one\ntwo"])).is_err());
+        assert_eq!(around.check(&keys(&["one\ntw"])), Ok(()));
     }
 }

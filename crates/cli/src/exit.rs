@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-use leasehold::{ConnectError, LockError};
+use leasehold::{ConnectError, FaultKind, InspectError, LockError};
 use rustix::process::{Pid, Resource, Rlimit, getpid, setrlimit};
 
 use crate::say;
@@ -19,6 +19,8 @@ pub(crate) enum End {
 
 impl End {
     pub(crate) const SUCCESS: Self = Self::Code(0);
+    /// Nobody holds what was to be shown: no, as from grep and test.
+    pub(crate) const FREE: Self = Self::Code(1);
     /// `EX_USAGE` of sysexits.h: what was typed makes no sense.
     pub(crate) const USAGE: Self = Self::Code(64);
     /// `EX_DATAERR`: the key holds something that is no lock.
@@ -147,6 +149,18 @@ impl From<LockError> for Failure {
                 Self::new(End::NOT_A_LOCK, error.to_string())
             }
             LockError::Unreachable { .. } => Self::new(End::NO_STORE, format!("{error}: {REACH}")),
+            _ => Self::new(End::NO_STORE, error.to_string()),
+        }
+    }
+}
+
+impl From<InspectError> for Failure {
+    fn from(error: InspectError) -> Self {
+        match error {
+            InspectError::Misuse(misuse) => misuse.into(),
+            InspectError::Store(fault) if fault.kind == FaultKind::Passing => {
+                Self::new(End::NO_STORE, format!("{fault}: {REACH}"))
+            }
             _ => Self::new(End::NO_STORE, error.to_string()),
         }
     }

@@ -23,7 +23,7 @@ use crate::wanted::Wanted;
 ///
 /// [`Failure`], when the lock was not had, or was lost.
 pub(crate) async fn hold(wanted: Wanted) -> Result<End, Failure> {
-    Around::at(&wanted.store).check(&wanted.key)?;
+    Around::at(&wanted.place.store).check(&wanted.keys)?;
     let mut signals = Signals::catch()?;
     let (locks, guard) = match take(&wanted, &mut signals).await? {
         Taken::Lock(locks, guard) => (locks, guard),
@@ -32,7 +32,7 @@ pub(crate) async fn hold(wanted: Wanted) -> Result<End, Failure> {
     // Without a reader from the start, the write fails, and the lock is given back at once.
     let printed = writeln!(io::stdout(), "{}", guard.fence()).and_then(|()| io::stdout().flush());
     if printed.is_ok() && io::stdout().is_terminal() && !wanted.quiet {
-        say::line(format_args!("{}: held until Ctrl-C", wanted.key));
+        say::line(format_args!("{}: held until Ctrl-C", wanted.keys));
     }
     let end = match printed {
         Ok(()) => tokio::select! {
@@ -119,14 +119,14 @@ fn close_stdout() {
 }
 
 fn lost(wanted: &Wanted, loss: &Loss) -> Failure {
-    let key = &wanted.key;
+    let keys = &wanted.keys;
     let line = match loss {
         Loss::HeldTooLong { at_most } => {
             format!(
-                "{key}: held for as long as --max-hold {at_most:?} allows: see why it takes so long, or allow more"
+                "{keys}: held for as long as --max-hold {at_most:?} allows: see why it takes so long, or allow more"
             )
         }
-        _ => format!("{key}: lease lost: {loss}: check what was done since, and do it again"),
+        _ => format!("{keys}: lease lost: {loss}: check what was done since, and do it again"),
     };
     Failure::new(End::LOST, line)
 }

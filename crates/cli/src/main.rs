@@ -7,14 +7,22 @@ mod environment;
 mod exit;
 mod help;
 mod hold;
+mod keys;
+mod ls;
 mod minder;
 mod pages;
+mod place;
+mod print;
 mod run;
 mod say;
+mod seen;
 mod settings;
+mod show;
 mod signals;
 mod status;
 mod store_url;
+mod stores;
+mod table;
 mod take;
 mod terminal;
 mod time;
@@ -54,16 +62,23 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Hold(args) => {
             // Before we have anything open ourselves.
             hold::close_inherited(args.taking.status_fd.as_deref());
-            let wanted = Wanted::of(args.taking, args.keys.into_iter().next().unwrap_or_default())?;
+            let wanted = Wanted::of(args.taking, args.keys)?;
             let status = wanted.status.clone();
             to_the_end(status, hold::hold(wanted))
         }
+        Task::Show(args) => looking(show::show(args)),
+        Task::Ls(args) => looking(ls::ls(args)),
         Task::Help(args) => {
             help::print(&args);
             Ok(End::SUCCESS)
         }
         Task::Pages(args) => pages::write(&args),
     }
+}
+
+/// What takes nothing has nothing to tell of, either.
+fn looking(work: impl Future<Output = Result<End, Failure>>) -> Result<End, Failure> {
+    to_the_end(Arc::new(Status::to_nobody()), work)
 }
 
 fn to_the_end(status: Arc<Status>, work: impl Future<Output = Result<End, Failure>>) -> Result<End, Failure> {

@@ -41,9 +41,11 @@ pub(crate) fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
         return;
     }
     let Some(start) = Start::read(words) else { return };
-    let Some((Order::End(end), stdin)) = link::accept(io::stdin()) else { return };
+    let Some((Order::End(end), lent)) = link::accept(io::stdin()) else { return };
     let ending = Ending::new(end, start.grace);
-    let report = match start.command(stdin) {
+    // To our end: if the one that holds the lock was killed, its lease ends when all that it started has.
+    let _lifeline = lent.lifeline;
+    let report = match start.command(lent.stdin) {
         Ok(id) => {
             starting::leave_the_session(id);
             Command { id, group: start.group, we, stopped: false, stops: 0 }.watch(ending, &wakes)

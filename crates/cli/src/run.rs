@@ -24,8 +24,8 @@ use crate::watch::{Doom, Ended, watch};
 /// [`Failure`], when the command did not run, or not to its end.
 pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
     let wanted = &settings.wanted;
-    let around = Around::at(&wanted.store);
-    around.check(&wanted.key)?;
+    let around = Around::at(&wanted.place.store);
+    around.check(&wanted.keys)?;
     let mut signals = Signals::catch()?;
     let (locks, guard) = match take(wanted, &mut signals).await? {
         Taken::Lock(locks, guard) => (locks, guard),
@@ -33,8 +33,9 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
         Taken::Interrupted(signal) => return Ok(End::Signal(signal.as_raw())),
     };
     let held = guard.held();
-    let told = environment::of_command(&wanted.key, &around, guard.fence(), &wanted.label, &wanted.store);
-    let started = Command::start(&settings, told, held.remaining(), &signals);
+    let told =
+        environment::of_command(&wanted.keys, &around, guard.fence(), &wanted.label, &wanted.place.store);
+    let started = Command::start(&settings, told, held.remaining(), locks.lifeline(), &signals);
     let ended = match started {
         Ok(mut command) => tokio::select! {
             never = tell_keeping(wanted.status.clone(), held.clone()) => match never {},
@@ -89,32 +90,32 @@ fn ended_for(settings: &Settings, doom: Doom, held_for: Duration) -> Failure {
     /// What the minder leaves for dying, and a lease for drift, before the end of the longest hold.
     const BEFORE: Duration = Duration::from_millis(100);
     let wanted = &settings.wanted;
-    let key = &wanted.key;
+    let keys = &wanted.keys;
     let max_hold = wanted.max_hold.filter(|max_hold| held_for + settings.grace + BEFORE >= *max_hold);
     let why = match (doom, max_hold) {
         (Doom::Lost(Loss::HeldTooLong { at_most }), _) | (Doom::Foreseen, Some(at_most)) => {
             return Failure::new(
                 End::LOST,
                 format!(
-                    "{key}: held for as long as --max-hold {at_most:?} allows, so the command was ended: see why it takes so \
+                    "{keys}: held for as long as --max-hold {at_most:?} allows, so the command was ended: see why it takes so \
                      long, or allow more"
                 ),
             );
         }
         (Doom::Lost(loss), _) => loss.to_string(),
-        (Doom::Foreseen, None) => format!("it could not be renewed in time at {}", wanted.store),
+        (Doom::Foreseen, None) => format!("it could not be renewed in time at {}", wanted.place.store),
         (Doom::Stopped, _) => "it was not renewed while this run was stopped".into(),
         (Doom::Unminded, _) => {
             return Failure::new(
                 End::LOST,
                 format!(
-                    "{key}: the minder of the command was killed, and so all of the command: check what it did, and run it again"
+                    "{keys}: the minder of the command was killed, and so all of the command: check what it did, and run it again"
                 ),
             );
         }
     };
     Failure::new(
         End::LOST,
-        format!("{key}: lease lost, so the command was ended: {why}: check what it did, and run it again"),
+        format!("{keys}: lease lost, so the command was ended: {why}: check what it did, and run it again"),
     )
 }

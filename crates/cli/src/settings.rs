@@ -25,7 +25,7 @@ impl Settings {
     /// Settles a run. Everything that was typed wrong is found here, before anything is opened.
     pub(crate) fn of(args: RunArgs) -> Result<Self, Failure> {
         let grace = time_of("--grace", args.grace)?;
-        let wanted = Wanted::of(args.taking, args.keys.into_iter().next().unwrap_or_default())?;
+        let wanted = Wanted::of(args.taking, args.keys)?;
         let grace = self::grace(grace, wanted.ttl)?;
         let mut command = args.command.into_iter();
         let program = command.next().unwrap_or_default();

@@ -33,14 +33,41 @@ struct Writer {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event<'a> {
-    Waiting { key: &'a str, held_by: &'a str, place: Option<u64>, remaining_ms: Option<u64> },
-    Acquired { key: &'a str, fence: u64, label: &'a str, store: &'a str, ttl_ms: u64, waited_ms: u64 },
-    Renewed { remaining_ms: u64 },
-    Lost { reason: &'a str },
+    Waiting {
+        key: &'a str,
+        keys: &'a [String],
+        held_by: &'a str,
+        place: Option<u64>,
+        remaining_ms: Option<u64>,
+    },
+    Acquired {
+        key: &'a str,
+        keys: &'a [String],
+        fence: u64,
+        label: &'a str,
+        store: &'a str,
+        ttl_ms: u64,
+        waited_ms: u64,
+    },
+    Renewed {
+        remaining_ms: u64,
+    },
+    Lost {
+        reason: &'a str,
+    },
     Ended(Ended),
     Released,
-    Busy { key: &'a str, held_by: Option<&'a str>, waited_ms: u64, code: u8 },
-    Failed { code: u8, reason: &'a str },
+    Busy {
+        key: &'a str,
+        keys: &'a [String],
+        held_by: Option<&'a str>,
+        waited_ms: u64,
+        code: u8,
+    },
+    Failed {
+        code: u8,
+        reason: &'a str,
+    },
 }
 
 /// How the command ended.
@@ -197,11 +224,12 @@ mod tests {
 
     #[test]
     fn a_line_has_the_event_first_and_the_time_last_and_is_one_line() {
-        let event = Event::Waiting { key: "a\n\"b\u{1}", held_by: "ä", place: None, remaining_ms: None };
+        let (key, keys) = ("a\n\"b\u{1}", ["a".into(), "b".into()]);
+        let event = Event::Waiting { key, keys: &keys, held_by: "ä", place: None, remaining_ms: None };
         let line = serde_json::to_string(&Line { event, at: 7 }).unwrap();
         assert_eq!(
             line,
-            r#"{"event":"waiting","key":"a\n\"b\u0001","held_by":"ä","place":null,"remaining_ms":null,"at":7}"#
+            r#"{"event":"waiting","key":"a\n\"b\u0001","keys":["a","b"],"held_by":"ä","place":null,"remaining_ms":null,"at":7}"#
         );
         let event = Event::Ended(Ended::Signal { signal: 15 });
         let line = serde_json::to_string(&Line { event, at: 7 }).unwrap();

@@ -29,7 +29,7 @@ impl StoreUrl {
                 "memory: is the memory of one process, which no other command would see: {WRITE}"
             )));
         }
-        if !KINDS.iter().any(|kind| text.split(':').next() == Some(kind)) {
+        if !Self::is_begun_by(text) {
             return Err(Failure::usage(format!("the kind of this store URL is not known: {WRITE}")));
         }
         if !text.starts_with("file:") && text.contains(char::is_control) {
@@ -54,6 +54,11 @@ impl StoreUrl {
                 "the working directory is unknown ({error}): give file: an absolute path"
             ))),
         }
+    }
+
+    /// Whether a text begins as a URL of ours does.
+    pub(crate) fn is_begun_by(text: &str) -> bool {
+        text.split_once(':').is_some_and(|(kind, _)| KINDS.contains(&kind))
     }
 
     /// The file store at an absolute path.

@@ -5,16 +5,16 @@ use std::io::{self, IsTerminal as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use leasehold::{ConnectError, Guard, Held, LockError, Locks, ReleaseError, Renewal, Tenant, Waiting};
+use leasehold::{Guard, Held, Key, LockError, Locks, ReleaseError, Renewal, Tenant, Waiting};
 use rustix::process::Signal;
 use tokio::time::timeout;
 
-use crate::environment;
 use crate::exit::Failure;
+use crate::place::OUTAGE_LIMIT;
 use crate::say;
 use crate::signals::Signals;
 use crate::status::{Event, Status, millis, text_of};
-use crate::wanted::{Origin, Patience, Wanted};
+use crate::wanted::{Patience, Wanted};
 
 /// What came of the wish.
 #[derive(Debug)]
@@ -34,14 +34,14 @@ const UNDOING: Duration = Duration::from_secs(3);
 pub(crate) async fn take(wanted: &Wanted, signals: &mut Signals) -> Result<Taken, Failure> {
     let started = Instant::now();
     if wanted.verbose {
-        say::line(format_args!("{}: waiting at {}", wanted.key, wanted.store));
+        say::line(format_args!("{}: waiting at {}", wanted.keys, wanted.place.store));
     }
     let locks = tokio::select! {
         biased;
         signal = signals.next() => return Ok(Taken::Interrupted(signal)),
         locks = connect(wanted) => locks?,
     };
-    let request = locks.mutex(wanted.key.as_bytes()).lock().on_wait(teller(wanted));
+    let request = locks.mutex_all(wanted.keys.iter()).lock().on_wait(teller(wanted));
     let request = match wanted.patience {
         Patience::Endless => request,
         Patience::OneTry => request.within(Duration::ZERO),
@@ -78,53 +78,43 @@ async fn connect(wanted: &Wanted) -> Result<Locks, Failure> {
         Patience::Within(within) => builder.outage_limit(within.clamp(Duration::from_secs(1), OUTAGE_LIMIT)),
         _ => builder.outage_limit(OUTAGE_LIMIT),
     };
-    let locks = match builder.connect(wanted.store.reveal()).await {
-        Ok(locks) => locks,
-        Err(error) => return Err(not_connected(wanted, error)),
-    };
-    if wanted.store_from == Origin::Argument && wanted.store.has_password() && !wanted.quiet {
-        say::line(format_args!(
-            "every user of this machine can see the password in --store (ps): put the URL into {} instead",
-            environment::STORE
-        ));
-    }
-    Ok(locks)
+    wanted.place.connect(builder, wanted.quiet).await
 }
 
-/// How long a store may be silent: the library's own default, said here because a short wait shortens it.
-const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
-
-/// Says once for whom we wait, to people; and to programs, for each holder that comes.
+/// Says for whom we wait: to people once, and again when another of our keys is in the way; to programs for each holder.
 fn teller(wanted: &Wanted) -> impl Fn(&Waiting) + Send + Sync + 'static {
-    let key = wanted.key.clone();
+    let keys = wanted.keys.texts();
     let status = wanted.status.clone();
     let aloud = !wanted.quiet && (wanted.verbose || io::stderr().is_terminal());
-    let last: Mutex<Option<Tenant>> = Mutex::default();
+    let last: Mutex<Option<(Key, Tenant)>> = Mutex::default();
     move |waiting| {
         let Waiting { held_by, place, .. } = waiting;
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-        if aloud && last.is_none() {
+        let key = &held_by.key;
+        if aloud && last.as_ref().is_none_or(|(last, _)| last != key) {
             let place = place.map_or_else(String::new, |place| format!(", place {place} in line"));
             say::line(format_args!("waiting for {key}, held by {held_by}{place}"));
         }
-        if last.as_ref() != Some(&held_by.tenant) {
+        if last.as_ref().is_none_or(|(last, tenant)| (last, tenant) != (key, &held_by.tenant)) {
             status.tell(Event::Waiting {
-                key: &text_of(&key),
+                key: &text_of(key),
+                keys: &keys,
                 held_by: &held_by.tenant.to_string(),
                 place: *place,
                 remaining_ms: held_by.remaining.map(millis),
             });
-            *last = Some(held_by.tenant.clone());
+            *last = Some((key.clone(), held_by.tenant.clone()));
         }
     }
 }
 
 fn tell_taken(wanted: &Wanted, locks: &Locks, guard: &Guard, waited: Duration) {
     if wanted.verbose {
-        say::line(format_args!("{}: taken at {}, fence {}", wanted.key, locks.store(), guard.fence()));
+        say::line(format_args!("{}: taken at {}, fence {}", wanted.keys, locks.store(), guard.fence()));
     }
     wanted.status.tell(Event::Acquired {
-        key: &text_of(&wanted.key),
+        key: &text_of(wanted.keys.first()),
+        keys: &wanted.keys.texts(),
         fence: guard.fence().get(),
         label: &wanted.label,
         store: locks.store(),
@@ -151,23 +141,6 @@ pub(crate) async fn tell_keeping(status: Arc<Status>, held: Held) -> Infallible 
     }
 }
 
-fn not_connected(wanted: &Wanted, error: ConnectError) -> Failure {
-    match error {
-        ConnectError::Misuse(misuse) => Failure::from(misuse).about(wanted.store_from),
-        ConnectError::Refused(_) if wanted.store_from == Origin::Environment && environment::is_nested() => {
-            Failure::from(error).hint(format!(
-                "the run around this one took the password out of {}: give this one its own",
-                environment::STORE
-            ))
-        }
-        // Nobody chose this place, so whoever reads this may not know that there are others.
-        ConnectError::Refused(_) if wanted.store_from == Origin::Nobody => {
-            Failure::from(error).hint(format!("name another store with --store or {}", environment::STORE))
-        }
-        _ => Failure::from(error),
-    }
-}
-
 fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Failure {
     let LockError::TimedOut { key, held_by, place, waited, .. } = &error else { return Failure::from(error) };
     let tenant = held_by.as_ref().map(|held_by| held_by.tenant.to_string());
@@ -189,6 +162,7 @@ fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Failure {
     let failure = Failure::new(wanted.busy, line);
     wanted.status.tell(Event::Busy {
         key: &text_of(key),
+        keys: &wanted.keys.texts(),
         held_by: tenant.as_deref(),
         waited_ms: millis(*waited),
         code: failure.code(),
@@ -217,7 +191,7 @@ pub(crate) enum Return {
 
 /// Releases the lock, for no longer than its lease lasts, and leaves nothing.
 pub(crate) async fn give_back(wanted: &Wanted, locks: &Locks, guard: Guard, signals: &mut Signals) -> Return {
-    let key = &wanted.key;
+    let keys = &wanted.keys;
     let left = guard.remaining();
     let released = tokio::select! {
         released = timeout(left, guard.release()) => released.ok(),
@@ -234,9 +208,9 @@ pub(crate) async fn give_back(wanted: &Wanted, locks: &Locks, guard: Guard, sign
             undo_for(locks, Duration::ZERO, signals).await;
             Return::NotOurs(error)
         }
-        Some(Err(error)) => Return::Unconfirmed(format!("{key}: {error}: others must wait for that")),
+        Some(Err(error)) => Return::Unconfirmed(format!("{keys}: {error}: others must wait for that")),
         None => Return::Unconfirmed(format!(
-            "{key}: {} did not confirm the release: others may have to wait for the lease's end",
+            "{keys}: {} did not confirm the release: others may have to wait for the lease's end",
             locks.store()
         )),
     }

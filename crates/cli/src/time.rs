@@ -1,4 +1,4 @@
-//! How a length of time is written on the command line.
+//! How a length of time is written: on the command line, and to people.
 
 use std::fmt;
 use std::time::Duration;
@@ -59,6 +59,26 @@ fn split(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(end).unwrap_or(text.len()))
 }
 
+/// A length of time for people, short and to two units at most: `850ms`, `9.4s`, `28s`, `12m04s`, `3h12m`, `4d03h`. Rounded down, so
+/// that nobody counts on more than there is.
+pub(crate) fn shown(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let [minutes, hours, days] = [seconds / 60, seconds / 3600, seconds / 86_400];
+    match seconds {
+        0 => format!("{}ms", time.as_millis()),
+        1..10 => format!("{seconds}.{}s", time.subsec_millis() / 100),
+        10..60 => format!("{seconds}s"),
+        60..3600 => format!("{minutes}m{:02}s", seconds % 60),
+        3600..86_400 => format!("{hours}h{:02}m", minutes % 60),
+        _ => format!("{days}d{:02}h", hours % 24),
+    }
+}
+
+/// How long a lease has left.
+pub(crate) fn left(remaining: Option<Duration>) -> String {
+    remaining.map_or_else(|| "no end".into(), shown)
+}
+
 /// What was written is no length of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoTime(String);
@@ -95,6 +115,26 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
+    }
+
+    #[test]
+    fn people_are_shown_two_units_at_most_and_never_more_than_there_is() {
+        for (millis, text) in [
+            (0, "0ms"),
+            (999, "999ms"),
+            (1_000, "1.0s"),
+            (9_999, "9.9s"),
+            (10_000, "10s"),
+            (59_999, "59s"),
+            (60_000, "1m00s"),
+            (3_599_999, "59m59s"),
+            (3_600_000, "1h00m"),
+            (86_399_999, "23h59m"),
+            (356_400_000, "4d03h"),
+        ] {
+            assert_eq!(shown(Duration::from_millis(millis)), text);
+        }
+        assert_eq!(left(None), "no end");
     }
 
     #[test]

@@ -22,6 +22,8 @@ How leasehold ends:
 
   the command's own code, when it ran to its end
   0    hold: the reader has closed its end, and the lock was released
+       show: somebody holds the lock; ls: all were listed, also if there was none
+  1    show: the lock is free
   64   the command line or the store's URL makes no sense; nothing was sent
   65   the key holds something that is no lock
   69   the store is out of reach, or refuses
@@ -39,17 +41,19 @@ A command may end with 64 to 75 itself. Whoever must tell the two apart reads th
 const ENVIRONMENT: &str = "\
 What leasehold reads:
 
-  LEASEHOLD_STORE   the store, if --store does not name one
+  LEASEHOLD_STORE   the store, if --store does not name one; or several, with white space between them
+  LEASEHOLD_MAX_TTL the longest ttl of all who use several stores together, if --max-ttl does not name one
 
 What the command of `leasehold run` is given:
 
-  LEASEHOLD_KEY     the key
-  LEASEHOLD_KEYS    the keys that are held around it, one a line; the outermost run's first
+  LEASEHOLD_KEY     the key; of several, the first in the order of their bytes
+  LEASEHOLD_KEYS    all keys that are held around it, one a line; the outermost run's first
   LEASEHOLD_FENCE   the number that only grows: send it with each write, and let the target refuse smaller ones
   LEASEHOLD_LABEL   what others are told about the holder
   LEASEHOLD_STORE   the store, without its password
+  LEASEHOLD_MAX_TTL as above
 
-A run within the command uses the same store; the key that is held around it is refused at once, as it would wait for
+A run within the command uses the same store; a key that is held around it is refused at once, as it would wait for
 ever. Where the store wants a password the inner run must be given its own LEASEHOLD_STORE.
 
 HOME and the XDG directories are not read: cron, a service and a shell must find the same locks.
@@ -63,6 +67,12 @@ Where the locks are, by --store or LEASEHOLD_STORE:
   rediss://...                  the same over TLS; ?ca=FILE names the certificate authority
   redis+unix:///SOCKET          a server's socket; ?db=N, ?user=NAME and ?password=TEXT
 
+Several stores are one: what more than half of them grant is granted, so that one of three, or two of five, may be down. Name
+the same ones in the same order everywhere, with one --max-ttl, which no --ttl may exceed; a server that was restarted without its
+state is not counted for so long, nor is one that is used for the first time.
+
+  leasehold run --store redis://a --store redis://b --store redis://c nightly -- ./report
+
 Without either: file:HOME/.local/state/leasehold/leases.db, where HOME is what the user database says of the effective
 user. `leasehold run -v` says which store it uses.
 
@@ -75,17 +85,18 @@ With --status-fd N, what happens is written to descriptor N, one JSON object a l
 
   leasehold run --status-fd 3 nightly -- ./report 3>events
 
-Each has \"event\", and \"at\": milliseconds since 1970 by the system's clock. Times are milliseconds. A key that is not
-UTF-8 has its other bytes as \\xNN.
+Each has \"event\", and \"at\": milliseconds since 1970 by the system's clock. Times are milliseconds. Of several
+keys, \"keys\" has all, and \"key\" the one in the way, or else the first. A key that is not UTF-8 has its other bytes as
+\\xNN.
 
-  waiting   key, held_by, place (null: it does not wait in line), remaining_ms (null: it has no end)
+  waiting   key, keys, held_by, place (null: it does not wait in line), remaining_ms (null: it has no end)
                                                                 when it first has to wait, and for each other holder
-  acquired  key, fence, label, store, ttl_ms, waited_ms
+  acquired  key, keys, fence, label, store, ttl_ms, waited_ms
   renewed   remaining_ms
   lost      reason                                             followed by ended, if a command ran
   ended     code or signal                                     of the command
   released
-  busy      key, held_by, waited_ms, code                      the last
+  busy      key, keys, held_by, waited_ms, code                the last
   failed    code, reason                                       the last: our exit code, and what we say on stderr
 
 More may come; ignore what you do not know. A reader that does not read misses events, and holds up nothing.

@@ -37,28 +37,29 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
         Task::Run(args) if args.command.is_empty() => Some(
             without_dashes(words).unwrap_or_else(|| Failure::usage("no command behind --: name what to run")),
         ),
-        Task::Run(args) => unruly_keys(&args.keys),
+        Task::Run(args) if args.keys.is_empty() => {
+            Some(Failure::usage("no key: name what is to be locked, before the --"))
+        }
+        Task::Run(_) => None,
         Task::Hold(args) if !args.command.is_empty() => {
             Some(Failure::usage("hold runs no command: leave it out, or use `leasehold run KEY -- COMMAND`"))
         }
-        Task::Hold(args) => match args.keys.len() {
+        Task::Hold(args) if args.keys.is_empty() => Some(Failure::usage("no key: name what is to be locked")),
+        Task::Show(args) => match args.keys.len() {
             1 => None,
-            0 => Some(Failure::usage("no key: name what is to be locked")),
-            count => Some(Failure::usage(format!(
-                "{count} keys, and hold takes one: name one; a command is run by `leasehold run KEY -- COMMAND`"
-            ))),
+            0 => Some(Failure::usage("no key: name what is to be shown").hint("leasehold ls --all")),
+            count => Some(Failure::usage(format!("{count} keys, and show takes one: name one"))),
         },
-        Task::Help(_) | Task::Pages(_) => None,
-    }
-}
-
-fn unruly_keys(keys: &[OsString]) -> Option<Failure> {
-    match keys.len() {
-        1 => None,
-        0 => Some(Failure::usage("no key: name what is to be locked, before the --")),
-        count => Some(Failure::usage(format!(
-            "{count} keys before the --, and one run takes one key for now: name one, and put the command behind the --"
-        ))),
+        Task::Ls(args) => match args.prefixes.len() {
+            0 if !args.all => Some(
+                Failure::usage("no prefix: name what the keys begin with, or list all of them")
+                    .hint("leasehold ls --all"),
+            ),
+            1.. if args.all => Some(Failure::usage("PREFIX and --all exclude each other: leave one out")),
+            0 | 1 => None,
+            count => Some(Failure::usage(format!("{count} prefixes, and ls takes one: name one"))),
+        },
+        Task::Hold(_) | Task::Help(_) | Task::Pages(_) => None,
     }
 }
 

@@ -1,26 +1,22 @@
 //! The lock that is wanted, how, and where: what every task that takes one has in common.
 
-use std::env::{self, VarError};
 use std::ffi::OsString;
-use std::fmt;
-use std::os::unix::ffi::OsStringExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Key, Label, Ttl};
+use leasehold::{Label, Ttl};
 
 use crate::args::TakingArgs;
-use crate::default_store::default_store;
-use crate::environment;
 use crate::exit::{End, Failure};
+use crate::keys::Keys;
+use crate::place::Place;
 use crate::status::Status;
-use crate::store_url::StoreUrl;
 use crate::time;
 
 /// A lock that is wanted, with everything settled.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
-    pub(crate) key: Key,
+    pub(crate) keys: Keys,
     pub(crate) patience: Patience,
     /// How we end when it is held.
     pub(crate) busy: End,
@@ -28,8 +24,7 @@ pub(crate) struct Wanted {
     /// How long it may be held in all.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) label: String,
-    pub(crate) store: StoreUrl,
-    pub(crate) store_from: Origin,
+    pub(crate) place: Place,
     pub(crate) status: Arc<Status>,
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
@@ -43,27 +38,9 @@ pub(crate) enum Patience {
     Endless,
 }
 
-/// Who named the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    Argument,
-    Environment,
-    Nobody,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Argument => "--store",
-            Self::Environment => environment::STORE,
-            Self::Nobody => "the default store",
-        })
-    }
-}
-
 impl Wanted {
     /// Settles it. Everything that was typed wrong is found here, before anything is opened.
-    pub(crate) fn of(args: TakingArgs, key: OsString) -> Result<Self, Failure> {
+    pub(crate) fn of(args: TakingArgs, keys: Vec<OsString>) -> Result<Self, Failure> {
         let max_hold = time_of("--max-hold", args.max_hold)?;
         let ttl = ttl(time_of("--ttl", args.ttl)?, max_hold)?;
         let patience = match time_of("--within", args.within)? {
@@ -75,11 +52,11 @@ impl Wanted {
         let busy = args.busy_exit_code.map_or(Ok(End::BUSY), |text| exit_code(&text))?;
         let label = args.label.unwrap_or_else(default_label);
         Label::new(&label).map_err(|misuse| Failure::from(misuse).about("--label"))?;
-        let key = Key::new(key.into_vec())?;
-        let (store, store_from) = store(args.store)?;
+        let keys = Keys::of(keys)?;
+        let place = Place::of(args.place)?;
         let status = Arc::new(args.status_fd.map_or(Ok(Status::to_nobody()), |text| Status::to(&text))?);
         let (quiet, verbose) = (args.quiet, args.verbose);
-        Ok(Self { key, patience, busy, ttl, max_hold, label, store, store_from, status, quiet, verbose })
+        Ok(Self { keys, patience, busy, ttl, max_hold, label, place, status, quiet, verbose })
     }
 }
 
@@ -116,23 +93,4 @@ fn exit_code(text: &str) -> Result<End, Failure> {
 fn default_label() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}:{}", std::process::id())
-}
-
-fn store(argument: Option<String>) -> Result<(StoreUrl, Origin), Failure> {
-    let about = |origin: Origin| move |failure: Failure| failure.about(origin);
-    if let Some(url) = argument {
-        return Ok((StoreUrl::new(&url).map_err(about(Origin::Argument))?, Origin::Argument));
-    }
-    match env::var(environment::STORE) {
-        // Not as if it were unset: a script whose variable was empty must not lock elsewhere than it meant to.
-        Ok(url) if url.is_empty() => {
-            Err(Failure::usage("it is empty: unset it for the default store, or give it a URL")
-                .about(Origin::Environment))
-        }
-        Ok(url) => Ok((StoreUrl::new(&url).map_err(about(Origin::Environment))?, Origin::Environment)),
-        Err(VarError::NotUnicode(_)) => {
-            Err(Failure::usage("it is not UTF-8: write other bytes as %XX").about(Origin::Environment))
-        }
-        Err(VarError::NotPresent) => Ok((default_store()?, Origin::Nobody)),
-    }
 }

@@ -108,6 +108,8 @@ pub struct Line {
     tickets: HashMap<Holder, Ticket>,
     /// How many waiters were left out directly before a place.
     left_out: BTreeMap<(Ticket, Holder), u64>,
+    /// Whether somebody who was left out should have been looked at.
+    missed: bool,
     unclaimed: Option<Unclaimed>,
     struck: BTreeSet<Channel>,
     /// When the line is forgotten, if nobody asks again.
@@ -126,6 +128,9 @@ impl Line {
 
     /// How long a line is remembered without being asked about. Three times [`Line::RE_ASK`]: two asks may go astray.
     pub const KEPT_FOR: Duration = Duration::from_secs(15);
+
+    /// Among so many it is looked for one of another process, to be told when a hand-over must have been claimed.
+    pub const LOOKED_AHEAD: usize = 8;
 
     /// The most waiters, gone but still in line, that one request clears away: few enough to delay no other request.
     pub const CLEARED_AT_ONCE: usize = 100;
@@ -177,8 +182,26 @@ impl Line {
     #[must_use]
     pub fn is_short(&self) -> bool {
         let missing = self.left_out.first_key_value().map(|(place, _)| place);
-        missing
-            .is_some_and(|missing| self.waiters.first_key_value().is_none_or(|(first, _)| missing <= first))
+        self.missed
+            || missing.is_some_and(|missing| {
+                self.waiters.first_key_value().is_none_or(|(first, _)| missing <= first)
+            })
+    }
+
+    /// Who is to ask when a lock that was handed to somebody on this channel has not been claimed: the first of a few who listen
+    /// elsewhere, as whoever listens there may be as dead as that one; else the first.
+    pub(crate) fn witness(&mut self, channel: Option<&Channel>) -> Option<Standing> {
+        let missing = self.left_out.first_key_value().map(|(place, _)| *place);
+        let known =
+            self.waiters.iter().take_while(|(place, _)| missing.is_none_or(|missing| **place < missing));
+        let mut looked_at = 0;
+        let elsewhere = known.take(Self::LOOKED_AHEAD).find(|(_, standing)| {
+            looked_at += 1;
+            standing.channel.is_some() && standing.channel.as_ref() != channel
+        });
+        let elsewhere = elsewhere.map(|(_, standing)| standing.clone());
+        self.missed |= elsewhere.is_none() && looked_at < Self::LOOKED_AHEAD && missing.is_some();
+        elsewhere.or_else(|| self.first().cloned())
     }
 
     /// The waiters that are here, first come first, each with its ticket.

@@ -156,7 +156,8 @@ pub enum News {
     },
     /// It should ask again: it holds this key, and wants more.
     AskAgain,
-    /// It stands first now, and whoever holds the key does for so long, unless it renews.
+    /// It should ask again when whoever holds the key does not any more, unless that is renewed: it stands first now, or the
+    /// first of another process.
     First {
         /// Of the holder's lease.
         left: Duration,

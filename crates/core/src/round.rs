@@ -137,13 +137,15 @@ impl Round {
         held.iter().any(|one| held.iter().filter(|other| same(one, other)).count() >= self.majority())
     }
 
-    /// Whether so many members serve the key, granted or held by others, that a majority could grant once the others go.
-    #[must_use]
-    pub fn could_be_won(&self) -> bool {
-        let served = |state: &&State| {
-            !matches!(state, State::Out(Stance::Silent(_) | Stance::Refused(_) | Stance::Undecided))
+    /// Whether so many members serve the key, granted or held by others, that a majority could grant once the others go. Of those
+    /// that have not answered yet, `hoped` says which are likely to.
+    pub fn could_be_won(&self, hoped: impl Fn(usize) -> bool) -> bool {
+        let served = |(member, state): &(usize, &State)| match state {
+            State::Granted { .. } | State::Out(Stance::Held(_) | Stance::Gone) => true,
+            State::Idle | State::Asked => hoped(*member),
+            State::Out(_) => false,
         };
-        self.states.iter().filter(served).count() >= self.majority()
+        self.states.iter().enumerate().filter(served).count() >= self.majority()
     }
 
     /// Whether so many members refuse for good that a majority could not grant whatever the others say.

@@ -73,10 +73,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Says the same of all keys that begin with a prefix and are held or waited for, in byte order; each as it was at some
     /// moment of the call. A string of another program's that nobody waits for is none of our business, and not among them.
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        let _ = prefix;
-        Box::pin(async move { Err(Fault::lasting(self.name(), "it cannot list its keys")) })
-    }
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>>;
 
     /// Resolves when an attempt that stands in line is told something: that it holds now, or that it should ask again.
     ///

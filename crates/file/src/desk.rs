@@ -197,6 +197,10 @@ impl Desk {
         }
     }
 
+    pub(crate) fn list(&mut self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
+        self.ledger.list(prefix)
+    }
+
     pub(crate) fn dump(&mut self) -> Result<Records, Fault> {
         self.ledger.dump()
     }

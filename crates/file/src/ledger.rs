@@ -1,5 +1,7 @@
 //! The file as one caller after another sees it: requests in, answers out, each in one transaction.
 
+mod list;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -252,8 +254,8 @@ struct Side<'a> {
 ///
 /// Of a line only its head is loaded; if many of those have gone, the request is applied anew to more of it.
 fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<(Served, Stamp), Trouble> {
-    /// The waiter who leaves, the one who is next, and the one after that; and one for the asker.
-    const FEW: usize = 4;
+    /// The waiter who leaves, the one who is next, and those among whom one of another process is looked for; one for the asker.
+    const FEW: usize = Line::LOOKED_AHEAD + 3;
     let (keys, asker) = (keys(request), asker(request, side.peers));
     let now = now(side.runtime);
     let since_epoch = u64::try_from(side.runtime.since_epoch().as_micros()).unwrap_or(u64::MAX);

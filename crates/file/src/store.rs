@@ -232,6 +232,12 @@ impl Store for FileStore {
         Box::pin(self.ask(move |desk| desk.inspect(key)))
     }
 
+    /// All of it as it was at one moment, in one transaction that keeps nobody from writing.
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        let prefix = prefix.to_vec();
+        Box::pin(self.ask(move |desk| desk.list(&prefix)))
+    }
+
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         self.post.waiting.called(attempt.holder, &*self.runtime)
     }

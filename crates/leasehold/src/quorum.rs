@@ -9,6 +9,7 @@ mod desk;
 mod keeping;
 mod looking;
 mod member;
+mod questions;
 mod waiting;
 
 use std::sync::Arc;
@@ -32,7 +33,7 @@ use desk::Desk;
 /// # What this does not promise
 ///
 /// A member that forgets leases without a restart (an old snapshot loaded by hand) is not noticed. Members whose clocks differ by
-/// more than half of `max_ttl`, and that lose their state, may repeat a fence.
+/// more than `max_ttl` less 3 s, and that lose their state, may repeat a fence.
 #[derive(Debug)]
 pub struct QuorumStore {
     desk: Arc<Desk>,
@@ -97,7 +98,7 @@ impl Store for QuorumStore {
         let count = self.desk.members.len();
         let mut warnings: Vec<_> =
             self.desk.members.iter().flat_map(|member| member.store.warnings()).collect();
-        if count % 2 == 0 {
+        if count.is_multiple_of(2) {
             let lost = (count - 1) / 2;
             warnings.push(format!(
                 "{count} stores survive the loss of {lost}, as {} would: use an odd number",
@@ -159,6 +160,10 @@ impl Store for QuorumStore {
 
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         Box::pin(looking::inspect(&self.desk, key))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        Box::pin(looking::list(&self.desk, prefix))
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

@@ -1,5 +1,7 @@
 //! Making calls: one try, within its limit, on one connection.
 
+mod list;
+
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};

@@ -190,6 +190,12 @@ impl Store for RedisStore {
         Box::pin(self.client.inspect(key))
     }
 
+    /// A server is looked through with SCAN, a thousand keys at a time, which takes a while where there are millions; others are
+    /// served in between. What is taken or let go meanwhile may be missing or there.
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        Box::pin(self.client.list(prefix))
+    }
+
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         self.client.waiting.called(attempt.holder, &*self.client.runtime)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::{Channel, Fence, Holder, Key, Label, News, Tenant, Ttl};
 
 /// What all our values begin with: the version of the format.
-const MARK: &[u8] = b"lh1";
+pub(crate) const MARK: &[u8] = b"lh1";
 
 /// The byte after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,9 +12,11 @@ use leasehold_core::{
 };
 
 mod line;
+mod listing;
 mod member;
 
 pub use line::*;
+pub use listing::*;
 pub use member::*;
 
 use crate::poll::poll_and_drop;
@@ -24,25 +26,6 @@ use crate::venue::Venue;
 const LONG: Duration = Duration::from_secs(60);
 /// Short enough to wait for.
 const SHORT: Duration = Duration::from_millis(300);
-
-/// Makes one test of each check of the line.
-#[macro_export]
-macro_rules! every_check_of_the_line {
-    ($($store:ident: $venue:expr;)*) => {
-        $(mod $store {
-            $crate::every_check!(@ $venue;
-                who_came_first_is_served_first,
-                who_gives_up_is_passed_over,
-                nobody_slips_past_the_line,
-                a_line_can_be_full,
-                a_dead_holder_is_succeeded_by_the_first_in_line,
-                a_hand_over_becomes_a_lease_like_any_other,
-                an_onlooker_sees_the_line_in_order,
-                takers_of_several_keys_all_get_their_turns,
-            );
-        })*
-    };
-}
 
 /// Makes one test of each check of a member of a quorum.
 #[macro_export]
@@ -83,6 +66,18 @@ macro_rules! every_check {
                 one_at_a_time_under_contention,
                 a_request_dropped_at_any_await_leaves_nothing,
                 a_waiter_is_served_when_the_lock_is_released,
+                who_came_first_is_served_first,
+                who_gives_up_is_passed_over,
+                nobody_slips_past_the_line,
+                a_line_can_be_full,
+                a_dead_holder_is_succeeded_by_the_first_in_line,
+                a_hand_over_becomes_a_lease_like_any_other,
+                an_onlooker_sees_the_line_in_order,
+                takers_of_several_keys_all_get_their_turns,
+                a_listing_has_what_is_waited_for,
+                a_listing_has_what_is_held_and_nothing_else,
+                a_prefix_means_itself,
+                a_long_listing_is_complete_and_in_order,
             );
         })*
     };
@@ -298,8 +293,11 @@ pub async fn fences_rise_in_grant_order_whoever_holds(venue: &Venue) {
         let store = &*stores[round % 2];
         let one = attempt(&["k"], Duration::from_millis(10));
         let fence = loop {
-            if let GrantAnswer::Granted { fence } = ask(store, &one).await {
-                break fence;
+            match store.grant(&one, Manner::Try).await {
+                Ok(GrantAnswer::Granted { fence }) => break fence,
+                Ok(_) => {}
+                // A lease as short as this may end before a majority has answered, on a machine that is busy.
+                Err(fault) => assert!(!fault.is_lasting(), "{fault}"),
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         };

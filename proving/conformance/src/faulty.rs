@@ -154,6 +154,11 @@ impl Store for Faulty {
         Box::pin(self.through(async move { store.inspect(&key).await }))
     }
 
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        let (store, prefix) = (self.store.clone(), prefix.to_vec());
+        Box::pin(self.through(async move { store.list(&prefix).await }))
+    }
+
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         self.store.woken(attempt)
     }

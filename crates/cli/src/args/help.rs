@@ -11,4 +11,4 @@ pub(crate) struct HelpArgs {
 }
 
 /// The tasks, and what [`topic`](crate::topic) has a page about.
-const TOPICS: [&str; 6] = ["run", "hold", "exit-codes", "environment", "stores", "events"];
+const TOPICS: [&str; 8] = ["run", "hold", "show", "ls", "exit-codes", "environment", "stores", "events"];

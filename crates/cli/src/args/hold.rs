@@ -15,7 +15,7 @@ use super::TakingArgs;
 /// A script is not ended when its lock is lost: it must look. `leasehold run` ends what it runs.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "leasehold hold [OPTIONS] KEY",
+    override_usage = "leasehold hold [OPTIONS] KEY...",
     after_help = "TIME: seconds, or 500ms, 30s, 2m, 1h30m. Exit codes: `leasehold help exit-codes`.",
     after_long_help = EXAMPLE
 )]
@@ -23,7 +23,7 @@ pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) taking: TakingArgs,
 
-    /// The name of the lock
+    /// The name of the lock, or of several that are taken together
     #[arg(value_name = "KEY", num_args = 0..)]
     pub(crate) keys: Vec<OsString>,
 

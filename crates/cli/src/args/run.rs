@@ -8,11 +8,11 @@ use super::TakingArgs;
 
 /// Run a command while holding a lock
 ///
-/// Waits for the lock, runs COMMAND under it, releases it, and ends as COMMAND ended. COMMAND and all that it started never
+/// Waits for the lock, runs COMMAND under it, releases it, and ends as COMMAND ended. Several keys are taken together or not at all. COMMAND and all that it started never
 /// outlive the lease: when it is lost, or when leasehold is killed or stopped, they are ended.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "leasehold run [OPTIONS] KEY -- COMMAND [ARG]...",
+    override_usage = "leasehold run [OPTIONS] KEY... -- COMMAND [ARG]...",
     after_help = "TIME: seconds, or 500ms, 30s, 2m, 1h30m. Exit codes: `leasehold help exit-codes`.",
     after_long_help = EXAMPLE
 )]
@@ -30,7 +30,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) no_tty: bool,
 
-    /// The name of the lock
+    /// The name of the lock, or of several that are taken together
     #[arg(value_name = "KEY", num_args = 0..)]
     pub(crate) keys: Vec<OsString>,
 

@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use super::PlaceArgs;
+
 /// How to take a lock, and where.
 #[derive(Args, Debug)]
 pub(crate) struct TakingArgs {
@@ -33,12 +35,8 @@ pub(crate) struct TakingArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
 
-    /// Where the locks are [default: $LEASEHOLD_STORE, or a file in this user's home]
-    ///
-    /// file:PATH, redis://HOST, rediss://HOST or redis+unix:///SOCKET; `leasehold help stores` says more. Every user of this
-    /// machine can see what stands here: a URL with a password belongs into LEASEHOLD_STORE.
-    #[arg(long, value_name = "URL")]
-    pub(crate) store: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
 
     /// Write what happens to this descriptor, as lines of JSON
     ///

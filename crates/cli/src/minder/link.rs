@@ -3,7 +3,7 @@
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -19,20 +19,33 @@ pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// Sends the first order, and with it our stdin, which is to be the command's: the minder's own is the connection.
-pub(crate) fn begin(link: impl AsFd, order: Order) -> rustix::io::Result<()> {
+/// What the minder is lent with the first order.
+#[derive(Debug)]
+pub(super) struct Lent {
+    /// Our stdin, which is to be the command's: the minder's own is the connection.
+    pub(super) stdin: OwnedFd,
+    /// What our leases hang on, where they end with our process: as long as the minder has it open, they do not.
+    pub(super) lifeline: Option<OwnedFd>,
+}
+
+/// Sends the first order, and with it our stdin and what our leases hang on.
+pub(crate) fn begin(
+    link: impl AsFd,
+    order: Order,
+    lifeline: Option<BorrowedFd<'_>>,
+) -> rustix::io::Result<()> {
     let stdin = io::stdin();
-    let lent = [stdin.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let lent: Vec<_> = [Some(stdin.as_fd()), lifeline].into_iter().flatten().collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
     rights.push(SendAncillaryMessage::ScmRights(&lent));
     sendmsg(link, &[IoSlice::new(&order.to_bytes())], &mut rights, SendFlags::NOSIGNAL).map(drop)
 }
 
 /// What [`begin`] sent. `None` if we ended before.
-pub(super) fn accept(link: impl AsFd) -> Option<(Order, OwnedFd)> {
+pub(super) fn accept(link: impl AsFd) -> Option<(Order, Lent)> {
     let mut bytes = [0; Order::LENGTH + 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let length = loop {
         let mut buffers = [IoSliceMut::new(&mut bytes)];
@@ -42,11 +55,12 @@ pub(super) fn accept(link: impl AsFd) -> Option<(Order, OwnedFd)> {
             Err(_) => return None,
         }
     };
-    let stdin = rights.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut lent) => lent.next(),
+    let mut lent = rights.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(lent) => Some(lent),
         _ => None,
-    });
-    Some((Order::parse(&bytes[..length])?, stdin?))
+    })?;
+    let (stdin, lifeline) = (lent.next()?, lent.next());
+    Some((Order::parse(&bytes[..length])?, Lent { stdin, lifeline }))
 }
 
 /// Sends an order. Never waits: a minder that does not listen is stopped, or has ended.

@@ -30,7 +30,7 @@ const WRONG: [(&[&str], &str); 33] = [
     (&["leasehold:f{k}"], "reserved"),
     (&["-n", "-w", "5", "k"], "exclude each other"),
     (&["--ttl", "5", "--ttl", "6", "k"], "given twice"),
-    (&["a", "b"], "2 keys"),
+    (&["a", ""], "the key is empty"),
     (&[], "no key"),
     (&["--nonsense", "k"], "no option --nonsense: `leasehold run --help`"),
     (&["-x", "k"], "no option -x"),

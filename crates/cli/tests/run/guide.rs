@@ -130,6 +130,43 @@ fn the_scripts_look_at_its_lock_tells_held_from_lost() {
 }
 
 #[test]
+fn locks_are_taken_together_and_shown() {
+    let site = Site::new();
+    program(&site, "transfer", "leasehold show -q account:1 && leasehold show -q account:2 && echo both");
+    let done = site.finish(in_shell(&site, "sh", &["-c", &block("several")]));
+    done.is_silent(0);
+    assert_eq!(done.out, "both\n");
+
+    let _others = others(&site, "deploy");
+    let done = site.finish(in_shell(&site, "sh", &["-c", &block("show")]));
+    done.is_silent(0);
+    assert!(
+        done.out.starts_with("key      deploy\nheld by  ") && done.out.contains("\ndeploy  "),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn a_program_reads_the_list() {
+    let site = Site::new();
+    let _others = others(&site, "nightly:report");
+    // Where jq is not installed, what it would read is looked at.
+    let (list, filter) =
+        block("ls-json").trim().split_once(" | ").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let has_jq = Command::new("jq").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if has_jq {
+        let done = site.finish(in_shell(&site, "sh", &["-c", &format!("{list} | {filter}")]));
+        done.is_silent(0);
+        assert_eq!(done.out, "nightly:report\n");
+    }
+    let done = site.finish(in_shell(&site, "sh", &["-c", &list]));
+    done.is_silent(0);
+    let object: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(object["key"], "nightly:report");
+    assert!(object["tenancies"][0]["remaining_ms"].as_u64().unwrap() < 60_000, "{object}");
+}
+
+#[test]
 fn the_command_lines_run_and_hand_out_what_they_say() {
     let site = Site::new();
     program(&site, "work", "echo worked; exit 3");

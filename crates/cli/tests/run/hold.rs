@@ -156,11 +156,11 @@ fn its_events_are_those_of_a_lock_without_a_command() {
 }
 
 #[test]
-fn it_takes_no_command_and_one_key() {
+fn it_takes_no_command_and_at_least_one_key() {
     let site = Site::new();
     for (words, says) in [
         (&["hold"][..], "no key"),
-        (&["hold", "a", "b"], "hold takes one"),
+        (&["hold", "a", ""], "the key is empty"),
         (&["hold", "k", "--", "ls"], "hold runs no command"),
         (&["hold", "--grace", "5", "k"], "no option --grace: `leasehold hold --help`"),
     ] {

@@ -83,9 +83,8 @@ fn next(
         let content = Content::Lease { holder: standing.holder, label: standing.label, awaited };
         records.locks.insert(key.clone(), Lock::new(content, Some(scene.now + lasts.duration())));
         told.push(key, standing.channel.clone(), standing.holder, news);
-        if let Some(second) = line.first() {
-            let news = News::First { left: lasts.duration() };
-            told.push(key, second.channel.clone(), second.holder, news);
+        if let Some(witness) = line.witness(standing.channel.as_ref()) {
+            told.push(key, witness.channel, witness.holder, News::First { left: lasts.duration() });
             line.hand_to(standing.holder, standing.channel);
         }
         return Turn::Anothers;
@@ -129,9 +128,7 @@ impl Told {
     pub(super) fn who_stands_first(&mut self, records: &Records, key: &Key, now: Stamp) {
         let first = records.line(key, now).and_then(Line::first);
         let left = records.lock(key, now).and_then(|lock| lock.ends).map(|ends| now.saturating_until(ends));
-        if let (Some(first), Some(left)) = (first, left)
-            && !self.pushes.iter().any(|push| push.holder == first.holder)
-        {
+        if let (Some(first), Some(left)) = (first, left) {
             self.push(key, first.channel.clone(), first.holder, News::First { left });
         }
     }

@@ -193,14 +193,14 @@ pub(super) fn give_back(
     scene: &Scene<'_>,
     told: &mut Told,
 ) {
-    let held = records.is_held_by(key, attempt.holder, scene.now);
-    if held {
+    if records.is_held_by(key, attempt.holder, scene.now) {
         records.locks.remove(key);
     }
+    let is_anothers = records.lock(key, scene.now).is_some();
     let stood_first = first(records, key) == Some(attempt.holder);
     leave(records, key, attempt.holder);
-    let turn = advance(records, key, None, scene, told);
-    if stood_first && !held && turn == Turn::Anothers {
+    advance(records, key, None, scene, told);
+    if stood_first && is_anothers {
         told.who_stands_first(records, key, scene.now);
     }
 }

@@ -332,6 +332,22 @@ fn a_process_that_asks_is_not_passed_over_for_what_another_of_its_waiters_let_li
     assert_eq!(place(&answer).before, 0);
 }
 
+/// Whoever is behind the same channel may be as dead as the one that was handed the lock.
+#[test]
+fn somebody_of_another_process_is_told_when_to_ask_if_one_stands_near() {
+    let lines = [(vec!["x", "x", "x", "y"], 5), (vec!["x"; 9], 3)];
+    for (channels, witness) in lines {
+        let mut records = Records::default();
+        ask(&mut records, &attempt(1, &["a"], 10), 100);
+        for (who, channel) in (2..).zip(channels) {
+            let wait = Wait { channel: Some(Channel::new(channel)), ..Wait::default() };
+            wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
+        }
+        let pushes = pushed(&mut records, Request::Release(attempt(1, &["a"], 10)), &at(105));
+        assert_eq!(pushes, [(2, handed(105_000_000)), (witness, FIRST)]);
+    }
+}
+
 #[test]
 fn a_line_can_be_full() {
     let mut records = a_line();

@@ -84,7 +84,8 @@ fn it_is_decided_as_soon_as_a_majority_is_impossible() {
     assert!(matches!(round.next(START), Turn::WaitUntil(_)));
     round.handle_fault(2, Fault::quarantined("m", Duration::from_secs(9)));
     assert_eq!(round.next(START), Turn::Failed);
-    assert!(!round.is_held_elsewhere() && round.could_be_won() && !round.is_hopeless());
+    assert!(!round.is_held_elsewhere() && round.could_be_won(|_| true) && !round.is_hopeless());
+    assert!(!round.could_be_won(|_| false), "one refused, and two have not said anything");
 }
 
 #[test]

@@ -1,5 +1,3 @@
-mod untold;
-
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -234,4 +232,50 @@ fn nothing_is_left_of_those_who_went() {
     waiting.answered(&attempt(4, &["a"]), &GrantAnswer::Granted { fence: Fence::new(6).unwrap() }, START);
     let waiters = waiting.waiters();
     assert!(waiters.all.is_empty() && waiters.by_key.is_empty());
+}
+
+#[test]
+fn whoever_cannot_be_told_asks_again_soon_wherever_it_stands() {
+    for deaf in [false, true] {
+        let waiting = Waiting::new(1);
+        for _ in 0..20 {
+            waiting.asks(holder(1), START);
+            if deaf {
+                waiting.cannot_be_told(holder(1));
+            }
+            waiting.answered(&attempt(1, &["a"]), &busy(1, 3600 * SECOND, 7, true), START);
+            assert_eq!(told(&waiting, 1, START), None, "but not at once");
+            assert_eq!(told(&waiting, 1, START + Duration::from_millis(150)).is_some(), deaf);
+        }
+    }
+}
+
+#[test]
+fn of_those_who_cannot_be_told_one_asks_and_when_it_goes_the_next_does_at_once() {
+    let waiting = Waiting::new(1);
+    for who in [1, 2] {
+        waiting.asks(holder(who), START);
+        waiting.cannot_be_told(holder(who));
+        waiting.answered(&attempt(who, &["a"]), &busy(who, 3600 * SECOND, 3, true), START);
+    }
+    let later = START + 9 * SECOND;
+    assert_eq!(told(&waiting, 2, later), None);
+    waiting.leave(holder(1), later);
+    assert_eq!(told(&waiting, 2, later), Some(Wake::AskAgain));
+}
+
+/// Who hears of the hand-over first, and then of the answer that came before it, waits no more.
+#[test]
+fn an_answer_that_is_read_after_the_push_behind_it_changes_nothing() {
+    let waiting = Waiting::new(1);
+    for who in [1, 2] {
+        waiting.asks(holder(who), START);
+    }
+    assert!(waiting.hears(holder(1), &key("a"), granted(), START, START));
+    for who in [1, 2] {
+        waiting.answered(&attempt(who, &["a"]), &busy(who, 3600 * SECOND, 0, true), START);
+    }
+    assert_eq!(waiting.len(), 1);
+    assert_eq!(told(&waiting, 2, START + Line::RE_ASK), Some(Wake::AskAgain), "it asks for all now");
+    assert!(matches!(told(&waiting, 1, START), Some(Wake::Granted { .. })));
 }

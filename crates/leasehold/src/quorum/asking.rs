@@ -13,10 +13,11 @@ use super::contest::Stage;
 use super::desk::Desk;
 use super::looking::is_same;
 use super::member::Said;
+use super::questions::Heard;
 
 /// How long a grant waits for the line member's word when the others were faster: somebody may stand in its line. Once it passed,
 /// that member counts as silent and is not waited for again until it answers.
-const COURTESY: Duration = Duration::from_millis(100);
+pub(super) const COURTESY: Duration = Duration::from_millis(100);
 
 /// A try that has the line member's key and meets others who have only some of the rest asks those so often once more: whoever
 /// is refused by the line member goes at once.
@@ -91,12 +92,6 @@ async fn ask_the_line(
         Heard::Grant(answer) => Ok(answer),
         Heard::Raise(_) => Err(ended()),
     }
-}
-
-/// What a member answers in a round.
-pub(super) enum Heard {
-    Grant(GrantAnswer),
-    Raise(RaiseAnswer),
 }
 
 /// One round, and what the attempt makes of it.
@@ -318,12 +313,13 @@ impl<'a> Asking<'a> {
         if now >= self.until {
             return self.too_few();
         }
-        if let Some((held_by, place)) = self.refused.take().filter(|_| self.round.could_be_won()) {
+        let winnable = self.round.could_be_won(|member| !self.desk.members[member].is_silent());
+        if let Some((held_by, place)) = self.refused.take().filter(|_| winnable) {
             return Next::Over(Ok(self.stand(held_by, place)));
         }
         let held: Vec<(usize, Tenancy)> =
             self.round.held_elsewhere().map(|(member, held_by)| (member, held_by.clone())).collect();
-        let Some((_, held_by)) = held.first().cloned().filter(|_| self.round.could_be_won()) else {
+        let Some((_, held_by)) = held.first().cloned().filter(|_| winnable) else {
             return self.too_few();
         };
         if let Some(courtesy) = self.courtesy(now) {
@@ -381,45 +377,4 @@ enum Next {
     GoOn,
     Elsewhere,
     Over(Result<GrantAnswer, Fault>),
-}
-
-impl Desk {
-    fn ask_grant(
-        self: &Arc<Self>,
-        attempt: &Attempt,
-        member: usize,
-        manner: Manner,
-        proposal: Proposal,
-        tell: &UnboundedSender<Said<Heard>>,
-    ) {
-        let Some(stake) = self.stake(attempt.holder, member) else { return };
-        let at_member = attempt.at_member(stake.holder, proposal);
-        let store = self.members[member].store.clone();
-        let does = Box::pin(async move { store.grant(&at_member, manner).await.map(Heard::Grant) });
-        self.call(vec![(attempt.clone(), stake)], member, does, tell);
-    }
-
-    fn ask_raise(
-        self: &Arc<Self>,
-        attempt: &Attempt,
-        member: usize,
-        fence: Fence,
-        tell: &UnboundedSender<Said<Heard>>,
-    ) {
-        let Some(stake) = self.stake(attempt.holder, member) else { return };
-        let at_member = attempt.at_member(stake.holder, self.proposal(fence));
-        let store = self.members[member].store.clone();
-        let does = Box::pin(async move { store.raise(&at_member).await.map(Heard::Raise) });
-        self.call(vec![(attempt.clone(), stake)], member, does, tell);
-    }
-
-    fn set(&self, attempt: &Attempt, stage: Stage) {
-        self.contests.with(attempt.holder, |contest| contest.stage = stage);
-    }
-
-    /// Releases everything everywhere, whatever was answered; the next ask is as if it were the first, under other ids.
-    pub(super) fn begin_anew(self: &Arc<Self>, attempt: &Attempt) {
-        self.abandon(attempt, |_| true);
-        self.set(attempt, Stage::Fresh);
-    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use leasehold_core::{Attempt, Ballot, BoxFuture, Fault, FaultKind, Fence, HoldAnswer, Store, Vote};
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::asking::COURTESY;
 use super::contest::{Contest, Stage, Stake};
 use super::desk::Desk;
 
@@ -96,8 +97,21 @@ pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
         }));
     }
     drop(tell);
-    while ballot.vote() == Vote::Open {
-        let Some((member, answer)) = heard.recv().await else { break };
+    // Whoever asks next is refused while the line member has not heard of it, so its word is waited for, as a grant does.
+    let line = desk.line_member();
+    let (mut line_heard, courtesy) = (false, desk.runtime.now() + COURTESY);
+    loop {
+        let decided = ballot.vote() != Vote::Open;
+        if decided && (line_heard || desk.members[line].is_silent()) {
+            break;
+        }
+        let heard = tokio::select! {
+            biased;
+            heard = heard.recv() => heard,
+            () = desk.runtime.sleep_until(courtesy), if decided => None,
+        };
+        let Some((member, answer)) = heard else { break };
+        line_heard |= member == line;
         ballot.handle(member, answer);
     }
     let answer = desk.verdict(&ballot, "released");

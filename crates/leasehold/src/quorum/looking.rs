@@ -1,36 +1,63 @@
 //! What an onlooker sees of a key: what a majority of the members says.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use leasehold_core::{Fault, FaultKind, Key, KeyState, Stance, Store, Tenancy, Tenant};
+use leasehold_core::{BoxFuture, Fault, FaultKind, Key, KeyState, Stance, Store, Tenancy, Tenant};
 
 use super::contest::is_same_attempt;
 use super::desk::Desk;
 
 /// Who holds the key at a majority, and who stands in the line of the first member that has one.
 pub(super) async fn inspect(desk: &Arc<Desk>, key: &Key) -> Result<KeyState, Fault> {
-    let mut states: Vec<Option<KeyState>> = vec![None; desk.members.len()];
-    let mut stances = vec![Stance::Undecided; desk.members.len()];
-    let look = |store: Arc<dyn Store>| -> leasehold_core::BoxFuture<'static, _> {
+    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
         Box::pin(async move { store.inspect(&key).await })
     };
+    Ok(seen(desk, key.clone(), &all_say(desk, look).await?))
+}
+
+/// The same of all keys that begin so and that a majority holds, or for which somebody waits at a member.
+pub(super) async fn list(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
+    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+        let prefix = prefix.to_vec();
+        Box::pin(async move { store.list(&prefix).await })
+    };
+    let mut by_key: BTreeMap<Key, Vec<KeyState>> = BTreeMap::new();
+    for state in all_say(desk, look).await?.into_iter().flatten() {
+        by_key.entry(state.key.clone()).or_default().push(state);
+    }
+    let states = by_key.into_iter().map(|(key, states)| seen(desk, key, &states));
+    Ok(states.filter(|state| !state.tenancies.is_empty() || !state.line.is_empty()).collect())
+}
+
+/// What the members answer; a majority must.
+async fn all_say<T: Send + 'static>(
+    desk: &Arc<Desk>,
+    look: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
+) -> Result<Vec<T>, Fault> {
+    let mut answers: Vec<Option<T>> = desk.members.iter().map(|_| None).collect();
+    let mut stances = vec![Stance::Undecided; desk.members.len()];
     desk.ask_all(look, |member, answer| {
         match answer {
-            Ok(state) => (stances[member], states[member]) = (Stance::Agreed, Some(state)),
+            Ok(answer) => (stances[member], answers[member]) = (Stance::Agreed, Some(answer)),
             Err(fault) => stances[member] = Stance::of(fault),
         }
         // Looking is rare and may take its time: every member that answers has its say.
         false
     })
     .await;
-    let answered: Vec<_> = states.into_iter().flatten().collect();
+    let answered: Vec<_> = answers.into_iter().flatten().collect();
     if answered.len() < desk.majority() {
         return Err(desk.fault(FaultKind::Passing, desk.tally(stances, "answered")));
     }
-    let line = answered.iter().map(|state| &state.line).find(|line| !line.is_empty());
-    let tenancies = held_by_a_majority(&answered, desk.majority());
-    Ok(KeyState::new(key.clone(), tenancies, line.cloned().unwrap_or_default()))
+    Ok(answered)
+}
+
+fn seen(desk: &Desk, key: Key, states: &[KeyState]) -> KeyState {
+    let line = states.iter().map(|state| &state.line).find(|line| !line.is_empty());
+    let tenancies = held_by_a_majority(states, desk.majority());
+    KeyState::new(key, tenancies, line.cloned().unwrap_or_default())
 }
 
 fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Tenancy> {

@@ -7,6 +7,7 @@
 --   s:channel   who listens there is passed over
 
 local CLEARED_AT_ONCE = 100
+local LOOKED_AHEAD = 8
 
 local function standing(digits, ticket, record)
   local ttl, keep, more, channel, tail = string.match(record or '', '^(%d+) (%d+) ([01]) ([^ ]*)(.*)$')
@@ -69,15 +70,37 @@ local function read_on(s, count)
   if #channels > 0 then ask_about(s, channels) end
 end
 
+local function stands_before(one, other)
+  return one.ticket < other.ticket or one.ticket == other.ticket and one.digits < other.digits
+end
+
 -- Who stands first, or nil. Mostly two are all that must be known; else all that one request may have to do with.
 local function first(s)
   local line = s.line
   while not line.others[line.nth] and line.read < line.stored do read_on(s, line.read == 0 and 2 or CLEARED_AT_ONCE) end
   local other = line.others[line.nth]
   if not line.me or not other then return line.me or other end
-  local mine = line.me.ticket
-  local before = mine < other.ticket or mine == other.ticket and me < other.digits
-  return before and line.me or other
+  return stands_before(line.me, other) and line.me or other
+end
+
+-- Who is to ask when a key that was handed to somebody on this channel has not been claimed: the first of a few who listen
+-- elsewhere, as whoever listens there may be as dead as that one; else the first.
+local function witness(s, channel)
+  local line = s.line
+  local at, mine = line.nth, line.me
+  for _ = 1, LOOKED_AHEAD do
+    while not line.others[at] and line.read < line.stored do read_on(s, LOOKED_AHEAD) end
+    local waiter = line.others[at]
+    if mine and not (waiter and stands_before(waiter, mine)) then
+      waiter, mine = mine, nil
+    elseif waiter then
+      at = at + 1
+    else
+      break
+    end
+    if waiter.channel and waiter.channel ~= '' and waiter.channel ~= channel then return waiter end
+  end
+  return first(s)
 end
 
 -- Whether somebody may hear what is said to a waiter.
@@ -143,8 +166,7 @@ end
 
 local function push(s, letter, waiter, ...)
   if waiter.channel ~= '' then
-    local text = table.concat({ letter, waiter.digits, ... }, ' ') .. ' ' .. s.key
-    pushes[#pushes + 1] = { waiter.channel, text, waiter.digits }
+    pushes[#pushes + 1] = { waiter.channel, table.concat({ letter, waiter.digits, ... }, ' ') .. ' ' .. s.key }
   end
 end
 
@@ -162,7 +184,7 @@ local function hand(s, waiter)
   own(s, waiter.digits, waiter.tail, ms, line.length > 0)
   local second = first(s)
   if second and second.channel then
-    push(s, 'f', second, whole(ms))
+    push(s, 'f', witness(s, waiter.channel), whole(ms))
     line.unclaimed = waiter.digits .. ' ' .. waiter.channel
   end
   return true
@@ -203,23 +225,16 @@ local function advance(s, asks)
   return turn
 end
 
--- Who stands first now that somebody else has gone learns when it is worth asking.
-local function tell_first(s)
-  local head = s.line and first(s)
-  if not head or not head.channel or left(s) < 0 then return end
-  for _, it in ipairs(pushes) do
-    if it[3] == head.digits then return end
-  end
-  push(s, 'f', head, whole(left(s)))
-end
-
--- Frees a key if who asks holds it, takes that one out of its line, and hands the key on.
+-- Frees a key if who asks holds it, takes that one out of its line, and hands the key on. Who stands first now that somebody
+-- else has gone learns when it is worth asking.
 local function give_back(s)
-  local held, line = s.owner == me, line(s)
+  if s.owner == me then free(s) end
+  local line = s.value and line(s)
   local stood_first = line and line.me and first(s) == line.me
-  if held then free(s) end
   leave(s)
-  if advance(s) == 'taken' and stood_first and not held then tell_first(s) end
+  advance(s)
+  local head = stood_first and s.line and first(s)
+  if head and head.channel and left(s) >= 0 then push(s, 'f', head, whole(left(s))) end
 end
 
 -- What takes away comes first: a server whose memory is full lets the rest follow it.

@@ -6,6 +6,7 @@ mod line;
 mod line_crossings;
 mod line_order;
 mod line_outages;
+mod listing;
 mod login;
 mod member;
 mod outages;

@@ -1,0 +1,52 @@
+//! What was typed behind `leasehold ls`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::PlaceArgs;
+
+/// List the locks that are held or waited for
+///
+/// Those whose names begin with PREFIX, literally, in the order of their bytes. Locks of other programs are listed only where one of
+/// leasehold's waits for them: on a server, nothing tells them from other strings.
+///
+/// A server is looked through a thousand keys at a time, which keeps nobody waiting but takes a while where there are millions.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "leasehold ls [OPTIONS] PREFIX|--all",
+    after_help = "Exit codes: `leasehold help exit-codes`.",
+    after_long_help = EXAMPLE
+)]
+pub(crate) struct LsArgs {
+    /// List all locks, whatever their names
+    #[arg(short, long)]
+    pub(crate) all: bool,
+
+    /// Print JSON, one object a line
+    ///
+    /// One for each lock, as `leasehold show --json` prints it.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    /// Say nothing when there is no lock to list
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Say where we look
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+
+    /// What the names begin with
+    #[arg(value_name = "PREFIX", num_args = 0..)]
+    pub(crate) prefixes: Vec<OsString>,
+}
+
+const EXAMPLE: &str = "\
+On a terminal, long keys and labels are cut so that each lock has one line; elsewhere nothing is cut.
+
+Example: who has held one of the nightly jobs' locks, for a program to read:
+  leasehold ls --json nightly:";

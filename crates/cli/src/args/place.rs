@@ -1,0 +1,22 @@
+//! The option of every task that is about locks.
+
+use clap::Args;
+
+/// Where the locks are.
+#[derive(Args, Debug)]
+pub(crate) struct PlaceArgs {
+    /// Where the locks are [default: $LEASEHOLD_STORE, or a file in this user's home]
+    ///
+    /// file:PATH, redis://HOST, rediss://HOST or redis+unix:///SOCKET; `leasehold help stores` says more. Every user of this
+    /// machine can see what stands here: a URL with a password belongs into LEASEHOLD_STORE.
+    ///
+    /// Given several times, the locks are in a majority of these stores: name the same ones everywhere, in the same order.
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Vec<String>,
+
+    /// The longest ttl of all who use several stores together [default: $LEASEHOLD_MAX_TTL, or 60s]
+    ///
+    /// A store that was restarted without its state is not counted for so long. It must be the same everywhere.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    pub(crate) max_ttl: Option<String>,
+}

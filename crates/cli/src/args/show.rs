@@ -1,0 +1,48 @@
+//! What was typed behind `leasehold show`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::PlaceArgs;
+
+/// Show who holds a lock, and who waits for it
+///
+/// Takes nothing and changes nothing. The exit code is 0 when somebody holds the lock and 1 when it is free, so that a script can
+/// ask; whoever wants the lock does not ask first, but runs `leasehold run --try`: a moment later it may be different.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "leasehold show [OPTIONS] KEY",
+    after_help = "Exit codes: 0 held, 1 free; `leasehold help exit-codes`.",
+    after_long_help = EXAMPLE
+)]
+pub(crate) struct ShowArgs {
+    /// Print one JSON object
+    ///
+    /// key, held, tenancies and line. A tenancy is of a kind: \"lease\" (holder, label), \"foreign\" (value: another program's lock)
+    /// or \"not_a_lock\"; each has mode, fence (null: not known) and remaining_ms (null: it has no end). Who stands in line has place,
+    /// holder, label, mode and waited_ms.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    /// Print nothing: the exit code says it
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Say where we look
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+
+    /// The name of the lock
+    #[arg(value_name = "KEY", num_args = 0..)]
+    pub(crate) keys: Vec<OsString>,
+}
+
+const EXAMPLE: &str = "\
+Exit codes: 0 held, 1 free, 65 what stands there is no lock; `leasehold help exit-codes`.
+
+Example: whose deployment is it?
+  leasehold show deploy";

@@ -1,0 +1,97 @@
+//! The keys of what is wanted: taken together or not at all.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::OsStringExt as _;
+
+use leasehold::{Key, Misuse};
+
+use crate::exit::Failure;
+use crate::status::text_of;
+use crate::store_url::StoreUrl;
+
+/// One key or several, each once, in the order of their bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Keys(Vec<Key>);
+
+impl Keys {
+    /// Takes names as keys.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`], when one of them can be none, or there is none.
+    pub(crate) fn of(names: Vec<OsString>) -> Result<Self, Failure> {
+        let keys: Result<Vec<_>, _> = names.into_iter().map(key).collect();
+        let mut keys = keys?;
+        keys.sort();
+        keys.dedup();
+        if keys.is_empty() { Err(Misuse::NoKeys.into()) } else { Ok(Self(keys)) }
+    }
+
+    pub(crate) fn first(&self) -> &Key {
+        &self.0[0]
+    }
+
+    /// Each as JSON can have it.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.iter().map(text_of).collect()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Key> {
+        self.0.iter()
+    }
+}
+
+/// Takes a name as a key.
+///
+/// # Errors
+///
+/// [`Failure`], when it can be none, or is a store's URL with a password in it: that has strayed here, and would be written down
+/// everywhere.
+pub(crate) fn key(name: OsString) -> Result<Key, Failure> {
+    let url = name.to_str().and_then(|name| StoreUrl::new(name).ok());
+    if url.is_some_and(|url| url.has_password()) {
+        return Err(Failure::usage(
+            "a store's URL with a password stands where a key should: write --store before it",
+        ));
+    }
+    Ok(Key::new(name.into_vec())?)
+}
+
+/// For one line: the first few, and how many more there are.
+impl fmt::Display for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 4;
+        let shown: Vec<_> = self.0.iter().take(SHOWN).map(ToString::to_string).collect();
+        f.write_str(&shown.join(", "))?;
+        match self.0.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(names: &[&str]) -> Result<Keys, Failure> {
+        Keys::of(names.iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn keys_stand_in_byte_order_each_once() {
+        let keys = keys(&["b", "a", "b", "B"]).unwrap();
+        assert_eq!((keys.first().to_string(), keys.to_string()), ("B".into(), "B, a, b".into()));
+    }
+
+    #[test]
+    fn many_keys_are_told_by_the_first_of_them() {
+        assert_eq!(keys(&["6", "5", "4", "3", "2", "1"]).unwrap().to_string(), "1, 2, 3, 4 and 2 more");
+    }
+
+    #[test]
+    fn no_key_and_a_name_that_can_be_none_are_refused() {
+        assert!(keys(&[]).is_err() && keys(&["a", ""]).is_err() && keys(&["a", "leasehold:x"]).is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! `leasehold ls`: the locks that are held or waited for.
+
+use std::ffi::OsString;
+use std::io;
+
+use leasehold::Key;
+use rustix::termios::tcgetwinsize;
+
+use crate::args::LsArgs;
+use crate::exit::{End, Failure};
+use crate::keys::key;
+use crate::place::Place;
+use crate::print::print;
+use crate::say;
+use crate::seen::Seen;
+use crate::table::table;
+
+/// Lists them.
+///
+/// # Errors
+///
+/// [`Failure`], when the store cannot be looked through.
+pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
+    let prefix = args.prefixes.into_iter().next().map(prefix).transpose()?;
+    let place = Place::of(args.place)?;
+    let locks = place.connect(place.to_look_at(), args.quiet).await?;
+    if args.verbose {
+        say::line(format_args!("looking at {}", locks.store()));
+    }
+    let states = locks.list(prefix.as_ref().map_or(&b""[..], Key::as_bytes)).await?;
+    if states.is_empty() {
+        let which = prefix.map_or_else(String::new, |prefix| format!(" that begins with {prefix}"));
+        if !args.quiet {
+            say::line(format_args!("no lock{which} is held or waited for at {}", locks.store()));
+        }
+        return Ok(End::SUCCESS);
+    }
+    if args.json {
+        print(&states.iter().map(Seen::line).collect::<String>())?;
+    } else {
+        print(&table(&states, width()))?;
+    }
+    Ok(End::SUCCESS)
+}
+
+/// What no key can begin with, no lock is found by.
+fn prefix(text: OsString) -> Result<Key, Failure> {
+    if text.is_empty() {
+        return Err(Failure::usage(
+            "the prefix is empty: name what the keys begin with, or list all of them",
+        )
+        .hint("leasehold ls --all"));
+    }
+    key(text).map_err(|failure| failure.about("PREFIX"))
+}
+
+/// How wide the terminal is that we print to, if we do and it says so.
+fn width() -> Option<usize> {
+    let columns = tcgetwinsize(io::stdout()).ok()?.ws_col;
+    Some(usize::from(columns)).filter(|columns| *columns > 0)
+}

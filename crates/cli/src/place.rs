@@ -1,0 +1,131 @@
+//! The place where the locks are: which it is, who named it, and the way there.
+
+use std::env::{self, VarError};
+use std::fmt;
+use std::time::Duration;
+
+use leasehold::{AnyStore, ConnectError, Locks, LocksBuilder, Ttl};
+
+use crate::args::PlaceArgs;
+
+use crate::default_store::default_store;
+use crate::environment;
+use crate::exit::Failure;
+use crate::say;
+use crate::stores::Stores;
+use crate::wanted::time_of;
+
+/// Where the locks are.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) store: Stores,
+    origin: Origin,
+}
+
+/// Who named it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Argument,
+    Environment,
+    Nobody,
+}
+
+/// How long a store may be silent: the library's own default, said here because a short wait shortens it.
+pub(crate) const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
+
+impl Place {
+    /// The one of `--store`, or else of the environment, or else the default.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`], when what was named can be none.
+    pub(crate) fn of(args: PlaceArgs) -> Result<Self, Failure> {
+        let max_ttl = time_of("--max-ttl", args.max_ttl)?;
+        let args_name_it = max_ttl.is_some();
+        let max_ttl = max_ttl.map_or_else(environment::max_ttl, |max_ttl| Ok(Some(max_ttl)));
+        let named = |urls: &[&str], origin: Origin| {
+            let max_ttl = max_ttl.clone()?.filter(|_| urls.len() > 1 || args_name_it);
+            let store =
+                Stores::new(urls.iter().copied(), max_ttl).map_err(|failure| failure.about(origin))?;
+            Ok(Self { store, origin })
+        };
+        if !args.store.is_empty() {
+            let urls: Vec<_> = args.store.iter().map(String::as_str).collect();
+            return named(&urls, Origin::Argument);
+        }
+        match env::var(environment::STORE) {
+            // Not as if it were unset: a script whose variable was empty must not lock elsewhere than it meant to.
+            Ok(url) if url.trim().is_empty() => {
+                Err(Failure::usage("it is empty: unset it for the default store, or give it a URL")
+                    .about(Origin::Environment))
+            }
+            Ok(urls) => named(&Stores::urls_in(&urls), Origin::Environment),
+            Err(VarError::NotUnicode(_)) => {
+                Err(Failure::usage("it is not UTF-8: write other bytes as %XX").about(Origin::Environment))
+            }
+            Err(VarError::NotPresent) => Ok(Self { store: default_store()?.into(), origin: Origin::Nobody }),
+        }
+    }
+
+    /// What it is connected with by who takes nothing: no ttl must be in its way.
+    pub(crate) fn to_look_at(&self) -> LocksBuilder {
+        Locks::builder().outage_limit(OUTAGE_LIMIT).ttl(Ttl::DEFAULT.duration().min(self.store.max_ttl))
+    }
+
+    /// Connects, and warns of a password that others can see.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`], when the store cannot be reached, or refuses.
+    pub(crate) async fn connect(&self, builder: LocksBuilder, quiet: bool) -> Result<Locks, Failure> {
+        let locks = self.locks(builder).await.map_err(|error| self.not_connected(error))?;
+        if !quiet {
+            locks.warnings().iter().for_each(|warning| say::line(warning));
+        }
+        if self.origin == Origin::Argument && self.store.has_password() && !quiet {
+            say::line(format_args!(
+                "every user of this machine can see the password in --store (ps): put the URL into {} instead",
+                environment::STORE
+            ));
+        }
+        Ok(locks)
+    }
+
+    async fn locks(&self, builder: LocksBuilder) -> Result<Locks, ConnectError> {
+        let mut urls = self.store.reveal();
+        match (urls.next(), urls.len()) {
+            (Some(url), 0) => builder.connect(url).await,
+            // Opens nothing: one that is down does not matter.
+            _ => {
+                let members: Result<Vec<_>, _> = self.store.reveal().map(AnyStore::from_url).collect();
+                builder.quorum(members?, self.store.max_ttl)
+            }
+        }
+    }
+
+    fn not_connected(&self, error: ConnectError) -> Failure {
+        match error {
+            ConnectError::Misuse(misuse) => Failure::from(misuse).about(self.origin),
+            ConnectError::Refused(_) if self.origin == Origin::Environment && environment::is_nested() => {
+                Failure::from(error).hint(format!(
+                    "the run around this one took the password out of {}: give this one its own",
+                    environment::STORE
+                ))
+            }
+            // Nobody chose this place, so whoever reads this may not know that there are others.
+            ConnectError::Refused(_) if self.origin == Origin::Nobody => Failure::from(error)
+                .hint(format!("name another store with --store or {}", environment::STORE)),
+            _ => Failure::from(error),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Argument => "--store",
+            Self::Environment => environment::STORE,
+            Self::Nobody => "the default store",
+        })
+    }
+}

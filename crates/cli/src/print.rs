@@ -1,0 +1,54 @@
+//! What the tasks print that run no command: their stdout is ours.
+
+use std::io::{self, Write as _};
+
+use crate::exit::{End, Failure};
+
+/// Prints it. A reader who has seen enough closes the pipe, which is no error.
+///
+/// # Errors
+///
+/// [`Failure`], when it cannot be written.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
+            End::CANNOT_EXECUTE,
+            format!("the answer cannot be printed: {error}: see where stdout goes"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Text from elsewhere, such that every terminal shows it on one line, in one direction, and as wide as it says.
+///
+/// What controls a terminal is escaped already in a key or a label; these characters show nothing, and turn around or hide what
+/// stands beside them.
+pub(crate) fn plain(text: &str) -> String {
+    let invisible = |c: char| {
+        matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    };
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || invisible(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_turns_text_around_or_hides_it_is_escaped_and_the_rest_stays() {
+        assert_eq!(plain("größe 鍵 🔑 e\u{301}"), "größe 鍵 🔑 e\u{301}");
+        assert_eq!(plain("a\u{202e}b\u{200b}\u{2029}"), "a\\u{202e}b\\u{200b}\\u{2029}");
+        assert_eq!(plain("\u{9b}2J"), "\\u{9b}2J");
+    }
+}

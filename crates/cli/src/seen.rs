@@ -1,0 +1,152 @@
+//! A lock as JSON has it: the same for `show` and `ls`, and as `leasehold show --help` says.
+
+use leasehold::{Fence, KeyState, Mode, Tenancy, Tenant, Waiter};
+use serde::Serialize;
+
+use crate::status::{millis, text_of};
+
+/// All that is to be seen of a lock.
+#[derive(Debug, Serialize)]
+pub(crate) struct Seen {
+    key: String,
+    held: bool,
+    tenancies: Vec<SeenTenancy>,
+    line: Vec<SeenWaiter>,
+}
+
+#[derive(Debug, Serialize)]
+struct SeenTenancy {
+    #[serde(flatten)]
+    tenant: SeenTenant,
+    mode: &'static str,
+    fence: Option<u64>,
+    remaining_ms: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum SeenTenant {
+    Lease { holder: String, label: Option<String> },
+    Foreign { value: String },
+    NotALock,
+}
+
+#[derive(Debug, Serialize)]
+struct SeenWaiter {
+    place: usize,
+    holder: String,
+    label: Option<String>,
+    mode: &'static str,
+    waited_ms: u64,
+}
+
+impl Seen {
+    /// On one line, with its end.
+    pub(crate) fn line(state: &KeyState) -> String {
+        let seen = serde_json::to_string(&Self::from(state));
+        seen.expect("text and numbers can be written as JSON") + "\n"
+    }
+}
+
+impl From<&KeyState> for Seen {
+    fn from(state: &KeyState) -> Self {
+        Self {
+            key: text_of(&state.key),
+            held: !state.tenancies.is_empty(),
+            tenancies: state.tenancies.iter().map(SeenTenancy::from).collect(),
+            line: state.line.iter().zip(1..).map(SeenWaiter::of).collect(),
+        }
+    }
+}
+
+impl From<&Tenancy> for SeenTenancy {
+    fn from(tenancy: &Tenancy) -> Self {
+        Self {
+            tenant: SeenTenant::from(&tenancy.tenant),
+            mode: mode(tenancy.mode),
+            fence: tenancy.fence.map(Fence::get),
+            remaining_ms: tenancy.remaining.map(millis),
+        }
+    }
+}
+
+impl From<&Tenant> for SeenTenant {
+    fn from(tenant: &Tenant) -> Self {
+        match tenant {
+            Tenant::Holder { holder, label } => {
+                Self::Lease { holder: holder.to_string(), label: label.as_ref().map(ToString::to_string) }
+            }
+            Tenant::Foreign { value } => Self::Foreign { value: readable(value) },
+            _ => Self::NotALock,
+        }
+    }
+}
+
+impl SeenWaiter {
+    fn of((waiter, place): (&Waiter, usize)) -> Self {
+        Self {
+            place,
+            holder: waiter.holder.to_string(),
+            label: waiter.label.as_ref().map(ToString::to_string),
+            mode: mode(waiter.mode),
+            waited_ms: millis(waiter.waited),
+        }
+    }
+}
+
+/// How a key is held or wanted.
+pub(crate) fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "exclusive",
+        _ => "unknown",
+    }
+}
+
+/// A stranger's value: JSON has its own way to write control characters, and bytes that are no text are shown as in a key.
+fn readable(value: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in value.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold::{Holder, Key, Label};
+
+    use super::*;
+
+    const HOLDER: Holder = Holder::from_bits(0x0123_4567 << 96);
+
+    #[test]
+    fn each_kind_of_tenant_and_a_waiter_have_these_fields() {
+        let key = Key::new(b"k\xff\"").unwrap();
+        let label = Label::new("web \"3\"").ok();
+        let ours = Tenant::Holder { holder: HOLDER, label: label.clone() };
+        let foreign = Tenant::Foreign { value: b"x\n\xff".as_slice().into() };
+        let tenancies = vec![
+            Tenancy::exclusive(key.clone(), ours, Fence::new(7), Some(Duration::from_millis(1500))),
+            Tenancy::exclusive(key.clone(), foreign, None, None),
+            Tenancy::exclusive(key.clone(), Tenant::NotALock, None, None),
+        ];
+        let waiter = Waiter::exclusive(HOLDER, None, Duration::from_secs(2));
+        let state = KeyState::new(key, tenancies, vec![waiter]);
+        assert_eq!(
+            Seen::line(&state),
+            concat!(
+                r#"{"key":"k\\xff\"","held":true,"tenancies":["#,
+                r#"{"kind":"lease","holder":"01234567","label":"web \"3\"","mode":"exclusive","fence":7,"remaining_ms":1500},"#,
+                r#"{"kind":"foreign","value":"x\n\\xff","mode":"exclusive","fence":null,"remaining_ms":null},"#,
+                r#"{"kind":"not_a_lock","mode":"exclusive","fence":null,"remaining_ms":null}],"#,
+                r#""line":[{"place":1,"holder":"01234567","label":null,"mode":"exclusive","waited_ms":2000}]}"#,
+                "\n"
+            )
+        );
+    }
+}

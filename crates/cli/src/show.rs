@@ -1,0 +1,140 @@
+//! `leasehold show`: who holds a lock, and who waits for it.
+
+use leasehold::{KeyState, Tenancy, Tenant};
+use std::fmt::Write as _;
+
+use crate::args::ShowArgs;
+use crate::exit::{End, Failure};
+use crate::keys::key;
+use crate::place::Place;
+use crate::print::{plain, print};
+use crate::say;
+use crate::seen::{Seen, mode};
+use crate::time;
+
+/// Shows it, and says how to end: whether anybody holds it.
+///
+/// # Errors
+///
+/// [`Failure`], when there is nothing to be seen, or what stands there is no lock.
+pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
+    let key = key(args.keys.into_iter().next().unwrap_or_default())?;
+    let place = Place::of(args.place)?;
+    let locks = place.connect(place.to_look_at(), args.quiet).await?;
+    if args.verbose {
+        say::line(format_args!("{key}: looking at {}", locks.store()));
+    }
+    let state = locks.inspect(key.as_bytes()).await?;
+    if !args.quiet {
+        print(&if args.json { Seen::line(&state) } else { text(&state) })?;
+    }
+    if state.tenancies.iter().any(|tenancy| tenancy.tenant == Tenant::NotALock) {
+        let failure = Failure::new(
+            End::NOT_A_LOCK,
+            format!(
+                "{key}: the store has something at this key that is no lock: name another, or delete it there"
+            ),
+        );
+        return Err(if args.quiet { failure.silent() } else { failure });
+    }
+    Ok(if state.tenancies.is_empty() { End::FREE } else { End::SUCCESS })
+}
+
+/// For people: a line for each fact, and one for each who waits.
+fn text(state: &KeyState) -> String {
+    let mut text = String::new();
+    let mut fact = |name: &str, value: &str| {
+        writeln!(text, "{name:7}  {value}").expect("a String takes all that is written to it");
+    };
+    fact("key", &plain(&state.key.to_string()));
+    if state.tenancies.is_empty() {
+        fact("held by", "nobody");
+    }
+    for tenancy in &state.tenancies {
+        fact("held by", &plain(&tenancy.tenant.to_string()));
+        fact("mode", mode(tenancy.mode));
+        if let Some(fence) = tenancy.fence {
+            fact("fence", &fence.to_string());
+        }
+        fact("left", &left(tenancy));
+    }
+    fact("waiting", &state.line.len().to_string());
+    let width = state.line.len().to_string().len();
+    let waiters: Vec<_> = state
+        .line
+        .iter()
+        .map(|waiter| {
+            let holder = waiter.holder;
+            waiter
+                .label
+                .as_ref()
+                .map_or_else(|| holder.to_string(), |label| plain(&format!("{label} ({holder})")))
+        })
+        .collect();
+    for ((waiter, who), place) in state.line.iter().zip(waiters).zip(1..) {
+        let waited = time::shown(waiter.waited);
+        writeln!(text, "  {place:width$}  {who}, for {waited}")
+            .expect("a String takes all that is written to it");
+    }
+    text
+}
+
+fn left(tenancy: &Tenancy) -> String {
+    match (tenancy.remaining, &tenancy.tenant) {
+        (Some(left), Tenant::Holder { .. }) => format!("{}, unless it is renewed", time::shown(left)),
+        (left, _) => time::left(left),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold::{Fence, Holder, Key, Label, Waiter};
+
+    use super::*;
+
+    fn waiter(bits: u128, label: Option<&str>, seconds: u64) -> Waiter {
+        let label = label.map(|label| Label::new(label).unwrap());
+        Waiter::exclusive(Holder::from_bits(bits << 96), label, Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn people_are_shown_who_holds_it_and_then_the_line_in_order() {
+        let key = Key::new("deploy\n").unwrap();
+        let tenant = Tenant::Holder { holder: Holder::from_bits(1 << 96), label: Label::new("web-3").ok() };
+        let left = Some(Duration::from_millis(28_300));
+        let tenancy = Tenancy::exclusive(key.clone(), tenant, Fence::new(77), left);
+        let mut line = vec![waiter(2, Some("web\u{202e}4"), 125), waiter(3, None, 9)];
+        line.extend((4..12).map(|bits| waiter(bits, None, 0)));
+        let text = text(&KeyState::new(key, vec![tenancy], line));
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(
+            lines[..8],
+            [
+                "key      deploy\\n",
+                "held by  web-3 (00000001)",
+                "mode     exclusive",
+                "fence    77",
+                "left     28s, unless it is renewed",
+                "waiting  10",
+                "   1  web\\u{202e}4 (00000002), for 2m05s",
+                "   2  00000003, for 9.0s",
+            ]
+        );
+        assert_eq!(lines[lines.len() - 1], "  10  0000000b, for 0ms");
+    }
+
+    #[test]
+    fn a_lock_of_another_programs_has_neither_fence_nor_renewal() {
+        let key = Key::new("k").unwrap();
+        let foreign = Tenant::Foreign { value: b"theirs".as_slice().into() };
+        for (left, shown) in [(None, "no end"), (Some(Duration::from_secs(90)), "1m30s")] {
+            let tenancy = Tenancy::exclusive(key.clone(), foreign.clone(), None, left);
+            let text = text(&KeyState::new(key.clone(), vec![tenancy], Vec::new()));
+            let lines: Vec<_> = text.lines().collect();
+            assert_eq!(lines[1], "held by  another program's lock (theirs)");
+            assert_eq!(lines[2..], ["mode     exclusive", &format!("left     {shown}"), "waiting  0"]);
+        }
+    }
+}

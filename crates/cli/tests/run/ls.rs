@@ -1,0 +1,135 @@
+//! `leasehold ls`: the locks that are held.
+
+use serde_json::Value;
+use servers::{Flavor, Server};
+
+use crate::harness::{Done, Running, Site};
+use crate::pty::Pty;
+
+/// Somebody who holds these.
+fn holder(site: &Site, label: &str, keys: &[&str]) -> Running {
+    let _ = std::fs::remove_file(site.path("running"));
+    let words = [&["--ttl", "20", "--label", label], keys].concat();
+    let run = site.start(site.run_script(&words, "echo $LEASEHOLD_FENCE > running; exec sleep 60"));
+    site.wait_for("running");
+    run
+}
+
+fn ls(site: &Site, words: &[&str]) -> Done {
+    let mut command = site.leasehold(&["ls", "--store", site.store()]);
+    command.args(words);
+    site.finish(command)
+}
+
+fn keys(done: &Done) -> Vec<String> {
+    let objects = done.out.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object a line"));
+    objects.map(|object| object["key"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_is_held_is_listed_in_order_for_people_and_for_programs() {
+    let server = Server::start(Flavor::Redis82);
+    for site in [Site::new(), Site::on(&server.url())] {
+        server.text(&["SET", "job:theirs", "x"]);
+        server.text(&["RPUSH", "job:list", "lh1"]);
+        let _one = holder(&site, "web-3", &["job:2", "job:10", "other"]);
+        let fence = site.read("running");
+        let _two = holder(&site, "größe 鍵", &["job:*", "jo"]);
+        let done = ls(&site, &["--all"]);
+        done.is_silent(0);
+        let lines: Vec<Vec<_>> = done.out.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["KEY", "HOLDER", "FENCE", "LEFT", "WAITING"]);
+        let named: Vec<_> = lines[1..].iter().map(|line| line[0]).collect();
+        assert_eq!(named, ["jo", "job:*", "job:10", "job:2", "other"]);
+        assert_eq!((lines[3][1], lines[3][3], lines[3][5]), ("web-3", &*fence, "0"), "{done:?}");
+
+        let done = ls(&site, &["--json", "job:"]);
+        done.is_silent(0);
+        assert_eq!(keys(&done), ["job:*", "job:10", "job:2"]);
+        let second: Value = serde_json::from_str(done.out.lines().nth(1).unwrap()).unwrap();
+        let tenancy = &second["tenancies"][0];
+        assert_eq!((&tenancy["label"], tenancy["fence"].to_string()), (&"web-3".into(), fence));
+        assert_eq!(keys(&ls(&site, &["--json", "job:*"])), ["job:*"]);
+        assert_eq!(keys(&ls(&site, &["--json", "-a"])).len(), 5);
+    }
+}
+
+#[test]
+fn where_there_is_nothing_that_is_said_and_is_no_failure() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let _holder = holder(&site, "x", &["held"]);
+        for words in [&["held:"][..], &["--json", "held:"]] {
+            let done = ls(&site, words);
+            done.says(0, &["no lock that begins with held: is held or waited for at ", site.store()]);
+            assert_eq!(done.out, "");
+        }
+        ls(&site, &["-q", "held:"]).is_silent(0);
+    }
+    ls(&Site::new(), &["--all"]).says(0, &["no lock is held or waited for at file:/"]);
+}
+
+#[test]
+fn on_a_terminal_each_lock_has_one_line_and_elsewhere_nothing_is_cut() {
+    let site = Site::new();
+    let long = "k".repeat(90);
+    let _holder = holder(&site, &"l".repeat(90), &[&long, "a\u{1b}[2J"]);
+    let mut pty = Pty::script(&site, "stty cols 64; \"$L\" ls --all; echo end");
+    pty.wait_for("end");
+    let shown = pty.all();
+    let lines: Vec<_> = shown.lines().filter(|line| !line.starts_with("end")).collect();
+    assert_eq!(lines.len(), 3, "{shown}");
+    for line in &lines {
+        assert_eq!(line.chars().count(), 64, "{shown}");
+    }
+    assert!(lines[1].starts_with("a\\u{1b}[2J ") && lines[2].contains("k…k"), "{shown}");
+    let done = ls(&site, &["--all"]);
+    assert!(done.out.contains(&long) && done.out.contains(&"l".repeat(90)), "{done:?}");
+}
+
+#[test]
+fn keys_that_are_no_text_are_escaped_and_can_be_looked_for() {
+    let site = Site::new();
+    let script = format!(
+        "k=$(printf 'a\\377\\nb'); {ours} run --store {store} \"$k\" -- \
+         {ours} ls --store {store} --json \"$(printf 'a\\377')\"",
+        ours = env!("CARGO_BIN_EXE_leasehold"),
+        store = site.store()
+    );
+    let done = site.finish(site.process("bash", &["-c", &script]));
+    done.is_silent(0);
+    assert_eq!(keys(&done), ["a\\xff\\nb"]);
+}
+
+#[test]
+fn words_that_make_no_sense_are_64() {
+    let site = Site::new();
+    ls(&site, &[]).says_and_hints(64, &["no prefix"], "leasehold ls --all");
+    ls(&site, &[""]).says_and_hints(64, &["the prefix is empty"], "leasehold ls --all");
+    ls(&site, &["--al"]).says_and_hints(64, &["no option --al"], "did you mean --all?");
+    for (words, says) in [
+        (&["a", "b"][..], "2 prefixes, and ls takes one"),
+        (&["--all", "a"], "PREFIX and --all exclude each other"),
+        (&["leasehold:"], "PREFIX: leasehold:: keys that start with leasehold: are reserved"),
+    ] {
+        ls(&site, words).says(64, &[says]);
+    }
+    assert!(!site.path("leases.db").exists(), "refused before anything is opened");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is() {
+    let site = Site::new();
+    let _holder = holder(&site, "x", &["held"]);
+    let ours = format!("{} ls --store {} --all", env!("CARGO_BIN_EXE_leasehold"), site.store());
+    let done = site.finish(site.process("bash", &["-c", &format!("{ours} | true; exit ${{PIPESTATUS[0]}}")]));
+    done.is_silent(0);
+    let done = site.finish(site.process("bash", &["-c", &format!("{ours} > /dev/full")]));
+    done.says(126, &["cannot be printed"]);
+}
+
+#[test]
+fn a_store_that_is_out_of_reach_is_69() {
+    let site = Site::on("redis://127.0.0.1:1");
+    ls(&site, &["--all"]).says(69, &["no answer within", "see that it runs"]);
+}

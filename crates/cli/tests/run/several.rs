@@ -1,0 +1,159 @@
+//! Several keys under one lock: all of them or none.
+
+use std::fs;
+use std::thread;
+
+use serde_json::{Value, json};
+use servers::{Flavor, Server};
+
+use crate::harness::{Running, Site, until};
+
+fn holder(site: &Site, keys: &[&str]) -> Running {
+    let words = [&["--ttl", "20", "--label", "the holder"], keys].concat();
+    let run = site.start(site.run_script(&words, "echo $$ > running; until [ -e go ]; do sleep 0.02; done"));
+    site.wait_for("running");
+    run
+}
+
+fn shown(site: &Site, key: &str) -> Value {
+    let done = site.finish(site.leasehold(&["show", "--json", "--store", site.store(), key]));
+    serde_json::from_str(&done.out).unwrap_or_else(|_| panic!("{done:?}"))
+}
+
+#[test]
+fn several_keys_have_one_fence_whatever_order_they_are_named_in() {
+    let server = Server::start(Flavor::Redis82);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let script = "printenv LEASEHOLD_KEY; printenv LEASEHOLD_KEYS; printenv LEASEHOLD_FENCE; \
+                      for key in b a c; do \"$L\" show --json $key || exit 1; done";
+        let mut command = site.run_script(&["b", "c", "a", "b"], script);
+        command.env("L", env!("CARGO_BIN_EXE_leasehold"));
+        let done = site.finish(command);
+        done.is_silent(0);
+        let lines: Vec<_> = done.out.lines().collect();
+        assert_eq!(lines[..4], ["a", "a", "b", "c"]);
+        assert_eq!(lines.len(), 8, "{done:?}");
+        for (line, key) in lines[5..].iter().zip(["b", "a", "c"]) {
+            let seen: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(seen["key"], key);
+            assert_eq!(seen["tenancies"][0]["fence"].to_string(), lines[4], "{key}");
+        }
+        for key in ["a", "b", "c"] {
+            assert_eq!(shown(&site, key)["held"], false, "{key}");
+        }
+    }
+}
+
+#[test]
+fn who_does_not_get_all_has_none_and_is_told_which_is_in_the_way() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let holder = holder(&site, &["b", "c"]);
+        let done = site.finish(site.run(&["-n", "a", "b", "d", "--", "true"]));
+        done.says(75, &["leasehold: b: held by the holder ("]);
+        for key in ["a", "d"] {
+            assert_eq!(shown(&site, key)["held"], false, "{key}");
+        }
+        let waiter = site.start(site.run(&["-v", "a", "c", "--", "true"]));
+        until("it waits", || waiter.err().contains("waiting for c, held by the holder ("));
+        fs::write(site.path("go"), "").unwrap();
+        holder.finish().is_silent(0);
+        let done = waiter.finish();
+        assert_eq!(done.status.code(), Some(0), "{done:?}");
+        assert!(done.err.contains("leasehold: a, c: taken at "), "{done:?}");
+    }
+}
+
+#[test]
+fn runs_that_name_the_same_keys_in_other_orders_never_wait_for_each_other_in_a_circle() {
+    let server = Server::start(Flavor::Redis70);
+    for site in [Site::new(), Site::on(&server.url())] {
+        fs::write(site.path("number"), "0\n").unwrap();
+        thread::scope(|scope| {
+            for keys in [&["a", "b"][..], &["b", "a"], &["b", "c", "a"], &["a"]] {
+                let site = &site;
+                scope.spawn(move || {
+                    for _ in 0..10 {
+                        let add = "read n < number; echo $((n + 1)) > number";
+                        site.finish(site.run_script(keys, add)).is_silent(0);
+                    }
+                });
+            }
+        });
+        assert_eq!(site.read("number"), "40");
+    }
+}
+
+#[test]
+fn one_key_that_is_held_around_us_is_refused_by_its_name() {
+    let site = Site::new();
+    let ours = env!("CARGO_BIN_EXE_leasehold");
+    let nested = |words: &[&str]| {
+        let mut command = site.run(&["x", "y", "--", ours]);
+        command.args(words);
+        site.finish(command)
+    };
+    nested(&["run", "a", "y", "--", "true"]).says(64, &["leasehold: y: a run around this one holds it"]);
+    let further_in = ["run", "z", "--", ours, "run", "a", "x", "--", "true"];
+    nested(&further_in).says(64, &["x: a run around this one holds it"]);
+    nested(&["hold", "a", "x"]).says(64, &["x: a run around this one holds it"]);
+    let done = nested(&["run", "b", "a", "--", "printenv", "LEASEHOLD_KEYS"]);
+    assert_eq!(done.out, "x\ny\na\nb\n");
+}
+
+#[test]
+fn events_name_the_keys_and_the_one_in_the_way() {
+    let site = Site::new();
+    let holder = holder(&site, &["b"]);
+    let ours = env!("CARGO_BIN_EXE_leasehold");
+    let line = format!("exec {ours} run --store {} --status-fd 7 -q \"$@\" 7>events", site.store());
+    let run = |words: &[&str]| site.process("sh", &[&["-c", &*line, "sh"], words].concat());
+    let events = || -> Vec<Value> {
+        site.read("events").lines().map(|line| serde_json::from_str(line).expect("an object")).collect()
+    };
+    site.finish(run(&["-w", "200ms", "c", "b", "a", "--", "true"])).is_silent(75);
+    let told = events();
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (event, name) in told.iter().zip(["waiting", "busy"]) {
+        assert_eq!((&event["event"], &event["key"]), (&json!(name), &json!("b")), "{told:?}");
+        assert_eq!(event["keys"], json!(["a", "b", "c"]));
+    }
+    fs::write(site.path("go"), "").unwrap();
+    holder.finish().is_silent(0);
+    site.finish(run(&["b", "a", "--", "true"])).is_silent(0);
+    let told = events();
+    assert_eq!((&told[0]["event"], &told[0]["key"]), (&json!("acquired"), &json!("a")), "{told:?}");
+    assert_eq!(told[0]["keys"], json!(["a", "b"]));
+}
+
+#[test]
+fn a_script_holds_several_keys_under_the_fence_that_it_reads() {
+    let site = Site::new();
+    let script = format!(
+        "exec 9< <({ours} hold b a); read -r fence <&9 || exit 75
+         echo \"$fence\"; {ours} show --json a; {ours} show --json b
+         {ours} run -nq b -- true; echo $?; exec 9<&-; {ours} run -w 20 b a -- true; echo $?",
+        ours = env!("CARGO_BIN_EXE_leasehold")
+    );
+    let mut command = site.process("bash", &["-c", &script]);
+    command.env("LEASEHOLD_STORE", site.store());
+    let done = site.finish(command);
+    done.is_silent(0);
+    let lines: Vec<_> = done.out.lines().collect();
+    for line in &lines[1..3] {
+        let seen: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(seen["tenancies"][0]["fence"].to_string(), lines[0]);
+    }
+    assert_eq!(lines[3..], ["75", "0"]);
+}
+
+#[test]
+fn the_loss_of_one_key_is_the_loss_of_all_and_names_it() {
+    let server = Server::start(Flavor::Redis82);
+    let site = Site::on(&server.url());
+    let run = site.start(site.run_script(&["--ttl", "3", "a", "b"], "echo $$ > running; exec sleep 60"));
+    site.wait_for("running");
+    server.text(&["DEL", "b"]);
+    run.finish().says(70, &["a, b: lease lost", ": b: "]);
+    assert_eq!(server.text(&["EXISTS", "a"]).as_integer(), Some(0), "what is left of it is given back");
+}

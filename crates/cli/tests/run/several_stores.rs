@@ -1,0 +1,69 @@
+//! Several stores that are one by majority.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use servers::{Flavor, Server};
+
+use crate::harness::{Site, until};
+
+/// The least that there is, so that the first start, for which servers are not counted, is soon over.
+const LONGEST: &[&str] = &["--max-ttl", "5", "--ttl", "4"];
+
+/// The command, with its stores named by the environment.
+fn by_environment(site: &Site, words: &[&str]) -> Command {
+    let mut command = site.leasehold(words);
+    command.env("LEASEHOLD_STORE", site.store());
+    command
+}
+
+#[test]
+fn a_majority_has_the_lock_and_one_that_is_down_does_not_matter() {
+    let servers = [Flavor::Redis70, Flavor::Redis82, Flavor::Valkey91].map(Server::start);
+    let urls: Vec<_> = servers.iter().map(Server::url).collect();
+    let site = Site::on(&urls.join(" "));
+    let run = |options: &[&str], words: &[&str]| {
+        site.finish(by_environment(&site, &[&["run"], LONGEST, options, words].concat()))
+    };
+    let refused = run(&["-w", "1", "k"], &["--", "true"]);
+    refused.says(69, &["of 3 stores granted", "quarantined for", "2 needed"]);
+
+    let started = Instant::now();
+    until("they are counted", || run(&["-nq", "k"], &["--", "true"]).status.code() == Some(0));
+    assert!(started.elapsed() < Duration::from_secs(20));
+
+    let script = "echo $LEASEHOLD_FENCE; echo $LEASEHOLD_MAX_TTL; echo $LEASEHOLD_STORE; sleep 3; echo end";
+    let holder =
+        site.start(by_environment(&site, &[&["run"], LONGEST, &["k", "--", "sh", "-c", script]].concat()));
+    until("it holds", || holder.out().lines().count() >= 3);
+    let words: Vec<_> = holder.out().lines().map(str::to_owned).collect();
+    assert_eq!((&*words[1], &words[2]), ("5000ms", &urls.join(" ")));
+    run(&["-n", "k"], &["--", "true"]).says(75, &["k: held by ", "at quorum of "]);
+    let shown = site.finish(by_environment(&site, &["show", "--max-ttl", "5", "k"]));
+    assert!(shown.out.contains(&words[0]), "its fence is shown: {shown:?}");
+
+    servers[0].kill_9();
+    let done = run(&["-w", "20", "k"], &["--", "sh", "-c", "echo $LEASEHOLD_FENCE"]);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert!(done.out.trim().parse::<u64>().unwrap() > words[0].parse().unwrap(), "{done:?} after {words:?}");
+    assert!(holder.finish().out.ends_with("end\n"), "who held it held it on");
+}
+
+#[test]
+fn two_of_three_that_are_down_are_named_with_their_reasons() {
+    let server = Server::start(Flavor::Valkey91);
+    let site = Site::on(&format!("{} redis://127.0.0.1:1 redis://127.0.0.1:2", server.url()));
+    let done = site.finish(by_environment(&site, &["run", "-w", "1", "k", "--", "true"]));
+    done.says(69, &["k: 0 of 3 stores granted", "127.0.0.1:1: cannot connect", "127.0.0.1:2: ", "2 needed"]);
+}
+
+#[test]
+fn what_only_several_stores_have_is_refused_for_one_and_two_of_a_kind_are_one() {
+    let site = Site::new();
+    let done = site.finish(site.run(&["--max-ttl", "60", "k", "--", "true"]));
+    done.says(64, &["--max-ttl: it is for several stores"]);
+    let twice = Site::on("redis://127.0.0.1:1 redis://127.0.0.1:1 redis://127.0.0.1:2");
+    twice
+        .finish(by_environment(&twice, &["run", "-n", "k", "--", "true"]))
+        .says(64, &["127.0.0.1:1", "twice"]);
+}

@@ -1,0 +1,156 @@
+//! `leasehold show`: who holds a lock.
+
+use serde_json::{Value, json};
+use servers::{Flavor, Server};
+
+use crate::harness::{Done, Running, SECRET, Site};
+
+/// Somebody who holds `k`, and wrote its fence into `fence`.
+fn holder(site: &Site) -> Running {
+    let words = ["--ttl", "20", "--label", "web 3: größe", "k"];
+    let run = site.start(site.run_script(&words, "echo $LEASEHOLD_FENCE > fence; exec sleep 60"));
+    site.wait_for("fence");
+    run
+}
+
+fn show(site: &Site, words: &[&str]) -> Done {
+    let mut command = site.leasehold(&["show", "--store", site.store()]);
+    command.args(words);
+    site.finish(command)
+}
+
+fn object(done: &Done) -> Value {
+    assert_eq!(done.out.lines().count(), 1, "{done:?}");
+    serde_json::from_str(&done.out).unwrap_or_else(|_| panic!("{done:?}"))
+}
+
+#[test]
+fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
+    let server = Server::start(Flavor::Redis82);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let _holder = holder(&site);
+        let done = show(&site, &["k"]);
+        done.is_silent(0);
+        let lines: Vec<_> = done.out.lines().collect();
+        assert_eq!(lines[0], "key      k");
+        assert!(lines[1].starts_with("held by  web 3: größe ("), "{done:?}");
+        assert_eq!(
+            lines[2..4],
+            ["mode     exclusive".to_owned(), format!("fence    {}", site.read("fence"))]
+        );
+        assert!(
+            lines[4].starts_with("left     ") && lines[4].ends_with("s, unless it is renewed"),
+            "{done:?}"
+        );
+        assert_eq!(lines[5..], ["waiting  0"]);
+
+        let done = show(&site, &["--json", "k"]);
+        done.is_silent(0);
+        let shown = object(&done);
+        let tenancy = &shown["tenancies"][0];
+        assert_eq!((&shown["key"], &shown["held"], &shown["line"]), (&json!("k"), &json!(true), &json!([])));
+        assert_eq!((&tenancy["kind"], &tenancy["label"]), (&json!("lease"), &json!("web 3: größe")));
+        assert_eq!(tenancy["fence"].to_string(), site.read("fence"));
+        let digits = tenancy["holder"].as_str().unwrap();
+        assert!(digits.len() == 8 && lines[1].ends_with(&format!("({digits})")), "{lines:?} {shown}");
+        let left = tenancy["remaining_ms"].as_u64().unwrap();
+        assert!(left > 0 && left <= 20_000, "{shown}");
+
+        let done = show(&site, &["-q", "k"]);
+        done.is_silent(0);
+        assert_eq!(done.out, "");
+        show(&site, &["-qv", "k"]).says(0, &["k: looking at ", site.store()]);
+    }
+}
+
+#[test]
+fn a_lock_that_is_free_is_1() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in [Site::new(), Site::on(&server.url())] {
+        site.finish(site.run(&["k", "--", "true"])).is_silent(0);
+        for key in ["k", "never"] {
+            let done = show(&site, &[key]);
+            done.is_silent(1);
+            assert_eq!(done.out, format!("key      {key}\nheld by  nobody\nwaiting  0\n"));
+            let done = show(&site, &["--json", key]);
+            done.is_silent(1);
+            assert_eq!(object(&done), json!({"key": key, "held": false, "tenancies": [], "line": []}));
+            let done = show(&site, &["-q", key]);
+            done.is_silent(1);
+            assert_eq!(done.out, "");
+        }
+    }
+}
+
+#[test]
+fn another_programs_lock_is_held_and_what_is_no_lock_is_65() {
+    let server = Server::start(Flavor::Redis62);
+    let site = Site::on(&server.url());
+    server.text(&["SET", "theirs", "x\u{1b}[2J", "PX", "60000"]);
+    server.text(&["RPUSH", "list", "a"]);
+    let done = show(&site, &["theirs"]);
+    done.is_silent(0);
+    assert!(done.out.contains("held by  another program's lock (x\\u{1b}[2J)\n"), "{done:?}");
+    assert!(!done.out.contains("fence"), "{done:?}");
+    let tenancy = &object(&show(&site, &["--json", "theirs"]))["tenancies"][0];
+    assert_eq!((&tenancy["kind"], &tenancy["value"]), (&json!("foreign"), &json!("x\u{1b}[2J")));
+
+    let done = show(&site, &["list"]);
+    done.says(65, &["list: ", "no lock", "delete it there"]);
+    assert!(done.out.contains("held by  a value that is no lock\n"), "{done:?}");
+    let done = show(&site, &["--json", "list"]);
+    assert_eq!(done.status.code(), Some(65));
+    assert_eq!(object(&done)["tenancies"][0]["kind"], "not_a_lock");
+    show(&site, &["-q", "list"]).is_silent(65);
+}
+
+#[test]
+fn keys_are_shown_on_one_line_whatever_their_bytes() {
+    let site = Site::new();
+    let script = format!(
+        "k=$(printf 'a\\377\\nb'); {ours} run --store {store} \"$k\" -- {ours} show --store {store} $1 \"$k\"",
+        ours = env!("CARGO_BIN_EXE_leasehold"),
+        store = site.store()
+    );
+    let done = site.finish(site.process("bash", &["-c", &script, "bash"]));
+    done.is_silent(0);
+    assert!(done.out.starts_with("key      a\\xff\\nb\nheld by  "), "{done:?}");
+    let done = site.finish(site.process("bash", &["-c", &script, "bash", "--json"]));
+    assert_eq!(object(&done)["key"], "a\\xff\\nb");
+}
+
+#[test]
+fn words_that_make_no_sense_are_64() {
+    let site = Site::new();
+    show(&site, &[]).says_and_hints(64, &["no key"], "leasehold ls --all");
+    for (words, says) in [
+        (&["a", "b"][..], "2 keys, and show takes one"),
+        (&[""], "the key is empty"),
+        (&["leasehold:f{k}"], "reserved"),
+        (&["--ttl", "5", "k"], "no option --ttl: `leasehold show --help`"),
+        (&["--json=1", "k"], "--json takes no value"),
+    ] {
+        show(&site, words).says(64, &[says]);
+    }
+    assert!(!site.path("leases.db").exists(), "refused before anything is opened");
+}
+
+#[test]
+fn a_store_that_refuses_is_69_and_the_password_is_kept() {
+    let server = Server::setup(Flavor::Redis82).password(SECRET).start();
+    let with = |password: &str| Site::on(&server.url().replace("//", &format!("//:{password}@")));
+    show(&with("wrong"), &["k"]).says(69, &["password"]);
+    let done = show(&with(SECRET), &["--json", "k"]);
+    done.says(1, &["password in --store"]);
+    done.keeps_the_secret();
+    let done = show(&with(SECRET), &["-v", "k"]);
+    done.keeps_the_secret();
+    assert_eq!(done.err.lines().count(), 2, "{done:?}");
+    show(&with(SECRET), &["-q", "k"]).is_silent(1);
+    // Where a key belongs, a URL with a password is a slip, and is not repeated.
+    for words in [&["show", "redis://u:s3cret-pw@h"][..], &["ls", "redis://u:s3cret-pw@h"]] {
+        let done = Site::new().finish(Site::new().leasehold(words));
+        done.says(64, &["a store's URL", "--store"]);
+        done.keeps_the_secret();
+    }
+}

@@ -1,0 +1,57 @@
+//! What a member is asked in a round, each in a task of its own.
+
+use std::sync::Arc;
+
+use leasehold_core::{Attempt, Fence, GrantAnswer, Manner, Proposal, RaiseAnswer};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::contest::Stage;
+use super::desk::Desk;
+use super::member::Said;
+
+/// What a member answers in a round.
+pub(super) enum Heard {
+    Grant(GrantAnswer),
+    Raise(RaiseAnswer),
+}
+
+impl Desk {
+    pub(super) fn ask_grant(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        member: usize,
+        manner: Manner,
+        proposal: Proposal,
+        tell: &UnboundedSender<Said<Heard>>,
+    ) {
+        let Some(stake) = self.stake(attempt.holder, member) else { return };
+        let at_member = attempt.at_member(stake.holder, proposal);
+        let store = self.members[member].store.clone();
+        let does = Box::pin(async move { store.grant(&at_member, manner).await.map(Heard::Grant) });
+        self.call(vec![(attempt.clone(), stake)], member, does, tell);
+    }
+
+    pub(super) fn ask_raise(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        member: usize,
+        fence: Fence,
+        tell: &UnboundedSender<Said<Heard>>,
+    ) {
+        let Some(stake) = self.stake(attempt.holder, member) else { return };
+        let at_member = attempt.at_member(stake.holder, self.proposal(fence));
+        let store = self.members[member].store.clone();
+        let does = Box::pin(async move { store.raise(&at_member).await.map(Heard::Raise) });
+        self.call(vec![(attempt.clone(), stake)], member, does, tell);
+    }
+
+    pub(super) fn set(&self, attempt: &Attempt, stage: Stage) {
+        self.contests.with(attempt.holder, |contest| contest.stage = stage);
+    }
+
+    /// Releases everything everywhere, whatever was answered; the next ask is as if it were the first, under other ids.
+    pub(super) fn begin_anew(self: &Arc<Self>, attempt: &Attempt) {
+        self.abandon(attempt, |_| true);
+        self.set(attempt, Stage::Fresh);
+    }
+}

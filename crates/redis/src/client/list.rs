@@ -1,0 +1,226 @@
+//! Looking through a server for what is held or waited for: with SCAN, a part at a time, and never with KEYS, during which the
+//! server serves nobody else.
+
+use std::collections::BTreeMap;
+
+use leasehold_core::{Answer, Fault, Key, KeyState, Request};
+use redis::{Cmd, ServerError, Value, cmd};
+
+use super::{Client, Heard, Route, several};
+use crate::deadline::within;
+use crate::script::call_for;
+use crate::wire;
+
+/// How many keys the server looks at in one call: it is busy with them for less than a millisecond.
+const AT_ONCE: usize = 1000;
+
+/// How many inspections travel together. Each runs a script; as many as this take the server about as long as [`AT_ONCE`] keys do.
+const INSPECTED_AT_ONCE: usize = 100;
+
+/// What stands before the tag in the name of a line.
+const LINE: &[u8] = b"leasehold:l{";
+
+/// One walk through all keys of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    /// To strings that begin as our leases do.
+    Leases,
+    /// To lines. A key of somebody else's is in use, too, if one of ours waits for it.
+    Lines,
+}
+
+impl Walk {
+    const BOTH: [Self; 2] = [Self::Leases, Self::Lines];
+
+    /// What names look like, for `MATCH`.
+    fn pattern(self, prefix: &[u8]) -> Vec<u8> {
+        let mut pattern = match self {
+            Self::Leases => Vec::new(),
+            Self::Lines => [LINE, b"*}"].concat(),
+        };
+        for &byte in prefix {
+            if b"*?[]\\".contains(&byte) {
+                pattern.push(b'\\');
+            }
+            pattern.push(byte);
+        }
+        pattern.push(b'*');
+        pattern
+    }
+
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Leases => "string",
+            Self::Lines => "zset",
+        }
+    }
+
+    /// The key that a name leads to, if there is one and it begins with the prefix.
+    fn key(self, name: &[u8], prefix: &[u8]) -> Option<Key> {
+        let key = match self {
+            Self::Leases => name,
+            // The first braces are ours, and behind them stands the key.
+            Self::Lines => {
+                let tagged = name.strip_prefix(LINE)?;
+                &tagged[tagged.iter().position(|&byte| byte == b'}')? + 1..]
+            }
+        };
+        if key.starts_with(prefix) { Key::new(key).ok() } else { None }
+    }
+}
+
+impl Client {
+    /// All keys that begin with a prefix and are held by ours or waited for, in byte order.
+    ///
+    /// Not more is kept in memory than what is found, and one part of what is looked through.
+    pub(crate) async fn list(&self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
+        let mut route = self.route(self.call_limit).await?;
+        // A walk may come by the same key twice, and both may find one.
+        let mut found = BTreeMap::new();
+        for walk in Walk::BOTH {
+            let mut by_type = true;
+            let mut cursor = b"0".to_vec();
+            loop {
+                let heard = self.say(&mut route, vec![scan(&cursor, walk, prefix, by_type)]).await?.pop();
+                let heard = match heard {
+                    // Servers from before 6.0. Without it, what is of another type is found out by asking for it.
+                    Some(Err(error)) if by_type && is_syntax_error(&error) => {
+                        by_type = false;
+                        continue;
+                    }
+                    Some(heard) => heard.map_err(|error| self.faults.of_refusal(&error))?,
+                    None => return Err(self.faults.passing("the server gave no answer to SCAN")),
+                };
+                let Some((next, names)) = scanned(heard) else {
+                    return Err(self.faults.lasting("the answer to SCAN is none: this is no Redis server"));
+                };
+                let keys = names.iter().filter_map(|name| walk.key(name, prefix));
+                let mut keys: Vec<_> = keys.filter(|key| !found.contains_key(key)).collect();
+                if walk == Walk::Leases {
+                    keys = self.that_look_held(&mut route, keys).await?;
+                }
+                for state in self.inspect_all(&mut route, keys).await? {
+                    found.insert(state.key.clone(), state);
+                }
+                if next == b"0" {
+                    break;
+                }
+                cursor = next;
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// Those whose strings begin as a lease does. Of the others, not even the string travels.
+    async fn that_look_held(&self, route: &mut Route, keys: Vec<Key>) -> Result<Vec<Key>, Fault> {
+        let beginning = |key: &Key| {
+            let mut command = cmd("GETRANGE");
+            command.arg(key.as_bytes()).arg(0).arg(wire::MARK.len() - 1);
+            command
+        };
+        let heard = self.say(route, keys.iter().map(beginning).collect()).await?;
+        let mut held = Vec::new();
+        for (key, heard) in keys.into_iter().zip(heard) {
+            match heard {
+                Ok(Value::BulkString(beginning)) if beginning == wire::MARK => held.push(key),
+                Ok(_) => {}
+                // It is something else by now, or was all the time where the server cannot tell types.
+                Err(error) if error.code() == "WRONGTYPE" => {}
+                Err(error) => return Err(self.faults.of_refusal(&error)),
+            }
+        }
+        Ok(held)
+    }
+
+    /// What is to be seen of each key that is in use.
+    async fn inspect_all(&self, route: &mut Route, keys: Vec<Key>) -> Result<Vec<KeyState>, Fault> {
+        let requests: Vec<_> = keys.into_iter().map(Request::Inspect).collect();
+        let mut states = Vec::new();
+        for part in requests.chunks(INSPECTED_AT_ONCE) {
+            let calls: Vec<_> = part.iter().map(|request| call_for(request, self.window())).collect();
+            let heard = self.call_all(route, &calls, self.call_limit).await?;
+            for (request, heard) in part.iter().zip(heard) {
+                let Answer::Inspect(state) = self.answer(request, heard)? else {
+                    unreachable!("an inspection is answered as one")
+                };
+                if is_in_use(&state) {
+                    states.push(state);
+                }
+            }
+        }
+        Ok(states)
+    }
+
+    /// Says some commands at once, within the limit of one call.
+    async fn say(&self, route: &mut Route, commands: Vec<Cmd>) -> Result<Vec<Heard>, Fault> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let limit = self.call_limit;
+        let count = commands.len();
+        let saying = several(&mut *route.connection, commands.into_iter());
+        match within(&*self.runtime, limit, saying).await {
+            None => Err(self.silent(route, limit)),
+            Some(Err(error)) => Err(self.broken(route, &error)),
+            Some(Ok(heard)) if heard.len() == count => Ok(heard),
+            Some(Ok(_)) => Err(self.faults.passing("the server gave fewer answers than it was asked")),
+        }
+    }
+}
+
+/// Whether it concerns us: another program's string does only where one of ours waits for it.
+fn is_in_use(state: &KeyState) -> bool {
+    use leasehold_core::Tenant::Holder;
+    !state.line.is_empty() || state.tenancies.iter().any(|tenancy| matches!(tenancy.tenant, Holder { .. }))
+}
+
+fn scan(cursor: &[u8], walk: Walk, prefix: &[u8], by_type: bool) -> Cmd {
+    let mut command = cmd("SCAN");
+    command.arg(cursor).arg("MATCH").arg(walk.pattern(prefix)).arg("COUNT").arg(AT_ONCE);
+    if by_type {
+        command.arg("TYPE").arg(walk.kind());
+    }
+    command
+}
+
+/// Where to go on, and the names of this part.
+fn scanned(value: Value) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
+    let Value::Array(fields) = value else { return None };
+    let Ok([Value::BulkString(next), Value::Array(names)]) = <[Value; 2]>::try_from(fields) else {
+        return None;
+    };
+    let name = |value| match value {
+        Value::BulkString(name) => Some(name),
+        _ => None,
+    };
+    Some((next, names.into_iter().map(name).collect::<Option<_>>()?))
+}
+
+fn is_syntax_error(error: &ServerError) -> bool {
+    error.details().is_some_and(|details| details.contains("syntax error"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_matched_verbatim() {
+        assert_eq!(Walk::Leases.pattern(b""), b"*");
+        assert_eq!(Walk::Leases.pattern(b"a*?[b-c]\\^\xff"), b"a\\*\\?\\[b-c\\]\\\\^\xff*");
+        assert_eq!(Walk::Lines.pattern(b"a*"), b"leasehold:l{*}a\\**");
+    }
+
+    #[test]
+    fn a_line_leads_to_its_key_and_a_name_that_only_looks_like_one_to_none() {
+        let key =
+            |name: &[u8], prefix: &[u8]| Walk::Lines.key(name, prefix).map(|key| key.as_bytes().to_vec());
+        assert_eq!(key(b"leasehold:l{1ps}invoice:42", b"inv"), Some(b"invoice:42".to_vec()));
+        assert_eq!(key(b"leasehold:l{2ml}{}", b""), Some(b"{}".to_vec()));
+        // The pattern matches it, as the prefix stands behind some brace.
+        assert_eq!(key(b"leasehold:l{x}other}inv", b"inv"), None);
+        assert_eq!(key(b"leasehold:l{x}", b""), None);
+        assert_eq!(key(b"leasehold:l{x", b""), None);
+        assert_eq!(Walk::Leases.key(b"leasehold:f{x}k", b""), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! Looking through a server for what is held.
+
+use std::time::{Duration, Instant};
+
+use leasehold_core::Store;
+use leasehold_redis::RedisStore;
+use servers::{Flavor, Reply, Server};
+
+use crate::login::MINIMAL;
+use crate::world::{attempt, grant, granted, lasting, passing, runtime, store};
+
+fn named(states: &[leasehold_core::KeyState]) -> Vec<String> {
+    states.iter().map(|state| state.key.to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_user_needs_two_permissions_more_and_each_that_lacks_is_named() {
+    assert!(include_str!("../../../../docs/wire.md").contains("to list locks, also `+scan +getrange`"));
+    for flavor in Flavor::ALL {
+        let server = Server::setup(flavor)
+            .acl_user("lists", &format!("{MINIMAL} +scan +getrange"))
+            .acl_user("no-scan", &format!("{MINIMAL} +getrange"))
+            .acl_user("no-getrange", &format!("{MINIMAL} +scan"))
+            .start();
+        let user = |name: &str| store(&format!("redis://{name}:secret@127.0.0.1:{}", server.port()));
+        granted(grant(&user("lists"), &attempt(&["app:b", "app:a"])).await);
+        server.text(&["SET", "app:theirs", "x"]);
+        server.text(&["SET", "else:theirs", "x"]);
+        assert_eq!(named(&user("lists").list(b"app:").await.unwrap()), ["app:a", "app:b"]);
+        lasting(user("no-scan").list(b"app:").await, &["no-scan", "+scan"]);
+        lasting(user("no-getrange").list(b"app:").await, &["no-getrange", "+getrange"]);
+        // Its name shows in the walk, but not whether it is a lock.
+        lasting(user("lists").list(b"").await, &["lists"]);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_falls_silent_on_the_way_is_a_passing_fault_soon() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = RedisStore::from_url(&server.url(), runtime()).unwrap();
+    store.open().await.unwrap();
+    server.stop();
+    let begun = Instant::now();
+    passing(store.list(b"").await, &["no answer within"]);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    server.cont();
+    assert_eq!(store.list(b"").await.unwrap(), []);
+}
+
+/// `KEYS` would hold up everybody for as long as it takes; each part of a walk only for as long as a thousand keys do.
+#[tokio::test]
+async fn a_large_server_is_walked_in_parts_and_others_are_served_in_between() {
+    let server = Server::start(Flavor::Redis82);
+    let fill = "for n = 1, 100000 do redis.call('SET', 'theirs:' .. n, n) end";
+    assert_eq!(server.text(&["EVAL", fill, "0"]), Reply::Bulk(None));
+    server.text(&["CONFIG", "RESETSTAT"]);
+    let store = store(&server.url());
+    granted(grant(&store, &attempt(&["ours"])).await);
+    assert_eq!(named(&store.list(b"").await.unwrap()), ["ours"]);
+    let Reply::Bulk(Some(stats)) = server.text(&["INFO", "commandstats"]) else { panic!("INFO") };
+    let stats = String::from_utf8(stats).unwrap();
+    assert!(!stats.contains("cmdstat_keys"), "{stats}");
+    let scans = stats.lines().find_map(|line| line.strip_prefix("cmdstat_scan:calls=")).unwrap();
+    let scans: u32 = scans.split(',').next().unwrap().parse().unwrap();
+    assert!((150..=400).contains(&scans), "{scans} calls for two walks past 100,000 keys");
+}

@@ -1,0 +1,156 @@
+//! Bare loops: what the same client does on the same server without us.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, Value, cmd, pipe};
+
+use crate::crew::Trouble;
+use crate::{clock, venue::Site};
+
+/// How a bare loop takes and releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the uncontended workload runs all of them")]
+pub enum Strategy {
+    /// `SET NX PX`, and a script that compares and deletes: what most lock libraries do. No fence.
+    Pair,
+    /// `SET NX PX` and `INCR` of a fence in one pipeline; a script that compares, deletes, and looks for a line.
+    FencedPair,
+    /// The same, with the server's own compare-and-delete.
+    FencedNative,
+    /// One script that reads clock and fence and writes key and fence; and the script of [`FencedPair`](Self::FencedPair).
+    Scripts,
+}
+
+/// A connection, with the scripts loaded.
+#[derive(Clone, Debug)]
+pub struct Bare {
+    connection: MultiplexedConnection,
+    compare_and_delete: String,
+    release: String,
+    grant: String,
+}
+
+const COMPARE_AND_DELETE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+const RELEASE: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end \
+    redis.call('DEL', KEYS[1]) return 1 + redis.call('EXISTS', KEYS[2])";
+
+const GRANT: &str = "local clock = redis.call('TIME') \
+    if redis.call('GET', KEYS[1]) then return false end \
+    local last = tonumber(redis.call('GET', KEYS[2]) or 0) \
+    local fence = string.format('%.0f', math.max(last + 1, clock[1] * 1000000 + clock[2])) \
+    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) \
+    redis.call('SET', KEYS[2], fence, 'PX', ARGV[3]) \
+    return fence";
+
+/// redis-rs gives up after half a second, which a busy machine can take; a loop that is slow is a figure, not a failure.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// As Leasehold's default.
+const TTL: u64 = 30_000;
+
+/// How long a fence is remembered at such a ttl.
+const KEEP: u64 = 600_000;
+
+impl Bare {
+    /// Connects to a site's server.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub async fn connect(site: &Site) -> Result<Self, Trouble> {
+        let limits = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(LIMIT))
+            .set_response_timeout(Some(LIMIT));
+        let client = redis::Client::open(&*site.url)?;
+        let mut connection = client.get_multiplexed_async_connection_with_config(&limits).await?;
+        let mut load =
+            async |text: &str| cmd("SCRIPT").arg("LOAD").arg(text).query_async(&mut connection).await;
+        let (compare_and_delete, release, grant) =
+            (load(COMPARE_AND_DELETE).await?, load(RELEASE).await?, load(GRANT).await?);
+        Ok(Self { connection, compare_and_delete, release, grant })
+    }
+
+    /// Takes a key and releases it.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not do it: these loops have their keys to themselves.
+    pub async fn cycle(&self, strategy: Strategy, key: &str, serial: u64) -> Result<(), Trouble> {
+        let mut connection = self.connection.clone();
+        let value = format!("{serial:032x}");
+        let set = set(key, &value);
+        let (fence, line) = (format!("fence:{{{key}}}"), format!("line:{{{key}}}"));
+        let granted: Value = match strategy {
+            Strategy::Pair => set.query_async(&mut connection).await?,
+            Strategy::FencedPair | Strategy::FencedNative => {
+                let mut both = pipe();
+                both.add_command(set).cmd("INCR").arg(&fence);
+                let (granted, _): (Value, u64) = both.query_async(&mut connection).await?;
+                granted
+            }
+            Strategy::Scripts => {
+                let mut call = cmd("EVALSHA");
+                call.arg(&self.grant).arg(2).arg(key).arg(&fence).arg(&value).arg(TTL).arg(KEEP);
+                call.query_async(&mut connection).await?
+            }
+        };
+        let release = match strategy {
+            Strategy::Pair => evalsha(&self.compare_and_delete, &[key], &value),
+            Strategy::FencedPair | Strategy::Scripts => evalsha(&self.release, &[key, &line], &value),
+            Strategy::FencedNative => {
+                let mut native = cmd("DELIFEQ");
+                native.arg(key).arg(&value);
+                native
+            }
+        };
+        let released: i64 = release.query_async(&mut connection).await?;
+        if granted == Value::Nil || released != 1 {
+            return Err(format!("a bare {strategy:?} was not alone on {key}").into());
+        }
+        Ok(())
+    }
+
+    /// How long a PING takes, in µs, after so long a rest.
+    ///
+    /// # Errors
+    ///
+    /// When it is not answered.
+    pub async fn round_trip(&self, rest: Duration) -> Result<f64, Trouble> {
+        let mut connection = self.connection.clone();
+        if !rest.is_zero() {
+            tokio::time::sleep(rest).await;
+        }
+        let sent = clock::now();
+        let _: Value = cmd("PING").query_async(&mut connection).await?;
+        Ok((clock::now() - sent) as f64 / 1e3)
+    }
+
+    /// Renews as many leases, each by its own command, in one pipeline: the least that renewing them can be.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not answer.
+    pub async fn renew(&self, keys: &[String]) -> Result<(), Trouble> {
+        let mut connection = self.connection.clone();
+        let mut all = pipe();
+        for key in keys {
+            all.cmd("EVALSHA").arg(&self.release).arg(2).arg(key).arg(key).arg("nobody");
+        }
+        Ok(all.ignore().query_async(&mut connection).await?)
+    }
+}
+
+fn set(key: &str, value: &str) -> Cmd {
+    let mut command = cmd("SET");
+    command.arg(key).arg(value).arg("NX").arg("PX").arg(TTL);
+    command
+}
+
+fn evalsha(script: &str, keys: &[&str], value: &str) -> Cmd {
+    let mut command = cmd("EVALSHA");
+    command.arg(script).arg(keys.len()).arg(keys).arg(value);
+    command
+}

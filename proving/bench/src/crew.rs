@@ -1,0 +1,209 @@
+//! Processes that work together: this program, run again.
+
+use std::env;
+use std::error::Error;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use crate::order::{Order, Report};
+use crate::turn::{Turn, Turns};
+use crate::venue::Site;
+
+/// The first argument of a process that is one of a crew.
+pub const HAND: &str = "--one-of-a-crew";
+
+/// No order takes so long; whoever is silent for longer will not answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(300);
+
+/// What can go wrong: in words.
+pub type Trouble = Box<dyn Error + Send + Sync>;
+
+/// Several processes, each with a connection of its own. They end with this.
+#[derive(Debug)]
+pub struct Crew(Vec<Hand>);
+
+/// One of them.
+#[derive(Debug)]
+struct Hand {
+    process: Child,
+    orders: ChildStdin,
+    reports: Receiver<String>,
+}
+
+impl Crew {
+    /// Starts so many.
+    ///
+    /// # Errors
+    ///
+    /// When a process cannot be started.
+    pub fn start(site: &Site, hands: usize) -> Result<Self, Trouble> {
+        (0..hands)
+            .map(|number| Hand::start(site, number, "bench", &site.url))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// Starts so many, each connected by a way on which its commands are counted; that takes time, so nothing is timed then.
+    ///
+    /// # Errors
+    ///
+    /// When a process cannot be started.
+    pub fn start_counted(site: &Site, hands: usize) -> Result<Self, Trouble> {
+        let url = site.counted_url();
+        (0..hands).map(|number| Hand::start(site, number, "bench", &url)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// One that counts what is allocated; its times mean nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the process cannot be started.
+    pub fn start_weighed(site: &Site) -> Result<Self, Trouble> {
+        Ok(Self(vec![Hand::start(site, 0, "bench-weighed", &site.url)?]))
+    }
+
+    /// How many.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "there always are some")]
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Tells one of them, and waits for its report.
+    ///
+    /// # Errors
+    ///
+    /// What it says, or that it said nothing.
+    pub fn tell(&mut self, hand: usize, order: &Order) -> Result<Report, Trouble> {
+        self.0[hand].send(order)?;
+        self.0[hand].receive()
+    }
+
+    /// Tells all of them at once, then waits for their reports.
+    ///
+    /// # Errors
+    ///
+    /// As [`tell`](Self::tell).
+    pub fn tell_all(&mut self, order: &Order) -> Result<Vec<Report>, Trouble> {
+        self.0.iter_mut().try_for_each(|hand| hand.send(order))?;
+        self.0.iter_mut().map(Hand::receive).collect()
+    }
+
+    /// Starts waiters in all of them, as evenly as it goes. The first holds the key meanwhile, and gives it up when all are in
+    /// line, so that nobody has a start on the others; where there is no line, when all have been told.
+    ///
+    /// # Errors
+    ///
+    /// As [`tell`](Self::tell).
+    pub fn take_turns(&mut self, site: &Site, race: &Race<'_>) -> Result<Turns, Trouble> {
+        self.line_up(site, race)?;
+        self.tell(0, &Order::Yield)?;
+        self.collect()
+    }
+
+    /// The first part of [`take_turns`](Self::take_turns): all stand in line.
+    ///
+    /// # Errors
+    ///
+    /// As [`tell`](Self::tell).
+    pub fn line_up(&mut self, site: &Site, race: &Race<'_>) -> Result<(), Trouble> {
+        let key = race.key.to_owned();
+        self.tell(0, &Order::Hold { key: key.clone() })?;
+        let hands = self.len();
+        for hand in 0..hands {
+            let waiters = race.waiters / hands + usize::from(hand < race.waiters % hands);
+            let Race { each, hold, think, .. } = *race;
+            self.tell(hand, &Order::Take { key: key.clone(), waiters, each, hold, think })?;
+        }
+        if site.venue.has_a_line() {
+            self.tell(0, &Order::InLine { key, waiters: race.waiters })?;
+        }
+        Ok(())
+    }
+
+    /// Waits for all waiters of all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`tell`](Self::tell).
+    pub fn collect(&mut self) -> Result<Turns, Trouble> {
+        let reports = self.tell_all(&Order::Collect)?;
+        Ok(Turns::new(reports.into_iter().flat_map(turns).collect()))
+    }
+}
+
+/// What waiters do with a key.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "workloads spell it out")]
+pub struct Race<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// How many wait, in all processes together.
+    pub waiters: usize,
+    /// How many turns each has.
+    pub each: u32,
+    /// How long a turn lasts, in µs.
+    pub hold: u64,
+    /// How long each rests after a turn, in µs.
+    pub think: u64,
+}
+
+fn turns(report: Report) -> Vec<Turn> {
+    if let Report::Turns(turns) = report { turns } else { Vec::new() }
+}
+
+impl Hand {
+    fn start(site: &Site, number: usize, program: &str, url: &str) -> Result<Self, Trouble> {
+        let path = env::current_exe()?.with_file_name(program);
+        if !path.is_file() {
+            let at = path.display();
+            return Err(format!("there is no {at}: build both with `cargo build -p bench --bins`").into());
+        }
+        let mut process = Command::new(&path)
+            .args([HAND, &*number.to_string(), url, &site.url])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let orders = process.stdin.take().expect("it was piped");
+        let answers = BufReader::new(process.stdout.take().expect("it was piped"));
+        let (sender, reports) = mpsc::channel();
+        thread::spawn(move || {
+            for line in answers.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut hand = Self { process, orders, reports };
+        hand.receive()?;
+        Ok(hand)
+    }
+
+    fn send(&mut self, order: &Order) -> Result<(), Trouble> {
+        let mut line = serde_json::to_string(order)?;
+        line.push('\n');
+        Ok(self.orders.write_all(line.as_bytes())?)
+    }
+
+    fn receive(&mut self) -> Result<Report, Trouble> {
+        let line = self
+            .reports
+            .recv_timeout(ANSWERS_WITHIN)
+            .map_err(|_| format!("process {} of the bench does not answer", self.process.id()))?;
+        match serde_json::from_str(&line)? {
+            Report::Failed(why) => Err(why.into()),
+            report => Ok(report),
+        }
+    }
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        // Fails only if it has ended, which is what is wanted.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

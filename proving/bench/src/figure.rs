@@ -1,0 +1,188 @@
+//! A figure, and the collection of them that a run makes.
+
+use std::io::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use crate::sample::Sample;
+use crate::targets;
+use crate::venue::Venue;
+
+/// One figure: the median of its measurements.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Figure {
+    /// `workload/venue/measure/case`; the case is missing where there is but one.
+    pub name: String,
+    /// The median.
+    pub value: f64,
+    /// Its unit; empty for a ratio or a count.
+    pub unit: String,
+    /// What is demanded, in words.
+    pub target: Option<String>,
+    /// Whether it is met.
+    pub met: Option<bool>,
+    /// The quartiles.
+    pub spread: Option<[f64; 2]>,
+    /// Whether missing the target is a failure, whatever else the machine does: it is counted, and demanded here and now.
+    pub binding: bool,
+}
+
+impl Figure {
+    /// The parts of its name: workload, venue, measure, case.
+    #[must_use]
+    pub fn parts(&self) -> [&str; 4] {
+        let mut parts = self.name.splitn(4, '/');
+        [(); 4].map(|()| parts.next().unwrap_or_default())
+    }
+
+    /// Whether it fails a run on a busy machine, too.
+    #[must_use]
+    pub fn fails(&self) -> bool {
+        self.binding && self.met == Some(false)
+    }
+}
+
+/// How figures are told while they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a bench is read by people or by programs")]
+pub enum Telling {
+    /// For people: a table when all is done, and what is being measured meanwhile.
+    Table,
+    /// For programs: a line of JSON each, at once.
+    Json,
+}
+
+/// The figures of a run.
+#[derive(Debug)]
+pub struct Figures {
+    telling: Telling,
+    all: Vec<Figure>,
+}
+
+/// What a figure is of.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "workloads spell it out")]
+pub struct Of<'a> {
+    /// The workload.
+    pub workload: &'a str,
+    /// Where.
+    pub venue: Venue,
+    /// The case; empty where there is but one.
+    pub case: &'a str,
+}
+
+impl Figures {
+    /// None yet.
+    #[must_use]
+    pub const fn new(telling: Telling) -> Self {
+        Self { telling, all: Vec::new() }
+    }
+
+    /// Those that came so far.
+    #[must_use]
+    pub fn all(&self) -> &[Figure] {
+        &self.all
+    }
+
+    /// What is going to be measured.
+    pub fn announce(&self, what: &str) {
+        if self.telling == Telling::Table {
+            eprintln!("bench: {what}");
+        }
+    }
+
+    /// One more. A measure that nothing was measured of gives none.
+    pub fn add(&mut self, of: Of<'_>, measure: &str, unit: &str, sample: impl Into<Sample>) {
+        let sample = sample.into();
+        let value = sample.median();
+        if value.is_nan() {
+            return;
+        }
+        let target = targets::of(of.workload, measure, of.case);
+        let mut name = format!("{}/{}/{measure}", of.workload, of.venue);
+        if !of.case.is_empty() {
+            name += "/";
+            name += of.case;
+        }
+        let figure = Figure {
+            name,
+            value,
+            unit: unit.to_owned(),
+            target: target.map(|target| target.bound.to_string()),
+            met: target.map(|target| target.bound.is_met_by(value)),
+            spread: sample.spread(),
+            binding: target.is_some_and(|target| target.counted)
+                && (of.venue.has_a_line() || of.workload == "held")
+                && !targets::passes_for_now(of.workload, measure, value),
+        };
+        if self.telling == Telling::Json {
+            let line = serde_json::to_string(&figure).expect("a figure is plain data");
+            let mut out = std::io::stdout().lock();
+            // A reader that went away has read enough.
+            let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+        }
+        self.all.push(figure);
+    }
+}
+
+/// A number with three digits that mean something, or all of a whole number.
+#[must_use]
+pub fn shown(value: f64) -> String {
+    let size = value.abs();
+    if size >= 100.0 || value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else if size >= 1.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(venue: &str, values: &[(&str, f64)]) -> Vec<Figure> {
+        let venue = Venue::named(venue).unwrap();
+        let mut figures = Figures::new(Telling::Table);
+        for (measure, value) in values {
+            figures.add(Of { workload: "line", venue, case: "64 waiters" }, measure, "", *value);
+        }
+        figures.all
+    }
+
+    #[test]
+    fn a_counted_demand_that_is_missed_fails_where_there_is_a_line() {
+        let values =
+            [("inversions", 1.0), ("inversions", 0.0), ("commands while held", 9.0), ("no demand", 1.0)];
+        let here: Vec<_> =
+            figures("memory", &values).iter().map(|figure| (figure.met, figure.fails())).collect();
+        assert_eq!(here, [(Some(false), true), (Some(true), false), (Some(false), false), (None, false)]);
+    }
+
+    #[test]
+    fn a_name_has_its_four_parts_and_what_was_not_measured_has_none() {
+        let made = figures("memory", &[("Jain index", 1.0), ("inversions", f64::NAN)]);
+        assert_eq!(made.len(), 1);
+        assert_eq!(made[0].parts(), ["line", "memory", "Jain index", "64 waiters"]);
+    }
+
+    #[test]
+    fn a_figure_is_one_line_of_json_with_what_is_demanded_of_it() {
+        let line = serde_json::to_string(&figures("memory", &[("inversions", 2.0)])[0]).unwrap();
+        assert_eq!(
+            line,
+            "{\"name\":\"line/memory/inversions/64 waiters\",\"value\":2.0,\"unit\":\"\",\"target\":\"≤ 0\",\
+             \"met\":false,\"spread\":null,\"binding\":true}"
+        );
+    }
+
+    #[test]
+    fn numbers_are_shown_with_three_digits() {
+        let shown: Vec<_> = [0.01234, 0.5, 1.234, 45.67, 123.4, 30_000.0].map(shown).into();
+        assert_eq!(shown, ["0.012", "0.500", "1.23", "45.7", "123", "30000"]);
+    }
+}

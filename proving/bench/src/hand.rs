@@ -1,0 +1,278 @@
+//! One process of a crew: does what it is told, on one runtime with one thread, as a service would that is short of cores.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, Write as _};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{env, process, thread};
+
+use leasehold::{Guard, LockError, Locks, Mutex, TokioRuntime};
+use leasehold_core::{Answer, Attempt, BoxFuture, Claim, GrantAnswer, Holder, Key, Request, Ttl};
+use leasehold_file::Ledger;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::clock;
+use crate::crew::{HAND, Trouble};
+use crate::order::{Order, Report};
+use crate::turn::Turn;
+
+/// Live bytes of this process, in the program that counts them.
+pub type LiveBytes = fn() -> usize;
+
+/// Serves a crew, if this process was started to: then it does not return.
+pub fn serve_if_told_to(live: Option<LiveBytes>) {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let [hand, number, url, direct] = words.as_slice() else { return };
+    if hand != HAND {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let served = runtime.block_on(async {
+        let mut hand = Hand::connect(number.parse()?, url, direct, live).await?;
+        hand.serve().await
+    });
+    if let Err(why) = served {
+        answer(&Report::Failed(why.to_string()));
+    }
+    process::exit(0);
+}
+
+struct Hand {
+    number: u64,
+    locks: Locks,
+    /// The same place, by a way on which nothing is counted.
+    direct: Locks,
+    live: Option<LiveBytes>,
+    waiters: Vec<JoinHandle<Result<Vec<Turn>, LockError>>>,
+    started: u64,
+    held: HashMap<String, Guard>,
+    kept: Vec<Guard>,
+}
+
+impl Hand {
+    async fn connect(number: u64, url: &str, direct: &str, live: Option<LiveBytes>) -> Result<Self, Trouble> {
+        let locks = Locks::connect(url).await?;
+        let direct = if url == direct { locks.clone() } else { Locks::connect(direct).await? };
+        let waiters = Vec::new();
+        let hand =
+            Self { number, locks, direct, live, waiters, started: 0, held: HashMap::new(), kept: Vec::new() };
+        hand.warm_up().await?;
+        Ok(hand)
+    }
+
+    /// Takes and hands over a key of its own once, so that connections, scripts and channels are there before anything counts.
+    async fn warm_up(&self) -> Result<(), Trouble> {
+        let mutex = self.locks.mutex(format!("warm-up:{}", self.number));
+        let guard = mutex.lock().await?;
+        let waiter = tokio::spawn(mutex.lock().into_future());
+        // Long enough to have asked once; a waiter that has not is served all the same.
+        sleep(Duration::from_millis(5)).await;
+        guard.release().await?;
+        waiter.await??.release().await?;
+        Ok(())
+    }
+
+    async fn serve(&mut self) -> Result<(), Trouble> {
+        let (sender, mut orders) = mpsc::unbounded_channel();
+        thread::spawn(move || {
+            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+            // Whoever started this is gone.
+            process::exit(0);
+        });
+        answer(&Report::Done);
+        while let Some(order) = orders.recv().await {
+            let report = match self.obey(serde_json::from_str(&order)?).await {
+                Ok(report) => report,
+                Err(why) => Report::Failed(why.to_string()),
+            };
+            answer(&report);
+        }
+        Ok(())
+    }
+
+    async fn obey(&mut self, order: Order) -> Result<Report, Trouble> {
+        match order {
+            Order::Take { key, waiters, each, hold, think } => {
+                let mutex = self.locks.mutex(key);
+                for _ in 0..waiters {
+                    let waiter = self.number << 32 | self.started;
+                    self.started += 1;
+                    let task = takes_turns(mutex.clone(), waiter, each, micros(hold), micros(think));
+                    self.waiters.push(tokio::spawn(task));
+                }
+            }
+            Order::Collect => {
+                let mut turns = Vec::new();
+                for waiter in self.waiters.drain(..) {
+                    turns.extend(waiter.await??);
+                }
+                return Ok(Report::Turns(turns));
+            }
+            Order::Hold { key } => {
+                let guard = self.direct.mutex(&key).lock().await?;
+                self.held.insert(key, guard);
+            }
+            Order::InLine { key, waiters } => self.until_in_line(&key, waiters).await?,
+            Order::Yield => {
+                for (_, guard) in self.held.drain() {
+                    guard.release().await?;
+                }
+            }
+            Order::WeighWaiters { key, waiters } => return self.weigh_waiters(&key, waiters).await,
+            Order::Keep { guards, ttl } => return self.keep(guards, Duration::from_millis(ttl)).await,
+            Order::Rest { millis } => {
+                let before = clock::processor();
+                sleep(Duration::from_millis(millis)).await;
+                let processor = clock::processor() - before;
+                let lost = self.kept.iter().filter(|guard| !guard.is_held()).count();
+                return Ok(Report::Kept { processor, lost });
+            }
+            Order::Spin { file, turns } => return spin(self.number, &file, turns),
+            Order::Echo { here, there } => {
+                let socket = UnixDatagram::bind(here)?;
+                thread::spawn(move || echo(&socket, &there));
+            }
+        }
+        Ok(Report::Done)
+    }
+
+    async fn until_in_line(&self, key: &str, waiters: usize) -> Result<(), Trouble> {
+        let pause = Duration::from_millis(if waiters > 100 { 10 } else { 1 });
+        while self.direct.inspect(key).await?.line.len() < waiters {
+            sleep(pause).await;
+        }
+        Ok(())
+    }
+
+    /// Beside as many tasks of the same shape that wait for nothing, so that only what is ours is left over.
+    async fn weigh_waiters(&self, key: &str, waiters: usize) -> Result<Report, Trouble> {
+        let guard = self.direct.mutex(key).lock().await?;
+        let mutex = self.locks.mutex(key);
+        let live = || self.live.map_or(0, |live| live());
+        let mut tasks: Vec<JoinHandle<Result<Guard, LockError>>> = Vec::with_capacity(waiters);
+        let bare = self.live_after(&mut tasks, waiters, || Box::pin(std::future::pending())).await;
+        let before = live();
+        for _ in 0..waiters {
+            tasks.push(tokio::spawn(mutex.lock().into_future()));
+        }
+        self.until_in_line(key, waiters).await?;
+        let with_us = live().saturating_sub(before);
+        tasks.iter().for_each(JoinHandle::abort);
+        guard.release().await?;
+        let each = (with_us as f64 - bare as f64) / waiters as f64;
+        Ok(Report::Weight(self.live.map(|_| each)))
+    }
+
+    /// What so many tasks weigh by themselves; they are gone afterwards.
+    async fn live_after(
+        &self,
+        tasks: &mut Vec<JoinHandle<Result<Guard, LockError>>>,
+        count: usize,
+        mut future: impl FnMut() -> BoxFuture<'static, Result<Guard, LockError>>,
+    ) -> usize {
+        let live = || self.live.map_or(0, |live| live());
+        let before = live();
+        tasks.extend((0..count).map(|_| tokio::spawn(future())));
+        tokio::task::yield_now().await;
+        let weight = live().saturating_sub(before);
+        for task in tasks.drain(..) {
+            task.abort();
+            // It was aborted, and says so.
+            let _ = task.await;
+        }
+        weight
+    }
+
+    async fn keep(&mut self, guards: usize, ttl: Duration) -> Result<Report, Trouble> {
+        let live = || self.live.map_or(0, |live| live());
+        let before = live();
+        self.kept = Vec::with_capacity(guards);
+        for first in (0..guards).step_by(64) {
+            let several = first..guards.min(first + 64);
+            let requests = several
+                .map(|n| tokio::spawn(self.locks.mutex(format!("held:{n}")).ttl(ttl).lock().into_future()));
+            for request in requests.collect::<Vec<_>>() {
+                self.kept.push(request.await??);
+            }
+        }
+        let each = live().saturating_sub(before) as f64 / guards as f64;
+        Ok(Report::Weight(self.live.map(|_| each)))
+    }
+}
+
+async fn takes_turns(
+    mutex: Mutex,
+    waiter: u64,
+    each: u32,
+    hold: Duration,
+    think: Duration,
+) -> Result<Vec<Turn>, LockError> {
+    let mut turns = Vec::with_capacity(each as usize);
+    for _ in 0..each {
+        let asked = clock::now();
+        let guard = mutex.lock().await?;
+        let had = clock::now();
+        if !hold.is_zero() {
+            sleep(hold).await;
+        }
+        let (fence, asks) = (guard.fence().get(), guard.attempts());
+        let released = clock::now();
+        // A release that fails shows as a turn that comes too early, or never.
+        let _ = guard.release().await;
+        turns.push(Turn { waiter, asked, had, released, fence, asks });
+        if !think.is_zero() {
+            sleep(think).await;
+        }
+    }
+    Ok(turns)
+}
+
+fn spin(number: u64, file: &str, turns: u32) -> Result<Report, Trouble> {
+    let runtime = TokioRuntime::current().ok_or("outside of a runtime")?;
+    let mut ledger = Ledger::at(file, Arc::new(runtime));
+    let mut done = Vec::with_capacity(turns as usize);
+    for turn in 0..turns {
+        let holder = Holder::from_bits(u128::from(number) << 64 | u128::from(turn));
+        let attempt = Attempt::new(Claim::exclusive(Key::new("spun")?), holder, None, Ttl::DEFAULT);
+        let (asked, mut asks) = (clock::now(), 0);
+        let fence = loop {
+            asks += 1;
+            let request = Request::Grant { attempt: attempt.clone(), wait: None, not_after: None };
+            if let Answer::Grant(GrantAnswer::Granted { fence }) = ledger.serve(request)?.answer {
+                break fence.get();
+            }
+            thread::yield_now();
+        };
+        let had = clock::now();
+        ledger.serve(Request::Release(attempt))?;
+        done.push(Turn { waiter: number, asked, had, released: clock::now(), fence, asks });
+    }
+    Ok(Report::Turns(done))
+}
+
+fn echo(socket: &UnixDatagram, there: &str) {
+    let mut datagram = [0; 64];
+    while let Ok(read @ 1..) = socket.recv(&mut datagram) {
+        if socket.send_to(&datagram[..read], there).is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(report: &Report) {
+    let line = serde_json::to_string(report).expect("a report is plain data");
+    let mut out = std::io::stdout().lock();
+    // Nobody reads it when whoever started this is gone.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+const fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}

@@ -1,0 +1,19 @@
+//! Leasehold's own figures: each beside a bare loop on the same client, in the same process and run, in turns with it.
+//!
+//! A verdict on time rests on the ratio to that loop, never on a time by itself; a verdict on a count (commands, turns, bytes)
+//! rests on nothing that another load on the machine could move.
+
+pub mod bare;
+pub mod clock;
+pub mod crew;
+pub mod figure;
+pub mod hand;
+pub mod order;
+pub mod page;
+pub mod sample;
+pub mod settings;
+pub mod tap;
+pub mod targets;
+pub mod turn;
+pub mod venue;
+pub mod workloads;

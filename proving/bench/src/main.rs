@@ -1,0 +1,85 @@
+//! `bench`: measures, and says what it found.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::{env, fs};
+
+use bench::figure::{Figures, Telling};
+use bench::page::{Machine, page, table};
+use bench::settings::Settings;
+use bench::venue::{self, Venue};
+use bench::workloads::ALL;
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
+
+/// Measures Leasehold beside bare loops on the same client, in the same process and run
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench", disable_version_flag = true)]
+struct Words {
+    /// A minute's worth everywhere; fails where a count, which noise does not move, misses its target
+    #[arg(long)]
+    short: bool,
+    /// A line of JSON for each figure
+    #[arg(long)]
+    json: bool,
+    /// Write docs/performance.md from the figures
+    #[arg(long, conflicts_with_all = ["short", "on", "workloads"])]
+    write: bool,
+    /// Measure here only; may be given several times
+    #[arg(long, value_name = "VENUE", value_parser = venues())]
+    on: Vec<String>,
+    /// Measure these only
+    #[arg(value_name = "NAME", value_parser = workloads())]
+    workloads: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    bench::hand::serve_if_told_to(None);
+    let words = Words::parse();
+    let chosen = ALL.iter().filter(|workload| wanted(&words.workloads, workload.name));
+    let venues = venue::ALL.into_iter().filter(|venue| words.on.iter().any(|name| name == venue.name()));
+    let settings = Settings::new(words.short, venues.collect());
+    let mut figures = Figures::new(if words.json { Telling::Json } else { Telling::Table });
+    for workload in chosen {
+        if let Err(why) = (workload.run)(&settings, &mut figures) {
+            eprintln!("bench: {}: {why}", workload.name);
+            return ExitCode::FAILURE;
+        }
+    }
+    if !words.json {
+        print!("{}", table(figures.all()));
+    }
+    if words.write
+        && let Err(why) = fs::write(page_path(), page(figures.all(), &Machine::this()))
+    {
+        eprintln!("bench: {}: {why}", page_path().display());
+        return ExitCode::FAILURE;
+    }
+    // A time that misses its target is a finding; a count that does is a failure, and only the short form is a test.
+    let failures: Vec<_> = figures.all().iter().filter(|figure| figure.fails()).collect();
+    for figure in &failures {
+        let target = figure.target.as_deref().unwrap_or_default();
+        eprintln!("bench: {}: {} where {target} is demanded", figure.name, figure.value);
+    }
+    if words.short && !failures.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// No name at all names everything.
+fn wanted(names: &[String], name: &str) -> bool {
+    names.is_empty() || names.iter().any(|wanted| wanted == name)
+}
+
+fn venues() -> PossibleValuesParser {
+    PossibleValuesParser::new(venue::ALL.map(Venue::name))
+}
+
+fn workloads() -> PossibleValuesParser {
+    PossibleValuesParser::new(ALL.map(|workload| workload.name))
+}
+
+/// Where this was built, unless it is run by cargo in a tree that was moved since.
+fn page_path() -> PathBuf {
+    let built =
+        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    built.join("../../docs/performance.md")
+}

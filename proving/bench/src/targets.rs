@@ -1,0 +1,171 @@
+//! What is demanded, in one place, and where each demand comes from.
+
+/// A bound on a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::exhaustive_enums, reason = "there is no third direction")]
+pub enum Bound {
+    /// No more than this.
+    AtMost(f64),
+    /// No less than this.
+    AtLeast(f64),
+}
+
+impl Bound {
+    /// Whether a value is within.
+    #[must_use]
+    pub fn is_met_by(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => value >= least,
+        }
+    }
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtMost(most) => write!(f, "≤ {most}"),
+            Self::AtLeast(least) => write!(f, "≥ {least}"),
+        }
+    }
+}
+
+/// What is demanded of one measure, wherever it is taken.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Target {
+    /// The workload.
+    pub workload: &'static str,
+    /// The measure.
+    pub measure: &'static str,
+    /// The case that it is demanded of; `None`: of all that are not named.
+    pub case: Option<&'static str>,
+    /// The bound.
+    pub bound: Bound,
+    /// Whether the figure is counted, so that no other load on the machine moves it.
+    pub counted: bool,
+    /// Where the bound comes from.
+    pub because: &'static str,
+}
+
+/// What is demanded of a figure.
+#[must_use]
+pub fn of(workload: &str, measure: &str, case: &str) -> Option<&'static Target> {
+    let mut fitting =
+        TARGETS.iter().filter(|target| target.workload == workload && target.measure == measure);
+    let named = fitting.clone().find(|target| target.case == Some(case));
+    named.or_else(|| fitting.find(|target| target.case.is_none()))
+}
+
+/// All demands, those on a case before those on all others.
+pub const TARGETS: [Target; 22] = [
+    timed("uncontended", "again ÷ floor", Some("1 task"), Bound::AtLeast(0.95), ALONE),
+    timed("uncontended", "again ÷ floor", None, Bound::AtLeast(0.90), FLOOR),
+    timed("uncontended", "fresh ÷ floor", Some("1 task"), Bound::AtLeast(0.95), ALONE),
+    timed("uncontended", "fresh ÷ floor", None, Bound::AtLeast(0.90), FLOOR),
+    timed("uncontended", "client processor", Some("64 tasks"), Bound::AtMost(2.5), PROCESSOR),
+    timed("hand_off", "gap p50 ÷ cold round trip", Some("1 ms hold, 1 ms think"), Bound::AtMost(2.5), COLD),
+    timed("hand_off", "gap p50 ÷ hot round trip", Some("no hold, no think"), Bound::AtMost(3.0), HOT),
+    counted("line", "commands per turn", Bound::AtMost(2.05), COMMANDS),
+    counted("line", "calls per turn", Bound::AtMost(2.05), COMMANDS),
+    counted("line", "inversions", Bound::AtMost(0.0), ORDER),
+    counted("line", "Jain index", Bound::AtLeast(0.99), FAIR),
+    counted("line", "least ÷ most turns", Bound::AtLeast(0.9), STARVES),
+    timed("line", "commands while held", None, Bound::AtMost(3.0), HELD_LONG),
+    counted("waiters", "bytes per waiter", Bound::AtMost(1024.0), WAITER),
+    timed("waiters", "growth of server time, 10 to 10,000", None, Bound::AtMost(4.0), LOGARITHM),
+    timed("waiters", "longest script among the dead", None, Bound::AtMost(5.0), DEAD),
+    counted("held", "bytes per guard", Bound::AtMost(512.0), GUARD),
+    timed("held", "lost", None, Bound::AtMost(0.0), LOST),
+    timed("held", "client processor per renewal", None, Bound::AtMost(2.0), RENEWAL),
+    timed("file", "through the store", Some("1 process"), Bound::AtLeast(100.0), FILE_ALONE),
+    timed("file", "through the store", Some("4 processes, one key"), Bound::AtLeast(90.0), FILE_FOUR),
+    timed("file", "gap p50 ÷ floor", None, Bound::AtMost(3.0), FILE_GAP),
+];
+
+/// A demand that is not met yet. Until it is, the figure must not get worse than this.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct NotYet {
+    /// The workload.
+    pub workload: &'static str,
+    /// The measure.
+    pub measure: &'static str,
+    /// The worst that passes.
+    pub at_most: f64,
+}
+
+/// Counted demands that are not met yet: a line to delete with the change that meets one.
+pub const NOT_YET: [NotYet; 2] = [
+    NotYet { workload: "waiters", measure: "bytes per waiter", at_most: 2_560.0 },
+    NotYet { workload: "held", measure: "bytes per guard", at_most: 1_408.0 },
+];
+
+/// Whether a figure that misses its demand is let pass for now.
+#[must_use]
+pub fn passes_for_now(workload: &str, measure: &str, value: f64) -> bool {
+    let known = NOT_YET.iter().find(|known| known.workload == workload && known.measure == measure);
+    known.is_some_and(|known| value <= known.at_most)
+}
+
+const FLOOR: &str =
+    "fence, line and idempotency may cost a tenth of a bare loop that does as much on the server, no more";
+const ALONE: &str = "one at a time, the round trip hides the rest: a twentieth";
+const PROCESSOR: &str = "a take and a release together; a service has other work for its cores";
+const COLD: &str = "one release, one push; after a rest a round trip pays for two wake-ups, and so do these";
+const HOT: &str = "the releaser's command, the push, and the next holder's own scheduling";
+const COMMANDS: &str =
+    "one to ask and one to release, to one decimal: whoever waits in line is told, and does not ask again";
+const ORDER: &str = "first come, first served";
+const FAIR: &str = "Jain, Chiu, Hawe 1984: 1 is equal shares; turns in order differ by one at most";
+const STARVES: &str = "whoever releases and asks at once goes to the end of the line";
+const HELD_LONG: &str = "each process asks for all of its waiters, not each waiter for itself";
+const WAITER: &str = "10,000 waiters in a process are then 10 MB";
+const LOGARITHM: &str = "log 10,000 ÷ log 10: a line is a sorted set";
+const DEAD: &str = "ms in one call; everybody else's commands wait for it";
+const GUARD: &str = "100,000 guards in a process are then 50 MB";
+const LOST: &str = "a lease that is renewed in time is not lost";
+const RENEWAL: &str = "100,000 guards of 30 s are then 2 % of a core";
+const FILE_ALONE: &str = "thousands a second: two transactions each, synced to nothing but memory";
+const FILE_FOUR: &str = "thousands a second; handing over may cost a tenth of that";
+const FILE_GAP: &str = "what must be done is one datagram each way and one immediate transaction";
+
+const fn timed(
+    workload: &'static str,
+    measure: &'static str,
+    case: Option<&'static str>,
+    bound: Bound,
+    because: &'static str,
+) -> Target {
+    Target { workload, measure, case, bound, counted: false, because }
+}
+
+const fn counted(
+    workload: &'static str,
+    measure: &'static str,
+    bound: Bound,
+    because: &'static str,
+) -> Target {
+    Target { workload, measure, case: None, bound, counted: true, because }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_demand_on_a_case_comes_before_that_on_all() {
+        let bound = |case| of("uncontended", "again ÷ floor", case).map(|target| target.bound);
+        assert_eq!(bound("1 task"), Some(Bound::AtLeast(0.95)));
+        assert_eq!(bound("16 tasks"), Some(Bound::AtLeast(0.90)));
+        assert!(of("uncontended", "again", "1 task").is_none());
+        assert!(of("hand_off", "gap p50 ÷ cold round trip", "no hold, no think").is_none());
+    }
+
+    #[test]
+    fn what_is_not_met_yet_may_not_get_worse() {
+        assert!(passes_for_now("held", "bytes per guard", 1_408.0));
+        assert!(!passes_for_now("held", "bytes per guard", 1_409.0));
+        assert!(!passes_for_now("line", "inversions", 0.5));
+    }
+}

@@ -1,0 +1,19 @@
+//! The bench's process that counts what is allocated; the bench starts it.
+
+use std::alloc::System;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+#[global_allocator]
+static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+fn main() {
+    bench::hand::serve_if_told_to(Some(live_bytes));
+    eprintln!("bench-weighed: is started by the bench; run `cargo xtask bench`");
+    std::process::exit(64);
+}
+
+fn live_bytes() -> usize {
+    let stats = COUNTING.stats();
+    stats.bytes_allocated - stats.bytes_deallocated
+}

@@ -1,0 +1,201 @@
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::time::Duration;
+
+use leasehold::Locks;
+use rusqlite::{Connection, TransactionBehavior, params};
+
+use super::{Workload, on_one_thread};
+use crate::clock;
+use crate::crew::{Crew, Race, Trouble};
+use crate::figure::{Figures, Of};
+use crate::order::{Order, Report};
+use crate::sample::Sample;
+use crate::settings::Settings;
+use crate::turn::{Turn, Turns};
+use crate::venue::Site;
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "file",
+    title: "The file store",
+    method: "Processes take and release one key of a file: *through the store* as an async program does, and *blocking* \
+             through the ledger, trying again where it is taken. *Bare transactions*: two immediate ones on the same \
+             database library, each writing one row, set up as the file store sets itself up. The gap is that of `hand_off` \
+             between two processes without hold or think; its floor, in the same repetition, is a datagram to another \
+             process and back, and one bare transaction.",
+    run,
+};
+
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
+    for venue in settings.venues().filter(|venue| venue.is_file()) {
+        figures.announce("file");
+        let site = venue.open();
+        cycles(settings, figures, &site)?;
+        gap(settings, figures, &site)?;
+    }
+    Ok(())
+}
+
+fn of<'a>(site: &Site, case: &'a str) -> Of<'a> {
+    Of { workload: WORKLOAD.name, venue: site.venue, case }
+}
+
+const ALONE: &str = "1 process";
+const FOUR: &str = "4 processes, one key";
+
+fn cycles(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
+    let [mut store, mut four, mut spun, mut four_spun, mut bare] = [(); 5].map(|()| Sample::default());
+    let mut one_hand = Crew::start(site, 1)?;
+    let mut four_hands = Crew::start(site, 4)?;
+    let mut ledger = Transactions::open(directory(site)?)?;
+    let turns = settings.pick(20_000, 200);
+    let shared = if site.venue.has_a_line() { turns / 4 } else { turns.min(400) / 4 };
+    for repetition in 0..=settings.repetitions() {
+        let lap = [
+            on_one_thread(through_the_store(site, turns))?,
+            four_hands
+                .take_turns(site, &Race { key: "four", waiters: 4, each: shared, hold: 0, think: 0 })?
+                .per_second(),
+            spin(&mut one_hand, site, turns)?,
+            spin(&mut four_hands, site, turns / 4)?,
+            ledger.pairs_per_second(turns)?,
+        ];
+        // The first is for warming up.
+        if repetition > 0 {
+            for (sample, speed) in
+                [&mut store, &mut four, &mut spun, &mut four_spun, &mut bare].into_iter().zip(lap)
+            {
+                sample.push(speed / 1e3);
+            }
+        }
+    }
+    figures.add(of(site, ALONE), "through the store", "k/s", store.clone());
+    figures.add(of(site, FOUR), "through the store", "k/s", four);
+    figures.add(of(site, ALONE), "blocking", "k/s", spun.clone());
+    figures.add(of(site, FOUR), "blocking", "k/s", four_spun);
+    figures.add(of(site, ALONE), "bare transactions", "k/s", bare.clone());
+    figures.add(of(site, ALONE), "through the store ÷ bare transactions", "", store.over(&bare));
+    figures.add(of(site, ALONE), "blocking ÷ bare transactions", "", spun.over(&bare));
+    Ok(())
+}
+
+fn directory(site: &Site) -> Result<&Path, Trouble> {
+    site.directory().ok_or_else(|| "the file store has no directory".into())
+}
+
+async fn through_the_store(site: &Site, turns: u32) -> Result<f64, Trouble> {
+    let mutex = Locks::connect(&site.url).await?.mutex("alone");
+    let begun = clock::now();
+    for _ in 0..turns {
+        mutex.lock().await?.release().await?;
+    }
+    Ok(f64::from(turns) * 1e9 / (clock::now() - begun) as f64)
+}
+
+fn spin(crew: &mut Crew, site: &Site, turns: u32) -> Result<f64, Trouble> {
+    let file = site.url.trim_start_matches("file:").to_owned();
+    let reports = crew.tell_all(&Order::Spin { file, turns })?;
+    let all: Vec<Turn> = reports
+        .into_iter()
+        .flat_map(|report| if let Report::Turns(turns) = report { turns } else { Vec::new() })
+        .collect();
+    Ok(Turns::new(all).per_second())
+}
+
+fn gap(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
+    let (mut medians, mut floors) = (Sample::default(), Sample::default());
+    let mut crew = Crew::start(site, 2)?;
+    let echo = Echo::start(&mut crew, directory(site)?)?;
+    let mut ledger = Transactions::open(directory(site)?)?;
+    let each = if site.venue.has_a_line() { settings.pick(1_000, 100) } else { 10 };
+    for repetition in 0..=settings.repetitions() {
+        let floor =
+            echo.round_trip(settings.pick(1_000, 100))? + ledger.transaction(settings.pick(1_000, 100))?;
+        let race = Race { key: "gap", waiters: 2, each, hold: 0, think: 0 };
+        let gap = crew.take_turns(site, &race)?.gaps().median();
+        // The first is for warming up.
+        if repetition > 0 {
+            floors.push(floor);
+            medians.push(gap);
+        }
+    }
+    figures.add(of(site, ""), "gap p50 ÷ floor", "", medians.over(&floors));
+    figures.add(of(site, ""), "gap p50", "µs", medians);
+    figures.add(of(site, ""), "floor of the gap", "µs", floors);
+    Ok(())
+}
+
+/// A process that answers datagrams.
+struct Echo {
+    socket: UnixDatagram,
+    there: std::path::PathBuf,
+}
+
+impl Echo {
+    fn start(crew: &mut Crew, directory: &Path) -> Result<Self, Trouble> {
+        let (here, there) = (directory.join("here.sock"), directory.join("there.sock"));
+        let socket = UnixDatagram::bind(&here)?;
+        // Longer than anything takes; an echo that died is a failure and not a wait.
+        socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+        let name = |path: &Path| path.display().to_string();
+        crew.tell(1, &Order::Echo { here: name(&there), there: name(&here) })?;
+        Ok(Self { socket, there })
+    }
+
+    /// The median, in µs.
+    fn round_trip(&self, count: usize) -> Result<f64, Trouble> {
+        let (mut trips, mut datagram) = (Sample::default(), [7; 32]);
+        for _ in 0..count {
+            let sent = clock::now();
+            self.socket.send_to(&datagram, &self.there)?;
+            self.socket.recv(&mut datagram)?;
+            trips.push((clock::now() - sent) as f64 / 1e3);
+        }
+        Ok(trips.median())
+    }
+}
+
+/// A database of its own, in the same directory.
+struct Transactions(Connection);
+
+impl Transactions {
+    fn open(directory: &Path) -> Result<Self, Trouble> {
+        let connection = Connection::open(directory.join("bare.db"))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.execute_batch(
+            "CREATE TABLE IF NOT EXISTS leases (key BLOB PRIMARY KEY, holder BLOB, ends INTEGER) WITHOUT ROWID",
+        )?;
+        Ok(Self(connection))
+    }
+
+    fn write(&mut self, taken: bool, serial: u32) -> Result<(), Trouble> {
+        let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let (taking, freeing) =
+            ("INSERT INTO leases VALUES ('k', ?1, ?1)", "DELETE FROM leases WHERE holder = ?1");
+        transaction.prepare_cached(if taken { taking } else { freeing })?.execute(params![serial])?;
+        Ok(transaction.commit()?)
+    }
+
+    fn pairs_per_second(&mut self, count: u32) -> Result<f64, Trouble> {
+        let begun = clock::now();
+        for serial in 0..count {
+            self.write(true, serial)?;
+            self.write(false, serial)?;
+        }
+        Ok(f64::from(count) * 1e9 / (clock::now() - begun) as f64)
+    }
+
+    /// The median time of one, in µs.
+    fn transaction(&mut self, count: u32) -> Result<f64, Trouble> {
+        let mut each = Sample::default();
+        for serial in 0..count {
+            for taken in [true, false] {
+                let begun = clock::now();
+                self.write(taken, serial)?;
+                each.push((clock::now() - begun) as f64 / 1e3);
+            }
+        }
+        Ok(each.median())
+    }
+}

@@ -1,0 +1,108 @@
+use std::time::Duration;
+
+use super::{Workload, on_one_thread};
+use crate::bare::Bare;
+use crate::crew::{Crew, Race, Trouble};
+use crate::figure::{Figures, Of};
+use crate::sample::Sample;
+use crate::settings::Settings;
+use crate::venue::{Site, Venue};
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "hand_off",
+    title: "From one holder to the next",
+    method: "Eight processes (on `memory` eight tasks) want one key. The *gap* is from the call for a release to the next \
+             holder's guard, for a holder that was waiting by then; all processes read one clock. Beside it, on an idle \
+             connection in the same repetition, a bare PING: *cold* after 1 ms of rest, and *hot* without.",
+    run,
+};
+
+const PROCESSES: usize = 8;
+
+/// A way to use the key.
+struct Use {
+    case: &'static str,
+    hold: u64,
+    think: u64,
+    /// Turns of each process in one repetition, in the full and in the short form.
+    each: [u32; 2],
+    /// What its gap is compared with.
+    cold: bool,
+}
+
+const USES: [Use; 2] = [
+    Use { case: "1 ms hold, 1 ms think", hold: 1_000, think: 1_000, each: [100, 8], cold: true },
+    Use { case: "no hold, no think", hold: 0, think: 0, each: [1_000, 100], cold: false },
+];
+
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
+    for venue in settings.venues() {
+        figures.announce(&format!("hand_off on {venue}"));
+        let site = venue.open();
+        let mut crew = Crew::start(&site, if venue.is_shared() { PROCESSES } else { 1 })?;
+        for key_use in &USES {
+            one_use(settings, figures, &site, &mut crew, key_use)?;
+        }
+    }
+    Ok(())
+}
+
+fn one_use(
+    settings: &Settings,
+    figures: &mut Figures,
+    site: &Site,
+    crew: &mut Crew,
+    key_use: &Use,
+) -> Result<(), Trouble> {
+    let Use { case, hold, think, each: [full, short], cold } = *key_use;
+    let (mut medians, mut tails, mut trips) = (Sample::default(), Sample::default(), Sample::default());
+    let race = Race {
+        key: case,
+        waiters: PROCESSES,
+        each: fewer(site.venue, settings.pick(full, short)),
+        hold,
+        think,
+    };
+    for repetition in 0..=settings.repetitions() {
+        let trip = round_trip(settings, site, cold)?;
+        let gaps = crew.take_turns(site, &race)?.gaps();
+        // The first is for warming up.
+        if repetition > 0 {
+            trips.push(trip);
+            medians.push(gaps.median());
+            tails.push(gaps.quantile(0.99));
+        }
+    }
+    let of = Of { workload: WORKLOAD.name, venue: site.venue, case };
+    let trip = if cold { "cold round trip" } else { "hot round trip" };
+    figures.add(of, &format!("gap p50 ÷ {trip}"), "", medians.over(&trips));
+    figures.add(of, "gap p50", "µs", medians);
+    figures.add(of, "gap p99", "µs", tails);
+    figures.add(of, trip, "µs", trips);
+    Ok(())
+}
+
+/// Where everybody asks again and again, a turn takes tens of milliseconds.
+fn fewer(venue: Venue, each: u32) -> u32 {
+    if venue.has_a_line() { each } else { (each / 10).clamp(2, 20) }
+}
+
+/// The median, in µs; NaN where there is no wire.
+fn round_trip(settings: &Settings, site: &Site, cold: bool) -> Result<f64, Trouble> {
+    if site.server().is_none() {
+        return Ok(f64::NAN);
+    }
+    let (rest, count) = if cold {
+        (Duration::from_millis(1), settings.pick(200, 30))
+    } else {
+        (Duration::ZERO, settings.pick(2_000, 200))
+    };
+    on_one_thread(async {
+        let bare = Bare::connect(site).await?;
+        let mut trips = Sample::default();
+        for _ in 0..count {
+            trips.push(bare.round_trip(rest).await?);
+        }
+        Ok(trips.median())
+    })
+}

@@ -1,0 +1,92 @@
+use super::{Workload, on_one_thread};
+use crate::bare::Bare;
+use crate::clock;
+use crate::crew::{Crew, Trouble};
+use crate::figure::{Figures, Of};
+use crate::order::{Order, Report};
+use crate::sample::Sample;
+use crate::settings::Settings;
+use crate::venue::Site;
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "held",
+    title: "Many locks held and renewed",
+    method: "One process takes so many keys and keeps them. *Bytes per guard* are live bytes by a counting allocator, the \
+             guard itself among them; on `memory` the store's records as well. *Client processor per renewal* is the \
+             process's user and system time over the renewals that the server counted; beside it, bare pipelines of 200 \
+             scripts.",
+    run,
+};
+
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
+    let guards = settings.pick(100_000, 1_000);
+    let case = format!("{guards} guards");
+    for venue in settings.venues() {
+        figures.announce(&format!("held on {venue}"));
+        let site = venue.open();
+        let of = Of { workload: WORKLOAD.name, venue, case: &case };
+        let ttl = settings.pick(30_000, 6_000);
+        let mut crew = Crew::start_weighed(&site)?;
+        let Report::Weight(Some(bytes)) = crew.tell(0, &Order::Keep { guards, ttl })? else {
+            return Err("bench-weighed counts nothing".into());
+        };
+        figures.add(of, "bytes per guard", "B", bytes);
+        drop(crew);
+        if let Some(server) = site.server() {
+            // The guards of the process that is gone.
+            server.text(&["FLUSHALL"]);
+        } else if venue.is_shared() {
+            drop(site);
+            renewals(settings, figures, of, &venue.open(), guards, ttl)?;
+            continue;
+        }
+        renewals(settings, figures, of, &site, guards, ttl)?;
+    }
+    Ok(())
+}
+
+/// For two thirds of the ttl, in which each guard is renewed twice.
+fn renewals(
+    settings: &Settings,
+    figures: &mut Figures,
+    of: Of<'_>,
+    site: &Site,
+    guards: usize,
+    ttl: u64,
+) -> Result<(), Trouble> {
+    let mut crew = Crew::start(site, 1)?;
+    crew.tell(0, &Order::Keep { guards, ttl })?;
+    let before = site.scripts();
+    let Report::Kept { processor, lost } = crew.tell(0, &Order::Rest { millis: ttl * 2 / 3 })? else {
+        return Err("a rest was not reported".into());
+    };
+    figures.add(of, "lost", "", lost as f64);
+    if let Some((after, before)) = site.scripts().zip(before) {
+        let renewed = (after.calls - before.calls) as f64;
+        figures.add(of, "renewals", "", renewed);
+        figures.add(of, "client processor per renewal", "µs", processor as f64 / 1e3 / renewed);
+        drop(crew);
+        let bare = on_one_thread(bare_renewals(settings, site))?;
+        figures.add(of, "client processor of a bare pipeline", "µs", bare);
+    }
+    Ok(())
+}
+
+/// µs of processor time per script, in pipelines of 200.
+async fn bare_renewals(settings: &Settings, site: &Site) -> Result<Sample, Trouble> {
+    let bare = Bare::connect(site).await?;
+    let keys: Vec<_> = (0..200).map(|n| format!("bare:{n}")).collect();
+    let mut each = Sample::default();
+    for repetition in 0..=settings.repetitions() {
+        let before = clock::processor();
+        let rounds = settings.pick(50, 5);
+        for _ in 0..rounds {
+            bare.renew(&keys).await?;
+        }
+        // The first is for warming up.
+        if repetition > 0 {
+            each.push((clock::processor() - before) as f64 / 1e3 / f64::from(rounds * 200));
+        }
+    }
+    Ok(each)
+}

@@ -1,0 +1,157 @@
+use std::thread;
+use std::time::Duration;
+
+use super::Workload;
+use crate::crew::{Crew, Race, Trouble};
+use crate::figure::{Figures, Of};
+use crate::order::Order;
+use crate::sample::Sample;
+use crate::settings::Settings;
+use crate::turn::{jain, least_of_most};
+use crate::venue::{Site, Venue};
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "line",
+    title: "What waiting costs, and whose turn it is",
+    method: "Waiters in one process and in eight take one key in turns of 1 ms, each as often as the others. Commands are \
+             counted as frames on the wire between client and server, from before the first joins until the last has \
+             released; where there is no wire, calls of the store. Fairness is looked at when the first waiter has had all \
+             its turns. *Inversions* are pairs that were served the other way round than they joined, where each joined only \
+             after the one before was seen in line. *Commands while held*: 1,000 wait for a holder that stays.",
+    run,
+};
+
+/// Waiters, and the turns of each in the full and in the short form.
+const RACES: [(usize, [u32; 2]); 4] = [(1, [500, 50]), (8, [100, 10]), (64, [30, 12]), (1_000, [3, 2])];
+
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
+    for venue in settings.venues() {
+        for processes in [1, 8].into_iter().filter(|processes| *processes == 1 || venue.is_shared()) {
+            figures.announce(&format!("line on {venue}, {}", of_processes(processes)));
+            let site = venue.open();
+            let mut crew = Crew::start_counted(&site, processes)?;
+            let mut bench = Bench { settings, figures, site: &site, crew: &mut crew };
+            bench.turns()?;
+            if venue.has_a_line() {
+                bench.order()?;
+                bench.nobody_starves()?;
+                bench.long_hold(settings.pick(10, 2))?;
+                if processes == 8 && stays_for_a_minute(venue) {
+                    settings.pick(Some(60), None).map_or(Ok(()), |seconds| bench.long_hold(seconds))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One server of each make, and the file: the others' minutes would be the same.
+fn stays_for_a_minute(venue: Venue) -> bool {
+    ["file", "redis-7.0", "valkey-9.1"].contains(&venue.name())
+}
+
+fn of_processes(processes: usize) -> String {
+    if processes == 1 { "1 process".to_owned() } else { format!("{processes} processes") }
+}
+
+struct Bench<'a> {
+    settings: &'a Settings,
+    figures: &'a mut Figures,
+    site: &'a Site,
+    crew: &'a mut Crew,
+}
+
+impl Bench<'_> {
+    fn turns(&mut self) -> Result<(), Trouble> {
+        let has_a_line = self.site.venue.has_a_line();
+        // Without a line, a crowd asks without end.
+        let one_process = self.crew.len() == 1;
+        for (waiters, [full, short]) in RACES.into_iter().filter(|(waiters, _)| has_a_line || *waiters <= 8) {
+            // Each process says every half second that it still waits, and a busy machine makes that many a turn.
+            if waiters == 1_000 && !self.settings.pick(true, one_process) {
+                continue;
+            }
+            let key = format!("turns of {waiters}");
+            let each = self.settings.pick(full, short);
+            let race = Race { key: &key, waiters, each, hold: 1_000, think: 0 };
+            let (mut commands, mut calls, mut fair) =
+                (Sample::default(), Sample::default(), Sample::default());
+            for _ in 0..self.settings.pick(3, 1) {
+                let before = self.site.commands();
+                let turns = self.crew.take_turns(self.site, &race)?;
+                let expected = waiters * each as usize;
+                if turns.len() != expected {
+                    return Err(format!("{} turns were had instead of {expected}", turns.len()).into());
+                }
+                match (before, self.site.commands()) {
+                    (Some(before), Some(after)) => commands.push((after - before) as f64 / expected as f64),
+                    _ => calls.push(turns.calls_per_turn()),
+                }
+                fair.push(jain(&turns.shares(waiters, each)));
+            }
+            let case = self.case(waiters);
+            let of = self.of(&case);
+            self.figures.add(of, "commands per turn", "", commands);
+            self.figures.add(of, "calls per turn", "", calls);
+            if waiters == 64 {
+                self.figures.add(of, "Jain index", "", fair);
+            }
+        }
+        Ok(())
+    }
+
+    fn order(&mut self) -> Result<(), Trouble> {
+        for &waiters in self.settings.pick(&[8, 64, 1_000][..], &[8, 64]) {
+            let key = format!("order of {waiters}");
+            self.crew.tell(0, &Order::Hold { key: key.clone() })?;
+            for n in 0..waiters {
+                let hand = n % self.crew.len();
+                self.crew
+                    .tell(hand, &Order::Take { key: key.clone(), waiters: 1, each: 1, hold: 0, think: 0 })?;
+                self.crew.tell(0, &Order::InLine { key: key.clone(), waiters: n + 1 })?;
+            }
+            self.crew.tell(0, &Order::Yield)?;
+            let inversions = self.crew.collect()?.inversions();
+            let case = self.case(waiters);
+            self.figures.add(self.of(&case), "inversions", "", inversions as f64);
+        }
+        Ok(())
+    }
+
+    /// Whoever releases asks again at once.
+    fn nobody_starves(&mut self) -> Result<(), Trouble> {
+        let (waiters, each) = (8, self.settings.pick(1_000, 100));
+        let race = Race { key: "no rest", waiters, each, hold: 0, think: 0 };
+        let shares = self.crew.take_turns(self.site, &race)?.shares(waiters, each);
+        let case = self.case(waiters);
+        self.figures.add(self.of(&case), "least ÷ most turns", "", least_of_most(&shares));
+        Ok(())
+    }
+
+    /// Commands per second and process, from when all are in line until the holder goes.
+    fn long_hold(&mut self, seconds: u64) -> Result<(), Trouble> {
+        let Some(_) = self.site.commands() else { return Ok(()) };
+        let key = format!("held for {seconds} s");
+        let race = Race { key: &key, waiters: 1_000, each: 1, hold: 0, think: 0 };
+        self.crew.line_up(self.site, &race)?;
+        let before = self.site.commands();
+        thread::sleep(Duration::from_secs(seconds));
+        let after = self.site.commands();
+        self.crew.tell(0, &Order::Yield)?;
+        self.crew.collect()?;
+        let commands = after.zip(before).map_or(f64::NAN, |(after, before)| (after - before) as f64);
+        let rate = commands / (seconds * self.crew.len() as u64) as f64;
+        let case = format!("{}, {seconds} s", self.case(1_000));
+        self.figures.add(self.of(&case), "commands while held", "/s", rate);
+        Ok(())
+    }
+
+    fn case(&self, waiters: usize) -> String {
+        let of = if waiters == 1 { "1 waiter".to_owned() } else { format!("{waiters} waiters") };
+        format!("{of}, {}", of_processes(self.crew.len()))
+    }
+
+    fn of<'c>(&self, case: &'c str) -> Of<'c> {
+        Of { workload: WORKLOAD.name, venue: self.site.venue, case }
+    }
+}

@@ -1,0 +1,41 @@
+//! What is measured: a file each, and a line each in [`ALL`].
+
+mod file;
+mod hand_off;
+mod held;
+mod line;
+mod uncontended;
+mod waiters;
+
+use crate::crew::Trouble;
+use crate::figure::Figures;
+use crate::settings::Settings;
+
+/// Something to measure.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Workload {
+    /// What is typed for it, and stands in figures.
+    pub name: &'static str,
+    /// What it is, as a heading of the page of figures.
+    pub title: &'static str,
+    /// How it is measured, for the page of figures.
+    pub method: &'static str,
+    /// Measures it.
+    pub run: fn(&Settings, &mut Figures) -> Result<(), Trouble>,
+}
+
+/// All workloads, in the order in which they run.
+pub const ALL: [Workload; 6] = [
+    uncontended::WORKLOAD,
+    hand_off::WORKLOAD,
+    line::WORKLOAD,
+    waiters::WORKLOAD,
+    held::WORKLOAD,
+    file::WORKLOAD,
+];
+
+/// Runs a future to its end on a runtime with one thread: a second one would double the processor time of a client.
+fn on_one_thread<T>(future: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
+}

@@ -1,0 +1,175 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use leasehold::Locks;
+use servers::Flavor;
+
+use super::{Workload, on_one_thread};
+use crate::bare::{Bare, Strategy};
+use crate::clock;
+use crate::crew::Trouble;
+use crate::figure::{Figures, Of};
+use crate::sample::Sample;
+use crate::settings::Settings;
+use crate::venue::{Site, Venue};
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "uncontended",
+    title: "Taking and releasing what nobody else wants",
+    method: "Tasks that share one connection each take and release a key of their own, as fast as they can: *again* the \
+             same key, and *fresh* a key that was never met. The loops beside them are bare redis-rs on the same thread. \
+             *Bare pair* is `SET NX PX` and a compare-and-delete script, without a fence. *Floor of again* adds `INCR` of a \
+             fence in the same pipeline, with the server's own compare-and-delete where it has one. *Floor of fresh* is a \
+             script for each, the first of which reads the clock.",
+    run,
+};
+
+const TASKS: [(usize, &str); 4] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks"), (256, "256 tasks")];
+
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
+    for venue in settings.venues() {
+        let site = venue.open();
+        figures.announce(&format!("uncontended on {venue}"));
+        on_one_thread(async {
+            for (tasks, case) in TASKS {
+                if settings.pick(true, [1, 64].contains(&tasks)) {
+                    one_case(settings, figures, &site, tasks, case).await?;
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+async fn one_case(
+    settings: &Settings,
+    figures: &mut Figures,
+    site: &Site,
+    tasks: usize,
+    case: &str,
+) -> Result<(), Trouble> {
+    if let Some(server) = site.server() {
+        // What the cases before left would make this one's server slower.
+        server.text(&["FLUSHALL"]);
+    }
+    let field = Contender::field(site).await?;
+    let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
+    for repetition in 0..=settings.repetitions() {
+        // Each comes first, and last, in turn.
+        for n in 0..field.len() {
+            let n = (n + repetition) % field.len();
+            let lap = closed_loop(settings, tasks, &field[n]).await?;
+            // The first is for warming up: connections, scripts, the server's memory.
+            if repetition > 0 {
+                laps[n].speed.push(lap.0);
+                laps[n].processor.push(lap.1);
+            }
+        }
+    }
+    let of = Of { workload: WORKLOAD.name, venue: site.venue, case };
+    for (contender, laps) in field.iter().zip(&laps) {
+        figures.add(of, contender.name, "k/s", laps.speed.clone());
+    }
+    // In the order of `Contender::field`.
+    if let [again, fresh, pair, floor_of_again, floor_of_fresh] = laps.as_slice() {
+        figures.add(of, "again ÷ bare pair", "", again.speed.over(&pair.speed));
+        figures.add(of, "again ÷ floor", "", again.speed.over(&floor_of_again.speed));
+        figures.add(of, "fresh ÷ floor", "", fresh.speed.over(&floor_of_fresh.speed));
+        figures.add(of, "client processor", "µs", again.processor.clone());
+        figures.add(of, "client processor of the bare pair", "µs", pair.processor.clone());
+    }
+    Ok(())
+}
+
+/// What a contender did in each repetition.
+#[derive(Default)]
+struct Laps {
+    /// Thousands of cycles per second.
+    speed: Sample,
+    /// µs of this process's processor time per cycle.
+    processor: Sample,
+}
+
+#[derive(Clone)]
+struct Contender {
+    name: &'static str,
+    how: How,
+    fresh: bool,
+}
+
+#[derive(Clone)]
+enum How {
+    Ours(Locks),
+    Bare(Bare, Strategy),
+}
+
+impl Contender {
+    /// Ours, and where there is a server the loops to compare with.
+    async fn field(site: &Site) -> Result<Vec<Self>, Trouble> {
+        let locks = Locks::connect(&site.url).await?;
+        let ours = |name, fresh| Self { name, how: How::Ours(locks.clone()), fresh };
+        let mut field = vec![ours("again", false), ours("fresh", true)];
+        if site.server().is_some() {
+            let bare = Bare::connect(site).await?;
+            let bare = |name, strategy, fresh| Self { name, how: How::Bare(bare.clone(), strategy), fresh };
+            field.push(bare("bare pair", Strategy::Pair, false));
+            field.push(bare("floor of again", floor(site.venue), false));
+            field.push(bare("floor of fresh", Strategy::Scripts, true));
+        }
+        Ok(field)
+    }
+
+    async fn cycle(&self, key: &str, serial: u64) -> Result<(), Trouble> {
+        match &self.how {
+            How::Ours(locks) => Ok(locks.mutex(key).lock().await?.release().await?),
+            How::Bare(bare, strategy) => bare.cycle(*strategy, key, serial).await,
+        }
+    }
+}
+
+/// The best that can be done with a fence on a key that was met before.
+fn floor(venue: Venue) -> Strategy {
+    match venue.flavor() {
+        Some(Flavor::Valkey91) => Strategy::FencedNative,
+        _ => Strategy::FencedPair,
+    }
+}
+
+/// Thousands of cycles per second, and µs of processor time for each.
+async fn closed_loop(
+    settings: &Settings,
+    tasks: usize,
+    contender: &Contender,
+) -> Result<(f64, f64), Trouble> {
+    static SERIAL: AtomicU64 = AtomicU64::new(0);
+    let contender = Arc::new(contender.clone());
+    let (begun, before) = (clock::now(), clock::processor());
+    let end = begun + u64::try_from(settings.slice().as_nanos())?;
+    let running: Vec<_> = (0..tasks)
+        .map(|task| {
+            let contender = contender.clone();
+            tokio::spawn(async move {
+                let mut key = format!("{}:{task}", contender.name);
+                let mut cycles = 0_u32;
+                loop {
+                    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+                    if contender.fresh {
+                        key = format!("fresh:{serial}");
+                    }
+                    contender.cycle(&key, serial).await?;
+                    cycles += 1;
+                    if clock::now() >= end {
+                        return Ok::<_, Trouble>(cycles);
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut cycles = 0.0;
+    for task in running {
+        cycles += f64::from(task.await??);
+    }
+    let (took, used) = ((clock::now() - begun) as f64, (clock::processor() - before) as f64);
+    Ok((cycles * 1e6 / took, used / cycles / 1e3))
+}

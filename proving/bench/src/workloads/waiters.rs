@@ -1,0 +1,155 @@
+use servers::{Reply, Server};
+
+use super::Workload;
+use crate::crew::{Crew, Race, Trouble};
+use crate::figure::{Figures, Of};
+use crate::order::{Order, Report};
+use crate::sample::Sample;
+use crate::settings::Settings;
+use crate::turn::Turns;
+use crate::venue::Site;
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "waiters",
+    title: "As the line grows",
+    method: "So many wait for one key in one process; then each has it once, without holding it. *Server time* is what the \
+             server says that its scripts took, all that they call included, while the line empties. *Bytes per waiter* are \
+             live bytes by a counting allocator while all stand in line, less what as many tasks weigh that wait for \
+             nothing; on `memory` the line itself is among them. *Longest script among the dead*: a process is killed while \
+             10,000 of its tasks stand in line before a living one, and then the lock is released.",
+    run,
+};
+
+const COUNTS: [(usize, &str); 5] = [
+    (1, "1 waiter"),
+    (10, "10 waiters"),
+    (100, "100 waiters"),
+    (1_000, "1000 waiters"),
+    (10_000, "10000 waiters"),
+];
+
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
+    for venue in settings.venues().filter(|venue| venue.has_a_line()) {
+        figures.announce(&format!("waiters on {venue}"));
+        let site = venue.open();
+        drains(settings, figures, &site)?;
+        weights(settings, figures, &site)?;
+        if let Some(server) = site.server() {
+            the_dead(settings, figures, &site, server)?;
+        }
+    }
+    Ok(())
+}
+
+fn of<'a>(site: &Site, case: &'a str) -> Of<'a> {
+    Of { workload: WORKLOAD.name, venue: site.venue, case }
+}
+
+fn drains(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
+    let mut crew = Crew::start(site, 1)?;
+    let (mut at_ten, mut at_most) = (f64::NAN, f64::NAN);
+    for (waiters, case) in COUNTS {
+        if settings.pick(false, waiters > 1_000) {
+            continue;
+        }
+        let (mut server_time, mut gaps) = (Sample::default(), Sample::default());
+        // As many grants at each length, so that all are known equally well; but not for ever.
+        let times = settings.pick((2_000 / waiters).clamp(3, 100), 1);
+        for _ in 0..times {
+            let race = Race { key: case, waiters, each: 1, hold: 0, think: 0 };
+            crew.line_up(site, &race)?;
+            let before = site.scripts();
+            crew.tell(0, &Order::Yield)?;
+            let turns = crew.collect()?;
+            if let Some((after, before)) = site.scripts().zip(before) {
+                server_time.push(after.per_call_since(before));
+            }
+            gaps.push(turns.gaps().median());
+        }
+        if waiters == 10 {
+            at_ten = server_time.median();
+        }
+        at_most = server_time.median();
+        figures.add(of(site, case), "server time", "µs per script", server_time);
+        figures.add(of(site, case), "gap p50 in a drain", "µs", gaps);
+    }
+    if settings.pick(true, false) {
+        figures.add(of(site, ""), "growth of server time, 10 to 10,000", "", at_most / at_ten);
+    }
+    Ok(())
+}
+
+fn weights(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
+    for &(waiters, case) in settings.pick(&COUNTS[3..], &COUNTS[3..4]) {
+        let mut crew = Crew::start_weighed(site)?;
+        let key = format!("weighed {waiters}");
+        let Report::Weight(Some(bytes)) = crew.tell(0, &Order::WeighWaiters { key, waiters })? else {
+            return Err("bench-weighed counts nothing".into());
+        };
+        figures.add(of(site, case), "bytes per waiter", "B", bytes);
+    }
+    Ok(())
+}
+
+fn the_dead(settings: &Settings, figures: &mut Figures, site: &Site, server: &Server) -> Result<(), Trouble> {
+    let dead = settings.pick(10_000, 1_000);
+    let (mut longest, mut gaps) = (Sample::default(), Sample::default());
+    // Everything longer than a tenth of a millisecond, and all of it.
+    server.text(&["CONFIG", "SET", "slowlog-log-slower-than", "100"]);
+    server.text(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
+    for repetition in 0..settings.pick(3, 1) {
+        let (key, mut living, mut dying) =
+            (format!("dead {repetition}"), Crew::start(site, 1)?, Crew::start(site, 1)?);
+        let take = |waiters| Order::Take { key: key.clone(), waiters, each: 1, hold: 0, think: 0 };
+        living.tell(0, &Order::Hold { key: key.clone() })?;
+        dying.tell(0, &take(dead))?;
+        living.tell(0, &Order::InLine { key: key.clone(), waiters: dead })?;
+        living.tell(0, &take(1))?;
+        living.tell(0, &Order::InLine { key: key.clone(), waiters: dead + 1 })?;
+        drop(dying);
+        server.text(&["SLOWLOG", "RESET"]);
+        let released = crate::clock::now();
+        living.tell(0, &Order::Yield)?;
+        gaps.push(since(released, &living.collect()?));
+        longest.push(longest_script(&server.text(&["SLOWLOG", "GET", "100000"])));
+    }
+    let case = format!("{dead} dead");
+    figures.add(of(site, &case), "longest script among the dead", "ms", longest);
+    figures.add(of(site, &case), "gap past the dead", "ms", gaps);
+    Ok(())
+}
+
+fn since(released: u64, turns: &Turns) -> f64 {
+    turns.first_had().saturating_sub(released) as f64 / 1e6
+}
+
+/// In ms; what is not in the log took less than a tenth of one.
+fn longest_script(log: &Reply) -> f64 {
+    let Reply::Array(Some(entries)) = log else { return f64::NAN };
+    let scripts = entries.iter().filter_map(|entry| match entry {
+        Reply::Array(Some(fields)) => {
+            let Reply::Array(Some(words)) = fields.get(3)? else { return None };
+            let is_script = words.first()?.as_text()?.to_ascii_uppercase().starts_with("EVAL");
+            is_script.then(|| fields.get(2)?.as_integer()).flatten()
+        }
+        _ => None,
+    });
+    scripts.max().map_or(0.1, |micros| micros as f64 / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_script_is_found_among_other_commands() {
+        let text = |text: &str| Reply::Bulk(Some(text.into()));
+        let entry = |micros, command: &str| {
+            let words = Reply::Array(Some(vec![text(command), text("x")]));
+            Reply::Array(Some(vec![Reply::Integer(1), Reply::Integer(2), Reply::Integer(micros), words]))
+        };
+        let log = [entry(900, "EVALSHA"), entry(1_500, "evalsha"), entry(7_000, "KEYS")];
+        assert!((longest_script(&Reply::Array(Some(log.into()))) - 1.5).abs() < 1e-12);
+        assert!((longest_script(&Reply::Array(Some(vec![]))) - 0.1).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,98 @@
+//! What the bench counts, and no other load on the machine can move, on every store that has a line: commands, order,
+//! fairness, bytes.
+
+use std::process::Command;
+
+use bench::figure::Figure;
+use bench::targets::NOT_YET;
+
+/// Makes one test of each store.
+macro_rules! counts_meet_their_targets {
+    ($($store:ident: $venue:literal;)*) => {
+        $(#[test]
+        fn $store() {
+            super::counts_meet_their_targets($venue);
+        })*
+    };
+}
+
+mod counts_meet_their_targets {
+    counts_meet_their_targets! {
+        memory: "memory";
+    }
+}
+
+/// Every measure that is counted; of the first two, one where there is a wire and one where there is none.
+const COUNTED: [[&str; 2]; 6] = [
+    ["line/*/commands per turn", "line/*/calls per turn"],
+    ["line/*/Jain index", "line/*/Jain index"],
+    ["line/*/inversions", "line/*/inversions"],
+    ["line/*/least ÷ most turns", "line/*/least ÷ most turns"],
+    ["waiters/*/bytes per waiter", "waiters/*/bytes per waiter"],
+    ["held/*/bytes per guard", "held/*/bytes per guard"],
+];
+
+fn counts_meet_their_targets(venue: &str) {
+    let figures = short(&["--on", venue, "line", "waiters", "held"]);
+    for [on_a_wire, elsewhere] in COUNTED.map(|names| names.map(|name| name.replace('*', venue))) {
+        let of: Vec<_> = figures
+            .iter()
+            .filter(|figure| figure.name.starts_with(&on_a_wire) || figure.name.starts_with(&elsewhere))
+            .collect();
+        assert!(!of.is_empty(), "no figure of {on_a_wire}: {figures:?}");
+        for figure in of {
+            let [workload, _, measure, _] = figure.parts();
+            if NOT_YET.iter().any(|known| known.workload == workload && known.measure == measure) {
+                assert_eq!(
+                    figure.met,
+                    Some(false),
+                    "it is met, so take it off bench::targets::NOT_YET: {figure:?}"
+                );
+            } else {
+                assert!(figure.binding && figure.met == Some(true), "{figure:?}");
+            }
+        }
+    }
+}
+
+/// The figures of a short run, which must have passed.
+fn short(words: &[&str]) -> Vec<Figure> {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_bench")).args(["--short", "--json"]).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Nothing is demanded where there is no line yet, and everything is measured all the same.
+#[test]
+fn every_workload_runs_on_a_server_and_on_a_file() {
+    let figures = short(&["--on", "file", "--on", "valkey-9.1"]);
+    for measure in [
+        "uncontended/valkey-9.1/again ÷ floor/64 tasks",
+        "uncontended/valkey-9.1/fresh ÷ floor/1 task",
+        "hand_off/valkey-9.1/gap p50 ÷ cold round trip/1 ms hold, 1 ms think",
+        "line/valkey-9.1/commands per turn/8 waiters, 8 processes",
+        "held/valkey-9.1/client processor per renewal/1000 guards",
+        "file/file/gap p50 ÷ floor",
+    ] {
+        let figure = figures.iter().find(|figure| figure.name == measure);
+        let figure = figure.unwrap_or_else(|| panic!("no {measure}: {figures:?}"));
+        assert!(figure.value > 0.0 && figure.target.is_some() && !figure.fails(), "{figure:?}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_runs() {
+    for (words, known) in [
+        (&["hand-off"][..], "hand_off"),
+        (&["--on=redis"], "redis-7.0"),
+        (&["--write", "--short"], "cannot be used with"),
+        (&["--write", "line"], "cannot be used with"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_bench")).args(words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(known) && output.stdout.is_empty(), "{said}");
+    }
+}

@@ -1,0 +1,152 @@
+//! Seeing all that is held.
+
+use std::time::Duration;
+
+use leasehold::Locks;
+use leasehold_core::{Claim, KeyState, Label, Manner, Store, Tenant};
+use servers::Reply;
+
+use super::{LONG, SHORT, attempt, key, take};
+use crate::venue::Venue;
+
+async fn names(store: &dyn Store, prefix: &[u8]) -> Vec<Vec<u8>> {
+    let states = store.list(prefix).await.unwrap();
+    states.iter().map(|state| state.key.as_bytes().to_vec()).collect()
+}
+
+async fn take_all(store: &dyn Store, names: &[&[u8]]) {
+    for name in names {
+        let mut one = attempt(&["x"], LONG);
+        one.claim = Claim::exclusive(key(name));
+        take(store, &one).await;
+    }
+}
+
+/// What is listed of a key is what looking at it shows; what ended or was released is not there, nor is what others keep.
+pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
+    let (here, there) = (venue.store(), venue.store());
+    assert_eq!(there.list(b"").await.unwrap(), []);
+    let mut one = attempt(&["held"], LONG);
+    one.label = Some(Label::new("web-3: größe").unwrap());
+    let fence = take(&*here, &one).await;
+    let (short, released) = (attempt(&["short"], SHORT), attempt(&["released"], LONG));
+    take(&*here, &short).await;
+    take(&*here, &released).await;
+    here.release(&released).await.unwrap();
+    if let Some(server) = venue.server() {
+        // As other programs write them: strings, one that begins as ours do, and what is no string.
+        for value in ["x", "", "lh1", "lh1-0123", "lh2-0123456789abcdef0123456789abcdef"] {
+            server.text(&["SET", &format!("theirs:{value}"), value]);
+        }
+        for words in
+            [&["RPUSH", "list", "lh1"][..], &["HSET", "hash", "f", "lh1"], &["ZADD", "set", "1", "lh1"]]
+        {
+            server.text(words);
+        }
+    }
+    tokio::time::timeout(LONG, async {
+        while !there.inspect(&key("short")).await.unwrap().tenancies.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("a lease ends");
+    let listed = there.list(b"").await.unwrap();
+    let [KeyState { key: held, tenancies, line, .. }] = &*listed else { panic!("{listed:?}") };
+    assert_eq!((held, tenancies.len(), line.len()), (&key("held"), 1, 0), "{listed:?}");
+    assert_eq!(tenancies[0].tenant, Tenant::Holder { holder: one.holder, label: one.label.clone() });
+    assert_eq!(tenancies[0].fence, Some(fence));
+    let left = tenancies[0].remaining.unwrap();
+    assert!(left <= LONG && left > LONG / 2, "{left:?} left");
+}
+
+/// Bytes are bytes in a prefix as in a key, whatever they mean to others.
+pub async fn a_prefix_means_itself(venue: &Venue) {
+    let store = venue.store();
+    let all: [&[u8]; 17] = [
+        b"a",
+        b"a*",
+        b"a*b",
+        b"aXb",
+        b"a?",
+        b"a[b",
+        b"a[b-c]",
+        b"a\\b",
+        b"a]",
+        b"a^",
+        b"b",
+        b"\xff",
+        b"\xff\xff",
+        b"\xff\0z",
+        b"{a}",
+        b"}a",
+        b"a\n",
+    ];
+    take_all(&*store, &all).await;
+    let prefixes = all.iter().copied().chain([
+        &b""[..],
+        b"a[",
+        b"a[b-",
+        b"*",
+        b"?",
+        b"[ab]",
+        b"\\",
+        b"c",
+        b"\xfe",
+        b"\0",
+        b"leasehold:",
+        b"a*b and more",
+    ]);
+    for prefix in prefixes {
+        let mut expected: Vec<_> =
+            all.iter().filter(|name| name.starts_with(prefix)).map(|name| name.to_vec()).collect();
+        expected.sort();
+        assert_eq!(names(&*store, prefix).await, expected, "{}", prefix.escape_ascii());
+    }
+    let locks = Locks::builder().prefix("a[").over(venue.store()).unwrap();
+    let listed = locks.list("b-").await.unwrap();
+    assert_eq!(listed.iter().map(|state| state.key.clone()).collect::<Vec<_>>(), [key("a[b-c]")]);
+}
+
+/// Three thousand among as many of others, each once, in the order of their bytes.
+pub async fn a_long_listing_is_complete_and_in_order(venue: &Venue) {
+    const KEYS: usize = 3_000;
+    let store = venue.store();
+    if let Some(server) = venue.server() {
+        let fill = "for n = 1, 3000 do redis.call('SET', 'job:' .. n .. ':theirs', n) end";
+        assert_eq!(server.text(&["EVAL", fill, "0"]), Reply::Bulk(None));
+    }
+    let mut expected: Vec<_> = (0..KEYS).map(|n| format!("job:{n}")).collect();
+    for part in expected.chunks(100) {
+        let part: Vec<_> = part.iter().map(String::as_str).collect();
+        take(&*store, &attempt(&part, LONG)).await;
+    }
+    take_all(&*store, &[b"joa", b"job", b"joc"]).await;
+    expected.sort();
+    let listed = names(&*store, b"job:").await;
+    assert_eq!(listed.len(), KEYS);
+    assert!(listed.iter().eq(expected.iter().map(String::as_bytes)), "another order, or other keys");
+}
+
+/// With the line as looking at the key shows it; a key that another program has is there if one of ours waits for it.
+pub async fn a_listing_has_what_is_waited_for(venue: &Venue) {
+    let store = venue.store();
+    let (holder, waiter) = (attempt(&["k:ours"], LONG), attempt(&["k:ours"], LONG));
+    take(&*store, &holder).await;
+    store.grant(&waiter, Manner::Wait { line_limit: None }).await.unwrap();
+    let mut expected = vec![(key("k:ours"), waiter.holder)];
+    if let Some(server) = venue.server() {
+        for name in ["k:theirs", "k:theirs, and nobody waits"] {
+            server.text(&["SET", name, "x", "PX", "60000"]);
+        }
+        let waiter = attempt(&["k:theirs"], LONG);
+        store.grant(&waiter, Manner::Wait { line_limit: None }).await.unwrap();
+        expected.push((key("k:theirs"), waiter.holder));
+    }
+    let listed = store.list(b"k").await.unwrap();
+    let waiting = listed.iter().map(|state| {
+        assert_eq!((state.tenancies.len(), state.line.len()), (1, 1), "{state:?}");
+        (state.key.clone(), state.line[0].holder)
+    });
+    assert_eq!(waiting.collect::<Vec<_>>(), expected);
+}

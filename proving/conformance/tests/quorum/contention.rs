@@ -1,0 +1,147 @@
+//! Several who want the same.
+
+use std::time::Duration;
+
+use conformance::faulty::Weather;
+use leasehold::Guard;
+use tokio::time::{sleep, timeout};
+
+use super::world::{Process, SECOND, TTL, World};
+
+const TRIP: Duration = Duration::from_millis(5);
+
+async fn lock(process: &Process) -> Guard {
+    process.locks.mutex("k").lock().within(6 * TTL).await.unwrap()
+}
+
+/// Two who each reach their own half first: redlock 5 never comes to an end there.
+#[tokio::test(start_paused = true)]
+async fn an_even_split_settles_within_three_rounds_and_the_other_is_served_next() {
+    for members in [2, 4] {
+        let world = World::of(members);
+        let (one, other) = (world.process(), world.process());
+        let (members, half) = (usize::from(members), usize::from(members / 2));
+        one.set(half..members, &Weather::Late(TRIP));
+        other.set(0..half, &Weather::Late(TRIP));
+        let hold = |process: Process, world_time: std::sync::Arc<conformance::virtual_time::VirtualTime>| async move {
+            let guard = lock(&process).await;
+            let at = world_time.passed();
+            sleep(SECOND).await;
+            let (fence, asks) = (guard.fence(), guard.attempts());
+            guard.release().await.unwrap();
+            (at, fence, asks)
+        };
+        let (a, b) = tokio::join!(hold(one, world.time.clone()), hold(other, world.time.clone()));
+        let (first, second) = if a.0 < b.0 { (a, b) } else { (b, a) };
+        assert!(first.0 <= 6 * TRIP && first.2 <= 3, "{members} members: {first:?}");
+        assert!(
+            second.0 >= first.0 + SECOND && second.0 <= first.0 + SECOND + 10 * TRIP,
+            "{first:?} {second:?}"
+        );
+        assert!(second.1 > first.1);
+        sleep(SECOND).await;
+        assert!(world.is_empty());
+    }
+}
+
+/// Both have an answer at once, also where neither waits; and one of them has the lock.
+#[tokio::test(start_paused = true)]
+async fn an_even_split_of_tries_gives_one_the_lock() {
+    for members in [2, 4] {
+        let world = World::of(members);
+        let (one, other) = (world.process(), world.process());
+        let (members, half) = (usize::from(members), usize::from(members / 2));
+        one.set(half..members, &Weather::Late(TRIP));
+        other.set(0..half, &Weather::Late(TRIP));
+        let (a, b) = (one.locks.mutex("k"), other.locks.mutex("k"));
+        let (a, b) = tokio::join!(a.try_lock(), b.try_lock());
+        assert!(a.unwrap().is_some() != b.unwrap().is_some(), "{members} members");
+        assert!(world.time.passed() <= 10 * TRIP + Duration::from_millis(30));
+    }
+}
+
+/// Nobody asks anybody while all is well, however long the wait.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_is_woken_and_does_not_poll() {
+    let world = World::of(3);
+    let (holder, waiter) = (world.process(), world.process());
+    let guard = lock(&holder).await;
+    let locks = waiter.locks.clone();
+    let waits = tokio::spawn(locks.mutex("k").lock().into_future());
+    sleep(SECOND).await;
+    let calls = waiter.calls();
+    sleep(60 * SECOND).await;
+    // One process asks for all its waiters every few seconds, at one member.
+    assert!(waiter.calls() - calls <= 60 / 2, "{} calls", waiter.calls() - calls);
+    let begun = world.time.passed();
+    guard.release().await.unwrap();
+    let guard = timeout(SECOND, waits).await.unwrap().unwrap().unwrap();
+    assert_eq!(world.time.passed(), begun, "at once");
+    assert_eq!(world.taken(), 3);
+    drop(guard);
+}
+
+/// The one in whose line they stand hangs: the first of this process finds that out, and all of them go on at the next member.
+#[tokio::test(start_paused = true)]
+async fn waiters_go_on_at_the_next_member_when_the_line_member_dies() {
+    let world = World::of(3);
+    let (holder, waiter) = (world.process(), world.process());
+    let guard = lock(&holder).await;
+    let mut waits = Vec::new();
+    for _ in 0..5 {
+        let request = waiter.locks.mutex("k").lock().within(6 * TTL);
+        waits.push(tokio::spawn(async move { request.await.unwrap().release().await }));
+    }
+    sleep(SECOND).await;
+    [&holder, &waiter].into_iter().for_each(|process| process.set([0], &Weather::Hung));
+    sleep(TTL).await;
+    assert!(guard.is_held());
+    let begun = world.time.passed();
+    guard.release().await.unwrap();
+    for waits in waits {
+        timeout(SECOND, waits).await.expect("served").unwrap().unwrap();
+    }
+    assert!(world.time.passed() - begun < SECOND, "{:?}", world.time.passed() - begun);
+    [&holder, &waiter].into_iter().for_each(|process| process.set([0], &Weather::Fair));
+    sleep(TTL).await;
+    assert!(world.is_empty());
+}
+
+/// Each thinks another member the first that answers.
+#[tokio::test(start_paused = true)]
+async fn rivals_in_different_lines_all_get_their_turns() {
+    let world = World::of(3);
+    let processes: Vec<_> = (0..3).map(|_| world.process()).collect();
+    processes[1].set([0], &Weather::Hung);
+    processes[2].set([1], &Weather::Hung);
+    let mut tasks = Vec::new();
+    for process in processes {
+        tasks.push(tokio::spawn(async move {
+            let mut last = None;
+            for _ in 0..10 {
+                let guard = lock(&process).await;
+                assert!(last < Some(guard.fence()));
+                last = Some(guard.fence());
+                sleep(TRIP).await;
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        timeout(6 * TTL, task).await.expect("nobody starves").unwrap();
+    }
+}
+
+/// The holder is gone; who waits has the lock soon after its lease's end.
+#[tokio::test(start_paused = true)]
+async fn a_dead_holder_costs_its_lease_and_little_more() {
+    let world = World::of(3);
+    let (dead, waiter) = (world.process(), world.process());
+    let guard = lock(&dead).await;
+    dead.set(0..3, &Weather::Hung);
+    let begun = world.time.passed();
+    let next = lock(&waiter).await;
+    let waited = world.time.passed() - begun;
+    assert!(waited >= TTL && waited <= TTL + SECOND, "{waited:?}");
+    assert!(!guard.is_held() && next.fence() > guard.fence());
+}

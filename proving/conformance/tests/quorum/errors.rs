@@ -1,0 +1,155 @@
+//! What is refused before anything is sent, and what is said of the rest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{AnyStore, ConnectError, Drift, LockError, Locks, MemoryStore, Misuse, RenewError, Store};
+
+use super::world::{MAX_TTL, SECOND, TTL, World};
+
+fn misuse(locks: Result<Locks, ConnectError>) -> Misuse {
+    match locks {
+        Err(ConnectError::Misuse(misuse)) => misuse,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn members(world: &World) -> Vec<AnyStore> {
+    world.members.iter().map(|member| AnyStore::from(member.clone() as Arc<dyn Store>)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_of_nothing_or_of_one_store_twice_is_a_misuse() {
+    let world = World::of(2);
+    assert_eq!(misuse(Locks::quorum(Vec::<AnyStore>::new(), MAX_TTL)), Misuse::NoMembers);
+    let [one, other]: [AnyStore; 2] = members(&world).try_into().unwrap();
+    let twice = Locks::quorum([one.clone(), other, one], MAX_TTL);
+    assert_eq!(misuse(twice), Misuse::SameMemberTwice { name: "memory:a".into() });
+    assert!(matches!(AnyStore::from_url("http://x:secret@y"), Err(Misuse::Url { .. })));
+    let url = AnyStore::from_url("redis://:secret@127.0.0.1:1").unwrap();
+    assert!(!format!("{url:?}").contains("secret"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_longer_ttl_than_the_longest_is_refused_with_both_named() {
+    let world = World::of(3);
+    let process = world.process();
+    let asked = MAX_TTL + Duration::from_millis(1);
+    let longer =
+        Misuse::TtlOverLongest { asked: asked.try_into().unwrap(), longest: MAX_TTL.try_into().unwrap() };
+    let error = process.locks.mutex("k").ttl(asked).lock().await.unwrap_err();
+    assert_eq!(error, LockError::Misuse(longer.clone()));
+    assert!(error.to_string().contains("10.001s") && error.to_string().contains("10s"), "{error}");
+    assert_eq!(process.calls(), 0);
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    assert_eq!(guard.renew(asked).await, Err(RenewError::Misuse(longer)));
+
+    let default = Locks::builder().runtime(world.time.clone()).quorum(members(&world), MAX_TTL);
+    assert!(matches!(misuse(default), Misuse::TtlOverLongest { .. }), "30 s");
+    let short = Locks::builder().ttl(SECOND).quorum(members(&world), SECOND);
+    assert_eq!(misuse(short), Misuse::MaxTtlTooShort { asked: SECOND });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_even_number_of_stores_is_warned_about() {
+    for (count, warned) in [(1, false), (2, true), (3, false), (4, true)] {
+        let world = World::of(count);
+        let warnings = world.process().locks.warnings();
+        assert_eq!(warnings.len(), usize::from(warned), "{warnings:?}");
+    }
+    let world = World::of(4);
+    assert_eq!(
+        world.process().locks.warnings(),
+        ["4 stores survive the loss of 1, as 3 would: use an odd number"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_believed_for_its_ttl_less_the_widest_drift_or_the_one_that_was_set() {
+    let world = World::of(3);
+    let guard = world.process().locks.mutex("k").lock().await.unwrap();
+    assert_eq!(guard.remaining(), TTL - Duration::from_micros(1), "the drift of a store in memory");
+    drop(guard);
+    let drift = Drift::new(10, SECOND / 100).unwrap();
+    let process = world.process_with(|builder| builder.drift(drift));
+    let guard = process.locks.mutex("other").lock().await.unwrap();
+    assert_eq!(guard.remaining(), TTL - TTL / 100 - SECOND / 100);
+}
+
+/// The lock is held at a majority: that is no outage.
+#[tokio::test(start_paused = true)]
+async fn who_waits_in_vain_is_told_who_holds_it() {
+    let world = World::of(5);
+    let holder = world.process_with(|builder| builder.label("web-3"));
+    let _guard = holder.locks.mutex("k").lock().await.unwrap();
+    let error = world.process().locks.mutex("k").lock().within(SECOND).await.unwrap_err();
+    let LockError::TimedOut { held_by: Some(held_by), place: Some(1), .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(held_by.to_string().starts_with("web-3 ("), "{held_by}");
+}
+
+/// A store that knows that it is another by another name.
+#[derive(Debug)]
+struct Same(MemoryStore);
+
+mod same {
+    use leasehold_core::{
+        Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Store, Wake,
+    };
+    use std::sync::Arc;
+
+    impl Store for super::Same {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+        fn drift(&self) -> Drift {
+            self.0.drift()
+        }
+        fn identity(&self) -> Option<Arc<str>> {
+            Some("run 7".into())
+        }
+        fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+            self.0.open()
+        }
+        fn grant<'a>(
+            &'a self,
+            attempt: &'a Attempt,
+            manner: Manner,
+        ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+            self.0.grant(attempt, manner)
+        }
+        fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+            self.0.renew(attempts)
+        }
+        fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+            self.0.release(attempt)
+        }
+        fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+            self.0.give_up(attempt)
+        }
+        fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+            self.0.inspect(key)
+        }
+        fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+            self.0.list(prefix)
+        }
+        fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+            self.0.woken(attempt)
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_names_for_one_server_are_refused_once_that_is_known() {
+    let world = World::of(0);
+    let member = |name| -> AnyStore {
+        let store = Same(MemoryStore::new(world.time.clone()).named(name));
+        AnyStore::from(Arc::new(store) as Arc<dyn Store>)
+    };
+    let stores = ["a", "b", "c"].map(member);
+    let locks = Locks::builder().runtime(world.time.clone()).ttl(TTL).quorum(stores, MAX_TTL).unwrap();
+    let error = locks.mutex("k").lock().await.unwrap_err();
+    let words = "memory:a and memory:b are one server and would be counted twice";
+    assert!(matches!(error, LockError::Refused { .. }) && error.to_string().contains(words), "{error}");
+}

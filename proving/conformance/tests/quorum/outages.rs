@@ -1,0 +1,152 @@
+//! Members that are slow, silent or gone.
+
+use std::time::Duration;
+
+use conformance::faulty::Weather;
+use leasehold::{LockError, Stance};
+use tokio::time::sleep;
+
+use super::world::{SECOND, TTL, World};
+
+const TRIP: Duration = Duration::from_millis(3);
+
+/// How long an acquisition takes, after one that finds out who is silent.
+async fn second_acquisition_with(silent: &[usize], weather: &Weather) -> Duration {
+    let world = World::of(5);
+    let process = world.process();
+    process.set(0..5, &Weather::Slow(TRIP));
+    process.set(silent.iter().copied(), weather);
+    drop(process.locks.mutex("first").lock().await.unwrap());
+    sleep(SECOND).await;
+    let begun = world.time.passed();
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    let took = world.time.passed() - begun;
+    guard.release().await.unwrap();
+    assert_eq!(world.time.passed() - begun, took + TRIP, "the release waits for nobody either");
+    took
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hung_member_slows_nobody_whichever_it_is() {
+    assert_eq!(second_acquisition_with(&[], &Weather::Fair).await, TRIP);
+    for silent in 0..5 {
+        assert_eq!(second_acquisition_with(&[silent], &Weather::Hung).await, TRIP, "member {silent}");
+    }
+    assert_eq!(second_acquisition_with(&[0, 3], &Weather::Hung).await, TRIP);
+}
+
+/// The very first acquisition does not know yet that the line member is silent, and waits for its word a little.
+#[tokio::test(start_paused = true)]
+async fn a_line_member_that_hangs_is_waited_for_once_and_not_for_long() {
+    let world = World::of(3);
+    let process = world.process();
+    process.set([0], &Weather::Hung);
+    let _first = process.locks.mutex("a").lock().await.unwrap();
+    let waited = world.time.passed();
+    assert!(waited <= Duration::from_millis(100), "{waited:?}");
+    let _second = process.locks.mutex("b").lock().await.unwrap();
+    assert_eq!(world.time.passed(), waited);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_minority_killed_locks_are_taken_kept_and_released() {
+    let world = World::of(5);
+    let process = world.process();
+    for dead in [[0, 1], [1, 4], [2, 3]] {
+        process.set(0..5, &Weather::Fair);
+        process.set(dead, &Weather::Lost);
+        let guard = process.locks.mutex("k").lock().await.unwrap();
+        sleep(5 * TTL).await;
+        assert!(guard.is_held(), "{dead:?}");
+        assert!(world.process().locks.mutex("k").try_lock().await.unwrap().is_none());
+        guard.release().await.unwrap();
+        process.set(0..5, &Weather::Fair);
+        sleep(2 * SECOND).await;
+        assert!(world.is_empty(), "{dead:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_majority_killed_the_error_names_each_member_and_comes_in_time() {
+    for weather in [Weather::Lost, Weather::Hung] {
+        let world = World::of(5);
+        let process = world.process_with(|builder| builder.outage_limit(4 * SECOND));
+        process.set([1, 2, 4], &weather);
+        let LockError::NoQuorum { tally, waited, attempts, .. } =
+            process.locks.mutex("k").lock().await.unwrap_err()
+        else {
+            panic!("no majority answers")
+        };
+        assert!(waited <= 4 * SECOND && attempts > 1, "{waited:?}, {attempts} attempts");
+        assert_eq!(tally.needed, 3);
+        assert_eq!(
+            tally.to_string(),
+            "2 of 5 stores granted, 3 did not answer (memory:b: timed out, memory:c: timed out, \
+             memory:e: timed out); 3 needed"
+        );
+        sleep(2 * SECOND).await;
+        assert_eq!(world.taken(), 0, "nothing is left at those that answer");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_refuses_for_good_is_told_from_one_that_is_silent() {
+    let world = World::of(3);
+    let process = world.process();
+    process.set([0, 1], &Weather::Refused);
+    let LockError::Refused { fault, .. } = process.locks.mutex("k").lock().await.unwrap_err() else {
+        panic!("it would be refused again")
+    };
+    let tally = fault.tally.unwrap();
+    assert!(matches!(&tally.members[0].1, Stance::Refused(fault) if &*fault.reason == "not allowed"));
+    assert_eq!(world.time.passed(), Duration::ZERO, "at once");
+    sleep(SECOND).await;
+    assert!(world.is_empty());
+    assert_eq!(process.store.under_way(), 0);
+}
+
+/// A grant that sits in the socket of a stopped member is delivered when that goes on, long after the caller has gone.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_comes_late_is_undone_behind_the_callers_back() {
+    for by in [SECOND / 4, SECOND, 3 * SECOND] {
+        let world = World::of(3);
+        let process = world.process();
+        process.set([1, 2], &Weather::Late(by));
+        let error = process.locks.mutex("k").lock().within(SECOND / 10).await.unwrap_err();
+        assert!(matches!(error, LockError::Unreachable { .. } | LockError::NoQuorum { .. }), "{error}");
+        process.set([1, 2], &Weather::Fair);
+        sleep(by + SECOND / 10).await;
+        assert!(world.is_empty(), "late by {by:?}");
+        assert_eq!(process.store.under_way(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loser_releases_also_at_members_that_were_silent() {
+    let world = World::of(3);
+    let (holder, loser) = (world.process(), world.process());
+    holder.set([2], &Weather::Lost);
+    let guard = holder.locks.mutex("k").lock().await.unwrap();
+    loser.set([2], &Weather::AnswerLost);
+    assert!(loser.locks.mutex("k").try_lock().await.unwrap().is_none());
+    sleep(3 * SECOND).await;
+    loser.set([2], &Weather::Fair);
+    sleep(3 * SECOND).await;
+    let left = world.members[2].dump();
+    assert!(left.locks.is_empty() || guard.is_held() && world.taken() == 3, "{left:?}");
+    holder.set([2], &Weather::Fair);
+    guard.release().await.unwrap();
+    sleep(SECOND).await;
+    assert!(world.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_outlasts_the_lease_is_no_grant() {
+    let world = World::of(3);
+    let process = world.process_with(|builder| builder.ttl(SECOND / 5));
+    process.set(0..3, &Weather::Slow(SECOND / 4));
+    let error = process.locks.mutex("k").lock().await.unwrap_err();
+    assert!(matches!(error, LockError::NoQuorum { .. }), "{error}");
+    sleep(2 * SECOND).await;
+    assert!(world.is_empty());
+}

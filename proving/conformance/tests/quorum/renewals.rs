@@ -1,0 +1,87 @@
+//! Leases that are kept, and lost.
+
+use conformance::faulty::Weather;
+use leasehold::{Loss, RenewError};
+use tokio::time::sleep;
+
+use super::world::{SECOND, TTL, World};
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_is_kept_by_any_majority_and_comes_back_where_it_was_missing() {
+    let world = World::of(5);
+    let process = world.process();
+    process.set([3, 4], &Weather::Lost);
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    assert_eq!(world.taken(), 3);
+    process.set([3, 4], &Weather::Fair);
+    sleep(TTL / 2).await;
+    assert_eq!(world.taken(), 5, "the renewal took it where nobody else has it");
+    process.set([0, 1], &Weather::Hung);
+    sleep(5 * TTL).await;
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_a_minority_confirms_is_not_believed_and_releases_nothing() {
+    let world = World::of(3);
+    let process = world.process();
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    process.set([0, 2], &Weather::Lost);
+    assert!(matches!(guard.renew(TTL).await, Err(RenewError::Unreachable(_))));
+    assert_eq!(world.taken(), 3);
+    let loss = guard.lost().await;
+    let Loss::Expired { fault: Some(fault) } = &loss else { panic!("{loss:?}") };
+    assert!(fault.contains("1 of 3 stores renewed, 2 did not answer"), "{fault}");
+    assert_eq!(guard.held_for(), TTL, "not before its end and not after");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_a_majority_has_no_more_is_lost_with_the_next_renewal() {
+    let world = World::of(3);
+    let process = world.process();
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    // Another program's lock, put over ours by an operator.
+    let (key, holder) = (guard.keys().next().unwrap().clone(), guard.holder());
+    let thief = leasehold_core::Claim::exclusive(key);
+    for member in &world.members[..2] {
+        use leasehold_core::{Attempt, Holder, Manner, Store as _};
+        let ttl = guard.ttl();
+        member.release(&Attempt::new(thief.clone(), holder, None, ttl)).await.unwrap();
+        let stolen = Attempt::new(thief.clone(), Holder::from_bits(7), None, ttl);
+        member.grant(&stolen, Manner::Try).await.unwrap();
+    }
+    // The third is silent: two of three are enough to know.
+    process.set([2], &Weather::Hung);
+    let loss = guard.lost().await;
+    assert!(matches!(loss, Loss::TakenByOther { .. }), "{loss:?}");
+    assert!(guard.held_for() <= TTL / 3 + SECOND, "lost after {:?}", guard.held_for());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_delayed_past_the_release_brings_nothing_back() {
+    let world = World::of(3);
+    let process = world.process();
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    process.set([0, 1], &Weather::Late(2 * SECOND));
+    sleep(TTL / 3 + SECOND / 10).await;
+    process.set([0, 1], &Weather::Fair);
+    guard.release().await.unwrap();
+    assert!(world.is_empty());
+    sleep(2 * SECOND).await;
+    assert!(world.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_guards_are_renewed_in_batches_at_each_member() {
+    let world = World::of(3);
+    let process = world.process();
+    let mut guards = Vec::new();
+    for n in 0..1_000 {
+        guards.push(process.locks.mutex(format!("k{n}")).lock().await.unwrap());
+    }
+    let before = process.calls();
+    sleep(TTL / 2).await;
+    assert!(guards.iter().all(leasehold::Guard::is_held));
+    assert_eq!(process.calls() - before, 3 * 5);
+}

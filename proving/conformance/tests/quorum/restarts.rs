@@ -1,0 +1,85 @@
+//! Members that forget.
+
+use conformance::faulty::Weather;
+use leasehold::LockError;
+use tokio::time::sleep;
+
+use super::world::{MAX_TTL, SECOND, TTL, World};
+
+/// Redlock's flaw, as Kleppmann tells it: a lock is held at two of three, one of the two is started anew without its state, and
+/// with the third it makes a majority for somebody else.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_was_restarted_empty_helps_nobody_to_a_second_lock() {
+    let world = World::of(3);
+    let (first, second) = (world.process(), world.process());
+    first.set([2], &Weather::Lost);
+    let guard = first.locks.mutex("k").lock().await.unwrap();
+    world.members[0].forget();
+    let error = second.locks.mutex("k").lock().within(SECOND).await.unwrap_err();
+    assert!(!matches!(error, LockError::Unreachable { .. }), "{error}");
+    assert!(guard.is_held());
+    sleep(TTL / 2).await;
+    assert!(guard.is_held() || second.locks.mutex("k").try_lock().await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantined_member_is_named_with_the_time_that_is_left() {
+    let world = World::of(3);
+    let process = world.process_with(|builder| builder.outage_limit(2 * SECOND));
+    process.set([2], &Weather::Lost);
+    world.members[1].forget();
+    sleep(SECOND / 2).await;
+    let error = process.locks.mutex("k").lock().await.unwrap_err();
+    let LockError::NoQuorum { tally, .. } = &error else { panic!("{error}") };
+    let text = tally.to_string();
+    let words = [
+        "1 of 3 stores granted, 1 refused (memory:b: quarantined for ",
+        " s more (restarted without its state)), 1 did not answer (memory:c: timed out); 2 needed",
+    ];
+    assert!(words.iter().all(|words| text.contains(words)), "{text}");
+}
+
+/// All members are started anew, one after the other, each when the one before serves again: a lock that is held goes on, and
+/// fences never fall.
+#[tokio::test(start_paused = true)]
+async fn a_guard_outlives_rolling_restarts_and_fences_rise_across_them() {
+    let world = World::of(3);
+    let process = world.process();
+    let guard = process.locks.mutex("held").lock().await.unwrap();
+    let mut last = None;
+    for round in 0..6 {
+        for _ in 0..3 {
+            let taken = process.locks.mutex("k").lock().await.unwrap();
+            assert!(last < Some(taken.fence()), "round {round}: {} after {last:?}", taken.fence());
+            last = Some(taken.fence());
+            taken.release().await.unwrap();
+        }
+        world.members[round % 3].forget();
+        sleep(MAX_TTL + TTL).await;
+        assert!(guard.is_held(), "round {round}");
+    }
+    assert!(world.process().locks.mutex("held").try_lock().await.unwrap().is_none());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_all_have_forgotten_the_guard_is_lost_and_nobody_is_granted_before_it_would_have_ended() {
+    let world = World::of(3);
+    let process = world.process();
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    sleep(SECOND).await;
+    world.members.iter().for_each(|member| member.forget());
+    let (next, begun) = (world.process(), world.time.passed());
+    let waits = tokio::spawn(next.locks.mutex("k").lock().within(3 * TTL).into_future());
+    guard.lost().await;
+    assert!(world.time.passed() <= TTL);
+    assert!(!waits.is_finished());
+    let error = waits.await.unwrap().unwrap_err();
+    assert!(
+        matches!(error, LockError::NoQuorum { .. }),
+        "all abstain for longer than the outage limit: {error}"
+    );
+    sleep(MAX_TTL).await;
+    let taken = next.locks.mutex("k").lock().await.unwrap();
+    assert!(world.time.passed() - begun >= MAX_TTL && taken.fence() > guard.fence());
+}

@@ -1,0 +1,153 @@
+//! What other lock managers over several servers got wrong, each named for its symptom.
+
+use std::time::Duration;
+
+use conformance::faulty::Weather;
+use leasehold::{HoldError, LockError, Loss, Misuse, ReleaseError, Renewal};
+use tokio::time::{sleep, timeout};
+
+use super::world::{SECOND, TTL, World};
+
+/// redlock 4 unlocks everywhere when an extension fails: one transient error at two of three servers, and the keys were gone at
+/// all three, while the work under them went on.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_fails_unlocks_nothing() {
+    let world = World::of(3);
+    let process = world.process();
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    process.set([0, 1], &Weather::Lost);
+    assert!(guard.renew(TTL).await.is_err());
+    assert_eq!(world.taken(), 3);
+    process.set([0, 1], &Weather::Fair);
+    guard.renew(TTL).await.unwrap();
+    sleep(5 * TTL).await;
+    assert!(guard.is_held());
+}
+
+/// redlock 4 and 5 and redis-dlm wait for all servers: with one of them stopped, acquiring never returned.
+#[tokio::test(start_paused = true)]
+async fn a_stopped_server_holds_nobody_up() {
+    for stopped in 0..3 {
+        let world = World::of(3);
+        let process = world.process();
+        process.set([stopped], &Weather::Hung);
+        let cycle = async { process.locks.mutex("k").lock().await.unwrap().release().await };
+        timeout(SECOND / 5, cycle).await.expect("at once").unwrap();
+    }
+}
+
+/// redlock 5 counts votes for and against and waits for one of them to be a majority: with two servers, or four, and half of them
+/// for each of two callers, neither ever was, and both calls hung.
+#[tokio::test(start_paused = true)]
+async fn an_even_split_gives_both_callers_an_answer() {
+    for (members, half) in [(2, 1), (4, 2)] {
+        let world = World::of(members);
+        let (one, other) = (world.process(), world.process());
+        one.set(half..2 * half, &Weather::Late(SECOND / 100));
+        other.set(0..half, &Weather::Late(SECOND / 100));
+        let cycle = |process: super::world::Process| async move {
+            process.locks.mutex("k").lock().within(SECOND).await.unwrap().release().await.unwrap();
+        };
+        let both = async { tokio::join!(cycle(one), cycle(other)) };
+        timeout(2 * SECOND, both).await.expect("it settles");
+    }
+}
+
+/// redlock 5 does not look at the clock when the last vote is in, and gave out locks whose servers had already let them expire.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_has_expired_is_never_given_out() {
+    let world = World::of(3);
+    let process = world.process();
+    let mutex = process.locks.mutex("k").ttl(SECOND / 5).renewal(Renewal::Off);
+    process.set([1, 2], &Weather::Slow(SECOND / 5));
+    let error = mutex.lock().within(SECOND).await.unwrap_err();
+    assert!(matches!(error, LockError::NoQuorum { .. }), "{error}");
+    process.set([1, 2], &Weather::Slow(SECOND / 20));
+    let guard = mutex.lock().await.unwrap();
+    assert!(guard.is_held() && guard.remaining() <= SECOND * 3 / 20);
+}
+
+/// redlock 5 leaves the keys of an attempt that failed where it got them, and its next attempt, under another value, is refused by
+/// them: it waits for its own leftovers to expire.
+#[tokio::test(start_paused = true)]
+async fn a_retry_is_not_blocked_by_what_the_attempt_before_left() {
+    let world = World::of(3);
+    let process = world.process();
+    process.set([1, 2], &Weather::AnswerLost);
+    let locks = process.locks.clone();
+    let waits = tokio::spawn(locks.mutex("k").lock().into_future());
+    sleep(2 * SECOND).await;
+    process.set([1, 2], &Weather::Fair);
+    let guard = timeout(2 * SECOND, waits).await.expect("well before a ttl").unwrap().unwrap();
+    assert!(guard.attempts() > 1);
+}
+
+/// redlock 5 retries the release of an expired lock for two seconds, and then fails with a text that names no reason.
+#[tokio::test(start_paused = true)]
+async fn releasing_an_expired_lock_says_so_at_once() {
+    let world = World::of(3);
+    let mutex = world.process().locks.mutex("k").renewal(Renewal::Off);
+    let guard = mutex.lock().await.unwrap();
+    sleep(TTL).await;
+    let begun = world.time.passed();
+    assert!(matches!(guard.release().await, Err(ReleaseError::Expired { .. })));
+    assert_eq!(world.time.passed(), begun);
+}
+
+/// redlock 5's `using` told the work of the loss more than a second after the lease had ended, and a release that failed replaced
+/// the result of the work.
+#[tokio::test(start_paused = true)]
+async fn work_is_stopped_by_the_end_of_the_lease_and_its_result_is_never_replaced() {
+    let world = World::of(3);
+    let process = world.process();
+    let work = process.locks.mutex("k").lock().hold(|_| {
+        process.set(0..3, &Weather::Hung);
+        std::future::pending::<()>()
+    });
+    assert!(matches!(work.await, Err(HoldError::Lost(Loss::Expired { .. }))));
+    assert!(world.time.passed() <= TTL);
+    process.set(0..3, &Weather::Fair);
+    let work = process.locks.mutex("other").lock().hold(|_| async {
+        process.set(0..3, &Weather::Refused);
+        7
+    });
+    assert_eq!(work.await, Ok(7));
+}
+
+/// redlock 4 takes `retryCount: 0` for "not set", and with −1 an acquisition of a lock that was stolen never returned.
+#[tokio::test(start_paused = true)]
+async fn one_try_is_one_try_and_a_limit_is_kept() {
+    let world = World::of(3);
+    let _guard = world.process().locks.mutex("k").lock().await.unwrap();
+    let process = world.process();
+    assert!(process.locks.mutex("k").try_lock().await.unwrap().is_none());
+    assert_eq!(world.time.passed(), Duration::ZERO);
+    let error = process.locks.mutex("k").lock().within(3 * SECOND).await.unwrap_err();
+    assert!(matches!(error, LockError::TimedOut { .. }), "{error}");
+    assert_eq!(world.time.passed(), 3 * SECOND);
+}
+
+/// redlock 4 and 5 take `['a', 'a']` and cannot release it; `[]` locks nothing, and succeeds.
+#[tokio::test(start_paused = true)]
+async fn a_key_named_twice_is_locked_once_and_no_key_is_a_misuse() {
+    let world = World::of(3);
+    let process = world.process();
+    process.locks.mutex_all(["a", "a"]).lock().await.unwrap().release().await.unwrap();
+    sleep(SECOND).await;
+    assert!(world.is_empty());
+    let nothing = process.locks.mutex_all([""; 0]).lock().await.unwrap_err();
+    assert_eq!(nothing, LockError::Misuse(Misuse::NoKeys));
+}
+
+/// All of them count a lease on the wall clock: when that was set back an hour, a dead lock said that it had an hour left. The
+/// lease clock here is another than the wall clock, and ends leases by itself.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_lease_never_exceeds_its_ttl() {
+    let world = World::of(3);
+    let guard = world.process().locks.mutex("k").renewal(Renewal::Off).lock().await.unwrap();
+    for second in 0..=10 {
+        assert!(guard.remaining() <= TTL - second * SECOND);
+        sleep(SECOND).await;
+    }
+    assert!(!guard.is_held() && guard.remaining() == Duration::ZERO);
+}

@@ -1,0 +1,78 @@
+//! Members in memory, and processes that each have a weather of their own on the way to each of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conformance::faulty::{Faulty, Weather};
+use conformance::virtual_time::VirtualTime;
+use leasehold::{Locks, LocksBuilder, MemoryStore, QuorumStore, Store};
+use leasehold_core::Content;
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const TTL: Duration = Duration::from_secs(10);
+/// As long as the ttl, so that a quarantine is about as long as a lease.
+pub(crate) const MAX_TTL: Duration = TTL;
+
+pub(crate) struct World {
+    pub(crate) time: Arc<VirtualTime>,
+    pub(crate) members: Vec<Arc<MemoryStore>>,
+}
+
+/// One process: its locks, and the weather between it and each member.
+pub(crate) struct Process {
+    pub(crate) locks: Locks,
+    pub(crate) way: Vec<Arc<Faulty>>,
+    pub(crate) store: Arc<QuorumStore>,
+}
+
+impl World {
+    /// So many members, called a, b, c …
+    pub(crate) fn of(members: u8) -> Self {
+        let time = VirtualTime::begin();
+        let name = |n: u8| char::from(b'a' + n).to_string();
+        let member = |n| Arc::new(MemoryStore::new(time.clone()).named(&name(n)));
+        let members = (0..members).map(member).collect();
+        Self { time, members }
+    }
+
+    pub(crate) fn process(&self) -> Process {
+        self.process_with(|builder| builder)
+    }
+
+    pub(crate) fn process_with(&self, set: impl FnOnce(LocksBuilder) -> LocksBuilder) -> Process {
+        let way: Vec<_> = self.members.iter().map(|member| Faulty::over(member.clone())).collect();
+        let stores = way.iter().cloned().map(|member| -> Arc<dyn Store> { member });
+        let store = Arc::new(QuorumStore::new(stores, MAX_TTL, self.time.clone()).unwrap());
+        let builder = Locks::builder().ttl(TTL).runtime(self.time.clone());
+        Process { locks: set(builder).over(store.clone()).unwrap(), way, store }
+    }
+
+    /// Whether nothing of anybody is left at any member, but fences.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.iter().all(|member| {
+            let records = member.dump();
+            records.locks.is_empty()
+                && records.lines.values().all(leasehold_core::Line::is_empty)
+                && member.waiting() == 0
+        })
+    }
+
+    /// At how many members somebody has `k`.
+    pub(crate) fn taken(&self) -> usize {
+        let taken = |member: &&Arc<MemoryStore>| {
+            member.dump().locks.values().any(|lock| matches!(lock.content, Content::Lease { .. }))
+        };
+        self.members.iter().filter(taken).count()
+    }
+}
+
+impl Process {
+    pub(crate) fn set(&self, members: impl IntoIterator<Item = usize>, weather: &Weather) {
+        members.into_iter().for_each(|member| self.way[member].set(weather.clone()));
+    }
+
+    /// How often any member was called.
+    pub(crate) fn calls(&self) -> u32 {
+        self.way.iter().map(|member| member.calls()).sum()
+    }
+}

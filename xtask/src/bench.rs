@@ -1,0 +1,22 @@
+//! `cargo xtask bench`: Leasehold's own figures, by the program in `proving/bench`, which says what it takes.
+
+use std::process::ExitCode;
+
+use crate::{
+    servers,
+    step::{Step, account},
+};
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if let Err(failed) = servers::fetch() {
+        return failed;
+    }
+    // Both of its programs: the one that counts allocations is started by the other.
+    let build = Step::cargo(&["build", "--release", "-p", "bench", "--bins"], &[]);
+    if !build.passed() {
+        return account("bench", &[build]);
+    }
+    let line = ["run", "--quiet", "--release", "-p", "bench", "--bin", "bench", "--"];
+    let line: Vec<_> = line.into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    Step::cargo(&line, &[]).code()
+}
