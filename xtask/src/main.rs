@@ -9,6 +9,7 @@ mod lint;
 mod pages;
 mod peers;
 mod servers;
+mod simulate;
 mod step;
 mod test;
 mod tool;
@@ -25,7 +26,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 8] = [
+const TASKS: [Task; 9] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -43,6 +44,12 @@ const TASKS: [Task; 8] = [
         usage: "bench [ARG]…",
         does: "measure beside bare loops; `bench --help` says what can be chosen",
         run: bench::run,
+    },
+    Task {
+        name: "simulate",
+        usage: "simulate [ARG]…",
+        does: "run many seeds of the simulation (--seeds COUNT --from SEED), or replay one with its trace (--seed SEED)",
+        run: simulate::run,
     },
     Task {
         name: "servers",

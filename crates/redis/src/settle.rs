@@ -13,7 +13,7 @@ pub(crate) struct ConnectionId(pub(crate) u64);
 ///
 /// A grant whose connection broke may lie in the server's buffers, and be done after the release that was meant to undo it.
 /// It brings a not-after; so a release sent when the server's clock is past that comes last. A release on the connection of
-/// the grant comes after it anyway.
+/// a grant that was sent before it comes after that anyway.
 #[derive(Debug, Default)]
 pub(crate) struct Unsettled(Mutex<Table>);
 
@@ -28,6 +28,7 @@ struct Table {
 struct Pending {
     /// `None` where connections cannot be told apart.
     via: Option<ConnectionId>,
+    sent: Instant,
     settles_at: Instant,
 }
 
@@ -58,7 +59,7 @@ impl Unsettled {
         }
         let last = pending.range((holder, 0)..=(holder, u64::MAX)).next_back();
         let number = last.map_or(0, |((_, number), _)| number + 1);
-        pending.insert((holder, number), Pending { via, settles_at });
+        pending.insert((holder, number), Pending { via, sent: now, settles_at });
         Sending { holder, number }
     }
 
@@ -76,9 +77,10 @@ impl Unsettled {
     ) -> Option<Instant> {
         let pending = &mut self.table().pending;
         let of_holder = (holder, 0)..=(holder, u64::MAX);
+        let comes_after = |grant: &Pending| via.is_some() && grant.via == via && grant.sent < sent;
         let over: Vec<_> = pending
             .range(of_holder.clone())
-            .filter(|(_, grant)| grant.settles_at <= sent || via.is_some() && grant.via == via)
+            .filter(|(_, grant)| grant.settles_at <= sent || comes_after(grant))
             .map(|(name, _)| *name)
             .collect();
         for name in over {
@@ -129,6 +131,16 @@ mod tests {
         let unsettled = Unsettled::default();
         unsettled.sending(HOLDER, VIA, at(0), at(10));
         assert_eq!(unsettled.released(HOLDER, VIA, at(1)), None);
+    }
+
+    /// An attempt was given up while a call of it still waited to be sent: the release went out first, then the grant, on the same
+    /// connection. The release's answer crossed the grant out, and when the connection broke nobody came again to undo it.
+    #[test]
+    fn a_release_that_was_sent_before_the_grant_settles_nothing() {
+        let unsettled = Unsettled::default();
+        unsettled.sending(HOLDER, VIA, at(2), at(10));
+        assert_eq!(unsettled.released(HOLDER, VIA, at(1)), Some(at(10)));
+        assert_eq!(unsettled.released(HOLDER, VIA, at(3)), None);
     }
 
     #[test]

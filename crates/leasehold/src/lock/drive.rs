@@ -149,6 +149,7 @@ impl<'a> Armed<'a> {
     async fn rest(&self, machine: &mut Machine, until: Instant) {
         let Some(attempt) = &self.attempt else { return };
         tokio::select! {
+            biased;
             wake = self.place.store.woken(attempt) => machine.handle_wake(self.place.runtime.now(), wake),
             () = self.place.runtime.sleep_until(until) => {}
             _ = self.place.roster.closed() => {}

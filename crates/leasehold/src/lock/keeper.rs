@@ -20,6 +20,7 @@ pub(crate) async fn keep(roster: Arc<Roster>, store: Arc<dyn Store>, runtime: Ar
         }
         let until = roster.sleep_until();
         tokio::select! {
+            biased;
             () = runtime.sleep_until(until) => {}
             () = roster.changed() => {}
         }

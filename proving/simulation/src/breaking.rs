@@ -1,0 +1,73 @@
+//! How connections end: given up, cut, with their process, with their node.
+
+use std::time::Duration;
+
+use crate::network::{Connection, Letter, Network, Says, channel_of};
+use crate::world::World;
+
+impl World {
+    /// The process gives a connection up; the node hears of it, if it can.
+    pub(crate) fn closes(&self, connection: u64) {
+        self.send(connection, Says::Bye, None);
+        let mut network = self.network();
+        let Some(line) = network.connections.get_mut(&connection) else { return };
+        line.open = false;
+        let calls = std::mem::take(&mut line.calls);
+        let reader = line.reader.take();
+        drop(network);
+        drop(calls);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    /// The connections of a process to a node break. Both ends learn of it soon, or much later.
+    pub(crate) fn cuts(&self, process: usize, node: usize) {
+        let mut network = self.network();
+        let Network { connections, dice, .. } = &mut *network;
+        for (number, line) in connections.iter_mut() {
+            if line.process != process || line.node != node || line.broken || !line.open {
+                continue;
+            }
+            line.broken = true;
+            let (number, soon) = (*number, Duration::from_micros(dice.within(100..20_000)));
+            let later = Duration::from_millis(dice.within(2_000..20_000));
+            let here = if dice.percent(80) { soon } else { later };
+            let there = if dice.percent(70) { soon } else { later };
+            self.executor.after(here, move |world| world.comes_back(number, Letter::Closed));
+            self.executor.after(there, move |world| {
+                world.network().nodes[node].listening.remove(&channel_of(number));
+            });
+        }
+    }
+
+    /// A process is gone: its connections are closed for it, or the node takes them for alive for long.
+    pub(crate) fn abandons(&self, process: usize, node: usize, politely: bool) {
+        let mut network = self.network();
+        let Network { connections, dice, .. } = &mut *network;
+        let mut calls = Vec::new();
+        let of_it = |line: &Connection| line.process == process && line.node == node && line.open;
+        for (number, line) in connections.iter_mut().filter(|(_, line)| of_it(line)) {
+            line.open = false;
+            calls.push(std::mem::take(&mut line.calls));
+            let range = if politely { 100..20_000 } else { 3_000_000..20_000_000 };
+            let (number, later) = (*number, Duration::from_micros(dice.within(range)));
+            self.executor.after(later, move |world| {
+                world.network().nodes[node].listening.remove(&channel_of(number));
+            });
+        }
+        drop(network);
+        drop(calls);
+    }
+
+    /// A node died: whoever is connected learns of it.
+    pub(crate) fn hangs_up(&self, node: usize) {
+        let mut network = self.network();
+        let Network { connections, dice, .. } = &mut *network;
+        for (number, line) in connections.iter_mut().filter(|(_, line)| line.node == node && line.open) {
+            line.broken = true;
+            let (number, soon) = (*number, Duration::from_micros(dice.within(100..20_000)));
+            self.executor.after(soon, move |world| world.comes_back(number, Letter::Closed));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! One connection to a node that everybody in a process shares: opened when needed, read in order, dropped when of no more use.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{Answer, Attempt, Claim, Fault, News, Push, Request, Runtime as _, Store as _, Ttl};
+use tokio::sync::{oneshot, watch};
+
+use crate::network::{Letter, Reply, Says};
+use crate::settle::Reading;
+use crate::store::{CONNECT, NodeStore};
+
+/// How it stands with the connection.
+pub(crate) enum Line {
+    Down,
+    Opening(watch::Receiver<Option<Result<Arc<Connection>, Fault>>>),
+    Up(Arc<Connection>),
+}
+
+/// A connection that stands.
+pub(crate) struct Connection {
+    pub(crate) number: u64,
+    reading: Mutex<Reading>,
+}
+
+impl Connection {
+    /// Nothing that is read on it from now on was said before this.
+    pub(crate) fn since(&self) -> Reading {
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl NodeStore {
+    /// The connection that stands, or a new one.
+    pub(crate) async fn connection(&self, limit: Duration) -> Result<Arc<Connection>, Fault> {
+        let mut opening = match &*self.line() {
+            Line::Up(connection) => return Ok(connection.clone()),
+            Line::Opening(opening) => Some(opening.clone()),
+            Line::Down => None,
+        };
+        if opening.is_none() {
+            let (opened, receiver) = watch::channel(None);
+            *self.line() = Line::Opening(receiver.clone());
+            opening = Some(receiver);
+            if let Some(this) = self.this.upgrade() {
+                self.machine.spawn(Box::pin(async move { this.opens(&opened).await }));
+            }
+        }
+        let Some(mut opening) = opening else { return Err(self.fault("no connection")) };
+        let end = self.machine.sleep_until(self.machine.now() + limit);
+        tokio::select! {
+            biased;
+            opened = opening.wait_for(Option::is_some) => match opened.as_deref() {
+                Ok(Some(opened)) => opened.clone(),
+                _ => Err(self.fault("nobody connects any more")),
+            },
+            () = end => Err(self.fault("no connection in time")),
+        }
+    }
+
+    async fn opens(self: Arc<Self>, opened: &watch::Sender<Option<Result<Arc<Connection>, Fault>>>) {
+        let number = self.world.connect(self.machine.number, self.node);
+        let reader = self.clone();
+        self.machine.spawn(Box::pin(async move { reader.read(number).await }));
+        let sent = self.machine.now();
+        let made = match self.say(number, Says::Hello, CONNECT).await {
+            Ok(Reply { stamp, .. }) => {
+                let reading = Reading { sent, heard: self.machine.now(), stamp };
+                Ok(Arc::new(Connection { number, reading: Mutex::new(reading) }))
+            }
+            Err(fault) => {
+                self.world.closes(number);
+                Err(fault)
+            }
+        };
+        *self.line() = made.as_ref().map_or(Line::Down, |connection| Line::Up(connection.clone()));
+        opened.send_replace(Some(made));
+        // What was said on the connection before may be lost.
+        self.waiting.ask_for_all();
+    }
+
+    /// Reads what comes on a connection, in its order.
+    async fn read(self: Arc<Self>, number: u64) {
+        loop {
+            match self.world.reads(number).await {
+                Letter::Reply(call, reply) => self.world.hands_out(number, call, reply),
+                Letter::Push(push) => self.hears(number, push),
+                Letter::Closed => {
+                    self.drops(number);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn hears(&self, number: u64, push: Push) {
+        let connection = match &*self.line() {
+            Line::Up(connection) if connection.number == number => connection.clone(),
+            _ => return,
+        };
+        let now = self.machine.now();
+        let here = self.waiting.hears(push.holder, &push.key, push.news, connection.since().sent, now);
+        if here || !matches!(push.news, News::Granted { .. }) {
+            return;
+        }
+        let attempt = Attempt::new(Claim::exclusive(push.key), push.holder, None, Ttl::DEFAULT);
+        if let Some(this) = self.this.upgrade() {
+            self.machine.spawn(Box::pin(async move {
+                // A window ends by itself.
+                let _ = this.give_up(&attempt).await;
+            }));
+        }
+    }
+
+    /// Gives a connection up, unless another has taken its place.
+    fn drops(&self, number: u64) {
+        {
+            let mut line = self.line();
+            if matches!(&*line, Line::Up(connection) if connection.number == number) {
+                *line = Line::Down;
+            }
+        }
+        self.world.closes(number);
+    }
+
+    async fn say(&self, number: u64, says: Says, limit: Duration) -> Result<Reply, Fault> {
+        let (tell, told) = oneshot::channel();
+        let end = self.machine.sleep_until(self.machine.now() + limit);
+        self.world.send(number, says, Some(tell));
+        tokio::select! {
+            biased;
+            reply = told => reply.map_err(|_| self.fault("the connection broke")),
+            () = end => Err(self.fault("no answer in time")),
+        }
+    }
+
+    /// One round trip; a connection on which an answer did not come is of no more use.
+    pub(crate) async fn call(
+        &self,
+        connection: &Connection,
+        requests: Vec<Request>,
+        limit: Duration,
+    ) -> Result<Vec<Answer>, Fault> {
+        let sent = self.machine.now();
+        match self.say(connection.number, Says::Ask(requests), limit).await {
+            Ok(Reply { stamp, answers }) => {
+                let reading = Reading { sent, heard: self.machine.now(), stamp };
+                let mut known = connection.reading.lock().unwrap_or_else(PoisonError::into_inner);
+                if known.sent <= sent {
+                    *known = reading;
+                }
+                Ok(answers)
+            }
+            Err(fault) => {
+                self.drops(connection.number);
+                Err(fault)
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Time, tasks and what is to happen: one thing at a time, in an order that the dice decide.
+//!
+//! Tasks that can go on stand in a set and not in a queue, and the dice choose among them. So it does not matter in which order
+//! they were woken, which hangs on hash tables and on lots that tokio draws for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use leasehold_core::BoxFuture;
+
+use crate::dice::Dice;
+use crate::machine::Machine;
+use crate::world::World;
+
+type Event = Box<dyn FnOnce(&Arc<World>) + Send>;
+
+/// When something is to happen; of what happens at one time, what was decided first happens first.
+pub(crate) type Moment = (u64, u64);
+
+pub(crate) struct Executor {
+    now: AtomicU64,
+    ready: Arc<Ready>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct Ready(Mutex<BTreeSet<u64>>);
+
+struct State {
+    tasks: BTreeMap<u64, Task>,
+    last_task: u64,
+    agenda: BTreeMap<Moment, Due>,
+    last_due: u64,
+    dice: Dice,
+}
+
+struct Task {
+    machine: Arc<Machine>,
+    /// Elsewhere while it is polled.
+    future: Option<BoxFuture<'static, ()>>,
+    waker: Waker,
+}
+
+enum Due {
+    Wakes(Waker),
+    Happens(Event),
+}
+
+/// What a step was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stepped {
+    /// A task went on.
+    Polled,
+    /// A task panicked.
+    Panicked(String),
+    /// Time went on, and something happened.
+    Happened,
+    /// Nothing is to happen any more.
+    Over,
+}
+
+impl Executor {
+    pub(crate) fn new(dice: Dice) -> Self {
+        let state =
+            State { tasks: BTreeMap::new(), last_task: 0, agenda: BTreeMap::new(), last_due: 0, dice };
+        Self { now: AtomicU64::new(0), ready: Arc::default(), state: Mutex::new(state) }
+    }
+
+    /// The world's time in nanoseconds, which nobody in it can see.
+    pub(crate) fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn spawn(&self, machine: Arc<Machine>, future: BoxFuture<'static, ()>) {
+        let mut state = self.state();
+        state.last_task += 1;
+        let number = state.last_task;
+        let waker = Waker::from(Arc::new(TaskWaker { number, ready: self.ready.clone() }));
+        state.tasks.insert(number, Task { machine, future: Some(future), waker });
+        drop(state);
+        self.ready.lock().insert(number);
+    }
+
+    /// Wakes a task at a time.
+    pub(crate) fn wake_at(&self, at: u64, waker: Waker) -> Moment {
+        self.enter(at, Due::Wakes(waker))
+    }
+
+    /// Lets something happen after a time.
+    pub(crate) fn after(&self, delay: Duration, event: impl FnOnce(&Arc<World>) + Send + 'static) {
+        let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        self.at(self.now().saturating_add(delay), event);
+    }
+
+    /// Lets something happen at a time.
+    pub(crate) fn at(&self, at: u64, event: impl FnOnce(&Arc<World>) + Send + 'static) {
+        self.enter(at, Due::Happens(Box::new(event)));
+    }
+
+    fn enter(&self, at: u64, due: Due) -> Moment {
+        let mut state = self.state();
+        state.last_due += 1;
+        let moment = (at, state.last_due);
+        state.agenda.insert(moment, due);
+        moment
+    }
+
+    pub(crate) fn cancel(&self, moment: Moment) {
+        let cancelled = self.state().agenda.remove(&moment);
+        drop(cancelled);
+    }
+
+    /// Lets all tasks of a machine look at the time again.
+    pub(crate) fn wake_all(&self, machine: &Machine) {
+        let state = self.state();
+        let numbers = state.tasks.iter().filter(|(_, task)| task.machine.number == machine.number);
+        self.ready.lock().extend(numbers.map(|(number, _)| *number));
+    }
+
+    /// Ends all tasks of a machine; without one, all tasks and all that is to happen.
+    pub(crate) fn end(&self, machine: Option<&Machine>) {
+        let mut state = self.state();
+        let ends = |task: &Task| machine.is_none_or(|machine| task.machine.number == machine.number);
+        let numbers: Vec<_> =
+            state.tasks.iter().filter(|(_, task)| ends(task)).map(|(number, _)| *number).collect();
+        let tasks: Vec<_> = numbers.iter().filter_map(|number| state.tasks.remove(number)).collect();
+        let agenda = if machine.is_none() { std::mem::take(&mut state.agenda) } else { BTreeMap::new() };
+        drop(state);
+        // What is dropped may itself look at the clock, or cancel.
+        drop((tasks, agenda));
+    }
+
+    /// Whether some task can go on before time does.
+    pub(crate) fn is_busy(&self) -> bool {
+        let ready = self.ready.lock();
+        let state = self.state();
+        ready.iter().any(|number| state.tasks.get(number).is_some_and(|task| !task.machine.is_paused()))
+    }
+
+    /// One task goes on, or if none can, the next thing happens.
+    pub(crate) fn step(&self, world: &Arc<World>) -> Stepped {
+        while let Some((number, machine, mut future, waker)) = self.choose() {
+            if machine.is_paused() {
+                self.put_back(number, future);
+                machine.hold_back(waker);
+                continue;
+            }
+            let polled =
+                catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker))));
+            match polled {
+                Ok(Poll::Pending) => self.put_back(number, future),
+                Ok(Poll::Ready(())) => self.forget(number),
+                Err(panic) => {
+                    self.forget(number);
+                    let text = panic.downcast_ref::<String>().cloned();
+                    let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+                    return Stepped::Panicked(text.unwrap_or_default());
+                }
+            }
+            return Stepped::Polled;
+        }
+        let next = self.state().agenda.pop_first();
+        let Some(((at, _), due)) = next else { return Stepped::Over };
+        self.now.fetch_max(at, Ordering::Relaxed);
+        match due {
+            Due::Wakes(waker) => waker.wake(),
+            Due::Happens(event) => event(world),
+        }
+        Stepped::Happened
+    }
+
+    fn choose(&self) -> Option<(u64, Arc<Machine>, BoxFuture<'static, ()>, Waker)> {
+        loop {
+            let mut ready = self.ready.lock();
+            let mut state = self.state();
+            if ready.is_empty() {
+                return None;
+            }
+            let nth = state.dice.one_of(ready.len());
+            let number = ready.iter().nth(nth).copied()?;
+            ready.remove(&number);
+            if let Some(task) = state.tasks.get_mut(&number)
+                && let Some(future) = task.future.take()
+            {
+                return Some((number, task.machine.clone(), future, task.waker.clone()));
+            }
+        }
+    }
+
+    /// Unless the task was ended while it was polled.
+    fn put_back(&self, number: u64, future: BoxFuture<'static, ()>) {
+        let mut state = self.state();
+        let dropped = match state.tasks.get_mut(&number) {
+            Some(task) => task.future.replace(future),
+            None => Some(future),
+        };
+        drop(state);
+        drop(dropped);
+    }
+
+    fn forget(&self, number: u64) {
+        let task = self.state().tasks.remove(&number);
+        drop(task);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").finish_non_exhaustive()
+    }
+}
+
+impl Ready {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct TaskWaker {
+    number: u64,
+    ready: Arc<Ready>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.ready.lock().insert(self.number);
+    }
+}

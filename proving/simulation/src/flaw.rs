@@ -1,0 +1,141 @@
+//! Rules that can be left out, one at a time, to see that the invariants find out.
+//!
+//! Each is left out where the world is simulated (at a node, at the store that speaks to it, before the locks), so that no product
+//! code has a switch for it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leasehold_core::{
+    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner, Store, Ttl,
+    Wake,
+};
+
+/// A rule that is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Flaw {
+    /// A lease is counted from the answer, and not from before its request was sent.
+    CountedFromAnswer,
+    /// A member is said to have raised its fence, and was not asked.
+    NoRaise,
+    /// What a member did not answer, or refused, is not released there.
+    ReleasedOnlyWhereGranted,
+    /// A node that was started anew without its state serves at once.
+    NoQuarantine,
+    /// A release frees the key whoever holds it.
+    ReleasedWithoutComparing,
+    /// A fence is only one more than the last one, whatever the clocks say.
+    FenceWithoutFloor,
+    /// Every round of an attempt has the same id at a member.
+    OneIdForAllRounds,
+    /// A grant that is still on its way when its attempt is given up is not waited for.
+    LateGrantsNotUndone,
+    /// Nodes serve a grant however late it comes.
+    NothingIsTooLate,
+    /// Who waits hears of its turn by a push, or never.
+    PushWithoutAsking,
+    /// Holders believe as long as the store keeps the lease, to the instant.
+    NoDrift,
+    /// A member that was away is joined although somebody else holds the key there.
+    JoinedWithoutComparing,
+}
+
+impl Flaw {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::CountedFromAnswer,
+        Self::NoRaise,
+        Self::ReleasedOnlyWhereGranted,
+        Self::NoQuarantine,
+        Self::ReleasedWithoutComparing,
+        Self::FenceWithoutFloor,
+        Self::OneIdForAllRounds,
+        Self::LateGrantsNotUndone,
+        Self::NothingIsTooLate,
+        Self::PushWithoutAsking,
+        Self::NoDrift,
+        Self::JoinedWithoutComparing,
+    ];
+
+    /// The flaw of this name, as `Debug` writes it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|flaw| format!("{flaw:?}") == name)
+    }
+}
+
+/// A store before which a grant is asked for twice: the second ask is answered with what the first one brought, so that the lease
+/// is counted from then.
+#[derive(Debug)]
+pub(crate) struct CountedFromAnswer {
+    store: Arc<dyn Store>,
+    answered: Mutex<Vec<(Holder, GrantAnswer)>>,
+}
+
+impl CountedFromAnswer {
+    pub(crate) fn over(store: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(Self { store, answered: Mutex::default() })
+    }
+
+    fn known(&self, holder: Holder) -> Option<GrantAnswer> {
+        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        let nth = answered.iter().position(|(of, _)| *of == holder)?;
+        Some(answered.swap_remove(nth).1)
+    }
+}
+
+impl Store for CountedFromAnswer {
+    fn name(&self) -> &str {
+        self.store.name()
+    }
+
+    fn drift(&self) -> Drift {
+        self.store.drift()
+    }
+
+    fn longest_ttl(&self) -> Option<Ttl> {
+        self.store.longest_ttl()
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+        self.store.open()
+    }
+
+    fn grant<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        manner: Manner,
+    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+        Box::pin(async move {
+            if let Some(answer) = self.known(attempt.holder) {
+                return Ok(answer);
+            }
+            let answer = self.store.grant(attempt, manner).await?;
+            if !matches!(answer, GrantAnswer::Granted { .. }) {
+                return Ok(answer);
+            }
+            self.answered.lock().unwrap_or_else(PoisonError::into_inner).push((attempt.holder, answer));
+            Ok(GrantAnswer::Unfinished)
+        })
+    }
+
+    fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        self.store.renew(attempts)
+    }
+
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        self.store.release(attempt)
+    }
+
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+        self.store.give_up(attempt)
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+        self.store.inspect(key)
+    }
+
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        self.store.woken(attempt)
+    }
+}

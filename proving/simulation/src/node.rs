@@ -1,0 +1,149 @@
+//! A server: records, a clock, and the one semantics.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use leasehold_core::{
+    Answer, Attempt, Channel, Content, Ears, Fence, Holder, Key, Push, Records, Request, Scene, Served,
+    Stamp, apply,
+};
+
+use crate::clock::Clock;
+use crate::flaw::Flaw;
+use crate::network::Message;
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) clock: Clock,
+    pub(crate) records: Records,
+    /// The channels of connections that stand, as far as the node knows.
+    pub(crate) listening: BTreeSet<Channel>,
+    pub(crate) up: bool,
+    pub(crate) paused: bool,
+    /// How often it was started: a connection does not outlast it.
+    pub(crate) run: u64,
+    /// What came while it was stopped.
+    pub(crate) backlog: VecDeque<(Message, bool)>,
+    /// Its clock was set or runs wild, so what rests on it is not promised.
+    pub(crate) clock_is_off: bool,
+    flaw: Option<Flaw>,
+}
+
+#[derive(Debug)]
+struct Listening<'a>(&'a BTreeSet<Channel>);
+
+impl Ears for Listening<'_> {
+    fn listens(&self, channel: &Channel) -> bool {
+        self.0.contains(channel)
+    }
+}
+
+impl Node {
+    pub(crate) fn new(clock: Clock, flaw: Option<Flaw>) -> Self {
+        Self {
+            clock,
+            records: Records::default(),
+            listening: BTreeSet::new(),
+            up: true,
+            paused: false,
+            run: 0,
+            backlog: VecDeque::new(),
+            clock_is_off: false,
+            flaw,
+        }
+    }
+
+    /// What its clock shows.
+    pub(crate) fn stamp(&self, now: u64) -> Stamp {
+        Stamp::from_micros(self.clock.at(now) / 1000)
+    }
+
+    /// It dies; connections break, and what had come is lost.
+    pub(crate) fn dies(&mut self) {
+        self.up = false;
+        self.paused = false;
+        self.run += 1;
+        self.listening.clear();
+        self.backlog.clear();
+    }
+
+    /// It is up again, and has forgotten everything.
+    pub(crate) fn forgets(&mut self, now: u64) {
+        self.records = Records::default();
+        if self.flaw != Some(Flaw::NoQuarantine) {
+            self.records.voided = Some(self.stamp(now));
+        }
+    }
+
+    pub(crate) fn serve(&mut self, request: Request, now: u64) -> (Answer, Vec<Push>) {
+        let stamp = self.stamp(now);
+        let mut floor = Fence::new(stamp.as_micros()).unwrap_or(Fence::MAX);
+        let request = self.flawed(request, stamp, &mut floor);
+        let ears = Listening(&self.listening);
+        let scene = Scene::new(stamp, floor).with_ears(&ears);
+        let Served { answer, mut pushes, mut unfinished } = apply(&mut self.records, request, &scene);
+        while !unfinished.is_empty() {
+            let more = apply(&mut self.records, Request::Advance(unfinished), &scene);
+            pushes.extend(more.pushes);
+            unfinished = more.unfinished;
+        }
+        (answer, pushes)
+    }
+
+    /// Who holds a key, as far as is remembered.
+    pub(crate) fn owner(&self, key: &Key, now: Stamp) -> Option<Holder> {
+        match self.records.lock(key, now)?.content {
+            Content::Lease { holder, .. } => Some(holder),
+            _ => None,
+        }
+    }
+
+    /// All who hold something or stand in a line.
+    pub(crate) fn holders(&self, now: Stamp) -> impl Iterator<Item = Holder> {
+        let owners = self.records.locks.keys().filter_map(move |key| self.owner(key, now));
+        let lines = self.records.lines.keys().filter_map(move |key| self.records.line(key, now));
+        owners.chain(lines.flat_map(|line| line.waiters().map(|(_, standing)| standing.holder)))
+    }
+
+    /// The request as a node would serve it that lacks a rule.
+    fn flawed(&mut self, request: Request, stamp: Stamp, floor: &mut Fence) -> Request {
+        match (self.flaw, request) {
+            (Some(Flaw::ReleasedWithoutComparing), Request::Release(attempt)) => {
+                let owner = self.owner(attempt.claim.first_key(), stamp).unwrap_or(attempt.holder);
+                Request::Release(attempt_of(&attempt, owner))
+            }
+            (Some(Flaw::JoinedWithoutComparing), Request::Rejoin { attempt, not_after }) => {
+                attempt.claim.keys().for_each(|key| drop(self.records.locks.remove(key)));
+                Request::Rejoin { attempt, not_after }
+            }
+            (Some(Flaw::NothingIsTooLate), Request::Grant { attempt, wait, .. }) => {
+                Request::Grant { attempt, wait, not_after: None }
+            }
+            (Some(Flaw::FenceWithoutFloor), request) => {
+                *floor = Fence::new(1).unwrap_or(*floor);
+                without_proposal(request)
+            }
+            (_, request) => request,
+        }
+    }
+}
+
+fn attempt_of(attempt: &Attempt, holder: Holder) -> Attempt {
+    let mut other = attempt.clone();
+    other.holder = holder;
+    other
+}
+
+fn without_proposal(request: Request) -> Request {
+    let least = |mut attempt: Attempt| {
+        if let Some(proposal) = &mut attempt.proposal {
+            proposal.fence = Fence::new(1).unwrap_or(proposal.fence);
+        }
+        attempt
+    };
+    match request {
+        Request::Grant { attempt, wait, not_after } => {
+            Request::Grant { attempt: least(attempt), wait, not_after }
+        }
+        request => request,
+    }
+}

@@ -1,0 +1,344 @@
+//! The store that speaks to a node for a process: one connection, calls within their limit, a not-after on what makes an owner.
+//!
+//! It has the essentials of the Redis store, and its waiters are those of the core.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use leasehold_core::{
+    Answer, Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState,
+    Manner, RaiseAnswer, Request, Runtime, Stamp, Store, Ttl, Wait, Waiting, Wake,
+};
+
+use crate::calling::{Connection, Line};
+use crate::flaw::Flaw;
+use crate::machine::Machine;
+use crate::network::channel_of;
+use crate::settle::Unsettled;
+use crate::world::World;
+
+/// How long a call takes at most.
+const CALL: Duration = Duration::from_millis(500);
+
+/// How long it takes at most to connect.
+pub(crate) const CONNECT: Duration = Duration::from_secs(1);
+
+pub(crate) struct NodeStore {
+    pub(crate) name: String,
+    pub(crate) node: usize,
+    pub(crate) world: Arc<World>,
+    pub(crate) machine: Arc<Machine>,
+    pub(crate) this: Weak<Self>,
+    pub(crate) line: Mutex<Line>,
+    unsettled: Unsettled,
+    pub(crate) waiting: Waiting,
+    /// Who was granted something here, for a store that releases nowhere else.
+    granted: Mutex<Vec<Holder>>,
+    /// Whose calls are being made: what these bring after a release is undone by whoever makes them.
+    calling: Mutex<Vec<Holder>>,
+}
+
+impl NodeStore {
+    pub(crate) fn new(world: &Arc<World>, machine: &Arc<Machine>, node: usize) -> Arc<Self> {
+        let seed = u64::try_from(machine.random() >> 64).unwrap_or(0);
+        Arc::new_cyclic(|this| Self {
+            name: format!("n{node}"),
+            node,
+            world: world.clone(),
+            machine: machine.clone(),
+            this: this.clone(),
+            line: Mutex::new(Line::Down),
+            unsettled: Unsettled::default(),
+            waiting: Waiting::new(seed),
+            granted: Mutex::default(),
+            calling: Mutex::default(),
+        })
+    }
+
+    /// A quarter of the ttl, and no more than a call takes; but no less than a slow network needs.
+    fn limit(ttl: Ttl) -> Duration {
+        CALL.min((ttl.duration() / 4).max(Duration::from_millis(50)))
+    }
+
+    fn has(&self, flaw: Flaw) -> bool {
+        self.world.flaw == Some(flaw)
+    }
+
+    pub(crate) fn fault(&self, reason: &str) -> Fault {
+        Fault::passing(&self.name, reason)
+    }
+
+    /// A not-after for what is sent now, and when it is surely past.
+    fn not_after(&self, connection: &Connection, limit: Duration) -> (Stamp, Instant) {
+        let reading = connection.since();
+        let not_after = reading.latest(self.machine.now()) + limit;
+        (not_after, reading.surely_past(not_after))
+    }
+
+    fn refused(&self, answer: &Answer) -> Fault {
+        match answer {
+            Answer::Quarantined { left } => Fault::quarantined(&self.name, *left),
+            _ => Fault::lasting(&self.name, "the answer is to another request"),
+        }
+    }
+
+    async fn ask(&self, attempt: &Attempt, manner: Manner) -> Result<GrantAnswer, Fault> {
+        let _calling = self.calling(std::slice::from_ref(attempt));
+        let limit = Self::limit(attempt.ttl);
+        let connection = self.connection(limit * 5).await?;
+        let sent = self.machine.now();
+        let waits = matches!(manner, Manner::Wait { .. });
+        let wait = match manner {
+            Manner::Wait { line_limit } => {
+                let ticket = self.waiting.asks(attempt.holder, sent);
+                Some(Wait { channel: Some(channel_of(connection.number)), ticket, line_limit })
+            }
+            _ => None,
+        };
+        let (not_after, settles_at) = self.not_after(&connection, limit);
+        let request = Request::Grant { attempt: attempt.clone(), wait, not_after: Some(not_after) };
+        let sending = self.unsettled.sending(attempt.holder, connection.number, settles_at);
+        let answer = self.call(&connection, vec![request], limit).await?.pop();
+        self.unsettled.answered(sending);
+        match answer {
+            Some(Answer::Grant(answer)) => {
+                if waits {
+                    self.waiting.answered(attempt, &answer, self.machine.now());
+                }
+                if let GrantAnswer::Granted { .. } = answer {
+                    self.granted.lock().unwrap_or_else(PoisonError::into_inner).push(attempt.holder);
+                }
+                Ok(answer)
+            }
+            Some(other) => {
+                self.waiting.leave(attempt.holder, self.machine.now());
+                Err(self.refused(&other))
+            }
+            None => Err(self.fault("an answer is missing")),
+        }
+    }
+
+    /// Renews or rejoins, an answer for each.
+    async fn hold(&self, attempts: &[Attempt], rejoins: bool) -> Vec<Result<HoldAnswer, Fault>> {
+        let held = self.hold_all(attempts, rejoins).await;
+        held.unwrap_or_else(|fault| vec![Err(fault); attempts.len()])
+    }
+
+    async fn hold_all(
+        &self,
+        attempts: &[Attempt],
+        rejoins: bool,
+    ) -> Result<Vec<Result<HoldAnswer, Fault>>, Fault> {
+        let Some(limit) = attempts.iter().map(|attempt| Self::limit(attempt.ttl)).min() else {
+            return Ok(Vec::new());
+        };
+        let _calling = self.calling(attempts);
+        let connection = self.connection(limit * 5).await?;
+        let sent = self.machine.now();
+        let (not_after, settles_at) = self.not_after(&connection, limit);
+        let mut sending = Vec::new();
+        let mut requests = Vec::new();
+        for attempt in attempts.iter().cloned() {
+            if rejoins {
+                sending.push(self.unsettled.sending(attempt.holder, connection.number, settles_at));
+                requests.push(Request::Rejoin { attempt, not_after: Some(not_after) });
+            } else {
+                requests.push(Request::Renew(attempt));
+            }
+        }
+        let answers = self.call(&connection, requests, limit).await?;
+        sending.into_iter().for_each(|name| self.unsettled.answered(name));
+        let held = answers.into_iter().map(|answer| match answer {
+            Answer::Renew(answer) | Answer::Rejoin(answer) => {
+                if let HoldAnswer::NotHeld { key, .. } = &answer {
+                    self.waiting.ask_for(key, sent);
+                }
+                Ok(answer)
+            }
+            other => Err(self.refused(&other)),
+        });
+        Ok(held.collect())
+    }
+
+    /// Takes back what the attempt holds now; says when to come again, where a grant of it is still on its way.
+    async fn take_back(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
+        self.waiting.leave(attempt.holder, self.machine.now());
+        let was_granted =
+            || self.granted.lock().unwrap_or_else(PoisonError::into_inner).contains(&attempt.holder);
+        if self.has(Flaw::ReleasedOnlyWhereGranted) && !was_granted() {
+            return Ok((HoldAnswer::Done, None));
+        }
+        let limit = Self::limit(attempt.ttl);
+        let connection = self.connection(limit * 5).await?;
+        let (sent, before) = (self.machine.now(), self.unsettled.releasing());
+        let answer = self.call(&connection, vec![Request::Release(attempt.clone())], limit).await?.pop();
+        match answer {
+            Some(Answer::Release(answer)) => {
+                Ok((answer, self.unsettled.released(attempt.holder, connection.number, sent, before)))
+            }
+            Some(other) => Err(self.refused(&other)),
+            None => Err(self.fault("an answer is missing")),
+        }
+    }
+
+    fn calling(&self, attempts: &[Attempt]) -> Calling<'_> {
+        let holders: Vec<_> = attempts.iter().map(|attempt| attempt.holder).collect();
+        self.calling.lock().unwrap_or_else(PoisonError::into_inner).extend(&holders);
+        Calling { store: self, holders }
+    }
+
+    fn is_calling(&self, holder: Holder) -> bool {
+        self.calling.lock().unwrap_or_else(PoisonError::into_inner).contains(&holder)
+    }
+
+    /// Releases behind the back of whoever released: nobody waits for what may only come of a grant that is still on its way.
+    fn releases_again(&self, attempt: Attempt, settles_at: Instant) {
+        let Some(this) = self.this.upgrade().filter(|_| !self.has(Flaw::LateGrantsNotUndone)) else { return };
+        self.machine.spawn(Box::pin(async move {
+            this.machine.sleep_until(settles_at).await;
+            let end = settles_at + attempt.ttl.duration();
+            while this.give_up(&attempt).await.is_err() && this.machine.now() < end {
+                this.machine.sleep_until(this.machine.now() + CONNECT).await;
+            }
+        }));
+    }
+
+    pub(crate) fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The attempt as the node is asked with it.
+    fn named(&self, attempt: &Attempt) -> Attempt {
+        let mut named = attempt.clone();
+        if self.has(Flaw::OneIdForAllRounds) {
+            named.holder = Holder::from_bits(attempt.holder.bits() & !u128::from(u32::MAX));
+        }
+        named
+    }
+}
+
+/// Calls that are being made.
+struct Calling<'a> {
+    store: &'a NodeStore,
+    holders: Vec<Holder>,
+}
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        let mut calling = self.store.calling.lock().unwrap_or_else(PoisonError::into_inner);
+        for holder in &self.holders {
+            if let Some(nth) = calling.iter().position(|other| other == holder) {
+                calling.swap_remove(nth);
+            }
+        }
+    }
+}
+
+impl Store for NodeStore {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn drift(&self) -> Drift {
+        if self.has(Flaw::NoDrift) { Drift::NONE } else { Drift::BETWEEN_MACHINES }
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(async { self.connection(CONNECT).await.map(drop) })
+    }
+
+    fn grant<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        manner: Manner,
+    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+        Box::pin(async move { self.ask(&self.named(attempt), manner).await })
+    }
+
+    fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let named: Vec<_> = attempts.iter().map(|attempt| self.named(attempt)).collect();
+        Box::pin(async move { self.hold(&named, false).await })
+    }
+
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let named: Vec<_> = attempts.iter().map(|attempt| self.named(attempt)).collect();
+        Box::pin(async move { self.hold(&named, true).await })
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        Box::pin(async move {
+            let attempt = self.named(attempt);
+            if let Some(proposal) = attempt.proposal.filter(|_| self.has(Flaw::NoRaise)) {
+                return Ok(RaiseAnswer::Raised { fence: proposal.fence });
+            }
+            let limit = Self::limit(attempt.ttl);
+            let connection = self.connection(limit * 5).await?;
+            match self.call(&connection, vec![Request::Raise(attempt)], limit).await?.pop() {
+                Some(Answer::Raise(answer)) => Ok(answer),
+                Some(other) => Err(self.refused(&other)),
+                None => Err(self.fault("an answer is missing")),
+            }
+        })
+    }
+
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(async move {
+            let sent = self.machine.now();
+            let attempt = self.named(attempt);
+            let (answer, settles_at) = self.take_back(&attempt).await?;
+            if let Some(settles_at) = settles_at {
+                self.releases_again(attempt, settles_at);
+            }
+            if let HoldAnswer::NotHeld { key, .. } = &answer {
+                self.waiting.ask_for(key, sent);
+            }
+            Ok(answer)
+        })
+    }
+
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let attempt = self.named(attempt);
+            let alone = !self.is_calling(attempt.holder);
+            while let (_, Some(settles_at)) = self.take_back(&attempt).await? {
+                if self.has(Flaw::LateGrantsNotUndone) {
+                    break;
+                }
+                self.machine.sleep_until(settles_at).await;
+            }
+            if alone && !self.is_calling(attempt.holder) {
+                self.world.given_up(self.machine.number, self.node, attempt.holder);
+            }
+            Ok(())
+        })
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+        Box::pin(async move {
+            let connection = self.connection(CALL).await?;
+            match self.call(&connection, vec![Request::Inspect(key.clone())], CALL).await?.pop() {
+                Some(Answer::Inspect(state)) => Ok(state),
+                _ => Err(self.fault("an answer is missing")),
+            }
+        })
+    }
+
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        Box::pin(async move {
+            let holder = self.named(attempt).holder;
+            loop {
+                let wake = self.waiting.called(holder, &*self.machine).await;
+                if wake != Wake::AskAgain || !self.has(Flaw::PushWithoutAsking) {
+                    return wake;
+                }
+            }
+        })
+    }
+}
+
+impl fmt::Debug for NodeStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NodeStore").field(&self.name).finish()
+    }
+}

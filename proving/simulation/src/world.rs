@@ -1,0 +1,86 @@
+//! All that there is in a run: time, processes, the network with its nodes, and who watches them.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use leasehold_core::Holder;
+
+use crate::executor::Executor;
+use crate::flaw::Flaw;
+use crate::machine::Machine;
+use crate::network::Network;
+use crate::plan::FaultKind;
+use crate::watch::Watch;
+use crate::words;
+
+pub(crate) struct World {
+    pub(crate) executor: Arc<Executor>,
+    pub(crate) machines: Vec<Arc<Machine>>,
+    pub(crate) flaw: Option<Flaw>,
+    pub(crate) trace: Trace,
+    network: Mutex<Network>,
+    watch: Mutex<Watch>,
+}
+
+impl World {
+    pub(crate) fn new(
+        executor: Arc<Executor>,
+        machines: Vec<Arc<Machine>>,
+        network: Network,
+        watch: Watch,
+        flaw: Option<Flaw>,
+        trace: Trace,
+    ) -> Arc<Self> {
+        let (network, watch) = (Mutex::new(network), Mutex::new(watch));
+        Arc::new(Self { executor, machines, flaw, trace, network, watch })
+    }
+
+    /// Taken before the watch, where both are.
+    pub(crate) fn network(&self) -> MutexGuard<'_, Network> {
+        self.network.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A fault did some harm, or might have.
+    pub(crate) fn happened(&self, kind: FaultKind) {
+        self.watch().happened(kind);
+    }
+
+    /// A store said that nothing of an attempt is left at a node, and that nothing can appear any more.
+    pub(crate) fn given_up(&self, process: usize, node: usize, holder: Holder) {
+        let now = self.executor.now();
+        let network = self.network();
+        self.trace.say(now, || format!("p{process} gave {} up at n{node}", words::id(holder)));
+        self.watch().given_up(process, node, &network.nodes[node], holder, now);
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
+
+/// What happened, a line each; kept only when somebody will read it.
+pub(crate) struct Trace(Option<Mutex<Vec<String>>>);
+
+impl Trace {
+    pub(crate) fn new(kept: bool) -> Self {
+        Self(kept.then(Mutex::default))
+    }
+
+    pub(crate) fn say(&self, now: u64, line: impl FnOnce() -> String) {
+        if let Some(lines) = &self.0 {
+            let line = format!("{:>12.6}  {}", now as f64 / 1e9, line());
+            lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<String> {
+        let lines = self.0.as_ref().map(|lines| lines.lock().unwrap_or_else(PoisonError::into_inner));
+        lines.map(|mut lines| std::mem::take(&mut *lines)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,74 @@
+//! What would happen without a rule: the simulation must find it, and soon.
+
+use simulation::{Campaign, Flaw};
+
+const WITHIN: u64 = 500;
+
+/// Each of these words is in one of the violations that leaving the rule out leads to.
+fn is_found(flaw: Flaw, words: &str) {
+    let campaign = Campaign::over(0..WITHIN, Some(flaw));
+    let Some(failed) = campaign.failure() else { panic!("{flaw:?} was not found in {WITHIN} seeds") };
+    let violation = failed.violation.as_deref().unwrap_or_default();
+    println!("{flaw:?}: seed {}: {violation}", failed.seed);
+    assert!(violation.contains(words), "{flaw:?}, seed {}: {violation}", failed.seed);
+}
+
+#[test]
+fn a_lease_counted_from_the_answer_is_believed_too_long() {
+    is_found(Flaw::CountedFromAnswer, "believe at once");
+}
+
+#[test]
+fn a_fence_that_a_majority_does_not_have_is_granted_again() {
+    is_found(Flaw::NoRaise, "was granted");
+}
+
+#[test]
+fn a_release_that_spares_the_silent_leaves_grants_behind() {
+    is_found(Flaw::ReleasedOnlyWhereGranted, "is there again");
+}
+
+#[test]
+fn a_member_that_forgot_and_votes_makes_two_holders() {
+    is_found(Flaw::NoQuarantine, "believe at once");
+}
+
+#[test]
+fn a_release_that_does_not_compare_frees_anothers_lock() {
+    is_found(Flaw::ReleasedWithoutComparing, "");
+}
+
+#[test]
+fn fences_without_a_floor_begin_again_where_they_were_forgotten() {
+    is_found(Flaw::FenceWithoutFloor, "was granted");
+}
+
+#[test]
+fn an_id_that_was_given_up_must_not_be_asked_with_again() {
+    is_found(Flaw::OneIdForAllRounds, "is there again");
+}
+
+#[test]
+fn a_grant_that_comes_late_and_is_not_undone_stays() {
+    is_found(Flaw::LateGrantsNotUndone, "is there again");
+}
+
+#[test]
+fn a_grant_that_is_served_however_late_outlives_its_release() {
+    is_found(Flaw::NothingIsTooLate, "is there again");
+}
+
+#[test]
+fn a_waiter_that_never_asks_again_starves_with_a_lost_wake_up() {
+    is_found(Flaw::PushWithoutAsking, "was not served");
+}
+
+#[test]
+fn a_lease_without_an_allowance_for_drift_is_believed_too_long() {
+    is_found(Flaw::NoDrift, "believe at once");
+}
+
+#[test]
+fn a_member_that_is_joined_without_comparing_takes_anothers_lock() {
+    is_found(Flaw::JoinedWithoutComparing, "");
+}
