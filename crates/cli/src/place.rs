@@ -80,7 +80,7 @@ impl Place {
     pub(crate) async fn connect(&self, builder: LocksBuilder, quiet: bool) -> Result<Locks, Failure> {
         let locks = self.locks(builder).await.map_err(|error| self.not_connected(error))?;
         if !quiet {
-            locks.warnings().iter().for_each(|warning| say::line(warning));
+            locks.warnings().iter().for_each(say::line);
         }
         if self.origin == Origin::Argument && self.store.has_password() && !quiet {
             say::line(format_args!(
