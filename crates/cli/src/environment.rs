@@ -77,15 +77,16 @@ pub(crate) fn of_command(
     fence: leasehold::Fence,
     label: &str,
     store: &Stores,
-) -> [(&'static str, OsString); 6] {
-    [
+) -> Vec<(&'static str, OsString)> {
+    let max_ttl = store.is_several().then(|| (MAX_TTL, format!("{}ms", store.max_ttl.as_millis()).into()));
+    let told: [(_, OsString); 5] = [
         (KEY, OsStr::from_bytes(keys.first().as_bytes()).into()),
         (KEYS, around.and(keys)),
         (FENCE, fence.to_string().into()),
         (LABEL, label.into()),
         (STORE, store.without_password().into()),
-        (MAX_TTL, format!("{}ms", store.max_ttl.as_millis()).into()),
-    ]
+    ];
+    told.into_iter().chain(max_ttl).collect()
 }
 
 #[cfg(test)]

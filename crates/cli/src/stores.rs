@@ -59,6 +59,10 @@ impl Stores {
         self.all.iter().map(StoreUrl::reveal)
     }
 
+    pub(crate) const fn is_several(&self) -> bool {
+        self.all.len() > 1
+    }
+
     pub(crate) fn has_password(&self) -> bool {
         self.all.iter().any(StoreUrl::has_password)
     }

@@ -56,6 +56,7 @@ pub(crate) async fn take(wanted: &Wanted, signals: &mut Signals) -> Result<Taken
     };
     match outcome {
         Ok(Ok(guard)) => {
+            claim(wanted, &guard).await;
             tell_taken(wanted, &locks, &guard, started.elapsed());
             Ok(Taken::Lock(locks, guard))
         }
@@ -69,6 +70,21 @@ pub(crate) async fn take(wanted: &Wanted, signals: &mut Signals) -> Result<Taken
         }
     }
 }
+
+/// Makes a lock that was handed over in line last its ttl. It lasts a short window until it is renewed for the first time, and a
+/// command that is to have its grace before the lease's end would be told to end at once.
+async fn claim(wanted: &Wanted, guard: &Guard) {
+    let ttl = wanted.ttl.duration();
+    if guard.remaining() < ttl / 2 {
+        let left =
+            wanted.max_hold.map_or(ttl, |max_hold| max_hold.saturating_sub(guard.held_for() + SENDING));
+        // If it fails, the lease is as good as before, and renewed like any other.
+        let _ = guard.renew(ttl.min(left)).await;
+    }
+}
+
+/// A renewal is sent some time after its length was computed, and must not pass the longest hold.
+const SENDING: Duration = Duration::from_millis(50);
 
 async fn connect(wanted: &Wanted) -> Result<Locks, Failure> {
     let renewal = wanted.max_hold.map_or(Renewal::Automatic, Renewal::AtMost);

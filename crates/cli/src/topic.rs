@@ -51,7 +51,7 @@ What the command of `leasehold run` is given:
   LEASEHOLD_FENCE   the number that only grows: send it with each write, and let the target refuse smaller ones
   LEASEHOLD_LABEL   what others are told about the holder
   LEASEHOLD_STORE   the store, without its password
-  LEASEHOLD_MAX_TTL as above
+  LEASEHOLD_MAX_TTL as above, where there are several stores
 
 A run within the command uses the same store; a key that is held around it is refused at once, as it would wait for
 ever. Where the store wants a password the inner run must be given its own LEASEHOLD_STORE.
@@ -67,9 +67,9 @@ Where the locks are, by --store or LEASEHOLD_STORE:
   rediss://...                  the same over TLS; ?ca=FILE names the certificate authority
   redis+unix:///SOCKET          a server's socket; ?db=N, ?user=NAME and ?password=TEXT
 
-Several stores are one: what more than half of them grant is granted, so that one of three, or two of five, may be down. Name
-the same ones in the same order everywhere, with one --max-ttl, which no --ttl may exceed; a server that was restarted without its
-state is not counted for so long, nor is one that is used for the first time.
+Several stores are one: what more than half of them grant is granted, so one of three, or two of five, may be down.
+Name the same ones in the same order everywhere, with one --max-ttl, which no --ttl may exceed. A server that was
+restarted without its state is not counted for so long, nor is one that is used for the first time.
 
   leasehold run --store redis://a --store redis://b --store redis://c nightly -- ./report
 

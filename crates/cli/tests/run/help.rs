@@ -162,7 +162,7 @@ fn bash_completes_tasks_options_and_topics() {
     assert_eq!(completed("leasehold ho"), ["hold"]);
     assert_eq!(completed("leasehold sh"), ["show"]);
     assert_eq!(completed("leasehold ls --a"), ["--all"]);
-    assert_eq!(completed("leasehold run --max"), ["--max-hold"]);
+    assert_eq!(completed("leasehold run --max"), ["--max-hold", "--max-ttl"]);
     assert_eq!(completed("leasehold hold --status"), ["--status-fd"]);
     assert_eq!(completed("leasehold help exit"), ["exit-codes"]);
     assert_eq!(completed("leasehold hold --gr"), [""], "hold has no grace");

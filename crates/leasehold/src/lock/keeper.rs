@@ -10,19 +10,27 @@ use super::roster::{Due, Roster};
 /// stays well below a store's time limit.
 const BATCH: usize = 200;
 
-/// Keeps the guards of `roster` until nobody needs it. When the runtime ends first, all guards are lost.
-pub(crate) async fn keep(roster: Arc<Roster>, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) {
-    let _end = End { roster: roster.clone(), runtime: runtime.clone() };
-    while !roster.is_deserted() {
-        for batch in batches(roster.take_due(runtime.now())) {
-            // Beside the keeper, so that a store that does not answer delays neither other renewals nor the news of a loss.
-            runtime.spawn(Box::pin(renew(roster.clone(), store.clone(), runtime.clone(), batch)));
-        }
-        let until = roster.sleep_until();
-        tokio::select! {
-            biased;
-            () = runtime.sleep_until(until) => {}
-            () = roster.changed() => {}
+/// Keeps the guards of `roster` until nobody needs it. When the runtime ends first, all guards are lost; also when it ends before
+/// it has run this even once.
+pub(crate) fn keep(
+    roster: Arc<Roster>,
+    store: Arc<dyn Store>,
+    runtime: Arc<dyn Runtime>,
+) -> impl Future<Output = ()> + Send {
+    let end = End { roster: roster.clone(), runtime: runtime.clone() };
+    async move {
+        let _end = end;
+        while !roster.is_deserted() {
+            for batch in batches(roster.take_due(runtime.now())) {
+                // Beside the keeper, so that a store that does not answer delays neither other renewals nor the news of a loss.
+                runtime.spawn(Box::pin(renew(roster.clone(), store.clone(), runtime.clone(), batch)));
+            }
+            let until = roster.sleep_until();
+            tokio::select! {
+                biased;
+                () = runtime.sleep_until(until) => {}
+                () = roster.changed() => {}
+            }
         }
     }
 }

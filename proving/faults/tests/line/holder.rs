@@ -9,7 +9,7 @@ use faults::{
 };
 use servers::Flavor;
 
-use crate::scene::{DEAD_HOLDER, Scene, longer_than, report, slack, worker};
+use crate::scene::{DEAD_HOLDER, RE_ASK, Scene, longer_than, report, slack, worker};
 
 #[test]
 fn a_holder_that_is_stopped_past_its_lease_at_a_redis_knows_it_when_it_goes_on() {
@@ -50,7 +50,8 @@ fn a_holder_dies_with_those_who_would_have_asked_next() {
     let account = crowd.account();
     report("died with the next", &crowd, &account);
     scene.is_clean(&crowd, &account, ttl);
-    let long = longer_than(&account, ttl + DEAD_HOLDER + slack(&crowd));
+    // A process joins with all its tasks at once, so more than the eight behind a dead holder may have died with it.
+    let long = longer_than(&account, ttl.max(RE_ASK) + DEAD_HOLDER + slack(&crowd));
     assert!(long.is_empty(), "{}", long[0]);
 }
 

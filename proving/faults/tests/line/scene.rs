@@ -24,6 +24,9 @@ pub(crate) const DEAD_HOLDER: Duration = Duration::from_secs(1);
 /// How long a lock that was handed over may remain unclaimed.
 pub(crate) const WINDOW: Duration = Duration::from_secs(2);
 
+/// How long a process goes without asking at most, when it hears nothing.
+pub(crate) const RE_ASK: Duration = Duration::from_secs(5);
+
 /// What the machine may have added to any bound in this run.
 pub(crate) fn slack(crowd: &Crowd) -> Duration {
     // Of an exchange each of the two may have been left without a turn.
