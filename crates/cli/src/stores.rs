@@ -40,17 +40,17 @@ impl Stores {
     /// The URLs in a text, with white space between them. A path may have white space in it, too: only what begins as a URL does
     /// is the next one.
     pub(crate) fn urls_in(text: &str) -> Vec<&str> {
-        let begins = text.char_indices().filter(|(at, character)| {
-            character.is_whitespace() && StoreUrl::is_begun_by(text[*at..].trim_start())
-        });
         let mut urls = Vec::new();
-        let mut begin = 0;
-        for (at, _) in begins {
-            urls.push(text[begin..at].trim_end());
-            begin = at + (text[at..].len() - text[at..].trim_start().len());
+        let mut rest = text.trim_start();
+        let ends = |text: &str| {
+            let blanks = text.char_indices().filter(|(_, character)| character.is_whitespace());
+            blanks.map(|(at, _)| at).find(|at| StoreUrl::is_begun_by(text[*at..].trim_start()))
+        };
+        while let Some(end) = ends(rest) {
+            urls.push(&rest[..end]);
+            rest = rest[end..].trim_start();
         }
-        urls.push(&text[begin..]);
-        urls.retain(|url| !url.is_empty());
+        urls.push(rest);
         urls
     }
 
