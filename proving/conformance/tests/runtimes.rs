@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{LockError, Locks, Loss, Renewal};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
 const TTL: Duration = Duration::from_millis(300);
 
@@ -30,6 +31,19 @@ fn when_the_runtime_that_connected_ends_guards_are_lost_and_requests_say_why() {
         assert!(matches!(error, LockError::Closed { .. }), "{error:?}");
     });
     drop(guard);
+}
+
+/// A runtime that ends before it has run the keeper even once: a guard was believed that nobody would ever keep.
+#[test]
+fn a_runtime_that_ends_at_once_takes_its_guards_along() {
+    let connected = Builder::new_current_thread().enable_all().build().unwrap();
+    // Nothing here waits, so nothing else is run.
+    let guard = connected.block_on(async { Locks::in_memory().mutex("k").lock().await.unwrap() });
+    assert!(guard.is_held());
+    drop(connected);
+    assert!(!guard.is_held());
+    let loss = runtime().block_on(async { timeout(Duration::from_secs(5), guard.lost()).await });
+    assert!(matches!(loss, Ok(Loss::Closed { .. })), "{loss:?}");
 }
 
 #[test]

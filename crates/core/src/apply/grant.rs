@@ -23,7 +23,7 @@ pub(super) fn grant(
         if let Some(Lock { content: Content::NotALock, .. }) = records.lock(key, now) {
             return GrantAnswer::NotALock { key: key.clone() };
         }
-        if records.fence(key, now) == Some(Fence::MAX) || scene.floor > Fence::MAX {
+        if records.fence(key, now) == Some(Fence::MAX) {
             return GrantAnswer::FencesSpent { key: key.clone() };
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::world::{attempt, grant, granted, key, lasting, store, value};
 
 /// The line of `docs/wire.md`, and it is checked to stand there.
-pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +eval +evalsha \
+pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha \
     +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrank +zrem +zscore +hdel +hget +hmget +hset \
     +pubsub +publish +subscribe +unsubscribe";
 
