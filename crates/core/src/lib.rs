@@ -43,7 +43,7 @@ pub use records::{Content, LastFence, Lock, Records};
 pub use request::{Answer, GrantAnswer, HoldAnswer, News, Place, Push, RaiseAnswer, Request, Served, Wait};
 pub use round::{Ballot, Round, Turn, Vote, majority_of};
 pub use runtime::{BoxFuture, Instant, Runtime, Stamp};
-pub use store::{Fault, FaultKind, Manner, Store, Wake};
+pub use store::{Fault, FaultKind, Manner, Notice, Notices, Store, Wake};
 pub use tally::{Stance, Tally};
 pub use tenancy::{KeyState, Tenancy, Tenant, Waiter};
 pub use ttl::Ttl;

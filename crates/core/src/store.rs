@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use crate::lease::Drift;
 use crate::tally::Tally;
-use crate::{Attempt, BoxFuture, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState, RaiseAnswer, Ttl};
+use crate::{
+    Attempt, BoxFuture, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState, RaiseAnswer, Ttl,
+};
 
 /// Where leases live.
 ///
@@ -82,6 +84,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// the next call, nor to the next waiter once the attempt gives up.
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake>;
 
+    /// What happens at this store that nobody asked about, from now on; `None` where nothing is ever told. Whoever stops reading
+    /// loses what comes meanwhile, and costs the store nothing.
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        None
+    }
+
     /// What the leases of this store hang on besides their ends, where there is such a thing: they last only as long as some
     /// process has this descriptor, or a copy of it, open. It may block shortly.
     #[cfg(unix)]
@@ -119,6 +127,50 @@ pub enum Wake {
     },
     /// It should ask again: its turn may have come.
     AskAgain,
+}
+
+/// What happens at a store, for one reader.
+pub trait Notices: fmt::Debug + Send {
+    /// The next thing that happens; cancel safe. It never resolves again once the store is gone.
+    fn next(&mut self) -> BoxFuture<'_, Notice>;
+}
+
+/// Something that happened at a store and that nobody asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// Somebody broke this attempt's lease: it holds nothing any more.
+    Broken {
+        /// Whose lease.
+        holder: Holder,
+        /// At which key.
+        key: Key,
+    },
+    /// Waiters cannot be told of their turn for now, and ask from time to time instead.
+    PushDown {
+        /// Why, and the remedy where there is one.
+        fault: Fault,
+    },
+    /// Waiters are told of their turn again.
+    PushBack {
+        /// The store, without any password.
+        store: Arc<str>,
+    },
+    /// A member of a quorum did not do what it was asked, having done so before.
+    MemberDown {
+        /// Which, and why.
+        fault: Fault,
+    },
+    /// A member of a quorum does what it is asked again.
+    MemberBack {
+        /// The member, without any password.
+        store: Arc<str>,
+    },
+    /// More happened than was read in time: so many notices were left out.
+    Missed {
+        /// How many.
+        notices: u64,
+    },
 }
 
 /// Why a store did not do what it was asked.
