@@ -16,6 +16,7 @@
 //! What is promised, and what is not, stands in the repository's README.
 
 mod any_store;
+pub mod blocking;
 mod builder;
 mod defaults;
 mod error;
@@ -25,6 +26,7 @@ mod memory;
 mod mutex;
 mod place;
 mod quorum;
+mod recipe;
 mod runtime;
 
 pub use any_store::AnyStore;
@@ -39,6 +41,7 @@ pub use locks::Locks;
 pub use memory::MemoryStore;
 pub use mutex::Mutex;
 pub use quorum::QuorumStore;
+pub use recipe::{Candidate, Election, Leaders};
 pub use runtime::TokioRuntime;
 
 /// The README's code, compiled.

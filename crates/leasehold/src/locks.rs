@@ -12,6 +12,7 @@ use crate::error::{CloseError, ConnectError, InspectError};
 use crate::lock::Held;
 use crate::mutex::Mutex;
 use crate::place::Place;
+use crate::recipe::Election;
 
 /// The locks of one place. Cheap to clone; all clones share their connection and the one task that renews their guards.
 #[derive(Clone, Debug)]
@@ -110,6 +111,12 @@ impl Locks {
             names.into_iter().map(|name| self.defaults.key(name.as_ref())).collect();
         let claim = keys.and_then(Claim::exclusive_all);
         Mutex::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
+    }
+
+    /// The leadership of this name, for which several stand and which one has at a time. Does no I/O.
+    pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
+        let claim = self.defaults.key(name.as_ref()).map(Claim::exclusive);
+        Election::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
     }
 
     /// Who holds a lock, and who waits for it, in order. Takes nothing and changes nothing; a moment later it may be different.

@@ -1,0 +1,138 @@
+//! The locks of one place.
+
+use std::time::Duration;
+
+use super::election::Election;
+use super::mutex::Mutex;
+use super::wait;
+use crate::{AnyStore, CloseError, ConnectError, Held, InspectError, KeyState, LocksBuilder};
+
+/// The locks of one place, as [`leasehold::Locks`](crate::Locks). Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Locks(crate::Locks);
+
+impl Locks {
+    /// Connects to the store at a URL, with the defaults of [`LocksBuilder`]; [`leasehold::Locks::connect`](crate::Locks::connect)
+    /// says which there are. Blocks for the outage limit at most.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: a URL that cannot be used, a store that does not answer within the outage limit, one that refuses, or no
+    /// thread.
+    pub fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::connect_with(crate::Locks::builder(), url)
+    }
+
+    /// The same with other defaults. Whatever the builder says of it, the locks are kept on a thread of their own.
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let defaults = leasehold::Locks::builder().ttl(Duration::from_secs(10)).label("nightly");
+    /// let locks = leasehold::blocking::Locks::connect_with(defaults, "redis://127.0.0.1")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), or a default that cannot be used.
+    pub fn connect_with(builder: LocksBuilder, url: &str) -> Result<Self, ConnectError> {
+        wait(builder.own_thread(true).connect(url)).map(Self)
+    }
+
+    /// Locks in a majority of stores, as [`leasehold::Locks::quorum`](crate::Locks::quorum).
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: stores or a longest ttl that cannot be used, or no thread.
+    pub fn quorum<Member: Into<AnyStore>>(
+        stores: impl IntoIterator<Item = Member>,
+        max_ttl: Duration,
+    ) -> Result<Self, ConnectError> {
+        Self::quorum_with(crate::Locks::builder(), stores, max_ttl)
+    }
+
+    /// The same with other defaults. Whatever the builder says of it, the locks are kept on a thread of their own.
+    ///
+    /// # Errors
+    ///
+    /// As [`quorum`](Self::quorum), or a default that cannot be used.
+    pub fn quorum_with<Member: Into<AnyStore>>(
+        builder: LocksBuilder,
+        stores: impl IntoIterator<Item = Member>,
+        max_ttl: Duration,
+    ) -> Result<Self, ConnectError> {
+        builder.own_thread(true).quorum(stores, max_ttl).map(Self)
+    }
+
+    /// Locks of this process alone. They are gone with the last clone and guard.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::NoThread`], when the operating system gives none.
+    pub fn in_memory() -> Result<Self, ConnectError> {
+        crate::Locks::builder().own_thread(true).in_memory().map(Self)
+    }
+
+    /// The lock of this name. Does no I/O; a name that cannot be a key is said when the lock is asked for.
+    pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
+        Mutex(self.0.mutex(name))
+    }
+
+    /// Several locks taken together, or none of them, as [`leasehold::Locks::mutex_all`](crate::Locks::mutex_all).
+    pub fn mutex_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> Mutex {
+        Mutex(self.0.mutex_all(names))
+    }
+
+    /// The leadership of this name, for which several stand and which one has at a time. Does no I/O.
+    pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
+        Election(self.0.election(name))
+    }
+
+    /// Who holds a lock, and who waits for it, in order. Takes nothing and changes nothing; a moment later it may be different.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    pub fn inspect(&self, name: impl AsRef<[u8]>) -> Result<KeyState, InspectError> {
+        wait(self.0.inspect(name))
+    }
+
+    /// The same of every lock whose name begins so, as [`leasehold::Locks::list`](crate::Locks::list).
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`], when the store did not answer or refuses.
+    pub fn list(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<KeyState>, InspectError> {
+        wait(self.0.list(prefix))
+    }
+
+    /// The store's name, without any password.
+    #[must_use]
+    pub fn store(&self) -> &str {
+        self.0.store()
+    }
+
+    /// What a person should know of how the store is set up, each on one line.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.0.warnings()
+    }
+
+    /// What this process holds here, in no particular order. Lost guards are not among it.
+    #[must_use]
+    pub fn guards(&self) -> Vec<Held> {
+        self.0.guards()
+    }
+
+    /// Closes these locks and all their clones, as [`leasehold::Locks::close`](crate::Locks::close): guards may be held on for as long
+    /// as `within`. Blocks for twice that at most, or a second more than that if it is shorter.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError`] with the guards that had to be taken back, and the number of releases that the store did not confirm.
+    pub fn close(&self, within: Duration) -> Result<(), CloseError> {
+        wait(self.0.close(within))
+    }
+}

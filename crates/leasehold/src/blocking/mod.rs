@@ -1,0 +1,42 @@
+//! The same nouns without async, for programs and threads that block.
+//!
+//! The locks are kept on a thread of their own, so this works outside of an async runtime, and inside of one too: in
+//! `spawn_blocking`, in a callback, on a runtime of one thread. There it blocks that thread, as anything that blocks does.
+//!
+//! ```
+//! use std::time::Duration;
+//! use leasehold::blocking::Locks;
+//!
+//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let locks = Locks::in_memory()?;
+//! let guard = locks.mutex("invoice:42").lock().within(Duration::from_secs(5)).wait()?;
+//! println!("write with fence {}", guard.fence());
+//! guard.release()?;
+//! # Ok(())
+//! # }
+//! # example().unwrap();
+//! ```
+//!
+//! A call that waits cannot be cancelled, so bound the wait ([`Acquire::within`]) where somebody may want to. There is no `hold` here: work
+//! that blocks cannot be stopped when the lock is lost. It has to look ([`Guard::is_held`]) before whatever counts, and the fence
+//! refuses what comes too late.
+
+mod acquire;
+mod election;
+mod guard;
+mod locks;
+mod mutex;
+
+pub use acquire::Acquire;
+pub use election::{Candidate, Election, Leaders};
+pub use guard::Guard;
+pub use locks::Locks;
+pub use mutex::Mutex;
+
+/// Waits for `future` on this thread.
+///
+/// What it waits for happens on the locks' own thread. Within a task, tokio counts what a future does and makes it pause for the
+/// others after a while; there are no others on a thread that blocks, and the pause would never end.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    pollster::block_on(tokio::task::unconstrained(future))
+}

@@ -1,0 +1,5 @@
+//! What locks are mostly used for, written once.
+
+mod election;
+
+pub use election::{Candidate, Election, Leaders};

@@ -1,0 +1,135 @@
+//! Locks for programs that block: in a plain thread, and in an async runtime all the same.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::blocking::{Guard, Locks};
+use leasehold::{LockError, Loss};
+use servers::{Flavor, Server};
+use tempfile::TempDir;
+use tokio::runtime::Builder;
+
+const SECOND: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_millis(300);
+
+/// Runs a test on each kind of store.
+fn on_every_store(test: impl Fn(&dyn Fn() -> Locks)) {
+    let memory = Locks::in_memory().unwrap();
+    test(&|| memory.clone());
+    let directory = TempDir::with_prefix("leasehold-").unwrap();
+    let file = format!("file:{}", directory.path().join("leases.db").display());
+    test(&|| Locks::connect(&file).unwrap());
+    let server = Server::start(Flavor::Valkey91);
+    test(&|| Locks::connect(&server.url()).unwrap());
+}
+
+#[test]
+fn threads_that_block_take_turns() {
+    on_every_store(|connect| {
+        const THREADS: u32 = 8;
+        const TURNS: u32 = 25;
+        let (inside, done) = (AtomicU32::new(0), AtomicU32::new(0));
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                let locks = connect();
+                let (inside, done) = (&inside, &done);
+                scope.spawn(move || {
+                    let mut last = None;
+                    for _ in 0..TURNS {
+                        let guard = locks.mutex("turn").lock().within(30 * SECOND).wait().unwrap();
+                        assert_eq!(
+                            inside.fetch_add(1, Ordering::SeqCst),
+                            0,
+                            "two at once on {}",
+                            locks.store()
+                        );
+                        assert!(last < Some(guard.fence()));
+                        last = Some(guard.fence());
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        done.fetch_add(1, Ordering::SeqCst);
+                        guard.release().unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(done.into_inner(), THREADS * TURNS);
+    });
+}
+
+/// A task may do so much and must then pause, says tokio; what blocks inside one never comes to the pause, and hung for ever.
+#[test]
+fn a_task_of_a_runtime_of_one_thread_may_block_for_as_many_locks_as_it_likes() {
+    on_every_store(|connect| {
+        let locks = connect();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let task = tokio::spawn(async move {
+                for n in 0..400 {
+                    let guard = locks.mutex(format!("k{}", n % 3)).lock().within(10 * SECOND).wait().unwrap();
+                    guard.release().unwrap();
+                }
+            });
+            task.await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_lease_is_renewed_while_its_thread_blocks() {
+    on_every_store(|connect| {
+        let locks = connect();
+        let guard = locks.mutex("k").ttl(TTL).lock().wait().unwrap();
+        let held = guard.held();
+        let until = Instant::now() + 3 * TTL;
+        while Instant::now() < until {
+            assert!(held.is_held(), "lost on {}", locks.store());
+            thread::sleep(TTL / 20);
+        }
+        assert!(connect().mutex("k").try_lock().unwrap().is_none());
+        guard.release().unwrap();
+        assert!(connect().mutex("k").try_lock().unwrap().is_some());
+    });
+}
+
+#[test]
+fn who_waits_too_long_is_told_who_holds() {
+    on_every_store(|connect| {
+        let (here, there) = (connect(), connect());
+        let guard = here.mutex("k").label("here").lock().wait().unwrap();
+        let begun = Instant::now();
+        let error = there.mutex("k").lock().within(TTL).wait().unwrap_err();
+        assert!(begun.elapsed() >= TTL);
+        assert!(matches!(error, LockError::TimedOut { .. }) && error.to_string().contains("here"), "{error}");
+        drop(guard);
+        // Dropping releases in the background.
+        there.mutex("k").lock().within(5 * SECOND).wait().unwrap().release().unwrap();
+    });
+}
+
+#[test]
+fn a_thread_can_watch_over_what_others_hold() {
+    let server = Server::start(Flavor::Valkey91);
+    let locks = Locks::connect(&server.url()).unwrap();
+    let guard = locks.mutex("k").ttl(SECOND).lock().wait().unwrap();
+    let held = guard.held();
+    let watcher = thread::spawn(move || Guard::await_loss(&held));
+    server.text(&["DEL", "k"]);
+    assert!(matches!(
+        watcher.join().unwrap(),
+        Loss::Expired { .. } | Loss::TakenByOther { .. } | Loss::Gone { .. }
+    ));
+    assert!(!guard.is_held() && guard.loss().is_some());
+}
+
+#[test]
+fn closing_takes_back_what_is_still_held() {
+    on_every_store(|connect| {
+        let locks = connect();
+        let guard = locks.mutex("k").lock().wait().unwrap();
+        let error = locks.close(Duration::ZERO).unwrap_err();
+        assert_eq!(error.taken_back.len(), 1);
+        assert!(!guard.is_held());
+        assert!(matches!(locks.mutex("k").lock().wait(), Err(LockError::Closed { .. })));
+    });
+}
