@@ -6,6 +6,7 @@
 mod advance;
 mod grant;
 mod hold;
+mod mark;
 
 use std::fmt;
 use std::time::Duration;
@@ -99,6 +100,10 @@ pub fn apply(records: &mut Records, request: Request, scene: &Scene<'_>) -> Serv
             }
             Answer::Advance
         }
+        Request::Mark { attempt, mark, keep } => {
+            Answer::Mark(mark::mark(records, &attempt, &mark, keep, scene))
+        }
+        Request::Marked(key) => Answer::Marked(mark::marked(records, &key, scene)),
         Request::Inspect(key) => Answer::Inspect(inspect(records, key, scene.now)),
     };
     Served { answer, pushes: told.pushes, unfinished: told.unfinished }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::holder::Label;
-use crate::{Fence, Key, Ttl};
+use crate::{Fence, Key, Mark, Ttl};
 
 /// A request that no store can serve. Found before anything is sent; the text says what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,11 @@ pub enum Misuse {
         asked: Ttl,
         /// The longest.
         longest: Ttl,
+    },
+    /// A period is shorter than [`Mark::LEAST_PERIOD`](crate::Mark::LEAST_PERIOD), or longer than anything is remembered.
+    PeriodOutOfRange {
+        /// The period.
+        period: Duration,
     },
     /// A quorum has no members.
     NoMembers,
@@ -115,6 +120,12 @@ impl fmt::Display for Misuse {
                 f,
                 "a ttl of {asked} is longer than the longest of this quorum, {longest}: shorten the ttl, or lengthen the \
                  longest for all who use these stores"
+            ),
+            Self::PeriodOutOfRange { period } => write!(
+                f,
+                "a period of {} s is out of range: from {} s to a hundred years",
+                period.as_secs_f64(),
+                Mark::LEAST_PERIOD.as_secs_f64()
             ),
             Self::NoMembers => write!(f, "a quorum of no stores: name three or five"),
             Self::SameMemberTwice { name } => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holder::Label;
-use crate::{Fence, Holder, Key, Line, Stamp, Tenancy, Tenant, Ttl};
+use crate::{Fence, Holder, Key, Line, Mark, Stamp, Tenancy, Tenant, Ttl};
 
 /// What stands at a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +83,8 @@ pub struct Records {
     pub fences: BTreeMap<Key, LastFence>,
     /// Who waits for each key.
     pub lines: BTreeMap<Key, Line>,
+    /// What was done, and until when that is remembered, on the wall clock.
+    pub marks: BTreeMap<Key, (Mark, Stamp)>,
     /// When the store noticed that it may have forgotten leases: it was started anew, or for the first time.
     pub voided: Option<Stamp>,
 }
@@ -147,6 +149,11 @@ impl Records {
         let keys: BTreeSet<_> =
             held.chain(waited_for).filter(|key| key.as_bytes().starts_with(prefix)).collect();
         keys.into_iter().cloned().collect()
+    }
+
+    /// Removes marks that have ended, by the wall clock. Changes no answer; it only frees memory.
+    pub fn forget_ended_marks(&mut self, wall: Stamp) {
+        self.marks.retain(|_, (_, ends)| wall < *ends);
     }
 
     /// Removes what has ended. Changes no answer; it only frees memory.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Attempt, Channel, Fence, Holder, Key, KeyState, Stamp, Tenancy, Ticket, Ttl};
+use crate::{Attempt, Channel, Fence, Holder, Key, KeyState, Mark, Marked, Stamp, Tenancy, Ticket, Ttl};
 
 /// What a store is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,17 @@ pub enum Request {
     Release(Attempt),
     /// Hand each of these keys on, if it is free and somebody waits.
     Advance(Vec<Key>),
+    /// If the attempt still holds all its keys, let a mark of each say that what they stand for was done.
+    Mark {
+        /// Who did it.
+        attempt: Attempt,
+        /// When, and under which fence.
+        mark: Mark,
+        /// How long it is to be remembered.
+        keep: Duration,
+    },
+    /// Say whether what the key stands for was done.
+    Marked(Key),
     /// Say who holds the key, and who waits for it.
     Inspect(Key),
 }
@@ -65,6 +76,10 @@ pub enum Answer {
     Release(HoldAnswer),
     /// To [`Request::Advance`].
     Advance,
+    /// To [`Request::Mark`].
+    Mark(HoldAnswer),
+    /// To [`Request::Marked`].
+    Marked(Marked),
     /// To [`Request::Inspect`].
     Inspect(KeyState),
     /// To a request with a [`Proposal`](crate::Proposal): the store may have forgotten leases, and abstains; nothing was changed.

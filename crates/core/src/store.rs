@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::lease::Drift;
 use crate::tally::Tally;
 use crate::{
-    Attempt, BoxFuture, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState, RaiseAnswer, Ttl,
+    Attempt, BoxFuture, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState, Mark, Marked,
+    RaiseAnswer, Ttl,
 };
 
 /// Where leases live.
@@ -69,6 +70,24 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Takes back what the attempt holds or may still be given by a request that is under way. When this resolves without a
     /// fault, nothing of the attempt is left and nothing of it can appear any more.
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>>;
+
+    /// If the attempt still holds all its keys, leaves a mark at each that says that what they stand for was done. It stays for so
+    /// long, on a disk where the store has one of its own: when this resolves, no crash takes it back.
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        let _ = (attempt, mark, keep);
+        Box::pin(async move { Err(Fault::lasting(self.name(), "it keeps no marks: use another store")) })
+    }
+
+    /// Says whether what a key stands for was done, and what time it is at the store.
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        let _ = key;
+        Box::pin(async move { Err(Fault::lasting(self.name(), "it keeps no marks: use another store")) })
+    }
 
     /// Says who holds a key, and who waits for it.
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>>;

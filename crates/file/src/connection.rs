@@ -28,6 +28,8 @@ pub(crate) enum Begin {
     ToRead,
     /// It writes, and is alone from its very beginning: it never finds at its end that somebody else wrote in between.
     ToWrite,
+    /// It writes what must outlast a power cut: it ends when the disk has it.
+    Durably,
 }
 
 impl Open {
@@ -65,7 +67,14 @@ impl Open {
         begin: Begin,
         work: impl FnOnce(&Connection) -> Result<T, Trouble>,
     ) -> Result<T, Trouble> {
-        transaction(&self.connection, begin, work)
+        if begin != Begin::Durably {
+            return transaction(&self.connection, begin, work);
+        }
+        // The whole log is waited for, and with it whatever was committed before.
+        self.connection.pragma_update(None, "synchronous", "full")?;
+        let done = transaction(&self.connection, begin, work);
+        self.connection.pragma_update(None, "synchronous", "normal")?;
+        done
     }
 
     #[cfg(test)]
@@ -85,7 +94,7 @@ fn transaction<T>(
     let run = |sql| connection.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
     run(match begin {
         Begin::ToRead => "BEGIN",
-        Begin::ToWrite => "BEGIN IMMEDIATE",
+        Begin::ToWrite | Begin::Durably => "BEGIN IMMEDIATE",
     })?;
     let done = work(connection).and_then(|done| {
         run("COMMIT")?;

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant as ThreadClock};
 
 use leasehold_core::{
-    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner, RaiseAnswer, Records,
-    Request, Served, Stamp, Ticket, Wait,
+    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner, Mark, Marked,
+    RaiseAnswer, Records, Request, Served, Stamp, Ticket, Wait,
 };
 
 use crate::ledger::Ledger;
@@ -193,6 +193,20 @@ impl Desk {
     pub(crate) fn inspect(&mut self, key: Key) -> Result<KeyState, Fault> {
         match self.ledger.serve(Request::Inspect(key))?.answer {
             Answer::Inspect(state) => Ok(state),
+            other => Err(self.refused(&other)),
+        }
+    }
+
+    pub(crate) fn mark(&mut self, attempt: Attempt, mark: Mark, keep: Duration) -> Result<HoldAnswer, Fault> {
+        match self.ledger.serve(Request::Mark { attempt, mark, keep })?.answer {
+            Answer::Mark(answer) => Ok(answer),
+            other => Err(self.refused(&other)),
+        }
+    }
+
+    pub(crate) fn marked(&mut self, key: Key) -> Result<Marked, Fault> {
+        match self.ledger.serve(Request::Marked(key))?.answer {
+            Answer::Marked(marked) => Ok(marked),
             other => Err(self.refused(&other)),
         }
     }

@@ -106,7 +106,11 @@ impl Ledger {
     /// The same, and says when that was.
     pub(crate) fn serve_at(&mut self, request: Request) -> Result<(Served, Stamp), Fault> {
         self.enter_for(std::slice::from_ref(&request))?;
-        let begin = if matches!(request, Request::Inspect(_)) { Begin::ToRead } else { Begin::ToWrite };
+        let begin = match request {
+            Request::Inspect(_) | Request::Marked(_) => Begin::ToRead,
+            Request::Mark { .. } => Begin::Durably,
+            _ => Begin::ToWrite,
+        };
         self.within(begin, |connection, side| serve(connection, side, &request))
     }
 
@@ -261,6 +265,7 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
     let since_epoch = u64::try_from(side.runtime.since_epoch().as_micros()).unwrap_or(u64::MAX);
     let scene = Scene::new(now, Fence::new(since_epoch).unwrap_or(Fence::MAX)).with_ears(side.ears);
     let all = matches!(request, Request::Inspect(_));
+    let marks = matches!(request, Request::Mark { .. } | Request::Marked(_));
     for first in [FEW, Line::CLEARED_AT_ONCE + FEW, usize::MAX] {
         if all && first < usize::MAX {
             continue;
@@ -270,12 +275,17 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
         if is_by_a_quorum(request) {
             before.records.voided = schema::voided(connection)?;
         }
+        if marks {
+            table::mark::load(connection, keys.iter().copied(), &mut before.records)?;
+        }
         let mut after = before.records.clone();
         let served = apply(&mut after, request.clone(), &scene);
         if after.lines.values().any(Line::is_short) {
             continue;
         }
-        if !all {
+        if marks {
+            table::mark::save(connection, &before.records, &after, Stamp::from_micros(scene.floor.get()))?;
+        } else if !all {
             table::save(connection, keys.iter().copied(), &before, &after, asker, now)?;
         }
         return Ok((served, now));
@@ -303,7 +313,11 @@ const fn is_by_a_quorum(request: &Request) -> bool {
         | Request::Rejoin { attempt, .. }
         | Request::Renew(attempt)
         | Request::Raise(attempt) => attempt.proposal.is_some(),
-        Request::Release(_) | Request::Advance(_) | Request::Inspect(_) => false,
+        Request::Release(_)
+        | Request::Advance(_)
+        | Request::Mark { .. }
+        | Request::Marked(_)
+        | Request::Inspect(_) => false,
     }
 }
 
@@ -315,7 +329,7 @@ fn asker<'a>(request: &'a Request, peers: &Peers) -> Option<Asker<'a>> {
         | Request::Rejoin { attempt, .. }
         | Request::Raise(attempt)
         | Request::Release(attempt) => (attempt, None),
-        Request::Advance(_) | Request::Inspect(_) => return None,
+        Request::Advance(_) | Request::Mark { .. } | Request::Marked(_) | Request::Inspect(_) => return None,
     };
     let ticket = wait.and_then(|wait| wait.ticket.as_ref());
     Some(Asker { holder: attempt.holder, ticket, counts: wait.is_some(), life: peers.own() })
@@ -332,9 +346,10 @@ fn keys(request: &Request) -> Vec<&Key> {
         | Request::Rejoin { attempt, .. }
         | Request::Renew(attempt)
         | Request::Raise(attempt)
+        | Request::Mark { attempt, .. }
         | Request::Release(attempt) => attempt.claim.keys().collect(),
         Request::Advance(keys) => keys.iter().collect(),
-        Request::Inspect(key) => vec![key],
+        Request::Marked(key) | Request::Inspect(key) => vec![key],
     }
 }
 

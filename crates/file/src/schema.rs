@@ -15,7 +15,10 @@ use crate::trouble::Trouble;
 const APPLICATION: u32 = 0x4c45_4153;
 
 /// The version of the tables. A program refuses a file of a later one and leaves it alone.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+
+/// The version before marks.
+const WITHOUT_MARKS: u32 = 2;
 
 /// The version before lines, whose locks and fences are taken over.
 const WITHOUT_LINES: u32 = 1;
@@ -39,6 +42,14 @@ const TABLES: &str = "
         key BLOB NOT NULL, channel BLOB NOT NULL, PRIMARY KEY (key, channel)
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+";
+
+/// `at` and `ends` of a mark are microseconds since 1970: marks outlast the boot.
+const MARKS: &str = "
+    CREATE TABLE mark (
+        key BLOB PRIMARY KEY, at INTEGER NOT NULL, fence INTEGER NOT NULL, label TEXT, ends INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX mark_by_end ON mark (ends);
 ";
 
 const TAKE_OVER: &str = "
@@ -78,6 +89,7 @@ pub(crate) fn look(path: &Path) -> Result<(), Trouble> {
 pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Result<(), Trouble> {
     if is_empty(connection)? {
         connection.execute_batch(TABLES)?;
+        connection.execute_batch(MARKS)?;
         connection.pragma_update(None, "application_id", APPLICATION)?;
         connection.pragma_update(None, "user_version", VERSION)?;
     }
@@ -86,6 +98,9 @@ pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Resu
     if version == WITHOUT_LINES {
         connection.execute_batch(TABLES)?;
         connection.execute_batch(TAKE_OVER)?;
+    }
+    if version < VERSION {
+        connection.execute_batch(MARKS)?;
         connection.pragma_update(None, "user_version", VERSION)?;
     }
     let written: Option<String> = connection
@@ -123,7 +138,7 @@ pub(crate) fn voided(connection: &Connection) -> Result<Option<Stamp>, Trouble> 
 fn judge(application: u32, version: u32) -> Result<(), Trouble> {
     match version {
         _ if application != APPLICATION => Err(foreign()),
-        VERSION | WITHOUT_LINES => Ok(()),
+        VERSION | WITHOUT_MARKS | WITHOUT_LINES => Ok(()),
         _ => Err(Trouble::lasting(format_args!(
             "the file is of format {version}, and this program knows format {VERSION}: update the program, or use another file"
         ))),

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::process;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, RaiseAnswer, Records,
-    Runtime, Store, Wake,
+    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Mark, Marked,
+    RaiseAnswer, Records, Runtime, Store, Wake,
 };
 use tokio::sync::oneshot;
 
@@ -230,6 +231,22 @@ impl Store for FileStore {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         let key = key.clone();
         Box::pin(self.ask(move |desk| desk.inspect(key)))
+    }
+
+    /// When this resolves, the disk has it: it outlasts a power cut.
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        let (attempt, mark) = (attempt.clone(), mark.clone());
+        Box::pin(self.ask(move |desk| desk.mark(attempt, mark, keep)))
+    }
+
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        let key = key.clone();
+        Box::pin(self.ask(move |desk| desk.marked(key)))
     }
 
     /// All of it as it was at one moment, in one transaction that keeps nobody from writing.

@@ -4,6 +4,7 @@
 //! written. Of a line only a part is read: the first few, who asks, and the last.
 
 mod line;
+pub(crate) mod mark;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -69,6 +70,7 @@ pub(crate) fn load_all(connection: &Connection) -> Result<Written, Trouble> {
         let key = Key::new(&bytes).map_err(Trouble::damaged)?;
         read(connection, row, 1, &key, None, usize::MAX, &mut written)?;
     }
+    mark::load_all(connection, &mut written.records)?;
     Ok(written)
 }
 

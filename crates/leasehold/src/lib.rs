@@ -33,15 +33,18 @@ pub use any_store::AnyStore;
 pub use builder::LocksBuilder;
 pub use error::{CloseError, ConnectError, HoldError, InspectError, LockError, ReleaseError, RenewError};
 pub use leasehold_core::{
-    Backoff, Drift, Fault, FaultKind, Fence, Holder, Key, KeyState, Label, Loss, Misuse, Mode, Renewal,
-    Runtime, Stance, Store, Tally, Tenancy, Tenant, Ttl, Waiter,
+    Backoff, Drift, Fault, FaultKind, Fence, Holder, Key, KeyState, Label, Loss, Mark, Misuse, Mode, Renewal,
+    Runtime, Stamp, Stance, Store, Tally, Tenancy, Tenant, Ttl, Waiter,
 };
 pub use lock::{Acquire, Guard, Held, Waiting};
 pub use locks::Locks;
 pub use memory::MemoryStore;
 pub use mutex::Mutex;
 pub use quorum::QuorumStore;
-pub use recipe::{Candidate, Election, Leaders};
+pub use recipe::{
+    BeginError, Candidate, Doing, Election, Every, EveryOutcome, JobError, Leaders, MarkError, Once,
+    OnceOutcome,
+};
 pub use runtime::TokioRuntime;
 
 /// The README's code, compiled.

@@ -12,7 +12,7 @@ use crate::error::{CloseError, ConnectError, InspectError};
 use crate::lock::Held;
 use crate::mutex::Mutex;
 use crate::place::Place;
-use crate::recipe::Election;
+use crate::recipe::{Election, Every, Once};
 
 /// The locks of one place. Cheap to clone; all clones share their connection and the one task that renews their guards.
 #[derive(Clone, Debug)]
@@ -111,6 +111,19 @@ impl Locks {
             names.into_iter().map(|name| self.defaults.key(name.as_ref())).collect();
         let claim = keys.and_then(Claim::exclusive_all);
         Mutex::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
+    }
+
+    /// Something that is done once, ever, under the lock of this name. Does no I/O.
+    pub fn once(&self, name: impl AsRef<[u8]>) -> Once {
+        let claim = self.defaults.key(name.as_ref()).map(Claim::exclusive);
+        Once::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
+    }
+
+    /// Something that is done once in each `period`, under the lock of this name. Does no I/O; a period that cannot be is said when it
+    /// is to run.
+    pub fn every(&self, period: Duration, name: impl AsRef<[u8]>) -> Every {
+        let claim = self.defaults.key(name.as_ref()).map(Claim::exclusive);
+        Every::new(self.askers.clone(), claim, Defaults::clone(&self.defaults), period)
     }
 
     /// The leadership of this name, for which several stand and which one has at a time. Does no I/O.

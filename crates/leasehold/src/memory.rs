@@ -1,10 +1,12 @@
 //! The store of this process alone.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, BoxFuture, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Manner,
-    RaiseAnswer, Records, Request, Runtime, Scene, Served, Stamp, Store, Wait, Waiting, Wake, apply,
+    Mark, Marked, RaiseAnswer, Records, Request, Runtime, Scene, Served, Stamp, Store, Wait, Waiting, Wake,
+    apply,
 };
 
 use crate::place::low_bits;
@@ -47,6 +49,7 @@ impl MemoryStore {
     pub fn dump(&self) -> Records {
         self.with(|state, scene| {
             state.records.forget_ended(scene.now);
+            state.records.forget_ended_marks(Stamp::from_micros(scene.floor.get()));
             state.records.clone()
         })
     }
@@ -101,20 +104,25 @@ impl MemoryStore {
             // Whoever is not here any more is about to release it.
             let _ = self.waiting.hears(push.holder, &push.key, push.news, now, now);
         }
-        state.sweep(scene.now);
+        state.sweep(scene);
         answer
     }
 }
 
 impl State {
     /// Removes what has ended each time the records have doubled, so that the cost of it is constant per request.
-    fn sweep(&mut self, now: Stamp) {
+    fn sweep(&mut self, scene: &Scene<'_>) {
         const FEW: usize = 1024;
-        let count = self.records.locks.len() + self.records.fences.len() + self.records.lines.len();
-        if count > FEW.max(2 * self.swept) {
-            self.records.forget_ended(now);
-            self.swept = self.records.locks.len() + self.records.fences.len() + self.records.lines.len();
+        if self.count() > FEW.max(2 * self.swept) {
+            self.records.forget_ended(scene.now);
+            self.records.forget_ended_marks(Stamp::from_micros(scene.floor.get()));
+            self.swept = self.count();
         }
+    }
+
+    fn count(&self) -> usize {
+        let Records { locks, fences, lines, marks, .. } = &self.records;
+        locks.len() + fences.len() + lines.len() + marks.len()
     }
 }
 
@@ -227,6 +235,30 @@ impl Store for MemoryStore {
                 states.push(self.inspect(key).await?);
             }
             Ok(states)
+        })
+    }
+
+    /// The mark lasts as long as the process does.
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(async move {
+            match self.ask(Request::Mark { attempt: attempt.clone(), mark: mark.clone(), keep }) {
+                Answer::Mark(answer) => Ok(answer),
+                other => Err(self.fault(&other)),
+            }
+        })
+    }
+
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        Box::pin(async move {
+            match self.ask(Request::Marked(key.clone())) {
+                Answer::Marked(marked) => Ok(marked),
+                other => Err(self.fault(&other)),
+            }
         })
     }
 

@@ -8,6 +8,7 @@ mod contest;
 mod desk;
 mod keeping;
 mod looking;
+mod marking;
 mod member;
 mod questions;
 mod waiting;
@@ -16,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner,
-    Misuse, Runtime, Stance, Store, Ttl, Wake,
+    Attempt, BoxFuture, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Mark,
+    Marked, Misuse, Runtime, Stance, Store, Ttl, Wake,
 };
 
 use desk::Desk;
@@ -156,6 +157,19 @@ impl Store for QuorumStore {
 
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(keeping::give_up(&self.desk, attempt))
+    }
+
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(marking::mark(&self.desk, attempt, mark, keep))
+    }
+
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        Box::pin(marking::marked(&self.desk, key))
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {

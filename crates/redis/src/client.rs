@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Request, Runtime, Ttl, Wait,
-    Waiting,
+    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Mark, Marked, Request, Runtime,
+    Ttl, Wait, Waiting,
 };
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisError, ServerError, ServerErrorKind, Value, cmd};
@@ -180,6 +180,30 @@ impl Client {
         match self.reply_to(&request, &mut route, self.call_limit).await?.answer {
             Answer::Inspect(state) => Ok(state),
             _ => unreachable!("an inspection is answered as one"),
+        }
+    }
+
+    /// A mark that comes late is written if the attempt still holds, and it was true when it was sent.
+    pub(crate) async fn mark(
+        &self,
+        attempt: &Attempt,
+        mark: &Mark,
+        keep: Duration,
+    ) -> Result<HoldAnswer, Fault> {
+        let limit = self.limit(attempt.ttl);
+        let mut route = self.route(limit).await?;
+        let request = Request::Mark { attempt: attempt.clone(), mark: mark.clone(), keep };
+        match self.reply_to(&request, &mut route, limit).await?.answer {
+            Answer::Mark(answer) => Ok(answer),
+            _ => unreachable!("a mark is answered as one"),
+        }
+    }
+
+    pub(crate) async fn marked(&self, key: &Key) -> Result<Marked, Fault> {
+        let mut route = self.route(self.call_limit).await?;
+        match self.reply_to(&Request::Marked(key.clone()), &mut route, self.call_limit).await?.answer {
+            Answer::Marked(marked) => Ok(marked),
+            _ => unreachable!("it is answered as it is asked"),
         }
     }
 

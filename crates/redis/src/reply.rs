@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Label, Misuse, Place,
+    Answer, Attempt, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Label, Marked, Misuse, Place,
     RaiseAnswer, Request, Stamp, Tenancy, Tenant, Ticket, Waiter,
 };
 use redis::Value;
@@ -44,6 +44,12 @@ pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
         }
         Request::Raise(attempt) => (Answer::Raise(fields.raise(attempt)?), attempt.claim.keys().collect()),
         Request::Advance(keys) => (Answer::Advance, keys.iter().collect()),
+        Request::Mark { attempt, .. } => {
+            return Ok(Reply { answer: Answer::Mark(fields.hold(attempt)?), unfinished: Vec::new() });
+        }
+        Request::Marked(key) => {
+            return Ok(Reply { answer: Answer::Marked(fields.marked(key)?), unfinished: Vec::new() });
+        }
         Request::Inspect(key) => {
             let tenancies = fields.tenancy(key)?.into_iter().collect();
             let state = KeyState::new(key.clone(), tenancies, fields.waiters()?);
@@ -196,6 +202,19 @@ impl Fields {
         Ok(HoldAnswer::NotHeld { key: key.clone(), held_by: self.tenancy(key)? })
     }
 
+    fn marked(&self, key: &Key) -> Result<Marked, String> {
+        let now = |time: &[u8]| number(time).map(Stamp::from_micros).ok_or_else(|| self.strange());
+        match (self.code, self.rest.as_slice()) {
+            (FREE, [Value::BulkString(time)]) => Ok(Marked { mark: None, now: now(time)? }),
+            (DONE, [Value::BulkString(value), Value::BulkString(time)]) => {
+                let mark = wire::read_mark(value).ok_or_else(|| no_mark(key))?;
+                Ok(Marked { mark: Some(mark), now: now(time)? })
+            }
+            (NO_LOCK, _) => Err(no_mark(key)),
+            _ => Err(self.strange()),
+        }
+    }
+
     /// Who the answer says holds a key.
     fn tenancy(&self, key: &Key) -> Result<Option<Tenancy>, String> {
         let (tenant, fence, remaining) = match (self.code, self.rest.as_slice()) {
@@ -248,6 +267,12 @@ impl Fields {
     fn strange(&self) -> String {
         strange(format_args!("code {}, then {} fields", self.code, self.rest.len()))
     }
+}
+
+fn no_mark(key: &Key) -> String {
+    let side = side_key(Side::Mark, key);
+    let side = side.escape_ascii();
+    format!("{side} holds something that is no mark: find out who wrote it, and delete it")
 }
 
 /// Scripts count from 1.

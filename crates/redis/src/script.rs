@@ -72,6 +72,12 @@ pub static RELEASE: Script = Script::new(concat!(
 /// Says who holds a key.
 pub static INSPECT: Script =
     Script::new(concat!(include_str!("scripts/read.lua"), include_str!("scripts/inspect.lua")));
+/// Says that what the keys of a claim stand for was done.
+pub static MARK: Script =
+    Script::new(concat!(include_str!("scripts/read.lua"), include_str!("scripts/mark.lua")));
+/// Says whether it was.
+pub static MARKED: Script =
+    Script::new(concat!(include_str!("scripts/read.lua"), include_str!("scripts/marked.lua")));
 /// Finds out whether scripts may be run, and what time it is.
 pub static OPEN: Script = Script::new(include_str!("scripts/open.lua"));
 
@@ -185,6 +191,15 @@ pub fn call_at_member(request: &Request, window: Duration, run: Option<&str>) ->
             let keys = of.iter().flat_map(with_sides).collect();
             Call { script: &RELEASE, keys, args: vec![vec![b'0'; Holder::DIGITS], window] }
         }
+        Request::Mark { attempt, mark, keep } => {
+            let with_mark = |key| [key_of(key), side_key(Side::Fence, key), side_key(Side::Mark, key)];
+            let keys = attempt.claim.keys().flat_map(with_mark).collect();
+            let args = vec![holder(attempt), wire::mark_of(mark), keep.as_millis().to_string().into()];
+            Call { script: &MARK, keys, args }
+        }
+        Request::Marked(key) => {
+            Call { script: &MARKED, keys: vec![side_key(Side::Mark, key)], args: Vec::new() }
+        }
         Request::Inspect(key) => Call { script: &INSPECT, keys: with_sides(key).into(), args: Vec::new() },
     }
 }
@@ -211,6 +226,10 @@ fn limit(not_after: Option<Stamp>) -> Vec<u8> {
 /// Each key of a claim, and its side keys behind it.
 fn keys(attempt: &Attempt) -> Vec<Vec<u8>> {
     attempt.claim.keys().flat_map(with_sides).collect()
+}
+
+fn key_of(key: &Key) -> Vec<u8> {
+    key.as_bytes().to_vec()
 }
 
 fn with_sides(key: &Key) -> [Vec<u8>; 4] {
@@ -243,7 +262,7 @@ fn waiting(attempt: &Attempt, wait: &Wait) -> [Vec<u8>; 5] {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Claim, Fence, Label, Proposal, Ticket, Ttl};
+    use leasehold_core::{Claim, Fence, Label, Mark, Proposal, Ticket, Ttl};
 
     use super::*;
 
@@ -334,6 +353,21 @@ mod tests {
     }
 
     #[test]
+    fn marks_have_these_keys_and_arguments() {
+        let at = Stamp::from_micros(1_700_000_000_000_000);
+        let mark = Mark::new(at, Fence::new(1_700_000_000_000_007).unwrap(), Label::new("web-3").ok());
+        let keep = Duration::from_secs(7200);
+        let call = called(&Request::Mark { attempt: attempt(&["b", "a"]), mark, keep });
+        let of = |key: &str| {
+            [key.into(), format!("leasehold:f{{{key}}}{key}"), format!("leasehold:m{{{key}}}{key}")]
+        };
+        assert_eq!(shown(&call.keys), [of("a"), of("b")].concat());
+        assert_eq!(shown(&call.args), [DIGITS, "1700000000000000 1700000000000007 web-3", "7200000"]);
+        let call = called(&Request::Marked(Key::new("a").unwrap()));
+        assert_eq!((shown(&call.keys), call.args.len()), (vec!["leasehold:m{a}a".to_owned()], 0));
+    }
+
+    #[test]
     fn commands_have_the_number_of_keys_before_the_keys() {
         let call = called(&Request::Release(attempt(&["a"])));
         let words: Vec<_> = [call.by_sha(), call.by_text()]
@@ -348,9 +382,19 @@ mod tests {
 
     #[test]
     fn every_script_opens_with_its_contract() {
-        for script in
-            [&GRANT, &RENEW, &RELEASE, &INSPECT, &OPEN, &MEMBER_GRANT, &MEMBER_RENEW, &REJOIN, &RAISE]
-        {
+        for script in [
+            &GRANT,
+            &RENEW,
+            &RELEASE,
+            &INSPECT,
+            &MARK,
+            &MARKED,
+            &OPEN,
+            &MEMBER_GRANT,
+            &MEMBER_RENEW,
+            &REJOIN,
+            &RAISE,
+        ] {
             assert!(script.text().starts_with("-- "));
             assert!(script.text().contains("-- KEYS") && script.text().contains("ARGV"));
         }

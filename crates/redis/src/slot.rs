@@ -22,6 +22,8 @@ pub enum Side {
     Line,
     /// What is known of each of them.
     Waiters,
+    /// When what the key stands for was done.
+    Mark,
 }
 
 impl Side {
@@ -30,6 +32,7 @@ impl Side {
             Self::Fence => 'f',
             Self::Line => 'l',
             Self::Waiters => 'w',
+            Self::Mark => 'm',
         }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Misuse, RaiseAnswer,
-    Runtime, Store, Waiting, Wake,
+    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse,
+    RaiseAnswer, Runtime, Store, Waiting, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -188,6 +188,20 @@ impl Store for RedisStore {
 
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         Box::pin(self.client.inspect(key))
+    }
+
+    /// It is as durable as the server: with `appendfsync everysec`, a crash of its machine may take back the last second.
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(self.client.mark(attempt, mark, keep))
+    }
+
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        Box::pin(self.client.marked(key))
     }
 
     /// A server is looked through with SCAN, a thousand keys at a time, which takes a while where there are millions; others are

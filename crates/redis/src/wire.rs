@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Channel, Fence, Holder, Key, Label, News, Tenant, Ttl};
+use leasehold_core::{Channel, Fence, Holder, Key, Label, Mark, News, Stamp, Tenant, Ttl};
 
 /// What all our values begin with: the version of the format.
 pub(crate) const MARK: &[u8] = b"lh1";
@@ -69,6 +69,22 @@ fn ours(value: &[u8]) -> Option<(Flag, Holder, Option<Label>)> {
         _ => return None,
     };
     Some((Flag::of(*flag)?, Holder::from_digits(digits)?, label))
+}
+
+/// The value of a mark: when, a space and the fence, and where there is a label, a space and the label.
+#[must_use]
+pub fn mark_of(mark: &Mark) -> Vec<u8> {
+    let done = format!("{} {}", mark.at.as_micros(), mark.fence);
+    [done.as_bytes(), &tail_of(mark.label.as_ref())].concat()
+}
+
+/// What a mark says; `None` for what is no mark of ours.
+#[must_use]
+pub fn read_mark(value: &[u8]) -> Option<Mark> {
+    let mut words = value.splitn(3, |&byte| byte == b' ');
+    let at = number(words.next()?).map(Stamp::from_micros)?;
+    let fence = number(words.next()?).and_then(Fence::new)?;
+    Some(Mark::new(at, fence, words.next().map(Label::read)))
 }
 
 /// The channel of a connection, drawn afresh for each: `leasehold:` and 32 digits of random bits. Whoever knows it could tell the
@@ -147,6 +163,22 @@ mod tests {
         assert_eq!(plain(Label::new("").ok().as_ref()), format!("lh1-{DIGITS} ").as_bytes());
         assert_eq!(value_of(Flag::Awaited, HOLDER, None), format!("lh1+{DIGITS}").as_bytes());
         assert_eq!(value_of(Flag::Provisional, HOLDER, None), format!("lh1?{DIGITS}").as_bytes());
+    }
+
+    #[test]
+    fn a_mark_has_these_bytes() {
+        let mark = |label| {
+            let (at, fence) = (Stamp::from_micros(1_700_000_000_000_000), Fence::new(1_700_000_000_000_007));
+            Mark::new(at, fence.unwrap(), label)
+        };
+        assert_eq!(mark_of(&mark(None)), b"1700000000000000 1700000000000007");
+        let labelled = mark(Label::new("web-3 a").ok());
+        assert_eq!(mark_of(&labelled), b"1700000000000000 1700000000000007 web-3 a");
+        assert_eq!(read_mark(&mark_of(&mark(None))), Some(mark(None)));
+        assert_eq!(read_mark(&mark_of(&labelled)), Some(labelled));
+        for strange in ["", "1", "1 ", " 1", "-1 1", "1 9007199254740992", "a b"] {
+            assert_eq!(read_mark(strange.as_bytes()), None, "{strange}");
+        }
     }
 
     #[test]

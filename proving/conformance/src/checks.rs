@@ -13,10 +13,12 @@ use leasehold_core::{
 
 mod line;
 mod listing;
+mod marks;
 mod member;
 
 pub use line::*;
 pub use listing::*;
+pub use marks::*;
 pub use member::*;
 
 use crate::poll::poll_and_drop;
@@ -78,6 +80,9 @@ macro_rules! every_check {
                 a_listing_has_what_is_held_and_nothing_else,
                 a_prefix_means_itself,
                 a_long_listing_is_complete_and_in_order,
+                what_was_done_is_known_to_all,
+                only_the_holder_says_that_it_was_done,
+                a_mark_lasts_for_its_time,
             );
         })*
     };

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, Key, LastFence, Line, News, Place,
-    RaiseAnswer, Stamp, Tenancy, Ticket, Waiter,
+    Answer, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, Key, LastFence, Line, Marked, News,
+    Place, RaiseAnswer, Stamp, Tenancy, Ticket, Waiter,
 };
 
 /// Contents, numbers, waiters, and the time that each has left.
@@ -18,6 +18,8 @@ pub struct Dump {
     pub fences: BTreeMap<Key, (u64, Option<Duration>)>,
     /// Who waits for each key.
     pub lines: BTreeMap<Key, LineDump>,
+    /// What was done, as it is written.
+    pub marks: BTreeMap<Key, (Vec<u8>, Option<Duration>)>,
     /// Which run vouches for the leases, for members of a quorum.
     pub voucher: Option<Voucher>,
 }
@@ -127,6 +129,9 @@ impl Tolerance {
             *left = Self::left(*left);
             *number = self.number(*number);
         }
+        for (_, left) in dump.marks.values_mut() {
+            *left = Self::left(*left);
+        }
         if let Some(voucher) = &mut dump.voucher {
             voucher.left = Self::left(voucher.left);
             voucher.since = voucher.since.map(|since| self.number(since));
@@ -164,6 +169,11 @@ impl Tolerance {
             Answer::Grant(answer) => Answer::Grant(self.grant(answer)),
             Answer::Renew(answer) => Answer::Renew(held(answer)),
             Answer::Release(answer) => Answer::Release(held(answer)),
+            Answer::Mark(answer) => Answer::Mark(held(answer)),
+            Answer::Marked(Marked { mark, now }) => {
+                let now = Stamp::from_micros(self.number(now.as_micros()));
+                Answer::Marked(Marked { mark, now })
+            }
             Answer::Rejoin(answer) => Answer::Rejoin(held(answer)),
             Answer::Raise(RaiseAnswer::Raised { fence }) => {
                 Answer::Raise(RaiseAnswer::Raised { fence: self.fence(fence) })

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, RaiseAnswer, Store,
-    Ttl, Wake,
+    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Mark, Marked,
+    RaiseAnswer, Store, Ttl, Wake,
 };
 
 /// What happens to a call.
@@ -147,6 +147,21 @@ impl Store for Faulty {
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
         let (store, attempt) = (self.store.clone(), attempt.clone());
         Box::pin(self.through(async move { store.give_up(&attempt).await }))
+    }
+
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        let (store, attempt, mark) = (self.store.clone(), attempt.clone(), mark.clone());
+        Box::pin(self.through(async move { store.mark(&attempt, &mark, keep).await }))
+    }
+
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        let (store, key) = (self.store.clone(), key.clone());
+        Box::pin(self.through(async move { store.marked(&key).await }))
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, Channel, Claim, Content, Ears, Fence, GrantAnswer, Holder, Key, Label, LastFence, Lock,
-    Proposal, Records, Request, Scene, Served, Stamp, Ticket, Ttl, Wait, apply,
+    Mark, Proposal, Records, Request, Scene, Served, Stamp, Ticket, Ttl, Wait, apply,
 };
-use leasehold_redis::wire::channel_of;
+use leasehold_redis::wire::{channel_of, mark_of};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -163,7 +163,13 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
 
 fn step(dice: &mut Dice, wall: Stamp) -> Step {
     let key = key(dice);
-    match dice.below(60) {
+    match dice.below(64) {
+        60 | 61 => Step::Ask(Request::Mark {
+            attempt: attempt(dice, wall),
+            mark: mark(dice),
+            keep: Duration::from_secs(dice.pick(&[200, 1000])),
+        }),
+        62 | 63 => Step::Ask(Request::Marked(key)),
         48..=52 => {
             Step::Ask(Request::Rejoin { attempt: at_member(dice, wall), not_after: not_after(dice, wall) })
         }
@@ -263,6 +269,16 @@ fn vouch(dice: &mut Dice, wall: Stamp) -> Step {
     Step::Vouch(value, dice.pick(&[10, 20]) * DAY)
 }
 
+fn mark(dice: &mut Dice) -> Mark {
+    let label = dice.pick(&[None, Some("web-3"), Some(""), Some(" two words")]);
+    let label = label.map(|text| Label::new(text).expect("a label"));
+    Mark::new(
+        Stamp::from_micros(dice.below(1 << 50)),
+        Fence::new(dice.below(1 << 50)).expect("a fence"),
+        label,
+    )
+}
+
 /// Every third asks as a quorum does.
 fn attempt(dice: &mut Dice, wall: Stamp) -> Attempt {
     if dice.below(3) == 0 { at_member(dice, wall) } else { alone(dice) }
@@ -336,7 +352,11 @@ const fn proposal(request: &Request) -> Option<Proposal> {
         | Request::Rejoin { attempt, .. }
         | Request::Raise(attempt)
         | Request::Renew(attempt) => attempt.proposal,
-        Request::Release(_) | Request::Advance(_) | Request::Inspect(_) => None,
+        Request::Release(_)
+        | Request::Advance(_)
+        | Request::Mark { .. }
+        | Request::Marked(_)
+        | Request::Inspect(_) => None,
     }
 }
 
@@ -456,10 +476,20 @@ impl Oracle {
             .iter()
             .map(|(key, last)| (key.clone(), (last.fence.get(), Some(now.saturating_until(last.ends)))));
         let lines = records.lines.iter().map(|(key, line)| (key.clone(), LineDump::of(line, now)));
+        let marks = records
+            .marks
+            .iter()
+            .map(|(key, (mark, ends))| (key.clone(), (mark_of(mark), Some(now.saturating_until(*ends)))));
         let voucher = self
             .voucher
             .clone()
             .map(|(voucher, ends)| Voucher { left: Some(now.saturating_until(ends)), ..voucher });
-        Dump { locks: locks.collect(), fences: fences.collect(), lines: lines.collect(), voucher }
+        Dump {
+            locks: locks.collect(),
+            fences: fences.collect(),
+            lines: lines.collect(),
+            marks: marks.collect(),
+            voucher,
+        }
     }
 }

@@ -105,7 +105,7 @@ pub(super) fn release(
     gone.unwrap_or(HoldAnswer::Done)
 }
 
-fn first_not_held(records: &Records, attempt: &Attempt, scene: &Scene<'_>) -> Option<HoldAnswer> {
+pub(super) fn first_not_held(records: &Records, attempt: &Attempt, scene: &Scene<'_>) -> Option<HoldAnswer> {
     let now = scene.now;
     let key = attempt.claim.keys().find(|key| !records.is_held_by(key, attempt.holder, now))?;
     Some(HoldAnswer::NotHeld { key: key.clone(), held_by: records.tenancy(key, now) })

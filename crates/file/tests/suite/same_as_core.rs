@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use leasehold_core::{
     Answer, Attempt, Channel, Claim, Content, Ears, Fault, Fence, GrantAnswer, Holder, Key, Label, LastFence,
-    Line, Lock, Manner, Proposal, RaiseAnswer, Records, Request, Runtime, Scene, Served, Stamp, Store,
-    Ticket, Ttl, Wait, apply,
+    Line, Lock, Manner, Mark, Marked, Proposal, RaiseAnswer, Records, Request, Runtime, Scene, Served, Stamp,
+    Store, Ticket, Ttl, Wait, apply,
 };
 use leasehold_file::{BootId, FileStore, Ledger};
 use tempfile::TempDir;
@@ -117,6 +117,10 @@ async fn a_store_answers_and_remembers_as_core_does() {
                 }
                 Request::Raise(attempt) => refused(store.raise(attempt).await.map(Answer::Raise), &expected),
                 Request::Release(attempt) => Answer::Release(store.release(attempt).await.unwrap()),
+                Request::Mark { attempt, mark, keep } => {
+                    Answer::Mark(store.mark(attempt, mark, *keep).await.unwrap())
+                }
+                Request::Marked(key) => Answer::Marked(store.marked(key).await.unwrap()),
                 Request::Inspect(key) => Answer::Inspect(store.inspect(key).await.unwrap()),
                 _ => unreachable!("no such request is made here"),
             };
@@ -252,7 +256,7 @@ impl World {
             | Request::Renew(attempt)
             | Request::Raise(attempt)
             | Request::Release(attempt) => Some(attempt),
-            Request::Advance(_) | Request::Inspect(_) => None,
+            Request::Mark { .. } | Request::Marked(_) | Request::Advance(_) | Request::Inspect(_) => None,
         };
         let asks_for = |key: &Key, holder: Holder| {
             asker.is_some_and(|asker| asker.holder == holder && asker.claim.keys().any(|own| own == key))
@@ -348,7 +352,16 @@ impl World {
     }
 
     fn some_request(&mut self, with_not_after: bool) -> Request {
-        match self.dice.below(13) {
+        match self.dice.below(15) {
+            13 => {
+                let attempt = self.some_holders_attempt();
+                let fence = Fence::new(self.dice.below(1 << 50)).unwrap();
+                let mark =
+                    Mark::new(Stamp::from_micros(self.dice.below(1 << 50)), fence, attempt.label.clone());
+                // The clock is set back and forth here, and what has ended may be gone or not.
+                Request::Mark { attempt, mark, keep: Mark::FOR_EVER }
+            }
+            14 => Request::Marked(key(self.dice.one_of(&KEYS))),
             10 | 11 => {
                 let around = self.clock.lease_clock() + self.dice.below(4);
                 let not_after = (with_not_after && self.dice.once_in(3))
@@ -458,6 +471,8 @@ struct Seen {
     rejoined: u32,
     raised: u32,
     quarantined: u32,
+    marked: u32,
+    found: u32,
 }
 
 impl Seen {
@@ -468,6 +483,8 @@ impl Seen {
             Answer::Grant(GrantAnswer::Busy { .. }) => self.busy += 1,
             Answer::Rejoin(HoldAnswer::Done) => self.rejoined += 1,
             Answer::Raise(RaiseAnswer::Raised { .. }) => self.raised += 1,
+            Answer::Mark(HoldAnswer::Done) => self.marked += 1,
+            Answer::Marked(Marked { mark: Some(_), .. }) => self.found += 1,
             Answer::Quarantined { .. } => self.quarantined += 1,
             Answer::Renew(HoldAnswer::Done) | Answer::Release(HoldAnswer::Done) => self.done += 1,
             Answer::Renew(_) | Answer::Release(_) => self.not_held += 1,
@@ -481,6 +498,7 @@ impl Seen {
         assert!(least >= Some(30), "{self:?}");
         let at_member = [self.rejoined, self.raised, self.quarantined].into_iter().min();
         assert!(at_member >= Some(15), "{self:?}");
+        assert!(self.marked.min(self.found) >= 15, "{self:?}");
         println!("{self:?}");
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{FaultKind, Fence, HoldAnswer, Holder, Key, Loss, Renewal, Ttl};
+use leasehold_core::{FaultKind, Fence, HoldAnswer, Holder, Key, Loss, Mark, Renewal, Ttl};
 
 use super::holding::{Held, Holding};
 use crate::error::{ReleaseError, RenewError};
 use crate::place::{Place, rest};
+use crate::recipe::MarkError;
 
 /// A lock that is held.
 ///
@@ -181,6 +182,34 @@ impl Guard {
             let again = runtime.now() + rest(tries, &**runtime);
             if fault.kind == FaultKind::Lasting || again >= holding.end() {
                 return Err(ReleaseError::Unreachable(fault));
+            }
+            tries += 1;
+            runtime.sleep_until(again).await;
+        }
+    }
+
+    /// Marks what was done under this lock, which must still be held then. A store that is silent is asked until the lease ends.
+    pub(crate) async fn mark(&self, mark: &Mark, keep: Duration) -> Result<(), MarkError> {
+        let (store, runtime) = (&self.place.store, &self.place.runtime);
+        let attempt = &self.held.0.attempt;
+        let mut tries = 0;
+        loop {
+            if !self.is_held() {
+                return Err(MarkError::Lost(self.loss()));
+            }
+            let fault = match store.mark(attempt, mark, keep).await {
+                Ok(HoldAnswer::Done) => return Ok(()),
+                Ok(HoldAnswer::NotHeld { key, held_by }) => {
+                    return Err(MarkError::Lost(match held_by {
+                        Some(held_by) => Loss::TakenByOther { held_by },
+                        None => Loss::Gone { key },
+                    }));
+                }
+                Err(fault) => fault,
+            };
+            let again = runtime.now() + rest(tries, &**runtime);
+            if fault.kind == FaultKind::Lasting || again >= self.held.0.end() {
+                return Err(MarkError::Unreachable(fault));
             }
             tries += 1;
             runtime.sleep_until(again).await;

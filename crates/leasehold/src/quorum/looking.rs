@@ -32,7 +32,7 @@ pub(super) async fn list(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<KeyState
 }
 
 /// What the members answer; a majority must.
-async fn all_say<T: Send + 'static>(
+pub(super) async fn all_say<T: Send + 'static>(
     desk: &Arc<Desk>,
     look: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
 ) -> Result<Vec<T>, Fault> {

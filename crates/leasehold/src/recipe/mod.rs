@@ -1,5 +1,13 @@
 //! What locks are mostly used for, written once.
 
+mod doing;
 mod election;
+mod error;
+mod every;
+mod once;
 
+pub use doing::Doing;
 pub use election::{Candidate, Election, Leaders};
+pub use error::{BeginError, JobError, MarkError};
+pub use every::{Every, EveryOutcome};
+pub use once::{Once, OnceOutcome};

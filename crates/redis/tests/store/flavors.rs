@@ -89,6 +89,12 @@ async fn strangers_are_left_alone(server: &Server, store: &RedisStore) {
     server.text(&["RPUSH", "leasehold:f{a}a", "1"]);
     lasting(grant(store, &attempt(&["a", "b"])).await, &["leasehold:f{a}a", "no fence"]);
     assert_eq!(value(server, "a"), None);
+
+    server.text(&["SET", "leasehold:m{a}a", "yesterday"]);
+    lasting(store.marked(&key("a")).await, &["leasehold:m{a}a", "no mark"]);
+    server.text(&["DEL", "leasehold:m{a}a"]);
+    server.text(&["RPUSH", "leasehold:m{a}a", "1"]);
+    lasting(store.marked(&key("a")).await, &["leasehold:m{a}a", "no mark"]);
     server.text(&["FLUSHALL"]);
 }
 

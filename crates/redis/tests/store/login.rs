@@ -1,6 +1,6 @@
 //! Passwords, users and what they may do.
 
-use leasehold_core::{Answer, Attempt, HoldAnswer, Request, Store, Wait};
+use leasehold_core::{Answer, Attempt, Fence, HoldAnswer, Mark, Request, Stamp, Store, Wait};
 use leasehold_redis::script::{call_for, decode};
 use leasehold_redis::wire::channel_of;
 use servers::{Flavor, Server};
@@ -45,6 +45,9 @@ async fn a_user_with_the_documented_permissions_can_do_everything() {
             grant(&store, &attempt(&["app:b"])).await.unwrap();
             assert_eq!(store.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
             assert_eq!(store.inspect(&key("app:b")).await.unwrap().tenancies.len(), 1);
+            let mark = Mark::new(Stamp::from_micros(1), Fence::MAX, None);
+            assert_eq!(store.mark(&ours, &mark, Duration::from_secs(1)).await, Ok(HoldAnswer::Done));
+            assert_eq!(store.marked(&key("app:b")).await.unwrap().mark, Some(mark));
             assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
             store.give_up(&ours).await.unwrap();
             lasting(grant(&store, &attempt(&["elsewhere"])).await, &["lock", "~leasehold:"]);

@@ -174,7 +174,7 @@ impl Subject {
 
     /// Everything on the server, and nothing that is not accounted for.
     fn dump(&mut self) -> Result<Dump, String> {
-        let sides = [Side::Fence, Side::Line, Side::Waiters];
+        let sides = [Side::Fence, Side::Line, Side::Waiters, Side::Mark];
         let names = keys().into_iter().flat_map(|key| {
             let sides = sides.map(|side| side_key(side, &key));
             [vec![key.as_bytes().to_vec()], sides.to_vec()].concat()
@@ -197,8 +197,14 @@ impl Subject {
             let value: String = redis::from_redis_value(value).map_err(|error| error.to_string())?;
             dump.voucher = Some(Voucher::read(&value, left(pttl)));
         }
-        for (key, seen) in keys().into_iter().zip(seen.chunks(4)) {
-            let [(kind, value, pttl), fence, line, waiters] = seen else { unreachable!("four of each") };
+        for (key, seen) in keys().into_iter().zip(seen.chunks(5)) {
+            let [(kind, value, pttl), fence, line, waiters, mark] = seen else {
+                unreachable!("five of each")
+            };
+            if mark.0 != "none" {
+                let value = redis::from_redis_value(mark.1.clone()).map_err(|error| error.to_string())?;
+                dump.marks.insert(key.clone(), (value, left(mark.2)));
+            }
             if kind != "none" {
                 dump.locks.insert(key.clone(), (content(kind, value), left(*pttl)));
             }

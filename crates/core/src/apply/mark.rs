@@ -1,0 +1,37 @@
+//! What stays behind when something was done.
+
+use std::time::Duration;
+
+use super::Scene;
+use super::hold::first_not_held;
+use crate::{Attempt, HoldAnswer, Key, Mark, Marked, Records, Stamp};
+
+/// Whoever holds the keys may say that what they stand for was done; a late word of somebody who does not hold them any more
+/// counts for nothing.
+pub(super) fn mark(
+    records: &mut Records,
+    attempt: &Attempt,
+    mark: &Mark,
+    keep: Duration,
+    scene: &Scene<'_>,
+) -> HoldAnswer {
+    if let Some(gone) = first_not_held(records, attempt, scene) {
+        return gone;
+    }
+    let ends = wall(scene) + keep;
+    for key in attempt.claim.keys() {
+        records.marks.insert(key.clone(), (mark.clone(), ends));
+    }
+    HoldAnswer::Done
+}
+
+pub(super) fn marked(records: &Records, key: &Key, scene: &Scene<'_>) -> Marked {
+    let now = wall(scene);
+    let mark = records.marks.get(key).filter(|(_, ends)| now < *ends).map(|(mark, _)| mark.clone());
+    Marked { mark, now }
+}
+
+/// The clock that outlasts restarts, which marks must too.
+fn wall(scene: &Scene<'_>) -> Stamp {
+    Stamp::from_micros(scene.floor.get())
+}

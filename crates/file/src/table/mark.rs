@@ -1,0 +1,70 @@
+//! What was done.
+
+use leasehold_core::{Fence, Key, Label, Mark, Records, Stamp};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::{micros, stamp};
+use crate::trouble::Trouble;
+
+/// Reads the marks of some keys, whether or not they have ended.
+pub(crate) fn load<'a>(
+    connection: &Connection,
+    keys: impl Iterator<Item = &'a Key>,
+    records: &mut Records,
+) -> Result<(), Trouble> {
+    let mut select =
+        connection.prepare_cached("SELECT key, at, fence, label, ends FROM mark WHERE key = ?1")?;
+    for key in keys {
+        if let Some(mark) = select.query_row([key.as_bytes()], |row| Ok(read(row))).optional()? {
+            let (key, mark) = mark?;
+            records.marks.insert(key, mark);
+        }
+    }
+    Ok(())
+}
+
+/// Reads all marks.
+pub(super) fn load_all(connection: &Connection, records: &mut Records) -> Result<(), Trouble> {
+    let mut select = connection.prepare("SELECT key, at, fence, label, ends FROM mark")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (key, mark) = read(row)?;
+        records.marks.insert(key, mark);
+    }
+    Ok(())
+}
+
+/// Writes the marks that are new, and removes what has ended by the wall clock.
+pub(crate) fn save(
+    connection: &Connection,
+    before: &Records,
+    after: &Records,
+    wall: Stamp,
+) -> Result<(), Trouble> {
+    let new = after.marks.iter().filter(|(key, mark)| before.marks.get(*key) != Some(*mark));
+    let mut is_any = false;
+    for (key, (mark, ends)) in new {
+        is_any = true;
+        let label = mark.label.as_ref().map(Label::as_str);
+        connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO mark (key, at, fence, label, ends) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![key.as_bytes(), micros(mark.at), i64::from(mark.fence), label, micros(*ends)])?;
+    }
+    if is_any {
+        connection.prepare_cached("DELETE FROM mark WHERE ends <= ?1")?.execute([micros(wall)])?;
+    }
+    Ok(())
+}
+
+fn read(row: &Row<'_>) -> Result<(Key, (Mark, Stamp)), Trouble> {
+    let key: Vec<u8> = row.get(0)?;
+    let number: i64 = row.get(2)?;
+    let fence = u64::try_from(number).ok().and_then(Fence::new);
+    let fence = fence.ok_or_else(|| Trouble::damaged(format_args!("a mark's fence is {number}")))?;
+    let label: Option<String> = row.get(3)?;
+    let label = label.map(|text| Label::read(text.as_bytes()));
+    let mark = Mark::new(stamp(row.get(1)?)?, fence, label);
+    Ok((Key::new(&key).map_err(Trouble::damaged)?, (mark, stamp(row.get(4)?)?)))
+}

@@ -1,0 +1,13 @@
+-- Says whether what a key stands for was done, and the time.
+--
+-- KEYS  1  the mark of the key
+-- ARGV  none
+--
+--   0 value now               it was; now is the server's time, in µs since 1970
+--   3 1 pttl                  the mark is something that is no string
+--   6 now                     it was not
+
+local value, other = read(KEYS[1])
+if other then return { 3, 1, redis.call('PTTL', KEYS[1]) } end
+if not value then return { 6, whole(time_now()) } end
+return { 0, value, whole(time_now()) }

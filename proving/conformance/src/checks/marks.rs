@@ -1,0 +1,65 @@
+//! What was done, as others find it.
+
+use std::time::Duration;
+
+use leasehold::TokioRuntime;
+use leasehold_core::{HoldAnswer, Label, Mark, Marked, Runtime, Stamp, Store};
+
+use super::{LONG, SHORT, attempt, key, take};
+use crate::venue::Venue;
+
+async fn marked(store: &dyn Store) -> Marked {
+    store.marked(&key("k")).await.unwrap()
+}
+
+/// A mark says what was done, to everybody, also when whoever did it has gone; it is no lock.
+pub async fn what_was_done_is_known_to_all(venue: &Venue) {
+    let (here, there) = (venue.store(), venue.store());
+    let before = marked(&*there).await;
+    assert_eq!(before.mark, None);
+    let wall = TokioRuntime::current().unwrap().since_epoch();
+    let off = before.now.as_micros().abs_diff(u64::try_from(wall.as_micros()).unwrap());
+    assert!(off < 60_000_000, "the store's clock is {off} µs off");
+    let one = attempt(&["k"], LONG);
+    let fence = take(&*here, &one).await;
+    let mark = Mark::new(before.now, fence, Some(Label::new("web-3: größe").unwrap()));
+    assert_eq!(here.mark(&one, &mark, LONG).await.unwrap(), HoldAnswer::Done);
+    assert_eq!(marked(&*there).await.mark, Some(mark.clone()));
+    here.release(&one).await.unwrap();
+    assert!(there.inspect(&key("k")).await.unwrap().tenancies.is_empty());
+    let after = marked(&*there).await;
+    assert_eq!(after.mark, Some(mark));
+    assert!(after.now >= before.now);
+}
+
+/// Whoever lost the lock may have been overtaken: what it says was done does not count.
+pub async fn only_the_holder_says_that_it_was_done(venue: &Venue) {
+    let store = venue.store();
+    let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
+    let fence = take(&*store, &one).await;
+    let mark = Mark::new(Stamp::from_micros(1), fence, None);
+    let HoldAnswer::NotHeld { held_by: Some(_), .. } = store.mark(&other, &mark, LONG).await.unwrap() else {
+        panic!("somebody else holds it")
+    };
+    store.release(&one).await.unwrap();
+    let not_held = HoldAnswer::NotHeld { key: key("k"), held_by: None };
+    assert_eq!(store.mark(&one, &mark, LONG).await.unwrap(), not_held);
+    assert_eq!(marked(&*store).await.mark, None);
+}
+
+/// A later mark takes the place of the one before, and lasts for its own time.
+pub async fn a_mark_lasts_for_its_time(venue: &Venue) {
+    let store = venue.store();
+    let one = attempt(&["k"], LONG);
+    let fence = take(&*store, &one).await;
+    let at = |number| Mark::new(Stamp::from_micros(number), fence, None);
+    store.mark(&one, &at(1), LONG).await.unwrap();
+    store.mark(&one, &at(2), SHORT).await.unwrap();
+    assert_eq!(marked(&*store).await.mark, Some(at(2)));
+    let runtime = TokioRuntime::current().unwrap();
+    let begun = runtime.now();
+    while marked(&*store).await.mark.is_some() {
+        assert!(runtime.now().saturating_since(begun) < SHORT + Duration::from_secs(1));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

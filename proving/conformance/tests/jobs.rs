@@ -1,0 +1,260 @@
+//! What is done once, and what is done once in a while.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold::{
+    AnyStore, BeginError, EveryOutcome, InspectError, JobError, LockError, Locks, MarkError, Misuse,
+    OnceOutcome,
+};
+use servers::{Flavor, Server};
+use tempfile::TempDir;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+type Fine = Result<u32, String>;
+
+/// A place where as many processes as one likes have locks.
+struct Place {
+    url: String,
+    memory: Option<Locks>,
+    server: Option<Server>,
+    _directory: Option<TempDir>,
+}
+
+impl Place {
+    fn memory() -> Self {
+        let memory = Locks::builder().label("somebody").in_memory().unwrap();
+        Self { url: String::new(), memory: Some(memory), server: None, _directory: None }
+    }
+
+    fn file() -> Self {
+        let directory = TempDir::with_prefix("leasehold-").unwrap();
+        let url = format!("file:{}", directory.path().join("leases.db").display());
+        Self { url, memory: None, server: None, _directory: Some(directory) }
+    }
+
+    fn redis(flavor: Flavor) -> Self {
+        let server = Server::start(flavor);
+        Self { url: server.url(), memory: None, server: Some(server), _directory: None }
+    }
+
+    fn each() -> [Self; 3] {
+        [Self::memory(), Self::file(), Self::redis(Flavor::Valkey91)]
+    }
+
+    async fn locks(&self) -> Locks {
+        match &self.memory {
+            Some(memory) => memory.clone(),
+            None => {
+                let builder = Locks::builder().label("somebody").outage_limit(3 * SECOND);
+                builder.connect(&self.url).await.unwrap()
+            }
+        }
+    }
+
+    async fn ten(&self) -> Vec<Locks> {
+        let mut all = Vec::new();
+        for _ in 0..10 {
+            all.push(self.locks().await);
+        }
+        all
+    }
+}
+
+async fn counted(times: &AtomicU32) -> Fine {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    Ok(times.fetch_add(1, Ordering::SeqCst))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_ten_who_begin_at_once_one_does_it_and_the_others_find_it_done() {
+    for place in Place::each() {
+        let times = Arc::new(AtomicU32::new(0));
+        let all: Vec<_> = place
+            .ten()
+            .await
+            .into_iter()
+            .map(|locks| {
+                let times = times.clone();
+                tokio::spawn(async move {
+                    locks.once("migrate").run(async |_| counted(&times).await).await.unwrap()
+                })
+            })
+            .collect();
+        let mut ran = 0;
+        for one in all {
+            match one.await.unwrap() {
+                OnceOutcome::Ran(_) => ran += 1,
+                OnceOutcome::AlreadyDone { mark } => {
+                    assert_eq!(mark.label.unwrap().as_str(), "somebody");
+                }
+            }
+        }
+        assert_eq!((ran, times.load(Ordering::SeqCst)), (1, 1), "{}", place.locks().await.store());
+        assert!(place.locks().await.inspect("migrate").await.unwrap().tenancies.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_ten_who_begin_at_once_one_does_it_in_each_period_and_nobody_waits() {
+    for place in Place::each() {
+        let times = Arc::new(AtomicU32::new(0));
+        for round in 1..=3 {
+            let all: Vec<_> = place
+                .ten()
+                .await
+                .into_iter()
+                .map(|locks| {
+                    let times = times.clone();
+                    let report = locks.every(SECOND, "report");
+                    tokio::spawn(async move { report.run(async |_| counted(&times).await).await.unwrap() })
+                })
+                .collect();
+            let mut ran = 0;
+            for one in all {
+                ran += u32::from(matches!(one.await.unwrap(), EveryOutcome::Ran(_)));
+            }
+            assert_eq!((ran, times.load(Ordering::SeqCst)), (1, round), "{}", place.locks().await.store());
+            let begun = Instant::now();
+            let locks = place.locks().await;
+            let report = locks.every(SECOND, "report");
+            while report.mark().await.unwrap().is_some_and(|mark| is_of_now(mark.at)) {
+                assert!(begun.elapsed() < 5 * SECOND);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+}
+
+/// Whether less than a second has passed since, by the clock that all stores of this machine have.
+fn is_of_now(at: leasehold::Stamp) -> bool {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
+    now < u128::from(at.as_micros()) + 1_000_100
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_failed_is_not_done_and_the_next_may_try_at_once() {
+    for place in Place::each() {
+        let (here, there) = (place.locks().await, place.locks().await);
+        let failed = here.once("migrate").run(async |_| Err::<u32, _>("no room")).await.unwrap_err();
+        assert_eq!(failed, JobError::Failed("no room"));
+        let failed = here.every(HOUR, "report").run(async |_| Err::<u32, _>("no room")).await.unwrap_err();
+        assert_eq!(failed, JobError::Failed("no room"));
+        assert_eq!(there.once("migrate").run(async |_| Fine::Ok(2)).await.unwrap(), OnceOutcome::Ran(2));
+        assert_eq!(
+            there.every(HOUR, "report").run(async |_| Fine::Ok(2)).await.unwrap(),
+            EveryOutcome::Ran(2)
+        );
+        let again = here.every(HOUR, "report").run(async |_| Fine::Ok(3)).await.unwrap();
+        assert!(matches!(again, EveryOutcome::NotDue { mark: Some(_) }));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_dropped_in_between_is_left_to_the_next() {
+    for place in Place::each() {
+        let (here, there) = (place.locks().await, place.locks().await);
+        let doing = here.once("migrate").begin().await.unwrap().unwrap();
+        let busy = there.once("migrate").within(Duration::ZERO).begin().await.unwrap_err();
+        assert!(matches!(busy, BeginError::NotTaken(LockError::TimedOut { .. })), "{busy:?}");
+        drop(doing);
+        let next = there.once("migrate").within(5 * SECOND).begin().await.unwrap().unwrap();
+        let fence = next.guard().fence();
+        next.done().await.unwrap();
+        assert_eq!(here.once("migrate").mark().await.unwrap().unwrap().fence, fence);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_first_does_not_run_beside_who_is() {
+    for place in Place::each() {
+        let (here, there) = (place.locks().await, place.locks().await);
+        let doing = here.every(HOUR, "report").begin().await.unwrap().unwrap();
+        // Never done before, and somebody is at it: not due, without waiting.
+        assert_eq!(there.every(HOUR, "report").begin().await.unwrap().unwrap_err(), None);
+        doing.done().await.unwrap();
+        assert!(there.every(HOUR, "report").begin().await.unwrap().unwrap_err().is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_lost_the_lock_is_stopped_and_leaves_no_mark() {
+    let place = Place::redis(Flavor::Redis82);
+    let locks = place.locks().await;
+    let server = place.server.as_ref().unwrap();
+    let migration = locks.once("migrate").ttl(SECOND);
+    let stopped = migration.run(async |_| {
+        server.text(&["DEL", "migrate"]);
+        std::future::pending::<Fine>().await
+    });
+    let stopped = stopped.await.unwrap_err();
+    assert!(matches!(stopped, JobError::Lost(_)), "{stopped:?}");
+    // Not noticed yet, and yet not done.
+    let doing = locks.once("migrate").begin().await.unwrap().unwrap();
+    server.text(&["SET", "migrate", "another"]);
+    let late = doing.done().await.unwrap_err();
+    assert!(matches!(late, MarkError::Lost(_)), "{late:?}");
+    assert_eq!(locks.once("migrate").mark().await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn marks_outlast_a_server_with_an_append_only_file() {
+    let server = Server::setup(Flavor::Valkey91).append_only().arg("appendfsync", "always").start();
+    let locks = Locks::connect(&server.url()).await.unwrap();
+    assert_eq!(locks.once("migrate").run(async |_| Fine::Ok(1)).await.unwrap(), OnceOutcome::Ran(1));
+    assert_eq!(locks.every(HOUR, "report").run(async |_| Fine::Ok(1)).await.unwrap(), EveryOutcome::Ran(1));
+    server.kill_9();
+    server.restart();
+    let again = locks.once("migrate").run(async |_| Fine::Ok(2)).await.unwrap();
+    assert!(matches!(again, OnceOutcome::AlreadyDone { .. }), "{again:?}");
+    let again = locks.every(HOUR, "report").run(async |_| Fine::Ok(2)).await.unwrap();
+    assert!(matches!(again, EveryOutcome::NotDue { .. }), "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_majority_remembers_what_one_of_its_stores_forgot() {
+    let servers = [Flavor::Valkey91, Flavor::Redis82, Flavor::Redis70].map(Server::start);
+    let locks = || {
+        let stores = servers
+            .iter()
+            .map(|server| AnyStore::from_url(&format!("{}?quarantine=no", server.url())).unwrap());
+        Locks::quorum(stores, 60 * SECOND).unwrap()
+    };
+    let (here, there) = (locks(), locks());
+    assert_eq!(here.once("migrate").run(async |_| Fine::Ok(1)).await.unwrap(), OnceOutcome::Ran(1));
+    let mark = here.once("migrate").mark().await.unwrap();
+    servers[0].text(&["FLUSHALL"]);
+    assert_eq!(there.once("migrate").mark().await.unwrap(), mark);
+    servers[1].kill_9();
+    let again = there.once("migrate").run(async |_| Fine::Ok(2)).await.unwrap();
+    assert!(matches!(again, OnceOutcome::AlreadyDone { .. }), "{again:?}");
+    servers[2].kill_9();
+    let unknown = there.once("migrate").run(async |_| Fine::Ok(2)).await.unwrap_err();
+    assert!(matches!(unknown, JobError::NotBegun(BeginError::NotKnown(_))), "{unknown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_away_is_neither_done_nor_due() {
+    let place = Place::redis(Flavor::Redis70);
+    let locks = place.locks().await;
+    locks.once("migrate").mark().await.unwrap();
+    place.server.as_ref().unwrap().kill_9();
+    let unknown = locks.every(HOUR, "report").run(async |_| Fine::Ok(1)).await.unwrap_err();
+    assert!(
+        matches!(unknown, JobError::NotBegun(BeginError::NotKnown(InspectError::Store(_)))),
+        "{unknown:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_period_that_cannot_be_is_a_misuse() {
+    let locks = Locks::in_memory();
+    for period in [Duration::ZERO, Duration::from_millis(999), Duration::MAX] {
+        let error = locks.every(period, "report").begin().await.unwrap_err();
+        let misuse = Misuse::PeriodOutOfRange { period };
+        assert_eq!(error, BeginError::NotKnown(InspectError::Misuse(misuse)));
+    }
+}
