@@ -66,7 +66,7 @@ async fn the_documented_permissions_are_enough_for_a_member_of_a_quorum() {
             .start();
         let at = |user: &str| store(&as_user(&server, user, ""));
         let max_ttl = leasehold_core::Ttl::new(Duration::from_secs(60)).unwrap();
-        let proposal = leasehold_core::Proposal { fence: leasehold_core::Fence::new(7).unwrap(), max_ttl };
+        let proposal = leasehold_core::Proposal { fence: Fence::new(7).unwrap(), max_ttl };
         let ours = attempt(&["app:k"]);
         let ours = ours.at_member(ours.holder, proposal);
         lasting(grant(&at("no-info"), &ours).await, &["user no-info", "+info"]);
