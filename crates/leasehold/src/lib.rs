@@ -19,20 +19,25 @@ mod any_store;
 mod builder;
 mod defaults;
 mod error;
+mod event;
+mod events;
 mod lock;
 mod locks;
 mod memory;
 mod mutex;
 mod place;
 mod quorum;
+mod report;
 mod runtime;
 
 pub use any_store::AnyStore;
 pub use builder::LocksBuilder;
 pub use error::{CloseError, ConnectError, HoldError, InspectError, LockError, ReleaseError, RenewError};
+pub use event::{Event, Who};
+pub use events::Events;
 pub use leasehold_core::{
-    Backoff, Drift, Fault, FaultKind, Fence, Holder, Key, KeyState, Label, Loss, Misuse, Mode, Renewal,
-    Runtime, Stance, Store, Tally, Tenancy, Tenant, Ttl, Waiter,
+    Backoff, Claim, Drift, Fault, FaultKind, Fence, Holder, Key, KeyState, Label, Loss, Misuse, Mode,
+    Renewal, Runtime, Stance, Store, Tally, Tenancy, Tenant, Ttl, Waiter, Want,
 };
 pub use lock::{Acquire, Guard, Held, Waiting};
 pub use locks::Locks;
@@ -45,3 +50,8 @@ pub use runtime::TokioRuntime;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The code of the page on observing, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/observing.md")]
+struct Observing;

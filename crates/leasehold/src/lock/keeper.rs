@@ -54,6 +54,10 @@ async fn renew(roster: Arc<Roster>, store: Arc<dyn Store>, runtime: Arc<dyn Runt
     let (numbers, attempts): (Vec<_>, Vec<_>) = due.into_iter().map(|due| (due.number, due.attempt)).unzip();
     let answers = store.renew(&attempts).await;
     let now = runtime.now();
+    // Once for the call: its leases met the same.
+    if let Some(answer) = answers.iter().find(|answer| answer.is_err()).or(answers.first()) {
+        roster.report.answered(answer);
+    }
     for (number, answer) in numbers.into_iter().zip(answers) {
         roster.handle_renewal(number, now, answer);
     }

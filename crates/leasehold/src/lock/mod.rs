@@ -1,6 +1,7 @@
 //! From the request to the guard, and what keeps the guard.
 
 mod acquire;
+mod armed;
 mod drive;
 mod guard;
 mod holding;
@@ -11,5 +12,6 @@ pub use acquire::{Acquire, Waiting};
 pub(crate) use drive::Terms;
 pub use guard::Guard;
 pub use holding::Held;
+pub(crate) use holding::Holding;
 pub(crate) use keeper::keep;
 pub(crate) use roster::Roster;
