@@ -39,7 +39,7 @@ pub use leasehold_core::{
     Backoff, Claim, Drift, Fault, FaultKind, Fence, Holder, Key, KeyState, Label, Loss, Misuse, Mode,
     Renewal, Runtime, Stance, Store, Tally, Tenancy, Tenant, Ttl, Waiter, Want,
 };
-pub use lock::{Acquire, Guard, Held, Waiting};
+pub use lock::{Acquire, Guard, Held, Unlocked, Waiting};
 pub use locks::Locks;
 pub use memory::MemoryStore;
 pub use mutex::Mutex;

@@ -79,7 +79,13 @@ async fn run(place: &Arc<Place>, terms: Terms, span: &Span) -> Result<Guard, Loc
 }
 
 /// What the caller is answered, where it is no guard.
-fn failure(place: &Place, key: Key, waited: Duration, attempts: u32, outcome: Outcome) -> LockError {
+pub(super) fn failure(
+    place: &Place,
+    key: Key,
+    waited: Duration,
+    attempts: u32,
+    outcome: Outcome,
+) -> LockError {
     match outcome {
         Outcome::Busy { held_by, before } => {
             let key = held_by.as_ref().map_or(key, |held_by| held_by.key.clone());

@@ -7,6 +7,7 @@ mod guard;
 mod holding;
 mod keeper;
 mod roster;
+mod unlocked;
 
 pub use acquire::{Acquire, Waiting};
 pub(crate) use drive::Terms;
@@ -15,3 +16,4 @@ pub use holding::Held;
 pub(crate) use holding::Holding;
 pub(crate) use keeper::keep;
 pub(crate) use roster::Roster;
+pub use unlocked::Unlocked;
