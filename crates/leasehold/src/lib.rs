@@ -16,6 +16,7 @@
 //! What is promised, and what is not, stands in the repository's README.
 
 mod any_store;
+mod breaking;
 mod builder;
 mod defaults;
 mod error;
@@ -28,6 +29,7 @@ mod quorum;
 mod runtime;
 
 pub use any_store::AnyStore;
+pub use breaking::BreakError;
 pub use builder::LocksBuilder;
 pub use error::{CloseError, ConnectError, HoldError, InspectError, LockError, ReleaseError, RenewError};
 pub use leasehold_core::{
