@@ -81,7 +81,7 @@ fn a_crowd_that_is_gone_is_cleared_away_as_core_does_it() {
 #[tokio::test]
 async fn a_store_answers_and_remembers_as_core_does() {
     let mut seen = Seen::default();
-    for seed in 100..108 {
+    for seed in 100..114 {
         let mut world = World::new(seed);
         let mut stores = [world.store(), world.store()];
         let mut retired = Vec::new();
