@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::lease::Drift;
 use crate::tally::Tally;
 use crate::{
-    Attempt, BoxFuture, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState, RaiseAnswer, Ttl,
+    Attempt, BoxFuture, BreakAnswer, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState,
+    RaiseAnswer, Ttl,
 };
 
 /// Where leases live.
@@ -76,6 +77,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Says the same of all keys that begin with a prefix and are held or waited for, in byte order; each as it was at some
     /// moment of the call. A string of another program's that nobody waits for is none of our business, and not among them.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>>;
+
+    /// Ends the lease on a key whoever holds it, if its fence is this, and hands the key on. Its holder is told at once where
+    /// [`notices`](Store::notices) reach it; else its next renewal tells.
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        let _ = (key, fence);
+        Box::pin(async move { Err(Fault::lasting(self.name(), "it breaks no leases: wait for its end")) })
+    }
 
     /// Resolves when an attempt that stands in line is told something: that it holds now, or that it should ask again.
     ///

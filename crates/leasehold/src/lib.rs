@@ -16,6 +16,7 @@
 //! What is promised, and what is not, stands in the repository's README.
 
 mod any_store;
+mod breaking;
 mod builder;
 mod defaults;
 mod error;
@@ -31,6 +32,7 @@ mod report;
 mod runtime;
 
 pub use any_store::AnyStore;
+pub use breaking::BreakError;
 pub use builder::LocksBuilder;
 pub use error::{CloseError, ConnectError, HoldError, InspectError, LockError, ReleaseError, RenewError};
 pub use event::{Event, Who};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, KeyState, Misuse, Ttl};
+use leasehold_core::{Claim, Key, KeyState, Misuse, Ttl};
 
 use crate::any_store::AnyStore;
 use crate::builder::LocksBuilder;
@@ -159,6 +159,14 @@ impl Locks {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.askers.place().store.warnings()
+    }
+
+    pub(crate) fn key(&self, name: &[u8]) -> Result<Key, Misuse> {
+        self.defaults.key(name)
+    }
+
+    pub(crate) fn place(&self) -> &Arc<Place> {
+        self.askers.place()
     }
 
     pub(crate) fn check(&self, ttl: Ttl) -> Result<(), Misuse> {

@@ -4,6 +4,7 @@
 //! nobody waits for the slow ones, and what comes of a call that nobody waits for any more is undone.
 
 mod asking;
+mod breaking;
 mod contest;
 mod desk;
 mod keeping;
@@ -16,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner,
-    Misuse, Runtime, Stance, Store, Ttl, Wake,
+    Attempt, BoxFuture, BreakAnswer, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Key, KeyState,
+    Manner, Misuse, Notices, Runtime, Stance, Store, Ttl, Wake,
 };
 
 use desk::Desk;
@@ -160,6 +161,14 @@ impl Store for QuorumStore {
 
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         Box::pin(looking::inspect(&self.desk, key))
+    }
+
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(breaking::break_lease(&self.desk, key, fence))
+    }
+
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        breaking::Fan::of(&self.desk).map(|fan| Box::new(fan) as Box<dyn Notices>)
     }
 
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {

@@ -1,7 +1,7 @@
 //! One connection for everybody: made when it is first needed, dropped when it fails, made anew by the next who needs it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::deadline::within;
 use crate::ear::{Answered, Ear, Refused, Tell};
 use crate::fault::Faults;
 use crate::settle::ConnectionId;
-use crate::wire::channel_of;
+use crate::wire::{BROKEN, channel_of};
 
 /// A connection that was made; it may have ended since.
 pub(crate) struct Live {
@@ -60,6 +60,8 @@ pub(crate) struct Link {
     tell: Tell,
     /// Rings when a connection has ended.
     pub(crate) lost: Arc<Notify>,
+    /// Whether connections hear of leases that are broken.
+    hears_of_breaks: Arc<AtomicBool>,
     /// Why the latest connection that should hear does not.
     deaf: Mutex<Option<Fault>>,
 }
@@ -85,7 +87,8 @@ impl Link {
         let state = Arc::new(Mutex::new(State::Down));
         let connector = Arc::new(connector);
         let (lost, deaf) = (Arc::new(Notify::new()), Mutex::new(None));
-        Self { connector, faults, runtime, state, tell, lost, deaf }
+        let hears_of_breaks = Arc::new(AtomicBool::new(false));
+        Self { connector, faults, runtime, state, tell, lost, hears_of_breaks, deaf }
     }
 
     /// The connection, new if there is none. Cancel safe: the connecting goes on for whoever comes next.
@@ -146,6 +149,17 @@ impl Link {
         }
     }
 
+    /// Every connection hears of leases that are broken from now on, and the one that there is at once.
+    pub(crate) fn hear_of_breaks(&self) {
+        if self.hears_of_breaks.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let State::Up(live) = &*state {
+            hear_of_breaks(live, &self.runtime);
+        }
+    }
+
     /// Why nobody can tell this process anything, if so.
     pub(crate) fn deaf(&self) -> Option<Fault> {
         self.deaf.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -197,6 +211,7 @@ impl Link {
         let (connector, runtime) = (Arc::clone(&self.connector), Arc::clone(&self.runtime));
         let (state, faults) = (Arc::clone(&self.state), self.faults.clone());
         let (tell, lost) = (Arc::clone(&self.tell), Arc::clone(&self.lost));
+        let hears_of_breaks = Arc::clone(&self.hears_of_breaks);
         self.runtime.spawn(Box::pin(async move {
             let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &tell)).await;
             let silent = || Err(faults.passing(format_args!("no connection within {CONNECT_LIMIT:?}")));
@@ -225,10 +240,15 @@ impl Link {
                 }));
                 Arc::new(live)
             });
-            *state.lock().unwrap_or_else(PoisonError::into_inner) = match &made {
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            *state = match &made {
                 Ok(live) => State::Up(Arc::clone(live)),
                 Err(_) => State::Down,
             };
+            if let (Ok(live), true) = (&made, hears_of_breaks.load(Ordering::SeqCst)) {
+                hear_of_breaks(live, &runtime);
+            }
+            drop(state);
             report.send_replace(Some(made));
         }));
     }
@@ -236,5 +256,16 @@ impl Link {
     /// The task that connects was dropped.
     fn abandoned(&self) -> Fault {
         self.faults.passing("nobody makes connections any more: the async runtime has ended")
+    }
+}
+
+/// Subscribes beside whatever else is said on the connection: nobody waits for it. Where the server refuses, the next renewal
+/// tells.
+fn hear_of_breaks(live: &Live, runtime: &Arc<dyn Runtime>) {
+    if live.hears {
+        let mut connection = live.connection.clone();
+        runtime.spawn(Box::pin(async move {
+            let _ = connection.subscribe(BROKEN).await;
+        }));
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Misuse, RaiseAnswer,
-    Runtime, Store, Waiting, Wake,
+    Attempt, BoxFuture, BreakAnswer, Bulletin, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState,
+    Manner, Misuse, Notices, RaiseAnswer, Runtime, Store, Waiting, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -104,6 +104,7 @@ impl RedisStore {
             call_limit,
             unsettled: Unsettled::default(),
             waiting: Waiting::new(seed),
+            bulletin: Bulletin::default(),
             tended: AtomicBool::new(false),
             quarantine,
             identity: Mutex::default(),
@@ -188,6 +189,17 @@ impl Store for RedisStore {
 
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         Box::pin(self.client.inspect(key))
+    }
+
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(self.client.break_lease(key, fence))
+    }
+
+    /// From now on each connection subscribes to what concerns holders, the one that there is at once. In RESP2 it is heard where
+    /// somebody waits, who has a second connection for that.
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        self.client.hear_of_breaks();
+        Some(self.client.bulletin.read())
     }
 
     /// A server is looked through with SCAN, a thousand keys at a time, which takes a while where there are millions; others are

@@ -144,7 +144,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Expired`] and [`ReleaseError::TakenByOther`] when the lock was lost before: the work under it may not
+    /// [`ReleaseError::Expired`], [`ReleaseError::Broken`] and [`ReleaseError::TakenByOther`] when the lock was lost before: the work under it may not
     /// have been alone. [`ReleaseError::Unreachable`] when the store did not answer; the lease then ends by itself.
     ///
     /// # Cancel safety
@@ -159,6 +159,7 @@ impl Guard {
             // The rest is done by the drop: the store may have the lease for a moment yet.
             return Err(match self.loss() {
                 Loss::TakenByOther { held_by } => ReleaseError::TakenByOther { held_by: held_by.into() },
+                Loss::Broken { key } => ReleaseError::Broken { key },
                 _ => ReleaseError::Expired { key: holding.attempt.claim.first_key().clone() },
             });
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{Runtime, Store};
+use leasehold_core::{Instant, Notice, Notices, Runtime, Store};
 
 use super::roster::{Due, Roster};
 
@@ -20,18 +20,38 @@ pub(crate) fn keep(
     let end = End { roster: roster.clone(), runtime: runtime.clone() };
     async move {
         let _end = end;
+        let mut notices = None;
         while !roster.is_deserted() {
             for batch in batches(roster.take_due(runtime.now())) {
                 // Beside the keeper, so that a store that does not answer delays neither other renewals nor the news of a loss.
                 runtime.spawn(Box::pin(renew(roster.clone(), store.clone(), runtime.clone(), batch)));
+            }
+            // Only once there is something to lose: until then nobody need hear anything.
+            if notices.is_none() && roster.has_guards() {
+                notices = store.notices();
             }
             let until = roster.sleep_until();
             tokio::select! {
                 biased;
                 () = runtime.sleep_until(until) => {}
                 () = roster.changed() => {}
+                notice = next(&mut notices) => handle(&roster, notice, runtime.now()),
             }
         }
+    }
+}
+
+async fn next(notices: &mut Option<Box<dyn Notices>>) -> Notice {
+    match notices {
+        Some(notices) => notices.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn handle(roster: &Roster, notice: Notice, now: Instant) {
+    // Nothing else concerns a guard: what could not be heard its next renewal tells.
+    if let Notice::Broken { holder, key } = notice {
+        roster.handle_broken(holder, &key, now);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Keep, Keeping, Ttl};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, Keep, Keeping, Key, Ttl};
 use tokio::sync::{Notify, watch};
 
 use super::holding::Holding;
@@ -166,6 +166,24 @@ impl Roster {
         answer: HoldAnswer,
     ) {
         self.with_keep(number, now, |keep| keep.handle_own_renewal(now, sent, ttl, answer));
+    }
+
+    /// Somebody broke a lease: if one of these guards has it, it is lost now.
+    pub(crate) fn handle_broken(&self, holder: Holder, key: &Key, now: Instant) {
+        let number = {
+            let state = self.state();
+            // One after the other, because it is rare.
+            let mut guards = state.guards.iter();
+            guards.find(|(_, entry)| entry.holding.attempt.holder == holder).map(|(number, _)| *number)
+        };
+        if let Some(number) = number {
+            self.with_keep(number, now, |keep| keep.handle_broken(key.clone()));
+        }
+    }
+
+    /// Whether there are guards.
+    pub(crate) fn has_guards(&self) -> bool {
+        !self.state().guards.is_empty()
     }
 
     /// The ttl that the lease has by now.

@@ -65,7 +65,7 @@ fn cannot_change_unnoticed(part: &'static str) {
 fn is_noticed(server: &Server, part: &str, text: &str) -> bool {
     let mut subject = Subject::on(server);
     subject.set_read_timeout(LIMIT);
-    let alone = [&script::GRANT, &script::RENEW, &script::RELEASE, &script::INSPECT];
+    let alone = [&script::GRANT, &script::RENEW, &script::RELEASE, &script::INSPECT, &script::BREAK];
     let at_member = [&script::MEMBER_GRANT, &script::MEMBER_RENEW, &script::REJOIN, &script::RAISE];
     let all = alone.into_iter().chain(at_member);
     let instead = all
@@ -104,6 +104,7 @@ no_line_can_change_unnoticed! {
     no_line_of_the_rejoin_script_can_change_unnoticed: "rejoin.lua";
     no_line_of_the_raise_script_can_change_unnoticed: "raise.lua";
     no_line_of_the_release_script_can_change_unnoticed: "release.lua";
+    no_line_of_the_break_script_can_change_unnoticed: "break.lua";
     no_line_of_the_inspect_script_can_change_unnoticed: "inspect.lua";
 }
 
