@@ -33,7 +33,14 @@ impl Bulletin {
     /// Reads what is said from now on.
     #[must_use]
     pub fn read(&self) -> Box<dyn Notices> {
-        let inbox = Arc::new(Mutex::new(Inbox::default()));
+        self.read_after([])
+    }
+
+    /// Reads how things stand, and then what is said from now on. Who calls sees to it that nothing changes meanwhile.
+    #[must_use]
+    pub fn read_after(&self, so_far: impl IntoIterator<Item = Notice>) -> Box<dyn Notices> {
+        let notices = so_far.into_iter().collect();
+        let inbox = Arc::new(Mutex::new(Inbox { notices, ..Inbox::default() }));
         self.readers().push(Arc::downgrade(&inbox));
         Box::new(Reader(inbox))
     }
@@ -125,6 +132,17 @@ mod tests {
             assert_eq!(poll(&mut **reader, &count), Poll::Ready(broken(3)));
             assert_eq!(poll(&mut **reader, &count), Poll::Pending);
         }
+    }
+
+    #[test]
+    fn who_begins_to_read_is_told_first_how_things_stand() {
+        let (board, count) = (Bulletin::default(), Arc::new(Count::default()));
+        let mut reader = board.read_after([broken(1), broken(2)]);
+        board.say(&broken(3));
+        for n in 1..=3 {
+            assert_eq!(poll(&mut *reader, &count), Poll::Ready(broken(n)));
+        }
+        assert_eq!(poll(&mut *reader, &count), Poll::Pending);
     }
 
     #[test]

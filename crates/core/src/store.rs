@@ -92,7 +92,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// the next call, nor to the next waiter once the attempt gives up.
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake>;
 
-    /// What happens at this store that nobody asked about, from now on; `None` where nothing is ever told. Whoever stops reading
+    /// What happens at this store that nobody asked about, from now on, after what is out of order already; `None` where nothing is ever told. Whoever stops reading
     /// loses what comes meanwhile, and costs the store nothing.
     fn notices(&self) -> Option<Box<dyn Notices>> {
         None

@@ -4,6 +4,7 @@ use std::fmt;
 
 use leasehold_core::{BreakAnswer, Fault, Fence, Key, Misuse, Tenancy, Tenant};
 
+use crate::event::Event;
 use crate::locks::Locks;
 
 impl Locks {
@@ -25,8 +26,14 @@ impl Locks {
     /// When the future is dropped, the lease may have been broken or not.
     pub async fn break_lease(&self, name: impl AsRef<[u8]>, fence: Fence) -> Result<Tenancy, BreakError> {
         let key = self.key(name.as_ref())?;
-        match self.place().store.break_lease(&key, fence).await {
-            Ok(BreakAnswer::Broken { tenancy }) => Ok(tenancy),
+        let report = &self.place().report;
+        let answer = self.place().store.break_lease(&key, fence).await;
+        report.answered(&answer);
+        match answer {
+            Ok(BreakAnswer::Broken { tenancy }) => {
+                report.tell(|| Event::Broke { tenancy: tenancy.clone() });
+                Ok(tenancy)
+            }
             Ok(BreakAnswer::NotHeld { held_by: None }) => Err(BreakError::NotHeld { key, fence }),
             Ok(BreakAnswer::NotHeld { held_by: Some(held_by) }) => {
                 let held_by = Box::new(held_by);

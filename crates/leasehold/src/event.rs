@@ -101,6 +101,12 @@ pub enum Event {
         /// Why it is held no more.
         why: Loss,
     },
+    /// This process broke somebody's lease, by [`Locks::break_lease`](crate::Locks::break_lease).
+    #[non_exhaustive]
+    Broke {
+        /// What it was.
+        tenancy: Tenancy,
+    },
     /// The store did not do what it was asked.
     #[non_exhaustive]
     StoreFault {
@@ -219,6 +225,7 @@ impl fmt::Display for Event {
                 write!(f, "{who} given back after {held_for:.1?}, which was not confirmed: {fault}")
             }
             Self::Lost { who, held_for, why, .. } => write!(f, "{who} lost after {held_for:.1?}: {why}"),
+            Self::Broke { tenancy } => write!(f, "{}: broke the lease of {tenancy}", tenancy.key),
             Self::StoreFault { fault, .. } => fault.fmt(f),
             Self::StoreBack { store, faults } => write!(f, "{store} answers again after {faults} faults"),
             Self::MemberDown { fault } => write!(f, "member down: {fault}"),

@@ -7,6 +7,7 @@ mod asking;
 mod breaking;
 mod contest;
 mod desk;
+mod health;
 mod keeping;
 mod looking;
 mod member;
@@ -168,7 +169,7 @@ impl Store for QuorumStore {
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        breaking::Fan::of(&self.desk).map(|fan| Box::new(fan) as Box<dyn Notices>)
+        Some(Box::new(breaking::Fan::of(&self.desk)))
     }
 
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {

@@ -117,6 +117,7 @@ const fn reason(loss: &Loss) -> &'static str {
         Loss::HeldTooLong { .. } => "held_too_long",
         Loss::TakenByOther { .. } => "taken_by_other",
         Loss::Gone { .. } => "gone",
+        Loss::Broken { .. } => "broken",
         Loss::Closed { .. } => "closed",
         _ => "other",
     }

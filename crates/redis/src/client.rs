@@ -30,7 +30,7 @@ pub(crate) struct Client {
     pub(crate) call_limit: Duration,
     pub(crate) unsettled: Unsettled,
     pub(crate) waiting: Waiting,
-    pub(crate) bulletin: Bulletin,
+    pub(crate) bulletin: Arc<Bulletin>,
     /// Whether somebody looks after the connection for those who wait.
     pub(crate) tended: AtomicBool,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.

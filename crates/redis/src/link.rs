@@ -15,6 +15,7 @@ use crate::connect::{CONNECT_LIMIT, Connected, Connector};
 use crate::deadline::within;
 use crate::ear::{Answered, Ear, Refused, Tell};
 use crate::fault::Faults;
+use crate::hearing::Hearing;
 use crate::settle::ConnectionId;
 use crate::wire::{BROKEN, channel_of};
 
@@ -62,8 +63,8 @@ pub(crate) struct Link {
     pub(crate) lost: Arc<Notify>,
     /// Whether connections hear of leases that are broken.
     hears_of_breaks: Arc<AtomicBool>,
-    /// Why the latest connection that should hear does not.
-    deaf: Mutex<Option<Fault>>,
+    /// Whether connections that should hear do.
+    pub(crate) hearing: Hearing,
 }
 
 /// A server that takes no subscriptions, or no more connections, is asked again now and then: somebody may have mended it.
@@ -83,12 +84,18 @@ enum State {
 }
 
 impl Link {
-    pub(crate) fn new(connector: Connector, faults: Faults, runtime: Arc<dyn Runtime>, tell: Tell) -> Self {
+    pub(crate) fn new(
+        connector: Connector,
+        faults: Faults,
+        runtime: Arc<dyn Runtime>,
+        tell: Tell,
+        hearing: Hearing,
+    ) -> Self {
         let state = Arc::new(Mutex::new(State::Down));
         let connector = Arc::new(connector);
-        let (lost, deaf) = (Arc::new(Notify::new()), Mutex::new(None));
+        let lost = Arc::new(Notify::new());
         let hears_of_breaks = Arc::new(AtomicBool::new(false));
-        Self { connector, faults, runtime, state, tell, lost, hears_of_breaks, deaf }
+        Self { connector, faults, runtime, state, tell, lost, hears_of_breaks, hearing }
     }
 
     /// The connection, new if there is none. Cancel safe: the connecting goes on for whoever comes next.
@@ -134,15 +141,18 @@ impl Link {
         };
         let silent = || Err(self.faults.passing(format_args!("no subscription within {limit:?}")));
         let subscribed = within(&*self.runtime, limit, subscribing).await.unwrap_or_else(silent);
-        *self.deaf.lock().unwrap_or_else(PoisonError::into_inner) = subscribed.as_ref().err().cloned();
         match subscribed {
-            Ok(()) => Some(live.ear.hears_at(channel).clone()),
+            Ok(()) => {
+                self.hearing.is_good(self.faults.store());
+                Some(live.ear.hears_at(channel).clone())
+            }
             // A connection on which nothing is answered is of no use; the next one will hear.
             Err(fault) if fault.kind == FaultKind::Passing && live.hears => {
                 self.drop_connection(live);
                 None
             }
-            Err(_) => {
+            Err(fault) => {
+                self.hearing.is_bad(fault);
                 *refused = Some(Refused { again: self.runtime.now() + DEAF_FOR });
                 None
             }
@@ -158,11 +168,6 @@ impl Link {
         if let State::Up(live) = &*state {
             hear_of_breaks(live, &self.runtime);
         }
-    }
-
-    /// Why nobody can tell this process anything, if so.
-    pub(crate) fn deaf(&self) -> Option<Fault> {
-        self.deaf.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn subscribe(&self, live: &Live, channel: &Channel) -> Result<(), Fault> {

@@ -69,11 +69,13 @@ impl<'a> Armed<'a> {
                 };
                 machine.handle_answer(now, answer);
                 if let Some(waiting) = waiting {
+                    self.place.roster.concern();
                     self.tell_waiting(now, &waiting);
                     on_wait.iter().for_each(|OnWait(tell)| tell(&waiting));
                 }
             }
             Err(fault) => {
+                self.place.roster.concern();
                 self.traces = unsettled || fault.kind == FaultKind::Passing;
                 machine.handle_fault(now, fault);
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use leasehold_core::{Instant, Notice, Notices, Runtime, Store};
 
 use super::roster::{Due, Roster};
+use crate::event::Event;
 
 /// The most renewals in one request to the store: enough that the cost of a round trip is shared, few enough that a request
 /// stays well below a store's time limit.
@@ -26,8 +27,8 @@ pub(crate) fn keep(
                 // Beside the keeper, so that a store that does not answer delays neither other renewals nor the news of a loss.
                 runtime.spawn(Box::pin(renew(roster.clone(), store.clone(), runtime.clone(), batch)));
             }
-            // Only once there is something to lose: until then nobody need hear anything.
-            if notices.is_none() && roster.has_guards() {
+            // Only once there is something to lose or to wait for: until then nobody need hear anything.
+            if notices.is_none() && roster.is_concerned() {
                 notices = store.notices();
             }
             let until = roster.sleep_until();
@@ -49,10 +50,17 @@ async fn next(notices: &mut Option<Box<dyn Notices>>) -> Notice {
 }
 
 fn handle(roster: &Roster, notice: Notice, now: Instant) {
-    // Nothing else concerns a guard: what could not be heard its next renewal tells.
-    if let Notice::Broken { holder, key } = notice {
-        roster.handle_broken(holder, &key, now);
-    }
+    let event = match notice {
+        // It is told with the loss.
+        Notice::Broken { holder, key } => return roster.handle_broken(holder, &key, now),
+        Notice::MemberDown { fault } => Event::MemberDown { fault },
+        Notice::MemberBack { store } => Event::MemberBack { store },
+        Notice::PushDown { fault } => Event::PushDown { fault },
+        Notice::PushBack { store } => Event::PushBack { store },
+        Notice::Missed { notices } => Event::Missed { events: notices },
+        _ => return,
+    };
+    roster.report.tell(|| event);
 }
 
 /// Leases of like ttl together: a store gives a request as long as the shortest of its ttls allows, and long leases should

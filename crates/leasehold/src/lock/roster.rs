@@ -37,6 +37,8 @@ struct State {
     undertakings: usize,
     /// Nobody can ask for a lock any more.
     orphaned: bool,
+    /// A request waited, or met a fault.
+    concerned: bool,
     /// What was told to those who read, and is not in the log yet.
     unlogged: Vec<Event>,
 }
@@ -181,9 +183,17 @@ impl Roster {
         }
     }
 
-    /// Whether there are guards.
-    pub(crate) fn has_guards(&self) -> bool {
-        !self.state().guards.is_empty()
+    /// A request waits, or the store does not answer: what else happens there is of interest.
+    pub(crate) fn concern(&self) {
+        if !std::mem::replace(&mut self.state().concerned, true) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether there are guards, or other reasons to hear what happens.
+    pub(crate) fn is_concerned(&self) -> bool {
+        let state = self.state();
+        state.concerned || !state.guards.is_empty()
     }
 
     /// The ttl that the lease has by now.

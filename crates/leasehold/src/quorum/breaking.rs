@@ -100,26 +100,30 @@ fn end(
     })
 }
 
-/// What the members tell, as far as it concerns all of them.
+/// What the members tell, as far as it concerns all of them, and which of them are down.
 #[derive(Debug)]
 pub(super) struct Fan {
     desk: Arc<Desk>,
+    health: Box<dyn Notices>,
     members: Vec<(usize, Box<dyn Notices>)>,
 }
 
 impl Fan {
-    /// `None` where no member ever tells anything.
-    pub(super) fn of(desk: &Arc<Desk>) -> Option<Self> {
+    pub(super) fn of(desk: &Arc<Desk>) -> Self {
+        let health = desk.health.read();
         let members = desk.members.iter().enumerate();
-        let members: Vec<_> = members.filter_map(|(n, member)| Some((n, member.store.notices()?))).collect();
-        (!members.is_empty()).then(|| Self { desk: desk.clone(), members })
+        let members = members.filter_map(|(n, member)| Some((n, member.store.notices()?))).collect();
+        Self { desk: desk.clone(), health, members }
     }
 }
 
 impl Notices for Fan {
     fn next(&mut self) -> BoxFuture<'_, Notice> {
-        let Self { desk, members } = self;
+        let Self { desk, health, members } = self;
         Box::pin(std::future::poll_fn(move |context| {
+            if let Poll::Ready(notice) = health.next().as_mut().poll(context) {
+                return Poll::Ready(notice);
+            }
             for (member, notices) in &mut *members {
                 while let Poll::Ready(notice) = notices.next().as_mut().poll(context) {
                     match notice {

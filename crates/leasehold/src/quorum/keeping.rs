@@ -192,7 +192,7 @@ impl Desk {
             answer = call(&*here.store) => answer,
             () = self.runtime.sleep_until(limit) => Err(here.timed_out()),
         };
-        self.note(member, answer.is_err());
+        self.ended(member, answer.as_ref().err());
         answer
     }
 }

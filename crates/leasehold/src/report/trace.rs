@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Claim, Label};
+use leasehold_core::{Claim, Fence, Label};
 use tracing::field::{Empty, display};
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument, debug, debug_span, info, trace, warn};
@@ -77,6 +77,10 @@ pub(super) fn write(store: &str, event: &Event) {
         Event::Lost { who, fence, held_for, why } => {
             let reason = reason(why);
             about!(warn, who, "lost", fence = fence.get(), held_for = ?held_for, reason = reason, why = %why);
+        }
+        Event::Broke { tenancy } => {
+            let (key, fence) = (&tenancy.key, tenancy.fence.map(Fence::get));
+            warn!(target: TARGET, store, %key, fence, held_by = %tenancy, "broke a lease");
         }
         Event::StoreFault { fault, in_a_row: 1 } => {
             warn!(target: TARGET, store, %fault, "the store did not do what it was asked");

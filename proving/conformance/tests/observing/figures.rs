@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use conformance::faulty::Weather;
-use leasehold::{LockError, Loss};
+use leasehold::{LockError, Locks, Loss};
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use servers::{Flavor, Server};
 use tokio::time::sleep;
 
+use super::notices::Quorum;
 use super::world::{SECOND, TTL, World};
 
 const PAGE: &str = include_str!("../../../../docs/observing.md");
@@ -47,12 +49,14 @@ impl Figures {
     }
 }
 
-/// Lives through `work` with a recorder of its own.
-fn recorded(work: impl AsyncFnOnce(&mut Figures)) {
+/// Lives through `work` with a recorder of its own, in time that passes at will or in real time.
+fn recorded(at_will: bool, work: impl AsyncFnOnce(&mut Figures)) -> Figures {
     let recorder = DebuggingRecorder::new();
     let mut figures = Figures { snapshotter: recorder.snapshotter(), seen: BTreeMap::new() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(at_will).build();
     metrics::with_local_recorder(&recorder, || runtime.unwrap().block_on(work(&mut figures)));
+    figures.look();
+    figures
 }
 
 /// The rows of the page's tables whose first cell is in code.
@@ -73,7 +77,7 @@ fn words(label: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_figures_say_what_happened() {
-    recorded(async |figures| {
+    recorded(true, async |figures| {
         let world = World::begin();
         let guard = world.locks.mutex("k").lock().await.unwrap();
         let waiting = tokio::spawn(world.locks.mutex("k").lock().into_future());
@@ -103,10 +107,26 @@ fn the_figures_say_what_happened() {
     });
 }
 
+/// A server takes no subscription, until somebody mends it.
+async fn live_through_deafness(figures: &mut Figures) {
+    let server = Server::setup(Flavor::Valkey91).acl_user("deaf", "on nopass ~* &* +@all -subscribe").start();
+    let deaf = Locks::connect(&format!("redis://deaf@127.0.0.1:{}", server.port())).await.unwrap();
+    let holder = Locks::connect(&server.url()).await.unwrap();
+    let guard = holder.mutex("k").lock().await.unwrap();
+    deaf.mutex("k").lock().within(SECOND).await.unwrap_err();
+    assert_eq!(figures.look().of("leasehold_push_down"), [1.0]);
+    server.text(&["ACL", "SETUSER", "deaf", "+subscribe"]);
+    server.text(&["CLIENT", "KILL", "USER", "deaf"]);
+    deaf.mutex("k").lock().within(2 * SECOND).await.unwrap_err();
+    // It was set, and is set now: what is looked at is taken out.
+    assert_eq!(figures.look().seen["leasehold_push_down"].0, MetricKind::Gauge);
+    guard.release().await.unwrap();
+}
+
 #[test]
 fn the_page_names_every_figure_with_its_type_and_no_other() {
-    recorded(async |figures| {
-        // All that there is: a wait, a renewal, a loss, a fault; members and pushes that fail and come back.
+    let fair = recorded(true, async |_| {
+        // A wait, a renewal, a loss, a fault.
         let world = World::begin();
         let guard = world.locks.mutex("k").lock().await.unwrap();
         world.locks.mutex("k").lock().within(SECOND).await.unwrap_err();
@@ -114,16 +134,19 @@ fn the_page_names_every_figure_with_its_type_and_no_other() {
         world.store.set(Weather::Lost);
         guard.lost().await;
         sleep(2 * TTL).await;
-        let recorded: BTreeMap<_, _> = figures
-            .look()
-            .seen
-            .iter()
-            .map(|(name, (kind, _))| {
-                (name.split(' ').next().unwrap().to_owned(), format!("{kind:?}").to_lowercase())
-            })
-            .collect();
-        let figure = |row: &Vec<String>| (row[0].trim_matches('`').to_owned(), row[1].clone());
-        let page: BTreeMap<_, _> = rows().iter().filter(|row| row.len() == 5).map(figure).collect();
-        assert_eq!(recorded, page);
+        let quorum = Quorum::begin();
+        quorum.way[1].set(Weather::Lost);
+        let _held = quorum.locks.mutex("k").lock().await.unwrap();
+        sleep(SECOND).await;
     });
+    let told = recorded(false, live_through_deafness);
+    let kinds = fair.seen.into_iter().chain(told.seen);
+    let recorded: BTreeMap<_, _> = kinds
+        .map(|(name, (kind, _))| {
+            (name.split(' ').next().unwrap().to_owned(), format!("{kind:?}").to_lowercase())
+        })
+        .collect();
+    let figure = |row: &Vec<String>| (row[0].trim_matches('`').to_owned(), row[1].clone());
+    let page: BTreeMap<_, _> = rows().iter().filter(|row| row.len() == 5).map(figure).collect();
+    assert_eq!(recorded, page);
 }

@@ -3,6 +3,7 @@
 mod events;
 mod figures;
 mod log;
+mod notices;
 mod onlooking;
 mod seed_rows;
 mod world;

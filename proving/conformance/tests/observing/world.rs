@@ -56,6 +56,7 @@ pub(crate) fn kinds(events: &[Event]) -> Vec<&'static str> {
         Event::Released { .. } => "released",
         Event::NotReleased { .. } => "not released",
         Event::Lost { .. } => "lost",
+        Event::Broke { .. } => "broke",
         Event::StoreFault { .. } => "store fault",
         Event::StoreBack { .. } => "store back",
         Event::MemberDown { .. } => "member down",
