@@ -220,7 +220,11 @@ pub(crate) async fn give_back(wanted: &Wanted, locks: &Locks, guard: Guard, sign
             Return::Done
         }
         // What the store may still have of it for a moment is being taken back.
-        Some(Err(error @ (ReleaseError::Expired { .. } | ReleaseError::TakenByOther { .. }))) => {
+        Some(Err(
+            error @ (ReleaseError::Expired { .. }
+            | ReleaseError::Broken { .. }
+            | ReleaseError::TakenByOther { .. }),
+        )) => {
             undo_for(locks, Duration::ZERO, signals).await;
             Return::NotOurs(error)
         }

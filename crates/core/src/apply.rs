@@ -4,6 +4,7 @@
 //! in one transaction; the scripts of the Redis store are held to it by a differential test.
 
 mod advance;
+mod breaking;
 mod grant;
 mod hold;
 mod mark;
@@ -105,6 +106,9 @@ pub fn apply(records: &mut Records, request: Request, scene: &Scene<'_>) -> Serv
         }
         Request::Marked(key) => Answer::Marked(mark::marked(records, &key, scene)),
         Request::Inspect(key) => Answer::Inspect(inspect(records, key, scene.now)),
+        Request::Break { key, fence } => {
+            Answer::Break(breaking::break_lease(records, &key, fence, scene, &mut told))
+        }
     };
     Served { answer, pushes: told.pushes, unfinished: told.unfinished }
 }

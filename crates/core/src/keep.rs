@@ -44,6 +44,11 @@ pub enum Loss {
         /// The key.
         key: Key,
     },
+    /// Somebody broke the lease.
+    Broken {
+        /// The key.
+        key: Key,
+    },
     /// This process stopped keeping its locks.
     Closed {
         /// Why.
@@ -66,6 +71,7 @@ impl fmt::Display for Loss {
                     "{key}: the store has the lease no more (expired there, deleted, or the store lost its state)"
                 )
             }
+            Self::Broken { key } => write!(f, "{key}: somebody broke the lease"),
             Self::Closed { reason } => write!(f, "the lease is kept no more: {reason}"),
         }
     }
@@ -192,6 +198,11 @@ impl Keep {
         self.retry = Some(now + rest.min(self.term().duration() / 8));
         self.faults += 1;
         self.fault = Some(fault);
+    }
+
+    /// The store told that somebody broke the lease.
+    pub fn handle_broken(&mut self, key: Key) {
+        self.loss.get_or_insert(Loss::Broken { key });
     }
 
     /// This process stops keeping the lease.

@@ -10,6 +10,7 @@
 mod acquire;
 mod apply;
 mod backoff;
+mod bulletin;
 mod claim;
 mod fence;
 mod holder;
@@ -32,6 +33,7 @@ mod waiting;
 pub use acquire::{Acquire, Handed, Outcome, Patience, Step};
 pub use apply::{Ears, Scene, apply};
 pub use backoff::Backoff;
+pub use bulletin::Bulletin;
 pub use claim::{Attempt, Claim, Mode, Proposal, Want};
 pub use fence::Fence;
 pub use holder::{Holder, Label};
@@ -42,7 +44,9 @@ pub use line::{Channel, Line, Standing, Ticket, Unclaimed};
 pub use mark::{Mark, Marked};
 pub use misuse::Misuse;
 pub use records::{Content, LastFence, Lock, Records};
-pub use request::{Answer, GrantAnswer, HoldAnswer, News, Place, Push, RaiseAnswer, Request, Served, Wait};
+pub use request::{
+    Answer, BreakAnswer, GrantAnswer, HoldAnswer, News, Place, Push, RaiseAnswer, Request, Served, Wait,
+};
 pub use round::{Ballot, Round, Turn, Vote, majority_of};
 pub use runtime::{BoxFuture, Instant, Runtime, Stamp};
 pub use store::{Fault, FaultKind, Manner, Notice, Notices, Store, Wake};

@@ -46,6 +46,13 @@ pub enum Request {
     Marked(Key),
     /// Say who holds the key, and who waits for it.
     Inspect(Key),
+    /// End the lease on a key whoever holds it, if its fence is this; hand the key on.
+    Break {
+        /// The key.
+        key: Key,
+        /// The fence of the lease, as an onlooker sees it.
+        fence: Fence,
+    },
 }
 
 /// How an attempt waits for a key that is taken.
@@ -82,6 +89,8 @@ pub enum Answer {
     Marked(Marked),
     /// To [`Request::Inspect`].
     Inspect(KeyState),
+    /// To [`Request::Break`].
+    Break(BreakAnswer),
     /// To a request with a [`Proposal`](crate::Proposal): the store may have forgotten leases, and abstains; nothing was changed.
     Quarantined {
         /// For how long.
@@ -177,6 +186,8 @@ pub enum News {
         /// Of the holder's lease.
         left: Duration,
     },
+    /// Somebody broke its lease. It does not wait, so the push names no channel: each store reaches it in its own way.
+    Broken,
 }
 
 /// What came of a request.
@@ -221,6 +232,22 @@ pub enum RaiseAnswer {
         /// The first such key, in byte order.
         key: Key,
         /// Who holds it now; `None` when nobody does.
+        held_by: Option<Tenancy>,
+    },
+}
+
+/// The answer to a request to break a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+pub enum BreakAnswer {
+    /// The lease has been ended.
+    Broken {
+        /// What it was.
+        tenancy: Tenancy,
+    },
+    /// No lease of ours has this fence at the key; nothing was broken.
+    NotHeld {
+        /// Who holds the key; `None` when nobody does.
         held_by: Option<Tenancy>,
     },
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::lease::Drift;
 use crate::tally::Tally;
 use crate::{
-    Attempt, BoxFuture, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState, Mark, Marked,
-    RaiseAnswer, Ttl,
+    Attempt, BoxFuture, BreakAnswer, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState, Mark,
+    Marked, RaiseAnswer, Ttl,
 };
 
 /// Where leases live.
@@ -96,6 +96,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// moment of the call. A string of another program's that nobody waits for is none of our business, and not among them.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>>;
 
+    /// Ends the lease on a key whoever holds it, if its fence is this, and hands the key on. Its holder is told at once where
+    /// [`notices`](Store::notices) reach it; else its next renewal tells.
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        let _ = (key, fence);
+        Box::pin(async move { Err(Fault::lasting(self.name(), "it breaks no leases: wait for its end")) })
+    }
+
     /// Resolves when an attempt that stands in line is told something: that it holds now, or that it should ask again.
     ///
     /// An attempt that was answered with a place needs no timer of its own: the store sees to it that this resolves soon after
@@ -103,7 +110,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// the next call, nor to the next waiter once the attempt gives up.
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake>;
 
-    /// What happens at this store that nobody asked about, from now on; `None` where nothing is ever told. Whoever stops reading
+    /// What happens at this store that nobody asked about, from now on, after what is out of order already; `None` where nothing is ever told. Whoever stops reading
     /// loses what comes meanwhile, and costs the store nothing.
     fn notices(&self) -> Option<Box<dyn Notices>> {
         None

@@ -129,6 +129,8 @@ impl Waiting {
         match news {
             News::First { left } => waiter.ask_at = Some(now + left + ROUNDING + spread),
             News::AskAgain => waiter.wake = Some(Wake::AskAgain),
+            // Whoever waits holds nothing that could be broken.
+            News::Broken => {}
             News::Granted { fence, lasts } => {
                 let since = since.max(waiter.joined);
                 waiter.wake = Some(Wake::Granted { fence, since, lasts });

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant as ThreadClock};
 
 use leasehold_core::{
-    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner, Mark, Marked,
-    RaiseAnswer, Records, Request, Served, Stamp, Ticket, Wait,
+    Answer, Attempt, BreakAnswer, Fault, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner, Mark,
+    Marked, RaiseAnswer, Records, Request, Served, Stamp, Ticket, Wait,
 };
 
 use crate::ledger::Ledger;
@@ -204,10 +204,26 @@ impl Desk {
         }
     }
 
+    pub(crate) fn break_lease(&mut self, key: Key, fence: Fence) -> Result<BreakAnswer, Fault> {
+        let post = Arc::clone(&self.post);
+        match self.serve(Request::Break { key, fence }, &mut post.turn())? {
+            Answer::Break(answer) => Ok(answer),
+            other => Err(self.refused(&other)),
+        }
+    }
+
     pub(crate) fn marked(&mut self, key: Key) -> Result<Marked, Fault> {
         match self.ledger.serve(Request::Marked(key))?.answer {
             Answer::Marked(marked) => Ok(marked),
             other => Err(self.refused(&other)),
+        }
+    }
+
+    /// Hears what other processes say to those who hold something here.
+    pub(crate) fn listen(&mut self, desk: &Sender<Job>) {
+        // Where nothing can be heard, the next renewal tells.
+        if self.ledger.enter().is_ok() {
+            let _ = self.post.channel(desk);
         }
     }
 

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leasehold_core::{
-    Content, Ears, Fault, Fence, Holder, Key, Line, Records, Request, Runtime, Scene, Served, Stamp, apply,
+    Content, Ears, Fault, Fence, Holder, Key, Line, News, Records, Request, Runtime, Scene, Served, Stamp,
+    apply,
 };
 use rusqlite::Connection;
 
@@ -279,7 +280,7 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
             table::mark::load(connection, keys.iter().copied(), &mut before.records)?;
         }
         let mut after = before.records.clone();
-        let served = apply(&mut after, request.clone(), &scene);
+        let mut served = apply(&mut after, request.clone(), &scene);
         if after.lines.values().any(Line::is_short) {
             continue;
         }
@@ -287,6 +288,10 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
             table::mark::save(connection, &before.records, &after, Stamp::from_micros(scene.floor.get()))?;
         } else if !all {
             table::save(connection, keys.iter().copied(), &before, &after, asker, now)?;
+        }
+        for push in served.pushes.iter_mut().filter(|push| push.news == News::Broken) {
+            // The holder does not wait; where it can be told is known by the life that its lease hangs on.
+            push.to = before.lives.get(&push.key).map(|life| life.channel());
         }
         return Ok((served, now));
     }
@@ -317,7 +322,8 @@ const fn is_by_a_quorum(request: &Request) -> bool {
         | Request::Advance(_)
         | Request::Mark { .. }
         | Request::Marked(_)
-        | Request::Inspect(_) => false,
+        | Request::Inspect(_)
+        | Request::Break { .. } => false,
     }
 }
 
@@ -329,7 +335,11 @@ fn asker<'a>(request: &'a Request, peers: &Peers) -> Option<Asker<'a>> {
         | Request::Rejoin { attempt, .. }
         | Request::Raise(attempt)
         | Request::Release(attempt) => (attempt, None),
-        Request::Advance(_) | Request::Mark { .. } | Request::Marked(_) | Request::Inspect(_) => return None,
+        Request::Advance(_)
+        | Request::Mark { .. }
+        | Request::Marked(_)
+        | Request::Inspect(_)
+        | Request::Break { .. } => return None,
     };
     let ticket = wait.and_then(|wait| wait.ticket.as_ref());
     Some(Asker { holder: attempt.holder, ticket, counts: wait.is_some(), life: peers.own() })
@@ -349,7 +359,7 @@ fn keys(request: &Request) -> Vec<&Key> {
         | Request::Mark { attempt, .. }
         | Request::Release(attempt) => attempt.claim.keys().collect(),
         Request::Advance(keys) => keys.iter().collect(),
-        Request::Marked(key) | Request::Inspect(key) => vec![key],
+        Request::Marked(key) | Request::Inspect(key) | Request::Break { key, .. } => vec![key],
     }
 }
 

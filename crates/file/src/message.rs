@@ -15,6 +15,7 @@ pub(crate) fn write(push: &Push, at: Stamp) -> Vec<u8> {
     let (kind, one, two) = match push.news {
         News::Granted { fence, lasts } => (b'g', fence.get(), lasts.as_millis()),
         News::AskAgain => (b'a', 0, 0),
+        News::Broken => (b'b', 0, 0),
         News::First { left } => (b'f', u64::try_from(left.as_micros()).unwrap_or(u64::MAX), 0),
     };
     let mut bytes = Vec::with_capacity(LONGEST);
@@ -40,6 +41,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<(Holder, Key, News, Stamp)> {
     let news = match kind {
         b'g' => News::Granted { fence: Fence::new(one)?, lasts: Ttl::new(Duration::from_millis(two)).ok()? },
         b'a' => News::AskAgain,
+        b'b' => News::Broken,
         b'f' => News::First { left: Duration::from_micros(one) },
         _ => return None,
     };
@@ -58,6 +60,7 @@ mod tests {
         for news in [
             News::Granted { fence: Fence::new(17).unwrap(), lasts },
             News::AskAgain,
+            News::Broken,
             News::First { left: Duration::from_micros(77) },
         ] {
             let holder = Holder::from_bits(u128::MAX - 5);

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use leasehold_core::{
-    Attempt, Channel, Claim, Holder, Instant, Key, News, Push, Request, Runtime, Stamp, Ttl, Waiting,
+    Attempt, Bulletin, Channel, Claim, Holder, Instant, Key, News, Notice, Push, Request, Runtime, Stamp,
+    Ttl, Waiting,
 };
 
 use crate::desk::Job;
@@ -22,6 +23,7 @@ use crate::peer::{Peer, Peers};
 pub(crate) struct Post {
     pub(crate) waiting: Waiting,
     pub(crate) peers: Arc<Peers>,
+    pub(crate) bulletin: Bulletin,
     runtime: Arc<dyn Runtime>,
     /// Who may have something in the file. Locked while a request is served and its answer noted, so that what other processes
     /// say of it is not heard before.
@@ -35,8 +37,15 @@ pub(crate) type Turn<'a> = MutexGuard<'a, HashSet<Holder>>;
 
 impl Post {
     pub(crate) fn new(peers: Arc<Peers>, runtime: Arc<dyn Runtime>, seed: u64) -> Self {
-        let (waiting, holding) = (Waiting::new(seed), Mutex::default());
-        Self { waiting, peers, runtime, holding, ear: OnceLock::new(), closed: AtomicBool::new(false) }
+        Self {
+            waiting: Waiting::new(seed),
+            peers,
+            bulletin: Bulletin::default(),
+            runtime,
+            holding: Mutex::default(),
+            ear: OnceLock::new(),
+            closed: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn turn(&self) -> Turn<'_> {
@@ -84,6 +93,10 @@ impl Post {
 
     /// Says something to a waiter of this process. `false` when it is given a lease and is not here any more.
     fn hear(&self, holding: &mut Turn<'_>, holder: Holder, key: &Key, news: News, at: Stamp) -> bool {
+        if news == News::Broken {
+            self.bulletin.say(&Notice::Broken { holder, key: key.clone() });
+            return true;
+        }
         let since = Instant::from_nanos(at.as_micros().saturating_mul(1000));
         let wanted = self.waiting.hears(holder, key, news, since, self.now());
         if wanted && matches!(news, News::Granted { .. }) {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Mark, Marked,
-    RaiseAnswer, Records, Runtime, Store, Wake,
+    Attempt, BoxFuture, BreakAnswer, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner,
+    Mark, Marked, Notices, RaiseAnswer, Records, Runtime, Store, Wake,
 };
 use tokio::sync::oneshot;
 
@@ -253,6 +253,22 @@ impl Store for FileStore {
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         let prefix = prefix.to_vec();
         Box::pin(self.ask(move |desk| desk.list(&prefix)))
+    }
+
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        let key = key.clone();
+        Box::pin(self.ask(move |desk| desk.break_lease(key, fence)))
+    }
+
+    /// Other processes say it to the socket at which those of this one who wait hear of their turns; it is opened now if it was not.
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        let notices = self.post.bulletin.read();
+        // A thread that cannot be started is a fault of the requests.
+        let _ = self.send_with(|way| {
+            let way = way.clone();
+            Box::new(move |desk| desk.listen(&way))
+        });
+        Some(notices)
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

@@ -142,6 +142,12 @@ pub enum ReleaseError {
         /// The key.
         key: Key,
     },
+    /// Somebody broke the lease: from then on the lock was not held by this guard.
+    #[non_exhaustive]
+    Broken {
+        /// The key.
+        key: Key,
+    },
     /// Somebody else holds the key: for some time the lock was not held by this guard.
     #[non_exhaustive]
     TakenByOther {
@@ -156,6 +162,7 @@ impl fmt::Display for ReleaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Expired { key } => write!(f, "{key}: the lease had ended before it was released"),
+            Self::Broken { key } => write!(f, "{key}: somebody broke the lease before it was released"),
             Self::TakenByOther { held_by } => {
                 write!(f, "{}: held by {held_by} before it was released", held_by.key)
             }

@@ -17,9 +17,12 @@
 
 mod any_store;
 pub mod blocking;
+mod breaking;
 mod builder;
 mod defaults;
 mod error;
+mod event;
+mod events;
 mod lock;
 mod locks;
 mod memory;
@@ -27,16 +30,20 @@ mod mutex;
 mod place;
 mod quorum;
 mod recipe;
+mod report;
 mod runtime;
 
 pub use any_store::AnyStore;
+pub use breaking::BreakError;
 pub use builder::LocksBuilder;
 pub use error::{CloseError, ConnectError, HoldError, InspectError, LockError, ReleaseError, RenewError};
+pub use event::{Event, Who};
+pub use events::Events;
 pub use leasehold_core::{
-    Backoff, Drift, Fault, FaultKind, Fence, Holder, Key, KeyState, Label, Loss, Mark, Misuse, Mode, Renewal,
-    Runtime, Stamp, Stance, Store, Tally, Tenancy, Tenant, Ttl, Waiter,
+    Backoff, Claim, Drift, Fault, FaultKind, Fence, Holder, Key, KeyState, Label, Loss, Mark, Misuse, Mode,
+    Renewal, Runtime, Stamp, Stance, Store, Tally, Tenancy, Tenant, Ttl, Waiter, Want,
 };
-pub use lock::{Acquire, Guard, Held, Waiting};
+pub use lock::{Acquire, Guard, Held, Unlocked, Waiting};
 pub use locks::Locks;
 pub use memory::MemoryStore;
 pub use mutex::Mutex;
@@ -51,3 +58,8 @@ pub use runtime::TokioRuntime;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The code of the page on observing, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/observing.md")]
+struct Observing;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, KeyState, Misuse, Ttl};
+use leasehold_core::{Claim, Key, KeyState, Misuse, Ttl};
 
 use crate::any_store::AnyStore;
 use crate::builder::LocksBuilder;
 use crate::defaults::Defaults;
 use crate::error::{CloseError, ConnectError, InspectError};
+use crate::events::Events;
 use crate::lock::Held;
 use crate::mutex::Mutex;
 use crate::place::Place;
@@ -143,7 +144,7 @@ impl Locks {
     /// Cancel safe.
     pub async fn inspect(&self, name: impl AsRef<[u8]>) -> Result<KeyState, InspectError> {
         let key = self.defaults.key(name.as_ref())?;
-        self.askers.place().store.inspect(&key).await.map_err(InspectError::Store)
+        self.askers.place().inspect(&key).await.map_err(InspectError::Store)
     }
 
     /// The same of every lock whose name begins so and that is held or waited for, in the order of their bytes. Each is shown as it
@@ -162,7 +163,10 @@ impl Locks {
     /// Cancel safe.
     pub async fn list(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<KeyState>, InspectError> {
         let prefix = [&self.defaults.prefix, prefix.as_ref()].concat();
-        self.askers.place().store.list(&prefix).await.map_err(InspectError::Store)
+        let place = self.askers.place();
+        let listed = place.store.list(&prefix).await;
+        place.report.answered(&listed);
+        listed.map_err(InspectError::Store)
     }
 
     /// The store's name, without any password.
@@ -177,6 +181,14 @@ impl Locks {
         self.askers.place().store.warnings()
     }
 
+    pub(crate) fn key(&self, name: &[u8]) -> Result<Key, Misuse> {
+        self.defaults.key(name)
+    }
+
+    pub(crate) fn place(&self) -> &Arc<Place> {
+        self.askers.place()
+    }
+
     pub(crate) fn check(&self, ttl: Ttl) -> Result<(), Misuse> {
         self.askers.place().check(ttl)
     }
@@ -185,6 +197,26 @@ impl Locks {
     #[must_use]
     pub fn guards(&self) -> Vec<Held> {
         self.askers.place().roster.holdings().into_iter().map(Held).collect()
+    }
+
+    /// What happens to these locks and all their clones from now on: see [`Event`](crate::Event). Any number may read, each all of it; nobody
+    /// waits for a reader, and where nobody reads it costs nothing.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// use leasehold::Event;
+    /// let locks = leasehold::Locks::in_memory();
+    /// let mut events = locks.events();
+    /// locks.mutex("deploy").lock().await?.release().await?;
+    /// assert!(matches!(events.next().await, Some(Event::Acquired { .. })));
+    /// assert!(matches!(events.next().await, Some(Event::Released { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.askers.place().report.read()
     }
 
     /// A descriptor that the leases of these locks hang on: as long as any process has it open, they last until their ends;

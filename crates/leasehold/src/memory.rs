@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, BoxFuture, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Manner,
-    Mark, Marked, RaiseAnswer, Records, Request, Runtime, Scene, Served, Stamp, Store, Wait, Waiting, Wake,
-    apply,
+    Answer, Attempt, BoxFuture, BreakAnswer, Bulletin, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Instant,
+    Key, KeyState, Manner, Mark, Marked, News, Notice, Notices, RaiseAnswer, Records, Request, Runtime,
+    Scene, Served, Stamp, Store, Wait, Waiting, Wake, apply,
 };
 
 use crate::place::low_bits;
@@ -21,6 +21,7 @@ pub struct MemoryStore {
     runtime: Arc<dyn Runtime>,
     state: Mutex<State>,
     waiting: Waiting,
+    bulletin: Bulletin,
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +36,13 @@ impl MemoryStore {
     #[must_use]
     pub fn new(runtime: Arc<dyn Runtime>) -> Self {
         let waiting = Waiting::new(low_bits(runtime.random()));
-        Self { name: "memory:".into(), runtime, state: Mutex::default(), waiting }
+        Self {
+            name: "memory:".into(),
+            runtime,
+            state: Mutex::default(),
+            waiting,
+            bulletin: Bulletin::default(),
+        }
     }
 
     /// The same store, called `memory:` and this: several of them make a quorum to test with.
@@ -101,6 +108,10 @@ impl MemoryStore {
         }
         let now = Instant::from_nanos(scene.now.as_micros() * 1000);
         for push in pushes {
+            if push.news == News::Broken {
+                self.bulletin.say(&Notice::Broken { holder: push.holder, key: push.key });
+                continue;
+            }
             // Whoever is not here any more is about to release it.
             let _ = self.waiting.hears(push.holder, &push.key, push.news, now, now);
         }
@@ -227,6 +238,15 @@ impl Store for MemoryStore {
         })
     }
 
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(async move {
+            match self.ask(Request::Break { key: key.clone(), fence }) {
+                Answer::Break(answer) => Ok(answer),
+                other => Err(self.fault(&other)),
+            }
+        })
+    }
+
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(async move {
             let keys = self.with(|state, scene| state.records.keys_in_use(prefix, scene.now));
@@ -264,5 +284,9 @@ impl Store for MemoryStore {
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         self.waiting.called(attempt.holder, &*self.runtime)
+    }
+
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        Some(self.bulletin.read())
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use leasehold_core::{Claim, Label, Misuse, Patience, Renewal, Ttl};
 
 use crate::defaults::Defaults;
-use crate::error::LockError;
-use crate::lock::{Acquire, Guard, Terms};
+use crate::error::{InspectError, LockError};
+use crate::lock::{Acquire, Guard, Terms, Unlocked};
 use crate::locks::Askers;
 
 /// A lock that one holder has at a time: the description of what to take. Making and cloning it does no I/O.
@@ -77,6 +77,41 @@ impl Mutex {
     /// As [`Acquire`].
     pub async fn try_lock(&self) -> Result<Option<Guard>, LockError> {
         self.lock().once().await
+    }
+
+    /// Whether somebody holds the lock, or one of its keys; also another program. One look for each key, which takes nothing; a moment later it
+    /// may be different.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn is_locked(&self) -> Result<bool, InspectError> {
+        for key in self.claim.clone()?.keys() {
+            let state = self.askers.place().inspect(key).await.map_err(InspectError::Store)?;
+            if !state.tenancies.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits until nobody holds the lock, without taking it and without standing in its line; [`Unlocked::within`] bounds the wait.
+    ///
+    /// ```
+    /// # async fn example(locks: leasehold::Locks) -> Result<(), leasehold::LockError> {
+    /// locks.mutex("migration").unlocked().within(std::time::Duration::from_secs(60)).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Awaiting it gives a [`LockError`]; when the time is up it says who holds the lock.
+    pub fn unlocked(&self) -> Unlocked {
+        Unlocked::new(self.askers.clone(), self.claim.clone(), self.defaults.outage_limit)
     }
 
     fn terms(&self) -> Result<Terms, Misuse> {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Backoff, Drift, FaultKind, Misuse, Runtime, Store, Ttl};
+use leasehold_core::{Attempt, Backoff, Drift, Fault, Key, KeyState, Misuse, Runtime, Store, Ttl};
 
-use crate::lock::{Roster, keep};
+use crate::lock::{Holding, Roster, keep};
+use crate::report::Report;
 
 /// A store, the runtime that serves it, and the guards that this process has there.
 #[derive(Debug)]
@@ -14,14 +15,16 @@ pub(crate) struct Place {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) drift: Drift,
     pub(crate) roster: Arc<Roster>,
+    pub(crate) report: Arc<Report>,
 }
 
 impl Place {
     /// A place with its keeper running.
     pub(crate) fn new(store: Arc<dyn Store>, runtime: Arc<dyn Runtime>, drift: Drift) -> Arc<Self> {
-        let roster = Arc::new(Roster::new());
+        let report = Arc::new(Report::new(store.name()));
+        let roster = Arc::new(Roster::new(report.clone()));
         runtime.spawn(Box::pin(keep(roster.clone(), store.clone(), runtime.clone())));
-        Arc::new(Self { store, runtime, drift, roster })
+        Arc::new(Self { store, runtime, drift, roster, report })
     }
 
     /// Refuses what the store cannot keep.
@@ -32,20 +35,39 @@ impl Place {
         }
     }
 
+    /// Who holds a key, and who waits for it.
+    pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
+        let state = self.store.inspect(key).await;
+        self.report.answered(&state);
+        state
+    }
+
     /// Gives an attempt up in the background, trying for as long as it could last in the store.
     ///
     /// Never blocks and never panics, so it may be called where things are dropped.
     pub(crate) fn give_up(&self, attempt: Attempt) {
-        let (store, runtime) = (self.store.clone(), self.runtime.clone());
+        self.undo(attempt, |_| {});
+    }
+
+    /// Releases a holding in the background, in the same way, and tells what came of it.
+    pub(crate) fn give_back(&self, holding: &Arc<Holding>, held_for: Duration) {
+        let (report, of) = (self.report.clone(), holding.clone());
+        self.undo(holding.attempt.clone(), move |done| report.tell(|| of.was_given_back(held_for, done)));
+    }
+
+    fn undo(&self, attempt: Attempt, done: impl FnOnce(Result<(), Fault>) + Send + 'static) {
+        let (store, runtime, report) = (self.store.clone(), self.runtime.clone(), self.report.clone());
         let under_way = self.roster.begin_undertaking();
         let end = runtime.now() + attempt.ttl.duration();
         self.runtime.spawn(Box::pin(async move {
             let _under_way = under_way;
             let mut tries = 0;
-            while let Err(fault) = store.give_up(&attempt).await {
+            loop {
+                let given_up = store.give_up(&attempt).await;
+                report.answered(&given_up);
                 let again = runtime.now() + rest(tries, &*runtime);
-                if fault.kind == FaultKind::Lasting || again >= end {
-                    return;
+                if !given_up.as_ref().is_err_and(|fault| !fault.is_lasting() && again < end) {
+                    return done(given_up);
                 }
                 tries += 1;
                 runtime.sleep_until(again).await;

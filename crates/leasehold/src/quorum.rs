@@ -4,8 +4,10 @@
 //! nobody waits for the slow ones, and what comes of a call that nobody waits for any more is undone.
 
 mod asking;
+mod breaking;
 mod contest;
 mod desk;
+mod health;
 mod keeping;
 mod looking;
 mod marking;
@@ -17,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Mark,
-    Marked, Misuse, Runtime, Stance, Store, Ttl, Wake,
+    Attempt, BoxFuture, BreakAnswer, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Key, KeyState,
+    Manner, Mark, Marked, Misuse, Notices, Runtime, Stance, Store, Ttl, Wake,
 };
 
 use desk::Desk;
@@ -174,6 +176,14 @@ impl Store for QuorumStore {
 
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         Box::pin(looking::inspect(&self.desk, key))
+    }
+
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(breaking::break_lease(&self.desk, key, fence))
+    }
+
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        Some(Box::new(breaking::Fan::of(&self.desk)))
     }
 
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {

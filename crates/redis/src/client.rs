@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Fault, GrantAnswer, HoldAnswer, Instant, Key, KeyState, Mark, Marked, Request, Runtime,
-    Ttl, Wait, Waiting,
+    Answer, Attempt, BreakAnswer, Bulletin, Fault, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState,
+    Mark, Marked, Request, Runtime, Ttl, Wait, Waiting,
 };
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisError, ServerError, ServerErrorKind, Value, cmd};
@@ -30,6 +30,7 @@ pub(crate) struct Client {
     pub(crate) call_limit: Duration,
     pub(crate) unsettled: Unsettled,
     pub(crate) waiting: Waiting,
+    pub(crate) bulletin: Arc<Bulletin>,
     /// Whether somebody looks after the connection for those who wait.
     pub(crate) tended: AtomicBool,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
@@ -204,6 +205,16 @@ impl Client {
         match self.reply_to(&Request::Marked(key.clone()), &mut route, self.call_limit).await?.answer {
             Answer::Marked(marked) => Ok(marked),
             _ => unreachable!("it is answered as it is asked"),
+        }
+    }
+
+    pub(crate) async fn break_lease(&self, key: &Key, fence: Fence) -> Result<BreakAnswer, Fault> {
+        let mut route = self.route(self.call_limit).await?;
+        let request = Request::Break { key: key.clone(), fence };
+        let heard = self.call(&mut route, &call_for(&request, self.window()), self.call_limit).await?;
+        match self.answer(&request, heard)? {
+            Answer::Break(answer) => Ok(answer),
+            _ => unreachable!("a break is answered as one"),
         }
     }
 

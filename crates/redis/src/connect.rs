@@ -22,6 +22,7 @@ use crate::deadline::within;
 use crate::ear::{Answered, Subscription, Tell, reader};
 use crate::fault::Faults;
 use crate::script;
+use crate::wire::BROKEN;
 
 /// Beyond a few round trips and a resend of the first packet, which the kernel does after one second.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -170,6 +171,8 @@ impl Connector {
             let mut connection = PubSub::new(&login, stream).await.map_err(Failed::of)?;
             let since = runtime.now();
             connection.subscribe(channel.as_bytes()).await.map_err(Failed::of)?;
+            // A user who may not hear this learns it by the next renewal.
+            let _ = connection.subscribe(BROKEN).await;
             let (sink, stream) = connection.split();
             Ok(Subscription { sink, stream, since })
         };

@@ -41,6 +41,10 @@ impl Faults {
         Self { store, user }
     }
 
+    pub(crate) const fn store(&self) -> &Arc<str> {
+        &self.store
+    }
+
     pub(crate) fn passing(&self, reason: impl fmt::Display) -> Fault {
         Fault::passing(&self.store, reason)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Attempt, Channel, Claim, Fault, FaultKind, GrantAnswer, HoldAnswer, Instant, Key, Line, Manner, News,
-    Request, Wait,
+    Notice, Request, Wait,
 };
 
 use crate::client::{Client, Route, Source};
@@ -80,6 +80,10 @@ impl Client {
     /// Takes a push that came at `since` at the earliest.
     fn told(&self, payload: &[u8], since: Instant) {
         let Some(Told { holder, key, news }) = read_push(payload) else { return };
+        if news == News::Broken {
+            self.bulletin.say(&Notice::Broken { holder, key });
+            return;
+        }
         let now = self.runtime.now();
         if self.waiting.hears(holder, &key, news, since, now) {
             return;

@@ -12,6 +12,7 @@ mod connect;
 mod deadline;
 mod ear;
 mod fault;
+mod hearing;
 mod in_line;
 mod link;
 mod member;

@@ -1,7 +1,7 @@
 //! One connection for everybody: made when it is first needed, dropped when it fails, made anew by the next who needs it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -15,8 +15,9 @@ use crate::connect::{CONNECT_LIMIT, Connected, Connector};
 use crate::deadline::within;
 use crate::ear::{Answered, Ear, Refused, Tell};
 use crate::fault::Faults;
+use crate::hearing::Hearing;
 use crate::settle::ConnectionId;
-use crate::wire::channel_of;
+use crate::wire::{BROKEN, channel_of};
 
 /// A connection that was made; it may have ended since.
 pub(crate) struct Live {
@@ -60,8 +61,10 @@ pub(crate) struct Link {
     tell: Tell,
     /// Rings when a connection has ended.
     pub(crate) lost: Arc<Notify>,
-    /// Why the latest connection that should hear does not.
-    deaf: Mutex<Option<Fault>>,
+    /// Whether connections hear of leases that are broken.
+    hears_of_breaks: Arc<AtomicBool>,
+    /// Whether connections that should hear do.
+    pub(crate) hearing: Hearing,
 }
 
 /// A server that takes no subscriptions, or no more connections, is asked again now and then: somebody may have mended it.
@@ -81,11 +84,18 @@ enum State {
 }
 
 impl Link {
-    pub(crate) fn new(connector: Connector, faults: Faults, runtime: Arc<dyn Runtime>, tell: Tell) -> Self {
+    pub(crate) fn new(
+        connector: Connector,
+        faults: Faults,
+        runtime: Arc<dyn Runtime>,
+        tell: Tell,
+        hearing: Hearing,
+    ) -> Self {
         let state = Arc::new(Mutex::new(State::Down));
         let connector = Arc::new(connector);
-        let (lost, deaf) = (Arc::new(Notify::new()), Mutex::new(None));
-        Self { connector, faults, runtime, state, tell, lost, deaf }
+        let lost = Arc::new(Notify::new());
+        let hears_of_breaks = Arc::new(AtomicBool::new(false));
+        Self { connector, faults, runtime, state, tell, lost, hears_of_breaks, hearing }
     }
 
     /// The connection, new if there is none. Cancel safe: the connecting goes on for whoever comes next.
@@ -131,24 +141,33 @@ impl Link {
         };
         let silent = || Err(self.faults.passing(format_args!("no subscription within {limit:?}")));
         let subscribed = within(&*self.runtime, limit, subscribing).await.unwrap_or_else(silent);
-        *self.deaf.lock().unwrap_or_else(PoisonError::into_inner) = subscribed.as_ref().err().cloned();
         match subscribed {
-            Ok(()) => Some(live.ear.hears_at(channel).clone()),
+            Ok(()) => {
+                self.hearing.is_good(self.faults.store());
+                Some(live.ear.hears_at(channel).clone())
+            }
             // A connection on which nothing is answered is of no use; the next one will hear.
             Err(fault) if fault.kind == FaultKind::Passing && live.hears => {
                 self.drop_connection(live);
                 None
             }
-            Err(_) => {
+            Err(fault) => {
+                self.hearing.is_bad(fault);
                 *refused = Some(Refused { again: self.runtime.now() + DEAF_FOR });
                 None
             }
         }
     }
 
-    /// Why nobody can tell this process anything, if so.
-    pub(crate) fn deaf(&self) -> Option<Fault> {
-        self.deaf.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Every connection hears of leases that are broken from now on, and the one that there is at once.
+    pub(crate) fn hear_of_breaks(&self) {
+        if self.hears_of_breaks.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let State::Up(live) = &*state {
+            hear_of_breaks(live, &self.runtime);
+        }
     }
 
     async fn subscribe(&self, live: &Live, channel: &Channel) -> Result<(), Fault> {
@@ -197,6 +216,7 @@ impl Link {
         let (connector, runtime) = (Arc::clone(&self.connector), Arc::clone(&self.runtime));
         let (state, faults) = (Arc::clone(&self.state), self.faults.clone());
         let (tell, lost) = (Arc::clone(&self.tell), Arc::clone(&self.lost));
+        let hears_of_breaks = Arc::clone(&self.hears_of_breaks);
         self.runtime.spawn(Box::pin(async move {
             let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &tell)).await;
             let silent = || Err(faults.passing(format_args!("no connection within {CONNECT_LIMIT:?}")));
@@ -225,10 +245,15 @@ impl Link {
                 }));
                 Arc::new(live)
             });
-            *state.lock().unwrap_or_else(PoisonError::into_inner) = match &made {
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            *state = match &made {
                 Ok(live) => State::Up(Arc::clone(live)),
                 Err(_) => State::Down,
             };
+            if let (Ok(live), true) = (&made, hears_of_breaks.load(Ordering::SeqCst)) {
+                hear_of_breaks(live, &runtime);
+            }
+            drop(state);
             report.send_replace(Some(made));
         }));
     }
@@ -236,5 +261,16 @@ impl Link {
     /// The task that connects was dropped.
     fn abandoned(&self) -> Fault {
         self.faults.passing("nobody makes connections any more: the async runtime has ended")
+    }
+}
+
+/// Subscribes beside whatever else is said on the connection: nobody waits for it. Where the server refuses, the next renewal
+/// tells.
+fn hear_of_breaks(live: &Live, runtime: &Arc<dyn Runtime>) {
+    if live.hears {
+        let mut connection = live.connection.clone();
+        runtime.spawn(Box::pin(async move {
+            let _ = connection.subscribe(BROKEN).await;
+        }));
     }
 }

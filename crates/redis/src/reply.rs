@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Label, Marked, Misuse, Place,
-    RaiseAnswer, Request, Stamp, Tenancy, Tenant, Ticket, Waiter,
+    Answer, Attempt, BreakAnswer, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Label, Marked,
+    Misuse, Place, RaiseAnswer, Request, Stamp, Tenancy, Tenant, Ticket, Waiter,
 };
 use redis::Value;
 
@@ -50,6 +50,7 @@ pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
         Request::Marked(key) => {
             return Ok(Reply { answer: Answer::Marked(fields.marked(key)?), unfinished: Vec::new() });
         }
+        Request::Break { key, .. } => (Answer::Break(fields.broken(key)?), vec![key]),
         Request::Inspect(key) => {
             let tenancies = fields.tenancy(key)?.into_iter().collect();
             let state = KeyState::new(key.clone(), tenancies, fields.waiters()?);
@@ -215,13 +216,21 @@ impl Fields {
         }
     }
 
+    fn broken(&self, key: &Key) -> Result<BreakAnswer, String> {
+        if self.code != DONE {
+            return Ok(BreakAnswer::NotHeld { held_by: self.tenancy(key)? });
+        }
+        let tenancy = self.tenancy(key)?.ok_or_else(|| self.strange())?;
+        Ok(BreakAnswer::Broken { tenancy })
+    }
+
     /// Who the answer says holds a key.
     fn tenancy(&self, key: &Key) -> Result<Option<Tenancy>, String> {
         let (tenant, fence, remaining) = match (self.code, self.rest.as_slice()) {
             (FREE, _) => return Ok(None),
             (NO_LOCK, [_, Value::Int(pttl), ..]) => (Tenant::NotALock, None, *pttl),
             (
-                HELD | STANDS | FULL,
+                DONE | HELD | STANDS | FULL,
                 [_, Value::BulkString(value), Value::Int(pttl), Value::BulkString(fence), ..],
             ) => {
                 let tenant = wire::read(value);

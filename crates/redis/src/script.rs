@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Holder, Key, LastFence, Line, Request, Stamp, Wait};
+use leasehold_core::{Attempt, Holder, Key, LastFence, Line, Request, Stamp, Ttl, Wait};
 use redis::{Cmd, cmd};
 
 pub use crate::native::{DeleteIfEqual, native_pair, native_release};
@@ -68,6 +68,13 @@ pub static RELEASE: Script = Script::new(concat!(
     include_str!("scripts/state.lua"),
     include_str!("scripts/line.lua"),
     include_str!("scripts/release.lua")
+));
+/// Ends the lease with a fence.
+pub static BREAK: Script = Script::new(concat!(
+    include_str!("scripts/read.lua"),
+    include_str!("scripts/state.lua"),
+    include_str!("scripts/line.lua"),
+    include_str!("scripts/break.lua")
 ));
 /// Says who holds a key.
 pub static INSPECT: Script =
@@ -201,6 +208,11 @@ pub fn call_at_member(request: &Request, window: Duration, run: Option<&str>) ->
             Call { script: &MARKED, keys: vec![side_key(Side::Mark, key)], args: Vec::new() }
         }
         Request::Inspect(key) => Call { script: &INSPECT, keys: with_sides(key).into(), args: Vec::new() },
+        Request::Break { key, fence } => {
+            let keep = LastFence::kept_for(Ttl::DEFAULT).as_millis().to_string().into();
+            let args = vec![fence.to_string().into(), window, keep, wire::BROKEN.into()];
+            Call { script: &BREAK, keys: with_sides(key).into(), args }
+        }
     }
 }
 
@@ -317,6 +329,13 @@ mod tests {
         assert_eq!((call.keys.len(), shown(&call.args)), (4, shown(&[&*nobody, "2000"].map(Into::into))));
         let call = called(&Request::Inspect(Key::new("a").unwrap()));
         assert_eq!((call.keys.len(), call.args.len()), (4, 0));
+        let fence = Fence::new(1_700_000_000_000_000).unwrap();
+        let call = called(&Request::Break { key: Key::new("a").unwrap(), fence });
+        let args = ["1700000000000000", "2000", "600000", "leasehold:broken"];
+        assert_eq!(
+            (shown(&call.keys), shown(&call.args)),
+            (shown(&of_a.map(Into::into)), shown(&args.map(Into::into)))
+        );
     }
 
     #[test]
@@ -386,6 +405,7 @@ mod tests {
             &GRANT,
             &RENEW,
             &RELEASE,
+            &BREAK,
             &INSPECT,
             &MARK,
             &MARKED,

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse,
-    RaiseAnswer, Runtime, Store, Waiting, Wake,
+    Attempt, BoxFuture, BreakAnswer, Bulletin, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState,
+    Manner, Mark, Marked, Misuse, Notices, RaiseAnswer, Runtime, Store, Waiting, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -16,6 +16,7 @@ use crate::client::{Client, Source};
 use crate::clock::ServerClock;
 use crate::connect::Connector;
 use crate::fault::Faults;
+use crate::hearing::Hearing;
 use crate::link::Link;
 use crate::settle::Unsettled;
 
@@ -62,9 +63,9 @@ impl RedisStore {
         let faults = Faults::new(Arc::clone(&name), Some(user));
         let (call_limit, quarantine) = (address.call_limit, address.quarantine);
         let connector = Connector::new(address, faults.clone());
-        let ours = |me: &Weak<Client>| {
-            let tell = Client::tell(me.clone());
-            Source::Ours(Link::new(connector, faults.clone(), Arc::clone(&runtime), tell))
+        let ours = |me: &Weak<Client>, bulletin: &Arc<Bulletin>| {
+            let (tell, hearing) = (Client::tell(me.clone()), Hearing::new(Arc::clone(bulletin)));
+            Source::Ours(Link::new(connector, faults.clone(), Arc::clone(&runtime), tell, hearing))
         };
         Ok(Self::new(name, faults.clone(), ours, call_limit, quarantine, runtime.clone()))
     }
@@ -85,25 +86,27 @@ impl RedisStore {
         let faults = Faults::new(Arc::clone(&name), None);
         let lend = Box::new(move || Box::new(connection.clone()) as _);
         let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()) };
-        Self::new(name, faults, |_| source, crate::address::CALL_LIMIT, true, runtime)
+        Self::new(name, faults, |_, _| source, crate::address::CALL_LIMIT, true, runtime)
     }
 
     fn new(
         name: Arc<str>,
         faults: Faults,
-        source: impl FnOnce(&Weak<Client>) -> Source,
+        source: impl FnOnce(&Weak<Client>, &Arc<Bulletin>) -> Source,
         call_limit: Duration,
         quarantine: bool,
         runtime: Arc<dyn Runtime>,
     ) -> Self {
         let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
+        let bulletin = Arc::new(Bulletin::default());
         let client = Arc::new_cyclic(|me| Client {
-            source: source(me),
+            source: source(me, &bulletin),
             runtime,
             faults,
             call_limit,
             unsettled: Unsettled::default(),
             waiting: Waiting::new(seed),
+            bulletin,
             tended: AtomicBool::new(false),
             quarantine,
             identity: Mutex::default(),
@@ -117,7 +120,7 @@ impl RedisStore {
     #[must_use]
     pub fn deaf_because(&self) -> Option<Fault> {
         match &self.client.source {
-            Source::Ours(link) => link.deaf(),
+            Source::Ours(link) => link.hearing.deaf_because(),
             Source::Lent { .. } => None,
         }
     }
@@ -202,6 +205,20 @@ impl Store for RedisStore {
 
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
         Box::pin(self.client.marked(key))
+    }
+
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(self.client.break_lease(key, fence))
+    }
+
+    /// From now on each connection subscribes to what concerns holders, the one that there is at once. In RESP2 it is heard where
+    /// somebody waits, who has a second connection for that.
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        self.client.hear_of_breaks();
+        Some(match &self.client.source {
+            Source::Ours(link) => link.hearing.read(),
+            Source::Lent { .. } => self.client.bulletin.read(),
+        })
     }
 
     /// A server is looked through with SCAN, a thousand keys at a time, which takes a while where there are millions; others are

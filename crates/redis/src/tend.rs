@@ -36,6 +36,13 @@ impl Client {
         }
     }
 
+    /// Hears of leases that are broken from now on, where the connection can.
+    pub(crate) fn hear_of_breaks(&self) {
+        if let Source::Ours(link) = &self.source {
+            link.hear_of_breaks();
+        }
+    }
+
     /// Whether this can end. A waiter that comes between two looks begins it anew.
     fn is_done(&self) -> bool {
         if self.waiting.len() > 0 {

@@ -94,6 +94,10 @@ pub fn channel_of(bits: u128) -> Channel {
     Channel::new(format!("{}{bits:032x}", Key::RESERVED))
 }
 
+/// Where all who hold something hear that their lease was broken, whoever they are: it is one channel, so that whoever breaks a
+/// lease need not know where its holder listens.
+pub const BROKEN: &[u8] = b"leasehold:broken";
+
 /// What a push says, and whom it concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "whoever is told must handle all of it")]
@@ -109,7 +113,7 @@ pub struct Told {
 /// Reads what was published to a channel of ours; `None` for what is no push: anybody may publish.
 ///
 /// A letter and 32 digits of the holder, then for `g` (granted) the fence and for how many milliseconds, for `f` (first) how many
-/// milliseconds are left, for `a` (ask again) nothing, and then the key, verbatim; a space between each two.
+/// milliseconds are left, for `a` (ask again) and `b` (broken) nothing, and then the key, verbatim; a space between each two.
 #[must_use]
 pub fn read_push(payload: &[u8]) -> Option<Told> {
     let mut words = payload.splitn(3, |&byte| byte == b' ');
@@ -117,7 +121,7 @@ pub fn read_push(payload: &[u8]) -> Option<Told> {
     let numbers = match letter {
         b"g" => 2,
         b"f" => 1,
-        b"a" => 0,
+        b"a" | b"b" => 0,
         _ => return None,
     };
     let mut words = rest.splitn(numbers + 1, |&byte| byte == b' ');
@@ -127,7 +131,8 @@ pub fn read_push(payload: &[u8]) -> Option<Told> {
             lasts: Ttl::new(ms(words.next()?)?).ok()?,
         },
         b"f" => News::First { left: ms(words.next()?)? },
-        _ => News::AskAgain,
+        b"a" => News::AskAgain,
+        _ => News::Broken,
     };
     Some(Told { holder: Holder::from_digits(digits)?, key: Key::new(words.next()?).ok()?, news })
 }
@@ -221,6 +226,7 @@ mod tests {
         let first = News::First { left: Duration::from_millis(1500) };
         assert_eq!(read_push(format!("f {DIGITS} 1500 a b").as_bytes()), told(first));
         assert_eq!(read_push(format!("a {DIGITS} a b").as_bytes()), told(News::AskAgain));
+        assert_eq!(read_push(format!("b {DIGITS} a b").as_bytes()), told(News::Broken));
     }
 
     #[test]

@@ -11,11 +11,13 @@ use leasehold_core::{
     Tenant, Ttl,
 };
 
+mod breaking;
 mod line;
 mod listing;
 mod marks;
 mod member;
 
+pub use breaking::*;
 pub use line::*;
 pub use listing::*;
 pub use marks::*;
@@ -42,6 +44,18 @@ macro_rules! every_check_of_a_member {
                 a_rejoin_does_not_pass_who_waits,
                 a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl,
                 a_store_that_abstains_still_says_who_holds,
+            );
+        })*
+    };
+}
+
+/// Makes one test of each check of what a store tells unasked, where it can.
+#[macro_export]
+macro_rules! every_check_of_notices {
+    ($($store:ident: $venue:expr;)*) => {
+        $(mod $store {
+            $crate::every_check!(@ $venue;
+                a_holder_hears_at_once_that_its_lease_was_broken,
             );
         })*
     };
@@ -76,6 +90,8 @@ macro_rules! every_check {
                 a_hand_over_becomes_a_lease_like_any_other,
                 an_onlooker_sees_the_line_in_order,
                 takers_of_several_keys_all_get_their_turns,
+                a_break_ends_the_holding_with_that_fence_and_no_other,
+                a_broken_lease_goes_to_the_first_in_line,
                 a_listing_has_what_is_waited_for,
                 a_listing_has_what_is_held_and_nothing_else,
                 a_prefix_means_itself,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, Key, LastFence, Line, Marked, News,
-    Place, RaiseAnswer, Stamp, Tenancy, Ticket, Waiter,
+    Answer, BreakAnswer, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, Key, LastFence, Line,
+    Marked, News, Place, RaiseAnswer, Stamp, Tenancy, Ticket, Waiter,
 };
 
 /// Contents, numbers, waiters, and the time that each has left.
@@ -152,7 +152,7 @@ impl Tolerance {
         match news {
             News::Granted { fence, lasts } => News::Granted { fence: self.fence(fence), lasts },
             News::First { left } => News::First { left: Self::left(Some(left)).unwrap_or(left) },
-            News::AskAgain => News::AskAgain,
+            News::AskAgain | News::Broken => news,
         }
     }
 
@@ -187,6 +187,13 @@ impl Tolerance {
                 state.tenancies = state.tenancies.into_iter().map(|seen| self.tenancy(seen)).collect();
                 state.line = state.line.into_iter().map(Self::waiter).collect();
                 Answer::Inspect(state)
+            }
+            Answer::Break(BreakAnswer::Broken { tenancy }) => {
+                Answer::Break(BreakAnswer::Broken { tenancy: self.tenancy(tenancy) })
+            }
+            Answer::Break(BreakAnswer::NotHeld { held_by }) => {
+                let held_by = held_by.map(|held_by| self.tenancy(held_by));
+                Answer::Break(BreakAnswer::NotHeld { held_by })
             }
             Answer::Advance => Answer::Advance,
         }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Mark, Marked,
-    RaiseAnswer, Store, Ttl, Wake,
+    Attempt, BoxFuture, BreakAnswer, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner,
+    Mark, Marked, Notices, RaiseAnswer, Store, Ttl, Wake,
 };
 
 /// What happens to a call.
@@ -172,6 +172,15 @@ impl Store for Faulty {
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         let (store, prefix) = (self.store.clone(), prefix.to_vec());
         Box::pin(self.through(async move { store.list(&prefix).await }))
+    }
+
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        let (store, key) = (self.store.clone(), key.clone());
+        Box::pin(self.through(async move { store.break_lease(&key, fence).await }))
+    }
+
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        self.store.notices()
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

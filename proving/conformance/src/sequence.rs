@@ -21,6 +21,8 @@ pub enum Step {
     Ask(Request),
     /// The same, with the ticket that the attempt was given last for one of its keys.
     Return(Request),
+    /// The lease on a key is broken by the fence that was seen there last.
+    Break(Key),
     /// So many requests of ours one after the other, like this one but each by somebody else.
     Crowd(Request, u64),
     /// Somebody writes a string to the key, whatever is there.
@@ -103,7 +105,15 @@ pub fn history(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
     }
     all.extend(opening(dice));
     all.extend((0..steps).map(|_| step(dice, wall)));
-    all
+    all.into_iter().flat_map(look_before).collect()
+}
+
+/// Whoever breaks a lease has looked for its fence.
+fn look_before(step: Step) -> Vec<Step> {
+    match step {
+        Step::Break(key) => vec![Step::Ask(Request::Inspect(key.clone())), Step::Break(key)],
+        step => vec![step],
+    }
 }
 
 fn opening(dice: &mut Dice) -> Vec<Step> {
@@ -147,8 +157,13 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
     };
     let goes = Step::Ask(Request::Release(of(&both, 1)));
     let goes = vec![took_other.clone(), stands(1, &heard[0]), stands(6, &heard[1]), goes];
-    match dice.below(16) {
+    let breaks = Step::Break(key.clone());
+    match dice.below(20) {
         0 => line,
+        10 => [line, vec![breaks]].concat(),
+        11 => [handed, vec![breaks]].concat(),
+        12 => [struck, vec![breaks]].concat(),
+        13 => vec![took, crowd, breaks],
         7 => [handed, refused(2)].concat(),
         8 => [struck, vec![Step::Ask(Request::Release(by(last)))], refused(4)].concat(),
         9 => [line, goes].concat(),
@@ -163,13 +178,18 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
 
 fn step(dice: &mut Dice, wall: Stamp) -> Step {
     let key = key(dice);
-    match dice.below(64) {
-        60 | 61 => Step::Ask(Request::Mark {
+    match dice.below(68) {
+        64 | 65 => Step::Ask(Request::Mark {
             attempt: attempt(dice, wall),
             mark: mark(dice),
             keep: Duration::from_secs(dice.pick(&[200, 1000])),
         }),
-        62 | 63 => Step::Ask(Request::Marked(key)),
+        66 | 67 => Step::Ask(Request::Marked(key)),
+        60..=62 => Step::Break(key),
+        63 => {
+            let fence = Fence::new(dice.pick(&[0, 5, ABOVE_ANY_CLOCK, Fence::MAX.get()])).expect("a fence");
+            Step::Ask(Request::Break { key, fence })
+        }
         48..=52 => {
             Step::Ask(Request::Rejoin { attempt: at_member(dice, wall), not_after: not_after(dice, wall) })
         }
@@ -303,9 +323,12 @@ fn alone(dice: &mut Dice) -> Attempt {
     Attempt::new(claim, holder, label, ttl)
 }
 
-/// The tickets that one side gave.
+/// The tickets that one side gave, and the fences that it showed.
 #[derive(Debug, Default)]
-pub struct Tickets(HashMap<Holder, (Key, Ticket)>);
+pub struct Tickets {
+    tickets: HashMap<Holder, (Key, Ticket)>,
+    fences: HashMap<Key, Fence>,
+}
 
 impl Tickets {
     /// The requests of a step, as they are sent.
@@ -316,9 +339,13 @@ impl Tickets {
             Step::Return(request) => {
                 let mut request = request.clone();
                 if let Request::Grant { attempt, wait: Some(wait), .. } = &mut request {
-                    wait.ticket = self.0.get(&attempt.holder).cloned();
+                    wait.ticket = self.tickets.get(&attempt.holder).cloned();
                 }
                 vec![request]
+            }
+            Step::Break(key) => {
+                let fence = self.fences.get(key).copied().unwrap_or(Fence::MAX);
+                vec![Request::Break { key: key.clone(), fence }]
             }
             Step::Crowd(request, count) => (0..*count).map(|nth| by_somebody_else(request, nth)).collect(),
             _ => Vec::new(),
@@ -332,7 +359,11 @@ impl Tickets {
             Answer::Grant(GrantAnswer::Busy { held_by, place: Some(place) }),
         ) = (request, answer)
         {
-            self.0.insert(attempt.holder, (held_by.key.clone(), place.ticket));
+            self.tickets.insert(attempt.holder, (held_by.key.clone(), place.ticket));
+        }
+        if let Answer::Inspect(state) = answer {
+            let fences = state.tenancies.iter().filter_map(|held_by| held_by.fence);
+            self.fences.extend(fences.map(|fence| (state.key.clone(), fence)));
         }
     }
 }
@@ -356,7 +387,8 @@ const fn proposal(request: &Request) -> Option<Proposal> {
         | Request::Advance(_)
         | Request::Mark { .. }
         | Request::Marked(_)
-        | Request::Inspect(_) => None,
+        | Request::Inspect(_)
+        | Request::Break { .. } => None,
     }
 }
 
@@ -443,7 +475,7 @@ impl Oracle {
     fn meddle(&mut self, step: &Step) {
         let (now, records) = (self.now, &mut self.records);
         match step {
-            Step::Ask(_) | Step::Return(_) | Step::Crowd(..) => {}
+            Step::Ask(_) | Step::Return(_) | Step::Break(_) | Step::Crowd(..) => {}
             Step::Set(key, value, ttl) => {
                 let content = Content::Foreign(value.as_slice().into());
                 records.locks.insert(key.clone(), Lock::new(content, ttl.map(|ttl| now + ttl)));

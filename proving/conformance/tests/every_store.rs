@@ -15,3 +15,20 @@ conformance::every_check! {
     redis_8_2: super::Venue::redis(super::Flavor::Redis82, "resp2");
     valkey_9_1: super::Venue::redis(super::Flavor::Valkey91, "resp3");
 }
+
+/// In RESP2 only who waits has a connection to hear on.
+mod told {
+    use conformance::venue::Venue;
+    use servers::Flavor;
+
+    conformance::every_check_of_notices! {
+        memory: super::Venue::memory();
+        quorum_of_memory: super::Venue::quorum_of_memory();
+        quorum_of_redis: super::Venue::quorum_of_redis(
+            [super::Flavor::Redis70, super::Flavor::Redis82, super::Flavor::Valkey91],
+        );
+        file: super::Venue::file();
+        redis_7_0: super::Venue::redis(super::Flavor::Redis70, "resp3");
+        valkey_9_1: super::Venue::redis(super::Flavor::Valkey91, "resp3");
+    }
+}

@@ -156,6 +156,23 @@ async fn a_lease_that_the_store_has_no_more_is_lost_with_the_next_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_guard_whose_lease_was_broken_is_lost_at_once() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let bystander = world.locks.mutex("other").lock().await.unwrap();
+    // The keeper begins to listen once there is something to lose.
+    sleep(Duration::from_millis(1)).await;
+    let broken = world.others().break_lease("k", guard.fence()).await.unwrap();
+    assert_eq!(broken.fence, Some(guard.fence()));
+    let loss = guard.lost().await;
+    assert_eq!(loss, Loss::Broken { key: leasehold::Key::new("k").unwrap() });
+    assert_eq!(guard.held_for(), Duration::from_millis(1));
+    assert!(!guard.is_held() && bystander.is_held());
+    assert!(world.others().mutex("k").try_lock().await.unwrap().unwrap().fence() > guard.fence());
+    assert!(matches!(guard.release().await, Err(ReleaseError::Broken { .. })));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_guard_takes_nothing_from_its_successor() {
     let world = World::with(|builder| builder.renewal(Renewal::Off));
     let guard = world.locks.mutex("k").lock().await.unwrap();

@@ -82,6 +82,7 @@ fn news(news: News) -> String {
     match news {
         News::Granted { fence, lasts } => format!("granted {fence} for {lasts}"),
         News::AskAgain => "ask again".into(),
+        News::Broken => "broken".into(),
         News::First { left } => format!("first, {left:?} left"),
     }
 }

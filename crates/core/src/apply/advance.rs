@@ -133,7 +133,7 @@ impl Told {
         }
     }
 
-    fn push(&mut self, key: &Key, to: Option<crate::Channel>, holder: Holder, news: News) {
+    pub(super) fn push(&mut self, key: &Key, to: Option<crate::Channel>, holder: Holder, news: News) {
         self.pushes.push(Push { to, holder, key: key.clone(), news });
     }
 }

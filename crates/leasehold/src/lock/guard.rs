@@ -25,11 +25,13 @@ pub struct Guard {
     renewal: Renewal,
     /// Whether dropping this gives the attempt up.
     armed: bool,
+    /// How long it was held, once its holder has given it back.
+    given_back: Option<Duration>,
 }
 
 impl Guard {
     pub(super) fn new(place: Arc<Place>, holding: Arc<Holding>, number: u64, renewal: Renewal) -> Self {
-        Self { place, held: Held(holding), number, renewal, armed: true }
+        Self { place, held: Held(holding), number, renewal, armed: true, given_back: None }
     }
 
     /// A view of this holding, to lend to those who work under it.
@@ -126,6 +128,7 @@ impl Guard {
         let attempt = [holding.attempt.with_ttl(ttl)];
         let answer = self.place.store.renew(&attempt).await.pop();
         let now = self.place.runtime.now();
+        answer.iter().for_each(|answer| self.place.report.answered(answer));
         match answer {
             Some(Ok(answer)) => {
                 self.place.roster.handle_own_renewal(self.number, now, sent, ttl, answer);
@@ -142,37 +145,40 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Expired`] and [`ReleaseError::TakenByOther`] when the lock was lost before: the work under it may not
+    /// [`ReleaseError::Expired`], [`ReleaseError::Broken`] and [`ReleaseError::TakenByOther`] when the lock was lost before: the work under it may not
     /// have been alone. [`ReleaseError::Unreachable`] when the store did not answer; the lease then ends by itself.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future does not keep the lock: the release goes on in the background.
     pub async fn release(mut self) -> Result<(), ReleaseError> {
-        self.place.roster.leave(self.number);
+        self.place.roster.leave(self.number, self.place.runtime.now());
         let holding = self.held.0.clone();
+        let held_for = self.held_for();
         if !holding.is_held() {
+            self.lose(Loss::Expired { fault: None });
             // The rest is done by the drop: the store may have the lease for a moment yet.
             return Err(match self.loss() {
                 Loss::TakenByOther { held_by } => ReleaseError::TakenByOther { held_by: held_by.into() },
+                Loss::Broken { key } => ReleaseError::Broken { key },
                 _ => ReleaseError::Expired { key: holding.attempt.claim.first_key().clone() },
             });
         }
-        let (store, runtime) = (&self.place.store, &self.place.runtime);
+        self.given_back = Some(held_for);
+        let place = self.place.clone();
+        let (store, runtime) = (&place.store, &place.runtime);
         let mut tries = 0;
         loop {
-            let fault = match store.release(&holding.attempt).await {
-                Ok(HoldAnswer::Done) => {
-                    self.armed = false;
-                    return Ok(());
-                }
+            let answer = store.release(&holding.attempt).await;
+            self.place.report.answered(&answer);
+            let fault = match answer {
+                Ok(HoldAnswer::Done) => return self.released(held_for),
                 // A release whose answer was lost may have been done; nobody held the key between it and this one.
-                Ok(_) if tries > 0 && holding.is_held() => {
-                    self.armed = false;
-                    return Ok(());
-                }
+                Ok(_) if tries > 0 && holding.is_held() => return self.released(held_for),
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
                     self.armed = false;
+                    let taken = held_by.clone().map(|held_by| Loss::TakenByOther { held_by });
+                    self.lose(taken.unwrap_or_else(|| Loss::Gone { key: key.clone() }));
                     return Err(held_by.map_or(ReleaseError::Expired { key }, |held_by| {
                         ReleaseError::TakenByOther { held_by: held_by.into() }
                     }));
@@ -216,6 +222,20 @@ impl Guard {
         }
     }
 
+    fn released(&mut self, held_for: Duration) -> Result<(), ReleaseError> {
+        self.armed = false;
+        self.place.report.tell(|| self.held.0.was_given_back(held_for, Ok(())));
+        Ok(())
+    }
+
+    /// It is lost, as is found when it is given back and nobody keeps it any more.
+    fn lose(&self, loss: Loss) {
+        let holding = &self.held.0;
+        if holding.lose(loss.clone()) {
+            self.place.report.tell(|| holding.was_lost(self.place.runtime.now(), loss));
+        }
+    }
+
     fn loss(&self) -> Loss {
         self.held.0.loss().cloned().unwrap_or(Loss::Expired { fault: None })
     }
@@ -224,9 +244,17 @@ impl Guard {
 /// Releases the lock soon after, in the background.
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.place.roster.leave(self.number);
-        if self.armed {
-            self.place.give_up(self.held.0.attempt.clone());
+        self.place.roster.leave(self.number, self.place.runtime.now());
+        if !self.armed {
+            return;
+        }
+        let holding = &self.held.0;
+        match self.given_back.or_else(|| holding.is_held().then(|| self.held_for())) {
+            Some(held_for) => self.place.give_back(holding, held_for),
+            None => {
+                self.lose(Loss::Expired { fault: None });
+                self.place.give_up(holding.attempt.clone());
+            }
         }
     }
 }

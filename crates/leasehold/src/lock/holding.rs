@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fence, Holder, Instant, Key, Lease, Loss, Runtime};
+use leasehold_core::{Attempt, Fault, Fence, Holder, Instant, Key, Lease, Loss, Runtime};
 use tokio::sync::Notify;
+
+use crate::event::Event;
 
 /// One holding. The keeper writes its end and its loss; everybody may read them.
 #[derive(Debug)]
@@ -36,17 +38,23 @@ impl Holding {
         Self { attempt, fence, granted, asks, runtime, end, loss, lost, renewed }
     }
 
-    pub(crate) fn believe(&self, lease: Lease) {
+    /// Shows what is believed now; `true` when that is news.
+    pub(crate) fn believe(&self, lease: Lease) -> bool {
         let end = lease.end().as_nanos();
-        if self.end.swap(end, Ordering::AcqRel) != end {
+        let news = self.end.swap(end, Ordering::AcqRel) != end;
+        if news {
             self.renewed.notify_waiters();
         }
+        news
     }
 
-    pub(crate) fn lose(&self, loss: Loss) {
-        if self.loss.set(loss).is_ok() {
+    /// It is lost; `true` when that is news.
+    pub(crate) fn lose(&self, loss: Loss) -> bool {
+        let news = self.loss.set(loss).is_ok();
+        if news {
             self.lost.notify_waiters();
         }
+        news
     }
 
     pub(crate) fn loss(&self) -> Option<&Loss> {
@@ -67,6 +75,27 @@ impl Holding {
             Duration::ZERO
         } else {
             self.end().saturating_since(self.runtime.now())
+        }
+    }
+
+    /// What is to be told of its renewal.
+    pub(crate) fn was_renewed(&self, now: Instant) -> Event {
+        let remaining = self.end().saturating_since(now);
+        Event::Renewed { who: (&self.attempt).into(), fence: self.fence, remaining }
+    }
+
+    /// What is to be told of its loss.
+    pub(crate) fn was_lost(&self, now: Instant, why: Loss) -> Event {
+        let held_for = now.saturating_since(self.granted);
+        Event::Lost { who: (&self.attempt).into(), fence: self.fence, held_for, why }
+    }
+
+    /// What is to be told of its release.
+    pub(crate) fn was_given_back(&self, held_for: Duration, done: Result<(), Fault>) -> Event {
+        let (who, fence) = ((&self.attempt).into(), self.fence);
+        match done {
+            Ok(()) => Event::Released { who, fence, held_for },
+            Err(fault) => Event::NotReleased { who, fence, held_for, fault },
         }
     }
 

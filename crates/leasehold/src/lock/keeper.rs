@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{Runtime, Store};
+use leasehold_core::{Instant, Notice, Notices, Runtime, Store};
 
 use super::roster::{Due, Roster};
+use crate::event::Event;
 
 /// The most renewals in one request to the store: enough that the cost of a round trip is shared, few enough that a request
 /// stays well below a store's time limit.
@@ -20,19 +21,46 @@ pub(crate) fn keep(
     let end = End { roster: roster.clone(), runtime: runtime.clone() };
     async move {
         let _end = end;
+        let mut notices = None;
         while !roster.is_deserted() {
             for batch in batches(roster.take_due(runtime.now())) {
                 // Beside the keeper, so that a store that does not answer delays neither other renewals nor the news of a loss.
                 runtime.spawn(Box::pin(renew(roster.clone(), store.clone(), runtime.clone(), batch)));
+            }
+            // Only once there is something to lose or to wait for: until then nobody need hear anything.
+            if notices.is_none() && roster.is_concerned() {
+                notices = store.notices();
             }
             let until = roster.sleep_until();
             tokio::select! {
                 biased;
                 () = runtime.sleep_until(until) => {}
                 () = roster.changed() => {}
+                notice = next(&mut notices) => handle(&roster, notice, runtime.now()),
             }
         }
     }
+}
+
+async fn next(notices: &mut Option<Box<dyn Notices>>) -> Notice {
+    match notices {
+        Some(notices) => notices.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn handle(roster: &Roster, notice: Notice, now: Instant) {
+    let event = match notice {
+        // It is told with the loss.
+        Notice::Broken { holder, key } => return roster.handle_broken(holder, &key, now),
+        Notice::MemberDown { fault } => Event::MemberDown { fault },
+        Notice::MemberBack { store } => Event::MemberBack { store },
+        Notice::PushDown { fault } => Event::PushDown { fault },
+        Notice::PushBack { store } => Event::PushBack { store },
+        Notice::Missed { notices } => Event::Missed { events: notices },
+        _ => return,
+    };
+    roster.report.tell(|| event);
 }
 
 /// Leases of like ttl together: a store gives a request as long as the shortest of its ttls allows, and long leases should
@@ -54,6 +82,10 @@ async fn renew(roster: Arc<Roster>, store: Arc<dyn Store>, runtime: Arc<dyn Runt
     let (numbers, attempts): (Vec<_>, Vec<_>) = due.into_iter().map(|due| (due.number, due.attempt)).unzip();
     let answers = store.renew(&attempts).await;
     let now = runtime.now();
+    // Once for the call: its leases met the same.
+    if let Some(answer) = answers.iter().find(|answer| answer.is_err()).or(answers.first()) {
+        roster.report.answered(answer);
+    }
     for (number, answer) in numbers.into_iter().zip(answers) {
         roster.handle_renewal(number, now, answer);
     }

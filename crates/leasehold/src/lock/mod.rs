@@ -1,15 +1,19 @@
 //! From the request to the guard, and what keeps the guard.
 
 mod acquire;
+mod armed;
 mod drive;
 mod guard;
 mod holding;
 mod keeper;
 mod roster;
+mod unlocked;
 
 pub use acquire::{Acquire, Waiting};
 pub(crate) use drive::Terms;
 pub use guard::Guard;
 pub use holding::Held;
+pub(crate) use holding::Holding;
 pub(crate) use keeper::keep;
 pub(crate) use roster::Roster;
+pub use unlocked::Unlocked;

@@ -3,10 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Keep, Keeping, Ttl};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, Keep, Keeping, Key, Ttl};
 use tokio::sync::{Notify, watch};
 
 use super::holding::Holding;
+use crate::event::Event;
+use crate::report::Report;
 
 /// The guards of one [`Locks`](crate::Locks) and all its clones.
 ///
@@ -20,6 +22,7 @@ pub(crate) struct Roster {
     closed: watch::Sender<Option<Arc<str>>>,
     /// For whoever closes: a guard or an undertaking has gone.
     quieter: Notify,
+    pub(crate) report: Arc<Report>,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +37,10 @@ struct State {
     undertakings: usize,
     /// Nobody can ask for a lock any more.
     orphaned: bool,
+    /// A request waited, or met a fault.
+    concerned: bool,
+    /// What was told to those who read, and is not in the log yet.
+    unlogged: Vec<Event>,
 }
 
 #[derive(Debug)]
@@ -51,12 +58,13 @@ pub(crate) struct Due {
 }
 
 impl Roster {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(report: Arc<Report>) -> Self {
         Self {
             state: Mutex::default(),
             changed: Notify::new(),
             closed: watch::Sender::new(None),
             quieter: Notify::new(),
+            report,
         }
     }
 
@@ -65,7 +73,13 @@ impl Roster {
     /// # Errors
     ///
     /// The reason, when these locks are closed: then nobody would keep the lease.
-    pub(crate) fn enter(&self, holding: Arc<Holding>, mut keep: Keep, now: Instant) -> Result<u64, Arc<str>> {
+    pub(crate) fn enter(
+        &self,
+        holding: Arc<Holding>,
+        mut keep: Keep,
+        now: Instant,
+        acquired: impl FnOnce() -> Event,
+    ) -> Result<u64, Arc<str>> {
         let mut state = self.state();
         // Looked at under the table's lock, so that a close that comes now finds the entry.
         if let Some(reason) = self.closed_because() {
@@ -73,22 +87,28 @@ impl Roster {
         }
         state.last_number += 1;
         let number = state.last_number;
-        let due = attention(&holding, &mut keep, now);
+        state.unlogged.extend(self.report.tell_readers(acquired));
+        let due = self.attention(&holding, &mut keep, now, &mut state.unlogged);
         state.due.insert((due, number));
         state.guards.insert(number, Entry { holding, keep, due });
         if state.asleep_until.is_none_or(|until| due < until) {
             self.changed.notify_one();
         }
+        self.log(state);
         Ok(number)
     }
 
     /// Takes a holding out: nobody renews it any more.
-    pub(crate) fn leave(&self, number: u64) {
+    ///
+    /// If it is lost by now, its guard knows afterwards.
+    pub(crate) fn leave(&self, number: u64, now: Instant) {
         let mut state = self.state();
-        if let Some(entry) = state.guards.remove(&number) {
+        if let Some(mut entry) = state.guards.remove(&number) {
             state.due.remove(&(entry.due, number));
+            self.attention(&entry.holding, &mut entry.keep, now, &mut state.unlogged);
         }
         self.hush(&state);
+        self.log(state);
     }
 
     /// All holdings that are believed in.
@@ -111,8 +131,9 @@ impl Roster {
                 entry.keep.handle_sent(now, ttl);
                 renewals.push(Due { number, attempt: entry.holding.attempt.with_ttl(ttl) });
             }
-            state.reschedule(number, now);
+            self.reschedule(&mut state, number, now);
         }
+        self.log(state);
         renewals
     }
 
@@ -149,6 +170,32 @@ impl Roster {
         self.with_keep(number, now, |keep| keep.handle_own_renewal(now, sent, ttl, answer));
     }
 
+    /// Somebody broke a lease: if one of these guards has it, it is lost now.
+    pub(crate) fn handle_broken(&self, holder: Holder, key: &Key, now: Instant) {
+        let number = {
+            let state = self.state();
+            // One after the other, because it is rare.
+            let mut guards = state.guards.iter();
+            guards.find(|(_, entry)| entry.holding.attempt.holder == holder).map(|(number, _)| *number)
+        };
+        if let Some(number) = number {
+            self.with_keep(number, now, |keep| keep.handle_broken(key.clone()));
+        }
+    }
+
+    /// A request waits, or the store does not answer: what else happens there is of interest.
+    pub(crate) fn concern(&self) {
+        if !std::mem::replace(&mut self.state().concerned, true) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether there are guards, or other reasons to hear what happens.
+    pub(crate) fn is_concerned(&self) -> bool {
+        let state = self.state();
+        state.concerned || !state.guards.is_empty()
+    }
+
     /// The ttl that the lease has by now.
     pub(crate) fn ttl(&self, number: u64) -> Option<Ttl> {
         self.state().guards.get(&number).map(|entry| entry.keep.ttl())
@@ -158,12 +205,13 @@ impl Roster {
         let mut state = self.state();
         if let Some(entry) = state.guards.get_mut(&number) {
             change(&mut entry.keep);
-            state.reschedule(number, now);
+            self.reschedule(&mut state, number, now);
             let due = state.due.first().map(|(due, _)| *due);
             if due.is_some_and(|due| state.asleep_until.is_none_or(|until| due < until)) {
                 self.changed.notify_one();
             }
         }
+        self.log(state);
     }
 
     /// Nobody can ask for a lock any more; once the last guard is gone, nobody needs the keeper.
@@ -199,16 +247,18 @@ impl Roster {
         let reason = self.closed_because().unwrap_or_else(|| "closed".into());
         let mut state = self.state();
         let mut attempts = Vec::new();
-        for entry in state.guards.values_mut() {
+        let State { guards, unlogged, .. } = &mut *state;
+        for entry in guards.values_mut() {
             if entry.holding.loss().is_none() {
                 attempts.push(entry.holding.attempt.clone());
             }
             entry.keep.handle_close(reason.clone());
-            attention(&entry.holding, &mut entry.keep, now);
+            self.attention(&entry.holding, &mut entry.keep, now, unlogged);
         }
         state.guards.clear();
         state.due.clear();
         self.hush(&state);
+        self.log(state);
         attempts
     }
 
@@ -259,33 +309,49 @@ impl Roster {
         }
     }
 
+    fn reschedule(&self, state: &mut State, number: u64, now: Instant) {
+        let State { guards, due, unlogged, .. } = state;
+        let Some(entry) = guards.get_mut(&number) else { return };
+        due.remove(&(entry.due, number));
+        entry.due = self.attention(&entry.holding, &mut entry.keep, now, unlogged);
+        if entry.holding.loss().is_none() {
+            due.insert((entry.due, number));
+        }
+    }
+
+    /// Shows the guard what its keep believes, and says when that wants attention again.
+    fn attention(
+        &self,
+        holding: &Holding,
+        keep: &mut Keep,
+        now: Instant,
+        unlogged: &mut Vec<Event>,
+    ) -> Instant {
+        let next = keep.next(now);
+        if holding.believe(keep.lease()) {
+            unlogged.extend(self.report.tell_readers(|| holding.was_renewed(now)));
+        }
+        match next {
+            Keeping::WaitUntil(until) => until,
+            Keeping::Lost(loss) => {
+                if holding.lose(loss.clone()) {
+                    unlogged.extend(self.report.tell_readers(|| holding.was_lost(now, loss)));
+                }
+                now
+            }
+            Keeping::Renew(_) => now,
+        }
+    }
+
+    /// Lets go of the table, and writes to the log what was done under it: whoever writes a log may block, or ask for our locks.
+    fn log(&self, mut state: MutexGuard<'_, State>) {
+        let events = std::mem::take(&mut state.unlogged);
+        drop(state);
+        events.iter().for_each(|event| self.report.log(event));
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn reschedule(&mut self, number: u64, now: Instant) {
-        let Some(entry) = self.guards.get_mut(&number) else { return };
-        self.due.remove(&(entry.due, number));
-        entry.due = attention(&entry.holding, &mut entry.keep, now);
-        if entry.holding.loss().is_none() {
-            self.due.insert((entry.due, number));
-        }
-    }
-}
-
-/// Shows the guard what its keep believes, and says when that wants attention again.
-fn attention(holding: &Holding, keep: &mut Keep, now: Instant) -> Instant {
-    let next = keep.next(now);
-    holding.believe(keep.lease());
-    match next {
-        Keeping::WaitUntil(until) => until,
-        Keeping::Lost(loss) => {
-            holding.lose(loss);
-            now
-        }
-        _ => now,
     }
 }
 

@@ -18,6 +18,10 @@ struct State {
     /// Something was sent under this id.
     asked: bool,
     given_up: bool,
+    /// The last word of the member was that it has the lease.
+    had: bool,
+    /// The member told that somebody broke it there.
+    broken: bool,
 }
 
 impl Stake {
@@ -41,6 +45,27 @@ impl Stake {
     /// Whether what a call under this id brings now must be undone.
     pub(super) fn is_given_up(&self) -> bool {
         self.state().given_up
+    }
+
+    /// The member answered whether it has the lease, or did not answer.
+    pub(super) fn says(&self, has_it: bool) {
+        self.state().had = has_it;
+    }
+
+    /// Somebody broke it at the member.
+    pub(super) fn breaks(&self) {
+        self.state().broken = true;
+    }
+
+    pub(super) fn was_broken(&self) -> bool {
+        self.state().broken
+    }
+
+    /// Whether the member may take the lease, if it has it not. If it had it just now it lost it by nobody's absence: it was broken
+    /// there, or deleted, and should so many members say so that no majority is left, the lease is lost.
+    pub(super) fn may_rejoin(&self) -> bool {
+        let state = self.state();
+        !state.had && !state.broken
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -122,6 +147,13 @@ impl Contests {
 
     pub(super) fn find(&self, holder: Holder) -> Option<Contest> {
         self.all().get(&holder).cloned()
+    }
+
+    /// The attempt that has this id at a member.
+    pub(super) fn find_by_id(&self, member: usize, id: Holder) -> Option<(Holder, Contest)> {
+        let all = self.all();
+        let mut named = all.iter().filter(|(_, contest)| contest.stakes[member].holder == id);
+        named.next().map(|(attempt, contest)| (*attempt, contest.clone()))
     }
 
     /// Changes what is known of an attempt, if it still is.

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use super::contest::{Contests, Stake};
+use super::health::Health;
 use super::member::{Call, End, Member, Said};
 use crate::place::rest;
 
@@ -27,6 +28,7 @@ pub(super) struct Desk {
     last_seen: AtomicU64,
     /// How many members answer.
     answering: watch::Sender<usize>,
+    pub(super) health: Health,
 }
 
 impl Desk {
@@ -40,7 +42,8 @@ impl Desk {
         let members: Vec<_> = stores.into_iter().map(Member::new).collect();
         let answering = watch::Sender::new(members.len());
         let (contests, last_seen) = (Contests::default(), AtomicU64::new(0));
-        Self { name, members, runtime, drift, max_ttl, contests, last_seen, answering }
+        let health = Health::of(members.len());
+        Self { name, members, runtime, drift, max_ttl, contests, last_seen, answering, health }
     }
 
     pub(super) fn majority(&self) -> usize {
@@ -86,7 +89,13 @@ impl Desk {
         let _ = self.answering.subscribe().wait_for(|answering| *answering < needed).await;
     }
 
-    /// A member answered, or did not.
+    /// A call to a member has ended so.
+    pub(super) fn ended(&self, member: usize, fault: Option<&Fault>) {
+        self.note(member, fault.is_some());
+        self.health.note(member, &self.members[member].name, fault);
+    }
+
+    /// A member answers, or does not answer soon enough to wait for it.
     pub(super) fn note(&self, member: usize, silent: bool) {
         if self.members[member].set_silent(silent) {
             let answering = || self.members.iter().filter(|member| !member.is_silent()).count();
@@ -109,10 +118,16 @@ impl Desk {
         let (desk, tell) = (self.clone(), tell.clone());
         self.runtime.spawn(Box::pin(async move {
             let mut attempts = attempts;
-            let ends = |end| {
-                desk.note(member, end != End::Answer);
+            let ends = |end: End<'_>| {
+                desk.ended(
+                    member,
+                    match end {
+                        End::Answer => None,
+                        End::Limit(fault) | End::Fault(fault) => Some(fault),
+                    },
+                );
                 // What is given up from here on is given up after this call, so that nothing of the call outlasts it.
-                if end != End::Limit {
+                if !matches!(end, End::Limit(_)) {
                     let given_up = attempts.extract_if(.., |(_, stake)| stake.is_given_up());
                     given_up.for_each(|(attempt, stake)| desk.undo(attempt, stake, None));
                 }
@@ -142,7 +157,7 @@ impl Desk {
                     () = runtime.sleep_until(runtime.now() + limit) => Err(member.timed_out()),
                 };
                 let (done, lasting) = (answer.is_ok(), answer.as_ref().is_err_and(Fault::is_lasting));
-                desk.note(number, !done);
+                desk.ended(number, answer.as_ref().err());
                 if let Some(tell) = &tell {
                     // Whoever asked may have gone.
                     let _ = tell.send((number, answer));

@@ -50,9 +50,10 @@ async fn hold(desk: &Arc<Desk>, batch: &[Kept<'_>], rejoins: bool) -> Vec<(usize
         let here = |one: &Kept<'_>| {
             one.attempt.at_member(one.stakes[n].holder, desk.proposal(one.fence.unwrap_or(Fence::MAX)))
         };
-        let (store, there): (_, Vec<_>) = (member.store.clone(), batch.iter().map(here).collect());
+        let there: Vec<_> = batch.iter().map(|one| (here(one), one.stakes[n].clone())).collect();
+        let store = member.store.clone();
         let does: BoxFuture<'static, Result<Vec<Answer>, Fault>> = Box::pin(async move {
-            let answers = if rejoins { store.rejoin(&there).await } else { store.renew(&there).await };
+            let answers = keep_at(&*store, there, rejoins).await;
             // A member that has nothing but faults to say counts as silent.
             match answers.iter().find_map(|answer| answer.as_ref().err()) {
                 Some(fault) if answers.iter().all(Result::is_err) => Err(fault.clone()),
@@ -72,6 +73,29 @@ async fn hold(desk: &Arc<Desk>, batch: &[Kept<'_>], rejoins: bool) -> Vec<(usize
     }
     let answer = |(one, ballot): (&Kept<'_>, &Ballot)| (one.number, desk.verdict(ballot, "renewed"));
     batch.iter().zip(&ballots).map(answer).collect()
+}
+
+/// Renews leases at a member, and where it may lets it take those again that it has not.
+async fn keep_at(store: &dyn Store, there: Vec<(Attempt, Arc<Stake>)>, rejoins: bool) -> Vec<Answer> {
+    let may_rejoin: Vec<_> = there.iter().map(|(_, stake)| rejoins && stake.may_rejoin()).collect();
+    let those = |which: bool| {
+        let chosen = there.iter().zip(&may_rejoin).filter(move |(_, may)| **may == which);
+        chosen.map(|((attempt, _), _)| attempt.clone()).collect::<Vec<_>>()
+    };
+    let (rejoined, renewed) = (those(true), those(false));
+    let (rejoined, renewed) = tokio::join!(
+        async { if rejoined.is_empty() { Vec::new() } else { store.rejoin(&rejoined).await } },
+        async { if renewed.is_empty() { Vec::new() } else { store.renew(&renewed).await } },
+    );
+    let (mut rejoined, mut renewed) = (rejoined.into_iter(), renewed.into_iter());
+    let answers = there.iter().zip(may_rejoin).map(|((_, stake), may)| {
+        let answer = if may { rejoined.next() } else { renewed.next() };
+        let answer =
+            answer.unwrap_or_else(|| Err(Fault::passing(store.name(), "it left a renewal unanswered")));
+        stake.says(matches!(answer, Ok(HoldAnswer::Done)));
+        answer
+    });
+    answers.collect()
 }
 
 /// Releases at all members, whatever they answered before, and says what a majority said. Where a member does not answer the
@@ -168,7 +192,7 @@ impl Desk {
             answer = call(&*here.store) => answer,
             () = self.runtime.sleep_until(limit) => Err(here.timed_out()),
         };
-        self.note(member, answer.is_err());
+        self.ended(member, answer.as_ref().err());
         answer
     }
 }

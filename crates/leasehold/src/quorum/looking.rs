@@ -60,7 +60,7 @@ fn seen(desk: &Desk, key: Key, states: &[KeyState]) -> KeyState {
     KeyState::new(key, tenancies, line.cloned().unwrap_or_default())
 }
 
-fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Tenancy> {
+pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Tenancy> {
     let all: Vec<&Tenancy> = states.iter().flat_map(|state| &state.tenancies).collect();
     let held = all.iter().find_map(|one| {
         let mut same: Vec<&Tenancy> = all.iter().filter(|other| is_same(one, other)).copied().collect();

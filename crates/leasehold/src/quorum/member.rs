@@ -81,7 +81,7 @@ impl<T> Call<T> {
         member: &Member,
         runtime: &dyn Runtime,
         tell: &UnboundedSender<Said<T>>,
-        mut ends: impl FnMut(End),
+        mut ends: impl FnMut(End<'_>),
     ) {
         let begun = runtime.now();
         let in_time = tokio::select! {
@@ -92,27 +92,29 @@ impl<T> Call<T> {
         let answer = if let Some(answer) = in_time {
             answer
         } else {
-            ends(End::Limit);
+            ends(End::Limit(&member.timed_out()));
             // Whoever asked may have gone.
             let _ = tell.send((self.member, Err(member.timed_out())));
             tokio::select! {
                 biased;
                 answer = &mut self.does => answer,
-                () = runtime.sleep_until(begun + self.dropped_after) => return ends(End::Fault),
+                () = runtime.sleep_until(begun + self.dropped_after) => {
+                    return ends(End::Fault(&member.timed_out()));
+                }
             }
         };
-        ends(if answer.is_err() { End::Fault } else { End::Answer });
+        ends(answer.as_ref().err().map_or(End::Answer, End::Fault));
         let _ = tell.send((self.member, answer));
     }
 }
 
 /// How a call goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum End<'a> {
     /// It takes too long, and goes on.
-    Limit,
+    Limit(&'a Fault),
     /// It was answered.
     Answer,
     /// It ended without an answer.
-    Fault,
+    Fault(&'a Fault),
 }

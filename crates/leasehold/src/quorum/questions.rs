@@ -27,7 +27,12 @@ impl Desk {
         let Some(stake) = self.stake(attempt.holder, member) else { return };
         let at_member = attempt.at_member(stake.holder, proposal);
         let store = self.members[member].store.clone();
-        let does = Box::pin(async move { store.grant(&at_member, manner).await.map(Heard::Grant) });
+        let asked = stake.clone();
+        let does = Box::pin(async move {
+            let answer = store.grant(&at_member, manner).await;
+            asked.says(matches!(answer, Ok(GrantAnswer::Granted { .. })));
+            answer.map(Heard::Grant)
+        });
         self.call(vec![(attempt.clone(), stake)], member, does, tell);
     }
 

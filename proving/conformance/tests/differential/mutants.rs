@@ -69,8 +69,15 @@ fn cannot_change_unnoticed(part: &'static str) {
 fn is_noticed(server: &Server, part: &str, text: &str) -> bool {
     let mut subject = Subject::on(server);
     subject.set_read_timeout(LIMIT);
-    let alone =
-        [&script::GRANT, &script::RENEW, &script::RELEASE, &script::INSPECT, &script::MARK, &script::MARKED];
+    let alone = [
+        &script::GRANT,
+        &script::RENEW,
+        &script::RELEASE,
+        &script::BREAK,
+        &script::INSPECT,
+        &script::MARK,
+        &script::MARKED,
+    ];
     let at_member = [&script::MEMBER_GRANT, &script::MEMBER_RENEW, &script::REJOIN, &script::RAISE];
     let all = alone.into_iter().chain(at_member);
     let instead = all
@@ -109,6 +116,7 @@ no_line_can_change_unnoticed! {
     no_line_of_the_rejoin_script_can_change_unnoticed: "rejoin.lua";
     no_line_of_the_raise_script_can_change_unnoticed: "raise.lua";
     no_line_of_the_release_script_can_change_unnoticed: "release.lua";
+    no_line_of_the_break_script_can_change_unnoticed: "break.lua";
     no_line_of_the_inspect_script_can_change_unnoticed: "inspect.lua";
     no_line_of_the_mark_script_can_change_unnoticed: "mark.lua";
     no_line_of_the_marked_script_can_change_unnoticed: "marked.lua";

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use conformance::dump::{Dump, LineDump, Tolerance, Voucher};
 use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, keys};
-use leasehold_core::{Answer, Channel, Content, Holder, Request, Served, Stamp, Tenant, Ticket};
+use leasehold_core::{Answer, Channel, Content, Holder, News, Request, Served, Stamp, Tenant, Ticket};
 use leasehold_redis::script::{self, Call, Reply};
 use leasehold_redis::slot::{MEMBER_KEY, Side, side_key};
 use leasehold_redis::wire::{self, Flag, Told};
@@ -47,7 +47,7 @@ impl Subject {
         let client = redis::Client::open(server.url()).unwrap();
         let mut listener = client.get_connection().unwrap();
         let mut subscribe = cmd("SUBSCRIBE");
-        let channels = heard();
+        let channels = listened();
         for channel in &channels {
             subscribe.arg(channel.as_bytes());
         }
@@ -99,7 +99,7 @@ impl Subject {
             let left = self.dump().map_err(place)?;
             let mut pushes = self.pushes().map_err(place)?;
             pushes.iter_mut().for_each(|(_, told)| told.news = tolerance.news(told.news));
-            told.retain(|(channel, _)| heard().contains(channel));
+            told.retain(|(channel, _)| listened().contains(channel));
             if pushes != told {
                 return Err(place(format!("told {pushes:?}, not {told:?}")));
             }
@@ -129,7 +129,7 @@ impl Subject {
     fn meddle(&mut self, step: &Step) -> RedisResult<()> {
         let mut strangers = Pipeline::new();
         match step {
-            Step::Ask(_) | Step::Return(_) | Step::Crowd(..) => return Ok(()),
+            Step::Ask(_) | Step::Return(_) | Step::Break(_) | Step::Crowd(..) => return Ok(()),
             Step::Set(key, value, None) => strangers.cmd("SET").arg(key.as_bytes()).arg(value),
             Step::Set(key, value, Some(ttl)) => {
                 strangers.cmd("SET").arg(key.as_bytes()).arg(value).arg("PX").arg(ms(*ttl))
@@ -220,6 +220,15 @@ impl Subject {
     }
 }
 
+/// Where holders hear that their lease was broken.
+fn broken() -> Channel {
+    Channel::new(wire::BROKEN)
+}
+
+fn listened() -> Vec<Channel> {
+    [heard(), vec![broken()]].concat()
+}
+
 type Seen = (String, Value, i64);
 
 fn content(kind: &str, value: &Value) -> Content {
@@ -260,7 +269,8 @@ fn right(served: Vec<Served>, tolerance: Tolerance) -> (Vec<Reply>, Vec<(Channel
         replies.push(Reply { answer, unfinished });
         told.extend(pushes.into_iter().filter_map(|push| {
             let news = tolerance.news(push.news);
-            Some((push.to?, Told { holder: push.holder, key: push.key, news }))
+            let to = if news == News::Broken { Some(broken()) } else { push.to };
+            Some((to?, Told { holder: push.holder, key: push.key, news }))
         }));
     }
     (replies, told)

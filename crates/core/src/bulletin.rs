@@ -1,0 +1,171 @@
+//! What a store tells those who read its notices.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Poll, Waker};
+
+use crate::{BoxFuture, Notice, Notices};
+
+/// Where a store puts up what happens, for everybody who has begun to read.
+///
+/// Nobody who reads slowly costs more than a bounded number of notices; beyond that it learns how many it has missed. Where nobody
+/// reads, nothing is kept.
+#[derive(Debug, Default)]
+pub struct Bulletin {
+    readers: Mutex<Vec<Weak<Mutex<Inbox>>>>,
+}
+
+/// What one reader has not read yet.
+#[derive(Debug, Default)]
+struct Inbox {
+    notices: VecDeque<Notice>,
+    missed: u64,
+    task: Option<Waker>,
+}
+
+impl Inbox {
+    /// Far more than happens between two turns of a reader; little memory.
+    const ROOM: usize = 1024;
+}
+
+impl Bulletin {
+    /// Reads what is said from now on.
+    #[must_use]
+    pub fn read(&self) -> Box<dyn Notices> {
+        self.read_after([])
+    }
+
+    /// Reads how things stand, and then what is said from now on. Who calls sees to it that nothing changes meanwhile.
+    #[must_use]
+    pub fn read_after(&self, so_far: impl IntoIterator<Item = Notice>) -> Box<dyn Notices> {
+        let notices = so_far.into_iter().collect();
+        let inbox = Arc::new(Mutex::new(Inbox { notices, ..Inbox::default() }));
+        self.readers().push(Arc::downgrade(&inbox));
+        Box::new(Reader(inbox))
+    }
+
+    /// Tells everybody who reads.
+    pub fn say(&self, notice: &Notice) {
+        let mut woken = Vec::new();
+        self.readers().retain(|reader| {
+            let Some(inbox) = reader.upgrade() else { return false };
+            let mut inbox = lock(&inbox);
+            if inbox.notices.len() < Inbox::ROOM {
+                inbox.notices.push_back(notice.clone());
+            } else {
+                inbox.missed += 1;
+            }
+            woken.extend(inbox.task.take());
+            true
+        });
+        // Not under the lock: whoever is woken may read at once.
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn readers(&self) -> MutexGuard<'_, Vec<Weak<Mutex<Inbox>>>> {
+        lock(&self.readers)
+    }
+}
+
+#[derive(Debug)]
+struct Reader(Arc<Mutex<Inbox>>);
+
+impl Notices for Reader {
+    fn next(&mut self) -> BoxFuture<'_, Notice> {
+        Box::pin(poll_fn(|context| {
+            let mut inbox = lock(&self.0);
+            if let Some(notice) = inbox.notices.pop_front() {
+                return Poll::Ready(notice);
+            }
+            if inbox.missed > 0 {
+                return Poll::Ready(Notice::Missed { notices: std::mem::take(&mut inbox.missed) });
+            }
+            inbox.task = Some(context.waker().clone());
+            Poll::Pending
+        }))
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake};
+
+    use super::*;
+    use crate::{Holder, Key};
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn broken(bits: u128) -> Notice {
+        Notice::Broken { holder: Holder::from_bits(bits), key: Key::new("k").unwrap() }
+    }
+
+    fn poll(notices: &mut dyn Notices, count: &Arc<Count>) -> Poll<Notice> {
+        let waker = Waker::from(count.clone());
+        notices.next().as_mut().poll(&mut Context::from_waker(&waker))
+    }
+
+    #[test]
+    fn every_reader_is_told_what_happens_after_it_began_to_read() {
+        let (board, count) = (Bulletin::default(), Arc::new(Count::default()));
+        board.say(&broken(1));
+        let mut one = board.read();
+        assert_eq!(poll(&mut *one, &count), Poll::Pending);
+        board.say(&broken(2));
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        let mut other = board.read();
+        board.say(&broken(3));
+        assert_eq!(poll(&mut *one, &count), Poll::Ready(broken(2)));
+        for reader in [&mut one, &mut other] {
+            assert_eq!(poll(&mut **reader, &count), Poll::Ready(broken(3)));
+            assert_eq!(poll(&mut **reader, &count), Poll::Pending);
+        }
+    }
+
+    #[test]
+    fn who_begins_to_read_is_told_first_how_things_stand() {
+        let (board, count) = (Bulletin::default(), Arc::new(Count::default()));
+        let mut reader = board.read_after([broken(1), broken(2)]);
+        board.say(&broken(3));
+        for n in 1..=3 {
+            assert_eq!(poll(&mut *reader, &count), Poll::Ready(broken(n)));
+        }
+        assert_eq!(poll(&mut *reader, &count), Poll::Pending);
+    }
+
+    #[test]
+    fn a_slow_reader_learns_how_many_it_missed() {
+        let (board, count) = (Bulletin::default(), Arc::new(Count::default()));
+        let mut slow = board.read();
+        for n in 0..Inbox::ROOM as u128 + 5 {
+            board.say(&broken(n));
+        }
+        for n in 0..Inbox::ROOM as u128 {
+            assert_eq!(poll(&mut *slow, &count), Poll::Ready(broken(n)));
+        }
+        assert_eq!(poll(&mut *slow, &count), Poll::Ready(Notice::Missed { notices: 5 }));
+        board.say(&broken(7));
+        assert_eq!(poll(&mut *slow, &count), Poll::Ready(broken(7)));
+    }
+
+    #[test]
+    fn who_has_stopped_reading_is_forgotten() {
+        let board = Bulletin::default();
+        drop(board.read());
+        let _reads = board.read();
+        board.say(&broken(1));
+        assert_eq!(board.readers().len(), 1);
+    }
+}

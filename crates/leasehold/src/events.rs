@@ -1,0 +1,58 @@
+//! Reading what happens.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::ReusableBoxFuture;
+
+use crate::event::Event;
+
+/// What happens to the locks of a process, from when this was made on; made by [`Locks::events`](crate::Locks::events).
+///
+/// It is a [`Stream`], and has a [`next`](Self::next) of its own for whoever needs no more. Whoever reads too slowly loses the oldest events,
+/// and is told how many by [`Event::Missed`]; nobody waits for a reader. It ends when the locks and all their guards are gone.
+pub struct Events(ReusableBoxFuture<'static, (Result<Event, RecvError>, Receiver<Event>)>);
+
+impl Events {
+    pub(crate) fn new(receiver: Receiver<Event>) -> Self {
+        Self(ReusableBoxFuture::new(receive(receiver)))
+    }
+
+    /// The next event; `None` when there is none to come.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: no event is lost.
+    pub async fn next(&mut self) -> Option<Event> {
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl Stream for Events {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        let Poll::Ready((received, receiver)) = self.0.poll(context) else { return Poll::Pending };
+        self.0.set(receive(receiver));
+        Poll::Ready(match received {
+            Ok(event) => Some(event),
+            Err(RecvError::Lagged(events)) => Some(Event::Missed { events }),
+            Err(RecvError::Closed) => None,
+        })
+    }
+}
+
+async fn receive(mut receiver: Receiver<Event>) -> (Result<Event, RecvError>, Receiver<Event>) {
+    (receiver.recv().await, receiver)
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Events")
+    }
+}

@@ -1,0 +1,116 @@
+//! Waiting until a lock is free, without taking it.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{
+    Acquire as Machine, Backoff, BoxFuture, Claim, Fault, GrantAnswer, KeyState, Misuse, Patience, Step,
+    Tenant, Ttl,
+};
+
+use super::drive::failure;
+use crate::error::LockError;
+use crate::locks::Askers;
+use crate::place::{Place, low_bits};
+
+/// A wait until a lock is free, which takes nothing and stands in no line. It does nothing until it is awaited.
+///
+/// By the time that it resolves, somebody else may have the lock: it is for those who are content with that, such as a deployment that
+/// waits for a migration to be over. Whoever means to take the lock takes it, by [`Mutex::lock`](crate::Mutex::lock).
+///
+/// Nobody tells an onlooker, so the store is asked: after 5 ms at first, every 75 to 150 ms in the end, and just after the holder's end.
+///
+/// # Cancel safety
+///
+/// Cancel safe.
+#[derive(Clone, Debug)]
+#[must_use = "a wait does nothing until it is awaited"]
+pub struct Unlocked {
+    askers: Arc<Askers>,
+    claim: Result<Claim, Misuse>,
+    patience: Patience,
+}
+
+impl Unlocked {
+    pub(crate) const fn new(
+        askers: Arc<Askers>,
+        claim: Result<Claim, Misuse>,
+        outage_limit: Duration,
+    ) -> Self {
+        Self { askers, claim, patience: Patience::new(None, outage_limit) }
+    }
+
+    /// Waits no longer than this; zero is one look. Without it, it waits as long as it takes.
+    pub const fn within(mut self, limit: Duration) -> Self {
+        self.patience.within = Some(limit);
+        self
+    }
+
+    /// The rests between looks.
+    pub const fn backoff(mut self, backoff: Backoff) -> Self {
+        self.patience.backoff = backoff;
+        self
+    }
+}
+
+impl IntoFuture for Unlocked {
+    type Output = Result<(), LockError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { unlocked(self.askers.place(), self.claim?, self.patience).await })
+    }
+}
+
+/// The machine of an acquisition that is never granted: what it rests and when it gives up are the same.
+async fn unlocked(place: &Place, claim: Claim, patience: Patience) -> Result<(), LockError> {
+    let runtime = &place.runtime;
+    let started = runtime.now();
+    let seed = low_bits(runtime.random());
+    let mut machine = Machine::new(started, Ttl::DEFAULT, place.drift, patience, seed);
+    loop {
+        if let Some(reason) = place.roster.closed_because() {
+            return Err(LockError::Closed { reason });
+        }
+        match machine.next(runtime.now()) {
+            Step::Ask => {
+                machine.handle_sent(runtime.now());
+                let Step::WaitUntil(limit) = machine.next(runtime.now()) else { continue };
+                let looked = tokio::select! {
+                    biased;
+                    looked = look(place, &claim) => looked,
+                    () = runtime.sleep_until(limit) => continue,
+                };
+                let now = runtime.now();
+                match looked {
+                    Ok(None) => return Ok(()),
+                    Ok(Some(answer)) => machine.handle_answer(now, answer),
+                    Err(fault) => machine.handle_fault(now, fault),
+                }
+            }
+            Step::WaitUntil(until) => tokio::select! {
+                biased;
+                () = runtime.sleep_until(until) => {}
+                _ = place.roster.closed() => {}
+            },
+            Step::Done(outcome) => {
+                let waited = runtime.now().saturating_since(started);
+                return Err(failure(place, claim.first_key().clone(), waited, machine.asks(), outcome));
+            }
+        }
+    }
+}
+
+/// What a request for these keys would be refused with; `None` when all are free.
+async fn look(place: &Place, claim: &Claim) -> Result<Option<GrantAnswer>, Fault> {
+    for key in claim.keys() {
+        let KeyState { tenancies, .. } = place.inspect(key).await?;
+        let Some(held_by) = tenancies.into_iter().next() else { continue };
+        return Ok(Some(match held_by.tenant {
+            Tenant::NotALock => GrantAnswer::NotALock { key: key.clone() },
+            _ => GrantAnswer::Busy { held_by, place: None },
+        }));
+    }
+    Ok(None)
+}

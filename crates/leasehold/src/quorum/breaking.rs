@@ -1,0 +1,152 @@
+//! Breaking a lease at the members, and hearing that one was broken.
+//!
+//! Each member knows the attempt under an id of its own, and the fence that it answered last, which is not the agreed one where it
+//! was slow when that was settled. So the attempt is found first, and then broken at each member by what is seen there.
+//!
+//! A member takes a lease again that it has not (`keeping`), which must not bring back what was broken: where a member had
+//! it at the last word, or told that it was broken, it is only renewed there.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use leasehold_core::{
+    BoxFuture, BreakAnswer, Fault, FaultKind, Fence, Holder, Key, KeyState, Notice, Notices, Stance, Store,
+    Tenancy,
+};
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::desk::Desk;
+use super::looking::{held_by_a_majority, is_same};
+
+/// Ends the lease that a majority shows with this fence, at all members that answer. Done when a majority of them has it no
+/// more: then no majority can renew it.
+pub(super) async fn break_lease(desk: &Arc<Desk>, key: &Key, fence: Fence) -> Result<BreakAnswer, Fault> {
+    let seen = look(desk, key).await?;
+    let states: Vec<_> = seen.iter().flatten().cloned().collect();
+    let held = held_by_a_majority(&states, desk.majority()).pop();
+    let Some(held) = held.filter(|held| held.fence == Some(fence)) else {
+        let held_by = held_by_a_majority(&states, desk.majority()).pop();
+        return Ok(BreakAnswer::NotHeld { held_by });
+    };
+    let (tell, mut heard) = unbounded_channel();
+    let mut stances = vec![Stance::Undecided; desk.members.len()];
+    for (n, state) in seen.into_iter().enumerate() {
+        let there = state.map(|state| state.tenancies.into_iter().find(|one| is_same(one, &held)));
+        match there {
+            Some(None) => stances[n] = Stance::Agreed,
+            // Who did not answer just now most likely has the fence that the others have.
+            there => {
+                let its = there.flatten().and_then(|one| one.fence).unwrap_or(fence);
+                let does = end(desk.members[n].store.clone(), key.clone(), its, held.clone());
+                desk.call(Vec::new(), n, does, &tell);
+            }
+        }
+    }
+    drop(tell);
+    let agreed = |stances: &[Stance]| stances.iter().filter(|s| **s == Stance::Agreed).count();
+    while agreed(&stances) < desk.majority() {
+        let Some((member, answer)) = heard.recv().await else {
+            return Err(desk.fault(FaultKind::Passing, desk.tally(stances, "broke the lease")));
+        };
+        stances[member] = answer.map_or_else(Stance::of, |()| Stance::Agreed);
+    }
+    Ok(BreakAnswer::Broken { tenancy: held })
+}
+
+/// What each member shows, where it answers; a majority must.
+async fn look(desk: &Arc<Desk>, key: &Key) -> Result<Vec<Option<KeyState>>, Fault> {
+    let mut seen: Vec<_> = desk.members.iter().map(|_| None).collect();
+    let mut stances = vec![Stance::Undecided; desk.members.len()];
+    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+        let key = key.clone();
+        Box::pin(async move { store.inspect(&key).await })
+    };
+    desk.ask_all(look, |member, answer| {
+        match answer {
+            Ok(state) => (stances[member], seen[member]) = (Stance::Agreed, Some(state)),
+            Err(fault) => stances[member] = Stance::of(fault),
+        }
+        false
+    })
+    .await;
+    if seen.iter().flatten().count() < desk.majority() {
+        return Err(desk.fault(FaultKind::Passing, desk.tally(stances, "answered")));
+    }
+    Ok(seen)
+}
+
+/// Sees to it that one member has a holding no more. Its fence there may rise meanwhile, to the one that the others answered.
+fn end(
+    store: Arc<dyn Store>,
+    key: Key,
+    mut fence: Fence,
+    held: Tenancy,
+) -> BoxFuture<'static, Result<(), Fault>> {
+    /// It is raised once in a round; more says that somebody asks anew all the time.
+    const TRIES: u32 = 3;
+    Box::pin(async move {
+        for _ in 0..TRIES {
+            match store.break_lease(&key, fence).await? {
+                BreakAnswer::NotHeld { held_by: Some(other) } if is_same(&other, &held) => {
+                    match other.fence {
+                        Some(risen) if risen != fence => fence = risen,
+                        _ => break,
+                    }
+                }
+                _ => return Ok(()),
+            }
+        }
+        Err(Fault::passing(store.name(), "its fence changes while the lease is broken: try again"))
+    })
+}
+
+/// What the members tell, as far as it concerns all of them, and which of them are down.
+#[derive(Debug)]
+pub(super) struct Fan {
+    desk: Arc<Desk>,
+    health: Box<dyn Notices>,
+    members: Vec<(usize, Box<dyn Notices>)>,
+}
+
+impl Fan {
+    pub(super) fn of(desk: &Arc<Desk>) -> Self {
+        let health = desk.health.read();
+        let members = desk.members.iter().enumerate();
+        let members = members.filter_map(|(n, member)| Some((n, member.store.notices()?))).collect();
+        Self { desk: desk.clone(), health, members }
+    }
+}
+
+impl Notices for Fan {
+    fn next(&mut self) -> BoxFuture<'_, Notice> {
+        let Self { desk, health, members } = self;
+        Box::pin(std::future::poll_fn(move |context| {
+            if let Poll::Ready(notice) = health.next().as_mut().poll(context) {
+                return Poll::Ready(notice);
+            }
+            for (member, notices) in &mut *members {
+                while let Poll::Ready(notice) = notices.next().as_mut().poll(context) {
+                    match notice {
+                        Notice::Broken { holder, key } => {
+                            if let Some(holder) = desk.broken_at(*member, holder) {
+                                return Poll::Ready(Notice::Broken { holder, key });
+                            }
+                        }
+                        notice => return Poll::Ready(notice),
+                    }
+                }
+            }
+            Poll::Pending
+        }))
+    }
+}
+
+impl Desk {
+    /// A member told that it broke what it had under this id. Whose lease is lost by that, because no majority can keep it any more.
+    fn broken_at(&self, member: usize, id: Holder) -> Option<Holder> {
+        let (attempt, contest) = self.contests.find_by_id(member, id)?;
+        contest.stakes[member].breaks();
+        let kept = contest.stakes.iter().filter(|stake| !stake.was_broken()).count();
+        (kept < self.majority()).then_some(attempt)
+    }
+}

@@ -1,0 +1,105 @@
+//! The log: spans and events of `tracing`, all with the target `leasehold`.
+//!
+//! What goes as it should is said at `debug`, and renewals, of which there are many, at `trace`. What somebody should look at is
+//! said at `warn`, and that it is over at `info`.
+
+use std::time::Duration;
+
+use leasehold_core::{Claim, Fence, Label};
+use tracing::field::{Empty, display};
+use tracing::level_filters::LevelFilter;
+use tracing::{Instrument, debug, debug_span, info, trace, warn};
+
+use super::{outcome, reason};
+use crate::event::{Event, Keys, Who};
+
+const TARGET: &str = "leasehold";
+
+/// Whether anybody listens to anything at all: one look at an atomic.
+pub(super) fn is_heard() -> bool {
+    LevelFilter::current() != LevelFilter::OFF
+}
+
+/// The span of an acquisition.
+#[derive(Clone, Debug)]
+pub(crate) struct Span(tracing::Span);
+
+impl Span {
+    pub(crate) fn of(claim: &Claim) -> Self {
+        let mode = claim.wants()[0].mode;
+        let (key, mode) = (display(Keys(claim)), tracing::field::debug(mode));
+        Self(debug_span!(target: TARGET, "acquire", key, mode, waited = Empty, outcome = Empty))
+    }
+
+    pub(crate) fn around<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        work.instrument(self.0.clone())
+    }
+
+    /// The acquisition has ended so, after this time.
+    pub(crate) fn ends(&self, waited: Duration, outcome: &str) {
+        self.0.record("waited", tracing::field::debug(waited));
+        self.0.record("outcome", outcome);
+    }
+}
+
+pub(super) fn write(store: &str, event: &Event) {
+    /// An event about somebody who asks or holds.
+    macro_rules! about {
+        ($level:ident, $who:expr, $words:literal, $($fields:tt)*) => {{
+            let Who { claim, holder, label } = $who;
+            let label = label.as_ref().map(Label::as_str);
+            let key = Keys(claim);
+            $level!(target: TARGET, store, %key, %holder, label, $($fields)*, $words);
+        }};
+    }
+    match event {
+        Event::Waiting { who, held_by, place, waited, .. } => {
+            about!(debug, who, "waiting", held_by = %held_by, place = *place, waited = ?waited);
+        }
+        Event::Acquired { who, fence, ttl, waited, attempts, .. } => {
+            about!(debug, who, "acquired", fence = fence.get(), ttl = %ttl, waited = ?waited, attempts = attempts);
+        }
+        Event::GaveUp { who, why, waited, .. } => match why {
+            Some(why) => {
+                about!(debug, who, "gave up", outcome = outcome(Some(why)), waited = ?waited, why = %why);
+            }
+            None => about!(debug, who, "gave up", outcome = outcome(None), waited = ?waited),
+        },
+        Event::Renewed { who, fence, remaining } => {
+            about!(trace, who, "renewed", fence = fence.get(), remaining = ?remaining);
+        }
+        Event::Released { who, fence, held_for } => {
+            about!(debug, who, "released", fence = fence.get(), held_for = ?held_for);
+        }
+        Event::NotReleased { who, fence, held_for, fault } => {
+            about!(warn, who, "the release was not confirmed", fence = fence.get(), held_for = ?held_for, fault = %fault);
+        }
+        Event::Lost { who, fence, held_for, why } => {
+            let reason = reason(why);
+            about!(warn, who, "lost", fence = fence.get(), held_for = ?held_for, reason = reason, why = %why);
+        }
+        Event::Broke { tenancy } => {
+            let (key, fence) = (&tenancy.key, tenancy.fence.map(Fence::get));
+            warn!(target: TARGET, store, %key, fence, held_by = %tenancy, "broke a lease");
+        }
+        Event::StoreFault { fault, in_a_row: 1 } => {
+            warn!(target: TARGET, store, %fault, "the store did not do what it was asked");
+        }
+        // Said once, until it answers again: an outage would else fill the log.
+        Event::StoreFault { fault, in_a_row } => {
+            debug!(target: TARGET, store, %fault, in_a_row, "the store did not do what it was asked");
+        }
+        Event::StoreBack { faults, .. } => info!(target: TARGET, store, faults, "the store answers again"),
+        Event::MemberDown { fault } => {
+            warn!(target: TARGET, store, member = &*fault.store, %fault, "a member of the quorum is down");
+        }
+        Event::MemberBack { store: member } => {
+            info!(target: TARGET, store, member = &**member, "a member of the quorum is back");
+        }
+        Event::PushDown { fault } => {
+            warn!(target: TARGET, store, %fault, "waiters are not told of their turn, and ask instead");
+        }
+        Event::PushBack { .. } => info!(target: TARGET, store, "waiters are told of their turn again"),
+        Event::Missed { events } => warn!(target: TARGET, store, events, "more happened than was read"),
+    }
+}

@@ -1,0 +1,51 @@
+//! Whether this process can be told that its turn has come.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use leasehold_core::{Bulletin, Fault, Notice, Notices};
+
+/// Whether the server takes the subscriptions of those who wait; each change is told once.
+#[derive(Debug)]
+pub(crate) struct Hearing {
+    /// Why it takes none, if so.
+    deaf: Mutex<Option<Fault>>,
+    bulletin: Arc<Bulletin>,
+}
+
+impl Hearing {
+    pub(crate) fn new(bulletin: Arc<Bulletin>) -> Self {
+        Self { deaf: Mutex::default(), bulletin }
+    }
+
+    /// There is a subscription.
+    pub(crate) fn is_good(&self, store: &Arc<str>) {
+        // Told while nothing can change, so that who reads hears of the changes in their order.
+        let mut deaf = self.deaf();
+        if deaf.take().is_some() {
+            self.bulletin.say(&Notice::PushBack { store: store.clone() });
+        }
+    }
+
+    /// There is none, for this reason.
+    pub(crate) fn is_bad(&self, fault: Fault) {
+        let mut deaf = self.deaf();
+        if deaf.is_none() {
+            self.bulletin.say(&Notice::PushDown { fault: fault.clone() });
+        }
+        *deaf = Some(fault);
+    }
+
+    pub(crate) fn deaf_because(&self) -> Option<Fault> {
+        self.deaf().clone()
+    }
+
+    /// How it is, and what changes from now on.
+    pub(crate) fn read(&self) -> Box<dyn Notices> {
+        let deaf = self.deaf();
+        self.bulletin.read_after(deaf.clone().map(|fault| Notice::PushDown { fault }))
+    }
+
+    fn deaf(&self) -> MutexGuard<'_, Option<Fault>> {
+        self.deaf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

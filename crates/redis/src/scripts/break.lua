@@ -1,0 +1,31 @@
+-- Ends the lease on a key, whoever holds it, if its fence is the one that is named; raises the fence, and hands the key on.
+--
+-- KEYS  as for all: here one key
+-- ARGV  1  the fence
+--       2  how long a key that is handed over may remain unclaimed, in ms
+--       3  how long to remember the fence, in ms
+--       4  the channel at which holders hear that their lease was broken
+--
+-- The last field of each answer says which keys are free although somebody waits. The second one is always 1.
+--   0 1 value pttl fence      broken: it was held by this value, and would have been for so long
+--   1 1 value pttl fence      it is held by this value, with another fence (empty: unknown) or by no lease; nothing is broken
+--   3 1 pttl                  it has something that is no string
+--   6 1                       nobody holds it
+--
+-- A fence names one holding of its key. Whoever broke what it saw earlier breaks nothing of what has come since.
+
+local s = see(1)
+local last, follows = fence(s)
+local answer = tenancy(s)
+
+if s.owner and last == ARGV[1] then
+  answer[1] = 0
+  -- As if its holder let it go: what was handed to it is not held against its neighbours.
+  me = s.owner
+  free(s)
+  if follows then remember(s, above(last), tonumber(ARGV[3])) end
+  leave(s)
+  pushes[1] = { ARGV[4], 'b ' .. me .. ' ' .. s.key }
+end
+advance(s)
+return finish({ s }, answer)

@@ -1,0 +1,93 @@
+//! What every store must do when a lease is broken.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{Locks, Loss, TokioRuntime};
+use leasehold_core::{BreakAnswer, Fence, GrantAnswer, HoldAnswer, Manner, Store, Tenancy, Wake};
+
+use super::{LONG, attempt, holders, key, renew, take};
+use crate::venue::Venue;
+
+/// Long for a push on one machine, short for a person.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+async fn broken(store: &dyn Store, fence: Fence) -> Tenancy {
+    match store.break_lease(&key("k"), fence).await.unwrap() {
+        BreakAnswer::Broken { tenancy } => tenancy,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn seen(store: &dyn Store) -> Fence {
+    holders(store, "k").await[0].fence.unwrap()
+}
+
+/// Exactly the holding with that fence: not the one before, not the one after, and nobody else's key.
+pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(venue: &Venue) {
+    let (here, there) = (venue.store(), venue.store());
+    let nothing = there.break_lease(&key("k"), Fence::new(7).unwrap()).await.unwrap();
+    assert_eq!(nothing, BreakAnswer::NotHeld { held_by: None });
+    let (one, other, bystander) = (attempt(&["k"], LONG), attempt(&["k"], LONG), attempt(&["l"], LONG));
+    take(&*here, &bystander).await;
+    take(&*here, &one).await;
+    let fence = seen(&*there).await;
+    for wrong in [fence.get() - 1, fence.get() + 1] {
+        let answer = there.break_lease(&key("k"), Fence::new(wrong).unwrap()).await.unwrap();
+        let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
+        assert_eq!(held_by.fence, Some(fence));
+    }
+    assert_eq!(renew(&*here, &one).await, HoldAnswer::Done);
+    let was = broken(&*there, fence).await;
+    assert_eq!(was.fence, Some(fence));
+    assert_eq!(holders(&*here, "k").await, []);
+    assert_eq!(renew(&*here, &one).await, HoldAnswer::NotHeld { key: key("k"), held_by: None });
+    assert_eq!(holders(&*here, "k").await, [], "a renewal brings nothing back");
+    assert!(take(&*there, &other).await > fence);
+    let again = there.break_lease(&key("k"), fence).await.unwrap();
+    assert!(matches!(again, BreakAnswer::NotHeld { held_by: Some(_) }), "{again:?}");
+    assert_eq!(renew(&*there, &other).await, HoldAnswer::Done);
+    assert_eq!(renew(&*here, &bystander).await, HoldAnswer::Done);
+}
+
+/// In the same step: nobody slips in between.
+pub async fn a_broken_lease_goes_to_the_first_in_line(venue: &Venue) {
+    let (here, there) = (venue.store(), venue.store());
+    let (one, next) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
+    take(&*here, &one).await;
+    let waits = there.grant(&next, Manner::Wait { line_limit: None }).await.unwrap();
+    assert!(matches!(waits, GrantAnswer::Busy { place: Some(_), .. }), "{waits:?}");
+    let fence = seen(&*here).await;
+    broken(&*here, fence).await;
+    loop {
+        match there.woken(&next).await {
+            Wake::Granted { fence: after, .. } => {
+                assert!(after > fence);
+                break;
+            }
+            Wake::AskAgain => match there.grant(&next, Manner::Wait { line_limit: None }).await.unwrap() {
+                GrantAnswer::Granted { fence: after } => {
+                    assert!(after > fence);
+                    break;
+                }
+                other => assert!(matches!(other, GrantAnswer::Busy { .. }), "{other:?}"),
+            },
+        }
+    }
+}
+
+/// By a push, long before the next renewal: also one that has never waited for anything.
+pub async fn a_holder_hears_at_once_that_its_lease_was_broken(venue: &Venue) {
+    let runtime = TokioRuntime::current().unwrap();
+    let (here, there) = (venue.store(), venue.store());
+    let locks = Locks::builder().ttl(LONG).runtime(Arc::new(runtime)).over(here).unwrap();
+    let guard = locks.mutex("k").lock().await.unwrap();
+    let other = locks.mutex("l").lock().await.unwrap();
+    // The first one makes the connection hear; nobody waits for that.
+    tokio::time::sleep(AT_ONCE).await;
+    let fence = seen(&*there).await;
+    broken(&*there, fence).await;
+    let loss = tokio::time::timeout(AT_ONCE, guard.lost()).await.expect("told at once");
+    assert_eq!(loss, Loss::Broken { key: key("k") });
+    assert!(other.is_held() && !guard.is_held());
+}

@@ -1,0 +1,239 @@
+//! Events, in their order and with their facts.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use conformance::faulty::Weather;
+use futures_core::Stream;
+use leasehold::{Event, LockError, Loss, Renewal};
+use tokio::time::{sleep, timeout};
+
+use super::world::{SECOND, TTL, World, drain, kinds};
+
+#[tokio::test(start_paused = true)]
+async fn a_holding_is_told_from_the_grant_to_the_release() {
+    let world = World::begin();
+    let mut events = world.locks.events();
+    let guard = world.locks.mutex("k").label("web-3").lock().await.unwrap();
+    let (holder, fence) = (guard.holder(), guard.fence());
+    sleep(4 * SECOND).await;
+    guard.release().await.unwrap();
+    let read = drain(&mut events).await;
+    assert_eq!(kinds(&read), ["acquired", "renewed", "released"]);
+    let Event::Acquired { who, fence: acquired, ttl, waited, attempts, refusals, .. } = &read[0] else {
+        panic!()
+    };
+    assert_eq!(who.keys().map(ToString::to_string).collect::<Vec<_>>(), ["k"]);
+    assert_eq!((who.holder, who.label.as_ref().unwrap().as_str()), (holder, "web-3"));
+    assert_eq!((*acquired, ttl.duration(), waited.as_secs(), *attempts, *refusals), (fence, TTL, 0, 1, 0));
+    let Event::Renewed { fence: renewed, remaining, .. } = &read[1] else { panic!() };
+    assert_eq!(*renewed, fence);
+    // The drift of one clock is taken off.
+    assert!(*remaining <= TTL && *remaining > TTL - SECOND / 1000, "{remaining:?}");
+    let Event::Released { fence: released, held_for, .. } = &read[2] else { panic!() };
+    assert_eq!((*released, *held_for), (fence, 4 * SECOND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_told_with_the_place_and_the_holder_and_again_when_they_change() {
+    let world = World::begin();
+    let (others, mut events) = (world.others(), world.locks.events());
+    let first = others.mutex("k").label("first").lock().await.unwrap();
+    let second = tokio::spawn(others.mutex("k").label("second").lock().into_future());
+    sleep(SECOND).await;
+    let waiting = tokio::spawn(world.locks.mutex("k").lock().into_future());
+    sleep(20 * SECOND).await;
+    first.release().await.unwrap();
+    let second = second.await.unwrap().unwrap();
+    sleep(20 * SECOND).await;
+    second.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    let read = drain(&mut events).await;
+    assert_eq!(kinds(&read), ["waiting", "waiting", "acquired"]);
+    for (event, expected) in read.iter().zip([("first", 2), ("second", 1)]) {
+        let Event::Waiting { held_by, place, .. } = event else { panic!() };
+        assert!(held_by.to_string().contains(expected.0), "{held_by}");
+        assert_eq!(*place, Some(expected.1));
+    }
+    let Event::Acquired { who, waited, refusals, .. } = &read[2] else { panic!() };
+    assert_eq!((who.holder, *waited), (guard.holder(), 40 * SECOND));
+    assert!(*refusals >= 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_ends_without_a_guard_says_why_once() {
+    let world = World::begin();
+    let mut events = world.locks.events();
+    let _held = world.others().mutex("k").lock().await.unwrap();
+    let mutex = world.locks.mutex("k");
+    let error = mutex.lock().within(SECOND).await.unwrap_err();
+    assert!(mutex.try_lock().await.unwrap().is_none());
+    let _ = timeout(SECOND, mutex.lock().into_future()).await.unwrap_err();
+    // Not asked, so nothing is told.
+    drop(mutex.lock().into_future());
+    assert!(matches!(world.locks.mutex("").lock().await, Err(LockError::Misuse(_))));
+    let read = drain(&mut events).await;
+    assert_eq!(kinds(&read), ["waiting", "gave up", "gave up", "waiting", "gave up"]);
+    let why = |event: &Event| match event {
+        Event::GaveUp { why, waited, refusals, .. } => (why.as_deref().cloned(), *waited, *refusals > 0),
+        _ => panic!(),
+    };
+    assert_eq!(why(&read[1]), (Some(error), SECOND, true));
+    let (Some(LockError::TimedOut { .. }), _, false) = why(&read[2]) else { panic!("{:?}", read[2]) };
+    assert_eq!(why(&read[4]), (None, SECOND, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_once_whoever_finds_it() {
+    let world = World::begin();
+    let mut events = world.locks.events();
+    // Found by the keeper, at the lease's end.
+    let kept = world.locks.mutex("kept").lock().await.unwrap();
+    world.store.set(Weather::Hung);
+    kept.lost().await;
+    world.store.set(Weather::Fair);
+    drop(kept);
+    let read = drain(&mut events).await;
+    assert_eq!(kinds(&read), ["acquired", "lost"]);
+    let Event::Lost { held_for, why: Loss::Expired { .. }, .. } = &read[1] else { panic!("{:?}", read[1]) };
+    assert_eq!(*held_for, TTL);
+    // Found at the release: the store has it no more.
+    let gone = world.locks.mutex("gone").lock().await.unwrap();
+    world.memory.forget();
+    gone.release().await.unwrap_err();
+    let read = drain(&mut events).await;
+    assert_eq!(kinds(&read), ["acquired", "lost"]);
+    let Event::Lost { why: Loss::Gone { .. }, .. } = &read[1] else { panic!("{:?}", read[1]) };
+    // Taken back by a close.
+    let closed = world.locks.mutex("closed").renewal(Renewal::Off).lock().await.unwrap();
+    world.locks.close(SECOND).await.unwrap_err();
+    drop(closed);
+    let read = drain(&mut events).await;
+    assert_eq!(kinds(&read), ["acquired", "lost"]);
+    let Event::Lost { why: Loss::Closed { .. }, .. } = &read[1] else { panic!("{:?}", read[1]) };
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_the_store_never_confirms_is_told_as_such() {
+    let world = World::begin();
+    let mut events = world.locks.events();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    world.store.set(Weather::Lost);
+    guard.release().await.unwrap_err();
+    sleep(2 * TTL).await;
+    let mut read = drain(&mut events).await;
+    read.retain(|event| !matches!(event, Event::StoreFault { .. }));
+    assert_eq!(kinds(&read), ["acquired", "not released"]);
+    world.store.set(Weather::Fair);
+    drop(world.locks.mutex("k").lock().await.unwrap());
+    assert_eq!(kinds(&drain(&mut events).await), ["store back", "acquired", "released"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_told_with_each_fault_and_its_end_once() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let mut events = world.locks.events();
+    world.store.set(Weather::Lost);
+    sleep(6 * SECOND).await;
+    assert!(guard.is_held());
+    world.store.set(Weather::Fair);
+    sleep(3 * SECOND).await;
+    let read = drain(&mut events).await;
+    let faults: Vec<_> = read
+        .iter()
+        .filter_map(|event| match event {
+            Event::StoreFault { in_a_row, fault, .. } => {
+                assert!(fault.to_string().contains("timed out"), "{fault}");
+                Some(*in_a_row)
+            }
+            _ => None,
+        })
+        .collect();
+    let count = u32::try_from(faults.len()).unwrap();
+    assert!(count >= 2, "{read:?}");
+    assert_eq!(faults, (1..=count).collect::<Vec<_>>());
+    let back: Vec<_> = read.iter().filter(|event| matches!(event, Event::StoreBack { .. })).collect();
+    let [Event::StoreBack { faults, .. }] = back[..] else { panic!("{read:?}") };
+    assert_eq!(*faults, count);
+    assert_eq!(kinds(&read).last(), Some(&"renewed"));
+}
+
+/// Nobody reads while two thousand events happen; the lease is renewed all the same, and the reader is told what it missed.
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_delays_no_renewal_and_is_told_how_much_it_missed() {
+    let world = World::begin();
+    let mut events = world.locks.events();
+    let guard = world.locks.mutex("kept").lock().await.unwrap();
+    for _ in 0..1000 {
+        world.locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+        sleep(SECOND / 10).await;
+        assert!(guard.is_held());
+    }
+    let told = 1 + 2000 + 100 / 3;
+    let Some(Event::Missed { events: missed, .. }) = events.next().await else { panic!() };
+    let read = drain(&mut events).await;
+    assert_eq!(read.len(), 1024);
+    assert_eq!(u64::try_from(read.len()).unwrap() + missed, told);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_reader_reads_all_from_when_it_began_and_ends_with_the_locks() {
+    let world = World::begin();
+    let mut early = world.locks.events();
+    drop(world.locks.events());
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let mut late = world.locks.clone().events();
+    drop(world.locks);
+    guard.release().await.unwrap();
+    assert_eq!(kinds(&drain(&mut early).await), ["acquired", "released"]);
+    // As a stream this time.
+    let next = poll_fn(|context| Pin::new(&mut late).poll_next(context)).await;
+    assert!(matches!(next, Some(Event::Released { .. })), "{next:?}");
+    assert_eq!((early.next().await, late.next().await), (None, None));
+}
+
+/// What is not read at once is there at the next call.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_next_loses_no_event() {
+    let world = World::begin();
+    let mut events = world.locks.events();
+    let _ = timeout(SECOND, events.next()).await.unwrap_err();
+    {
+        let mut next = std::pin::pin!(events.next());
+        poll_fn(|context| {
+            assert!(next.as_mut().poll(context).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        world.locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+    }
+    assert_eq!(kinds(&drain(&mut events).await), ["acquired", "released"]);
+}
+
+/// A thousand locks are taken and lost at once, by a keeper that reports all of them from under its table.
+#[tokio::test(start_paused = true)]
+async fn the_events_of_each_holding_come_in_their_order() {
+    let world = World::begin();
+    let mut events = world.locks.events();
+    let mut guards = Vec::new();
+    for n in 0..300 {
+        guards.push(world.locks.mutex(format!("k{n}")).lock().await.unwrap());
+    }
+    sleep(4 * SECOND).await;
+    world.store.set(Weather::Hung);
+    sleep(2 * TTL).await;
+    let read = drain(&mut events).await;
+    for guard in &guards {
+        let of = |event: &&Event| match event {
+            Event::Acquired { who, .. } | Event::Renewed { who, .. } | Event::Lost { who, .. } => {
+                who.holder == guard.holder()
+            }
+            _ => false,
+        };
+        let its: Vec<Event> = read.iter().filter(of).cloned().collect();
+        assert_eq!(kinds(&its), ["acquired", "renewed", "lost"]);
+    }
+}

@@ -1,0 +1,166 @@
+//! What goes to `tracing`.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use conformance::faulty::Weather;
+use tokio::time::sleep;
+use tracing::Level;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::FmtSpan;
+
+use super::world::{SECOND, World};
+
+/// What was written, for all to see.
+#[derive(Clone, Default)]
+struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl Page {
+    /// Writes here what this thread logs, for as long as the guard lives.
+    fn listen(&self, level: Level) -> tracing::subscriber::DefaultGuard {
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_ansi(false)
+            .without_time()
+            .with_span_events(FmtSpan::CLOSE)
+            .with_writer(self.clone())
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().filter(|line| line.contains("leasehold")).map(Into::into).collect()
+    }
+
+    /// The one line that has all of these.
+    fn line(&self, words: &[&str]) -> String {
+        let lines = self.lines();
+        let found: Vec<_> =
+            lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).collect();
+        assert_eq!(found.len(), 1, "{words:?} in {lines:#?}");
+        found[0].clone()
+    }
+}
+
+impl io::Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Page {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquisition_has_a_span_that_says_how_it_ended() {
+    let page = Page::default();
+    let _listening = page.listen(Level::TRACE);
+    let world = World::begin();
+    let guard = world.locks.mutex("invoice:42").label("web-3").lock().await.unwrap();
+    page.line(&[
+        "DEBUG",
+        "acquire{key=invoice:42 mode=Exclusive",
+        "waited=0ns",
+        "outcome=\"acquired\"",
+        "close",
+    ]);
+    // Within its span, so that a log which shows spans shows which request it was.
+    page.line(&["DEBUG", "acquire{", "leasehold: acquired", "label=\"web-3\"", "fence="]);
+    assert!(world.others().mutex("invoice:42").lock().within(SECOND).await.is_err());
+    page.line(&["acquire{", "waited=1s", "outcome=\"timed_out\"", "close"]);
+    page.line(&["DEBUG", "leasehold: waiting", "place=1", "held_by=web-3"]);
+    page.line(&["DEBUG", "leasehold: gave up", "outcome=\"timed_out\""]);
+    sleep(4 * SECOND).await;
+    page.line(&["TRACE", "leasehold: renewed", "remaining=8.99"]);
+    guard.release().await.unwrap();
+    page.line(&["DEBUG", "leasehold: released", "held_for=5s"]);
+    assert!(
+        page.lines().iter().all(|line| !line.contains("WARN") && !line.contains("INFO")),
+        "{:#?}",
+        page.lines()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_and_an_outage_are_warned_of_and_the_outage_once() {
+    let page = Page::default();
+    let _listening = page.listen(Level::INFO);
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    world.store.set(Weather::Lost);
+    guard.lost().await;
+    page.line(&["WARN", "leasehold: lost", "key=k", "reason=\"expired\"", "held_for=9s"]);
+    page.line(&["WARN", "the store did not do what it was asked", "timed out"]);
+    // Until the last call has come to nothing.
+    sleep(2 * SECOND).await;
+    world.store.set(Weather::Fair);
+    drop(guard);
+    sleep(SECOND).await;
+    page.line(&["INFO", "the store answers again"]);
+    assert_eq!(page.lines().len(), 3, "{:#?}", page.lines());
+}
+
+/// Whoever has the whole id could release the lock.
+#[tokio::test(start_paused = true)]
+async fn no_line_shows_more_of_a_holder_than_eight_digits() {
+    let page = Page::default();
+    let _listening = page.listen(Level::TRACE);
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    let waiter = world.others().mutex("k").lock().within(SECOND).await;
+    waiter.unwrap_err();
+    sleep(4 * SECOND).await;
+    world.store.set(Weather::Lost);
+    guard.lost().await;
+    let lines = page.lines();
+    let shown = guard.holder().to_string();
+    assert!(lines.iter().filter(|line| line.contains(&shown)).count() > 3, "{lines:#?}");
+    let nine = &guard.holder().digits()[..9];
+    assert!(lines.iter().all(|line| !line.contains(nine)), "{lines:#?}");
+}
+
+/// A log that asks for the locks it logs about must not meet them locked.
+#[tokio::test(start_paused = true)]
+async fn a_log_may_look_at_the_locks_that_it_tells_of() {
+    struct Curious(Arc<Mutex<Option<leasehold::Locks>>>, Arc<Mutex<usize>>);
+    impl tracing::Subscriber for Curious {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {
+            if let Some(locks) = &*self.0.lock().unwrap() {
+                let _ = locks.guards();
+                *self.1.lock().unwrap() += 1;
+            }
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+    let (locks, looked) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(0)));
+    let _listening = tracing::subscriber::set_default(Curious(locks.clone(), looked.clone()));
+    let world = World::begin();
+    *locks.lock().unwrap() = Some(world.locks.clone());
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    sleep(4 * SECOND).await;
+    world.store.set(Weather::Hung);
+    guard.lost().await;
+    // Acquired, renewed, lost.
+    assert_eq!(*looked.lock().unwrap(), 3);
+    locks.lock().unwrap().take();
+}

@@ -1,0 +1,184 @@
+//! What stores tell of themselves: members of a quorum that come and go, pushes that do not come through, leases that are broken.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conformance::faulty::{Faulty, Weather};
+use conformance::virtual_time::VirtualTime;
+use leasehold::{AnyStore, Event, Events, LockError, Locks, Loss, MemoryStore, QuorumStore, Store};
+use servers::{Flavor, Server};
+use tokio::time::{sleep, timeout};
+
+use super::world::{SECOND, TTL, drain, kinds};
+
+/// A process on a quorum of three stores in memory, and the weather on the way to each.
+pub(crate) struct Quorum {
+    pub(crate) way: Vec<Arc<Faulty>>,
+    pub(crate) locks: Locks,
+}
+
+impl Quorum {
+    pub(crate) fn begin() -> Self {
+        let time = VirtualTime::begin();
+        let member = |name: &str| Faulty::over(Arc::new(MemoryStore::new(time.clone()).named(name)));
+        let way: Vec<_> = ["a", "b", "c"].map(member).into();
+        let stores = way.iter().cloned().map(|member| -> Arc<dyn Store> { member });
+        let store = QuorumStore::new(stores, 10 * SECOND, time.clone()).unwrap();
+        let locks = Locks::builder().ttl(TTL).runtime(time).over(Arc::new(store)).unwrap();
+        Self { way, locks }
+    }
+}
+
+/// What is told of members, in order: which went down, and which came back.
+fn of_members(events: &[Event]) -> Vec<String> {
+    let said = |event: &Event| match event {
+        Event::MemberDown { fault, .. } => Some(format!("{} down", fault.store)),
+        Event::MemberBack { store, .. } => Some(format!("{store} back")),
+        _ => None,
+    };
+    events.iter().filter_map(said).collect()
+}
+
+/// The first event of this kind, which comes within a time; what else comes is passed over.
+async fn wait_for<T>(events: &mut Events, within: Duration, kind: impl Fn(&Event) -> Option<T>) -> T {
+    let found = async {
+        loop {
+            if let Some(found) = kind(&events.next().await.expect("not over")) {
+                return found;
+            }
+        }
+    };
+    timeout(within, found).await.expect("in time")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_goes_and_comes_is_told_once_each_however_many_calls_fail() {
+    let quorum = Quorum::begin();
+    let mut events = quorum.locks.events();
+    let guards =
+        [quorum.locks.mutex("k").lock().await.unwrap(), quorum.locks.mutex("l").lock().await.unwrap()];
+    quorum.way[1].set(Weather::Lost);
+    for n in 0..50 {
+        quorum.locks.mutex(format!("n{n}")).lock().await.unwrap().release().await.unwrap();
+    }
+    sleep(3 * TTL).await;
+    assert_eq!(of_members(&drain(&mut events).await), ["memory:b down"]);
+    quorum.way[1].set(Weather::Fair);
+    sleep(3 * TTL).await;
+    assert_eq!(of_members(&drain(&mut events).await), ["memory:b back"]);
+    assert!(guards.iter().all(leasehold::Guard::is_held));
+}
+
+/// The first call finds it down, before there is a guard and anybody reads what stores tell.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_was_down_from_the_beginning_is_told() {
+    let quorum = Quorum::begin();
+    let mut events = quorum.locks.events();
+    quorum.way[2].set(Weather::Refused);
+    let guard = quorum.locks.mutex("k").lock().await.unwrap();
+    sleep(SECOND).await;
+    let read = drain(&mut events).await;
+    assert_eq!(of_members(&read), ["memory:c down"]);
+    let Some(Event::MemberDown { fault, .. }) = read.last() else { panic!("{read:?}") };
+    assert!(fault.to_string().contains("not allowed"), "{fault}");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_that_is_lost_is_told_also_to_a_process_that_holds_nothing() {
+    let quorum = Quorum::begin();
+    let mut events = quorum.locks.events();
+    quorum.way[..2].iter().for_each(|way| way.set(Weather::Refused));
+    let error = quorum.locks.mutex("k").lock().await.unwrap_err();
+    let tally = match &error {
+        LockError::NoQuorum { tally, .. } => tally.to_string(),
+        other => other.to_string(),
+    };
+    assert!(tally.contains("not allowed"), "{tally}");
+    sleep(SECOND).await;
+    let mut told = of_members(&drain(&mut events).await);
+    told.sort();
+    assert_eq!(told, ["memory:a down", "memory:b down"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_a_quorum_that_is_killed_is_told_and_when_it_is_back() {
+    let servers = [Flavor::Redis62, Flavor::Redis82, Flavor::Valkey91].map(Server::start);
+    let url = |server: &Server| AnyStore::from_url(&format!("{}?quarantine=no", server.url())).unwrap();
+    let locks = Locks::builder().ttl(3 * SECOND).quorum(servers.iter().map(url), 10 * SECOND).unwrap();
+    let mut events = locks.events();
+    let guard = locks.mutex("k").lock().await.unwrap();
+    servers[0].kill_9();
+    let down = |event: &Event| match event {
+        Event::MemberDown { fault, .. } => Some(fault.clone()),
+        _ => None,
+    };
+    let fault = wait_for(&mut events, 10 * SECOND, down).await;
+    assert!(fault.store.contains(&servers[0].port().to_string()), "{fault}");
+    servers[0].restart();
+    let back = |event: &Event| match event {
+        Event::MemberBack { store, .. } => Some(store.clone()),
+        Event::MemberDown { fault, .. } => panic!("said again: {fault}"),
+        _ => None,
+    };
+    assert_eq!(wait_for(&mut events, 10 * SECOND, back).await, fault.store);
+    guard.release().await.unwrap();
+}
+
+/// Waiting only: the process that is deaf never holds anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_no_subscription_is_told_once_and_when_it_is_mended() {
+    for (flavor, protocol) in [(Flavor::Redis62, "resp2"), (Flavor::Valkey91, "resp3")] {
+        let rules = "on nopass ~* &* +@all -subscribe";
+        let server = Server::setup(flavor).acl_user("deaf", rules).start();
+        let url = format!("redis://deaf@127.0.0.1:{}?protocol={protocol}", server.port());
+        let (holder, deaf) =
+            (Locks::connect(&server.url()).await.unwrap(), Locks::connect(&url).await.unwrap());
+        let mut events = deaf.events();
+        let guard = holder.mutex("k").lock().await.unwrap();
+        let waiting = deaf.mutex("k").lock().within(20 * SECOND).into_future();
+        let others = [(); 3].map(|()| tokio::spawn(deaf.mutex("k").lock().within(SECOND).into_future()));
+        let waiting = tokio::spawn(waiting);
+        let push = |event: &Event| match event {
+            Event::PushDown { fault, .. } => Some(Ok(fault.to_string())),
+            Event::PushBack { store, .. } => Some(Err(store.clone())),
+            _ => None,
+        };
+        let why = wait_for(&mut events, 5 * SECOND, push).await.unwrap();
+        assert!(why.contains("deaf") && why.contains("+subscribe"), "{why}");
+        for other in others {
+            other.await.unwrap().unwrap_err();
+        }
+        let read = drain(&mut events).await;
+        assert!(!kinds(&read).contains(&"push down"), "said again: {read:?}");
+        server.text(&["ACL", "SETUSER", "deaf", "+subscribe"]);
+        // A new connection tries at once.
+        server.text(&["CLIENT", "KILL", "USER", "deaf"]);
+        let store = wait_for(&mut events, 5 * SECOND, push).await.unwrap_err();
+        assert!(store.contains(&server.port().to_string()), "{store}");
+        guard.release().await.unwrap();
+        drop(waiting.await.unwrap().unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_broken_is_told_to_who_broke_it_and_to_who_held_it() {
+    let server = Server::start(Flavor::Redis82);
+    let (holder, breaker) =
+        (Locks::connect(&server.url()).await.unwrap(), Locks::connect(&server.url()).await.unwrap());
+    let (mut held, mut broke) = (holder.events(), breaker.events());
+    let guard = holder.mutex("k").label("stuck").lock().await.unwrap();
+    breaker.break_lease("k", guard.fence()).await.unwrap();
+    let tenancy = wait_for(&mut broke, SECOND, |event| match event {
+        Event::Broke { tenancy, .. } => Some(tenancy.clone()),
+        _ => None,
+    });
+    let tenancy = tenancy.await;
+    assert_eq!((tenancy.fence, tenancy.tenant.to_string().starts_with("stuck")), (Some(guard.fence()), true));
+    let why = wait_for(&mut held, 20 * SECOND, |event| match event {
+        Event::Lost { why, .. } => Some(why.clone()),
+        _ => None,
+    });
+    let why = why.await;
+    assert!(matches!(why, Loss::Broken { .. } | Loss::Gone { .. }), "{why:?}");
+}

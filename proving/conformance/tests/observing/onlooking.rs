@@ -1,0 +1,129 @@
+//! Asking whether a lock is free, and waiting until it is, without taking it: on every store.
+
+use std::time::Duration;
+
+use conformance::faulty::Weather;
+use conformance::venue::Venue;
+use leasehold::{InspectError, LockError, Locks, Misuse, Tenant};
+use servers::{Flavor, Server};
+use tokio::time::{Instant, sleep};
+
+use super::world::{SECOND, TTL, World};
+
+async fn on_every_venue(check: impl AsyncFn(&Venue)) {
+    let quorum = [Flavor::Redis70, Flavor::Redis82, Flavor::Valkey91];
+    let venues = [
+        Venue::memory(),
+        Venue::file(),
+        Venue::quorum_of_memory(),
+        Venue::redis(Flavor::Redis62, "resp2"),
+        Venue::redis(Flavor::Valkey91, "resp3"),
+        Venue::quorum_of_redis(quorum),
+    ];
+    for venue in venues {
+        eprintln!("on {}", venue.name());
+        check(&venue).await;
+    }
+}
+
+/// One more process.
+fn process(venue: &Venue) -> Locks {
+    Locks::builder().ttl(10 * SECOND).over(venue.store()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_a_lock_to_be_free_hears_of_it_and_takes_nothing() {
+    on_every_venue(async |venue| {
+        let (here, there) = (process(venue), process(venue));
+        let mutex = there.mutex("k");
+        let guard = here.mutex("k").label("here").lock().within(70 * SECOND).await.unwrap();
+        assert!(mutex.is_locked().await.unwrap());
+        let began = Instant::now();
+        let error = mutex.unlocked().within(SECOND / 2).await.unwrap_err();
+        let LockError::TimedOut { held_by: Some(held_by), place: None, .. } = &error else {
+            panic!("{error:?}")
+        };
+        let Tenant::Holder { holder, .. } = held_by.tenant else { panic!("{held_by:?}") };
+        // A member of a quorum knows the holder by another id.
+        assert!(holder == guard.holder() || venue.name().starts_with("quorum"), "{held_by}");
+        assert!(error.to_string().contains("held by here"), "{error}");
+        let took = began.elapsed();
+        assert!(took >= SECOND / 2 && took < 2 * SECOND, "{took:?}");
+        let waiting = tokio::spawn(mutex.unlocked().within(20 * SECOND).into_future());
+        sleep(SECOND / 2).await;
+        assert_eq!(here.inspect("k").await.unwrap().line, [], "it stands in no line");
+        assert!(!waiting.is_finished());
+        guard.release().await.unwrap();
+        waiting.await.unwrap().unwrap();
+        assert!(!mutex.is_locked().await.unwrap());
+        assert!(here.mutex("k").try_lock().await.unwrap().is_some(), "nothing was taken");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_programs_lock_is_waited_for_until_its_end() {
+    let server = Server::start(Flavor::Redis70);
+    let locks = Locks::connect(&server.url()).await.unwrap();
+    let mutex = locks.mutex_all(["a", "k"]);
+    assert!(!mutex.is_locked().await.unwrap());
+    server.text(&["SET", "k", "somebody else's", "PX", "1500"]);
+    assert!(mutex.is_locked().await.unwrap());
+    let error = mutex.unlocked().within(Duration::ZERO).await.unwrap_err();
+    assert!(error.to_string().contains("another program's lock (somebody else's)"), "{error}");
+    let began = Instant::now();
+    mutex.unlocked().within(10 * SECOND).await.unwrap();
+    let took = began.elapsed();
+    assert!(took > SECOND && took < 2 * SECOND, "{took:?}");
+    server.text(&["LPUSH", "k", "no lock"]);
+    assert!(mutex.is_locked().await.unwrap());
+    let error = mutex.unlocked().await.unwrap_err();
+    assert!(matches!(error, LockError::NotALock { .. }), "{error:?}");
+}
+
+/// Looks come less often as the wait goes on, but one comes just after the holder's end.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_died_is_waited_for_to_its_end_and_not_much_longer_with_few_looks() {
+    let world = World::begin();
+    let dead = world.others();
+    let guard = dead.mutex("k").renewal(leasehold::Renewal::Off).lock().await.unwrap();
+    std::mem::forget(guard);
+    let began = Instant::now();
+    world.locks.mutex("k").unlocked().await.unwrap();
+    let took = began.elapsed();
+    assert!(took >= TTL && took < TTL + SECOND / 50, "{took:?}");
+    let looks = world.store.calls();
+    assert!(looks < 9 * 14 + 10, "{looks} looks in nine seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_answer_is_told_apart_from_a_lock_that_is_held() {
+    let world = World::with(|builder| builder.outage_limit(3 * SECOND));
+    let mutex = world.locks.mutex("k");
+    world.store.set(Weather::Lost);
+    let began = Instant::now();
+    assert!(matches!(mutex.is_locked().await, Err(InspectError::Store(_))));
+    let error = mutex.unlocked().await.unwrap_err();
+    assert!(matches!(error, LockError::Unreachable { fault: Some(_), .. }), "{error:?}");
+    assert_eq!(began.elapsed(), 4 * SECOND);
+    // A store that hangs gives no fault.
+    world.store.set(Weather::Hung);
+    let error = mutex.unlocked().within(SECOND).await.unwrap_err();
+    assert!(matches!(error, LockError::Unreachable { fault: None, .. }), "{error:?}");
+    world.store.set(Weather::Refused);
+    assert!(matches!(mutex.unlocked().await, Err(LockError::Refused { .. })));
+    world.store.set(Weather::Fair);
+    mutex.unlocked().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_free_lock_ends_when_the_locks_are_closed_and_refuses_what_is_no_key() {
+    let world = World::begin();
+    let _held = world.others().mutex("k").lock().await.unwrap();
+    let waiting = tokio::spawn(world.locks.mutex("k").unlocked().into_future());
+    sleep(SECOND).await;
+    world.locks.close(SECOND).await.unwrap();
+    assert!(matches!(waiting.await.unwrap(), Err(LockError::Closed { .. })));
+    assert_eq!(world.locks.mutex("").unlocked().await, Err(LockError::Misuse(Misuse::EmptyKey)));
+    assert_eq!(world.locks.mutex("").is_locked().await, Err(InspectError::Misuse(Misuse::EmptyKey)));
+}
