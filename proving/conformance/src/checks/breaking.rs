@@ -81,8 +81,8 @@ pub async fn a_holder_hears_at_once_that_its_lease_was_broken(venue: &Venue) {
     let runtime = TokioRuntime::current().unwrap();
     let (here, there) = (venue.store(), venue.store());
     let locks = Locks::builder().ttl(LONG).runtime(Arc::new(runtime)).over(here).unwrap();
-    let guard = locks.mutex("k").lock().await.unwrap();
-    let other = locks.mutex("l").lock().await.unwrap();
+    let guard = locks.mutex("k").try_lock().await.unwrap().unwrap();
+    let other = locks.mutex("l").try_lock().await.unwrap().unwrap();
     // The first one makes the connection hear; nobody waits for that.
     tokio::time::sleep(AT_ONCE).await;
     let fence = seen(&*there).await;
