@@ -1,6 +1,7 @@
 //! What was typed: a file for each task, and one for the options that several share. What it comes to is for
 //! [`settings`](crate::settings) and [`wanted`](crate::wanted) to say.
 
+mod breaking;
 mod help;
 mod hold;
 mod ls;
@@ -12,6 +13,7 @@ mod taking;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::breaking::BreakArgs;
 pub(crate) use self::help::HelpArgs;
 pub(crate) use self::hold::HoldArgs;
 pub(crate) use self::ls::LsArgs;
@@ -50,6 +52,7 @@ pub(crate) enum Task {
     Hold(HoldArgs),
     Show(ShowArgs),
     Ls(LsArgs),
+    Break(BreakArgs),
     Help(HelpArgs),
     Pages(PagesArgs),
 }

@@ -128,7 +128,7 @@ impl Failure {
     }
 }
 
-const REACH: &str = "see that it runs and can be reached from here, or name another with --store";
+pub(crate) const REACH: &str = "see that it runs and can be reached from here, or name another with --store";
 
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {

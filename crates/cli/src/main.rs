@@ -1,6 +1,7 @@
 //! The `leasehold` command: runs a command while holding a lock.
 
 mod args;
+mod breaking;
 mod command;
 mod default_store;
 mod environment;
@@ -68,6 +69,7 @@ fn perform(task: Task) -> Result<End, Failure> {
         }
         Task::Show(args) => looking(show::show(args)),
         Task::Ls(args) => looking(ls::ls(args)),
+        Task::Break(args) => looking(breaking::break_lease(args)),
         Task::Help(args) => {
             help::print(&args);
             Ok(End::SUCCESS)

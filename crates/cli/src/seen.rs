@@ -15,7 +15,7 @@ pub(crate) struct Seen {
 }
 
 #[derive(Debug, Serialize)]
-struct SeenTenancy {
+pub(crate) struct SeenTenancy {
     #[serde(flatten)]
     tenant: SeenTenant,
     mode: &'static str,

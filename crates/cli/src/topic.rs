@@ -23,12 +23,14 @@ How leasehold ends:
   the command's own code, when it ran to its end
   0    hold: the reader has closed its end, and the lock was released
        show: somebody holds the lock; ls: all were listed, also if there was none
-  1    show: the lock is free
+       break: the lease with that fence was ended
+  1    show, break: the lock is free
   64   the command line or the store's URL makes no sense; nothing was sent
-  65   the key holds something that is no lock
+  65   the key holds something that is no lock; break: another program's lock
   69   the store is out of reach, or refuses
-  70   the lease was lost, or --max-hold is over; the command was ended
+  70   the lease was lost or broken, or --max-hold is over; the command was ended
   75   the lock is held, or was not free in time; --busy-exit-code N changes this one
+       break: it is held with another fence, and nothing was broken
   126  the command cannot be executed
   127  the command was not found
 

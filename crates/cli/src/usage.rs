@@ -59,6 +59,19 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             0 | 1 => None,
             count => Some(Failure::usage(format!("{count} prefixes, and ls takes one: name one"))),
         },
+        Task::Break(args) => match (args.keys.len(), &args.fence) {
+            (0, _) => Some(
+                Failure::usage("no key: name what is to be broken, and its fence").hint("leasehold show KEY"),
+            ),
+            (1, None) => Some(
+                Failure::usage(
+                    "no --fence: look who holds the lock, and name the fence that is to be broken",
+                )
+                .hint("leasehold show KEY"),
+            ),
+            (1, Some(_)) => None,
+            (count, _) => Some(Failure::usage(format!("{count} keys, and break takes one: name one"))),
+        },
         Task::Hold(_) | Task::Help(_) | Task::Pages(_) => None,
     }
 }

@@ -73,7 +73,7 @@ pub(crate) async fn watch(command: &mut Command, held: &Held, signals: &mut Sign
                 Err(report) => break report,
             },
             why = &mut lost, if loss.is_none() => {
-                let without_notice = matches!(why, Loss::Gone { .. } | Loss::TakenByOther { .. });
+                let without_notice = matches!(why, Loss::Broken { .. } | Loss::Gone { .. } | Loss::TakenByOther { .. });
                 let order = if without_notice { Order::Lost } else { Order::Kill };
                 gone_by = gone_by.min(command.must_end(order));
                 loss = Some(why);

@@ -56,6 +56,7 @@ macro_rules! every_check_of_notices {
         $(mod $store {
             $crate::every_check!(@ $venue;
                 a_holder_hears_at_once_that_its_lease_was_broken,
+                a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
             );
         })*
     };

@@ -17,6 +17,16 @@ conformance::every_check! {
 }
 
 /// In RESP2 only who waits has a connection to hear on.
+mod told_after_waiting {
+    use conformance::venue::Venue;
+    use servers::Flavor;
+
+    conformance::every_check! {
+        @ Venue::redis(Flavor::Redis62, "resp2");
+        a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
+    }
+}
+
 mod told {
     use conformance::venue::Venue;
     use servers::Flavor;

@@ -147,6 +147,19 @@ fn locks_are_taken_together_and_shown() {
 }
 
 #[test]
+fn a_lock_that_is_stuck_is_broken_by_the_fence_that_is_shown() {
+    let site = Site::new();
+    let _others = others(&site, "deploy");
+    let shown = site.finish(in_shell(&site, "sh", &["-c", "leasehold show deploy"]));
+    let fence = shown.out.lines().find_map(|line| line.strip_prefix("fence    ")).unwrap();
+    let block = block("break");
+    assert!(block.contains("--fence 1763713011000000"), "{block}");
+    let done = site.finish(in_shell(&site, "sh", &["-c", &block.replace("1763713011000000", fence)]));
+    done.is_silent(0);
+    assert!(done.out.contains("deploy: broken"), "{done:?}");
+}
+
+#[test]
 fn a_program_reads_the_list() {
     let site = Site::new();
     let _others = others(&site, "nightly:report");

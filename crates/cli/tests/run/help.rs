@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::harness::Site;
 
-const TASKS: [&str; 4] = ["run", "hold", "show", "ls"];
+const TASKS: [&str; 5] = ["run", "hold", "show", "ls", "break"];
 const TOPICS: [&str; 4] = ["exit-codes", "environment", "stores", "events"];
 
 fn read(site: &Site, words: &[&str]) -> String {

@@ -1,6 +1,7 @@
 //! `leasehold run`, as a process among processes: on the file store, and on real servers where a server makes a difference.
 
 mod bad_input;
+mod breaking;
 mod environment;
 mod exclusion;
 mod exit_codes;

@@ -73,7 +73,10 @@ pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Te
         });
         let mut held = (*one).clone();
         held.remaining = same[majority - 1].remaining;
-        held.fence = same.iter().filter_map(|tenancy| tenancy.fence).max();
+        // The one that a majority shows was agreed on: a member that was slow may have answered a greater one since.
+        let shown = |fence| same.iter().filter(|tenancy| tenancy.fence == fence).count();
+        let agreed = same.iter().map(|tenancy| tenancy.fence).find(|fence| shown(*fence) >= majority);
+        held.fence = agreed.unwrap_or_else(|| same.iter().filter_map(|tenancy| tenancy.fence).max());
         Some(held)
     });
     held.into_iter().collect()

@@ -9,7 +9,7 @@ use leasehold_redis::{RedisStore, script::call_for};
 use servers::{Flavor, Server};
 
 use crate::line_order::{SOON, wait};
-use crate::queue::{BOTH, ears, left_behind, let_go, lock, prick_up, stand_in_line, ttl, until};
+use crate::queue::{BOTH, EARS, ears, left_behind, let_go, lock, prick_up, stand_in_line, ttl, until};
 use crate::world::{attempt, grant, granted, runtime, store, value};
 
 /// Handed over by somebody who may not publish.
@@ -240,9 +240,13 @@ async fn who_may_not_ping_waits_all_the_same() {
         granted(grant(&store, &holder).await);
         let waiting = wait(&store, &first);
         stand_in_line(&server, &[&first]).await;
-        let before = server.text(&["PUBSUB", "CHANNELS"]);
+        let before = server.text(&["PUBSUB", "CHANNELS", EARS]);
         tokio::time::sleep(Duration::from_millis(1600)).await;
-        assert_eq!(server.text(&["PUBSUB", "CHANNELS"]), before, "{protocol}: the connection was dropped");
+        assert_eq!(
+            server.text(&["PUBSUB", "CHANNELS", EARS]),
+            before,
+            "{protocol}: the connection was dropped"
+        );
         let_go(&store, &holder).await;
         waiting.await.unwrap();
         let_go(&store, &first).await;
@@ -260,7 +264,9 @@ async fn noise_on_a_channel_is_passed_over() {
         let waiting = wait(&store, &first);
         stand_in_line(&server, &[&first]).await;
         until("it hears", SOON, || ears(&server) == 1).await;
-        let servers::Reply::Array(Some(channels)) = server.text(&["PUBSUB", "CHANNELS"]) else { panic!() };
+        let servers::Reply::Array(Some(channels)) = server.text(&["PUBSUB", "CHANNELS", EARS]) else {
+            panic!()
+        };
         for noise in ["", "g", "hello", "g 0 1 2 k", "\0\r\n", "x 00 k"] {
             server.text(&["PUBLISH", channels[0].as_text().unwrap(), noise]);
         }

@@ -7,7 +7,7 @@ use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Server};
 
 use crate::line_order::{SOON, wait};
-use crate::queue::{BOTH, ears, give_up, left_behind, let_go, lock, prick_up, stand_in_line, until};
+use crate::queue::{BOTH, EARS, ears, give_up, left_behind, let_go, lock, prick_up, stand_in_line, until};
 use crate::world::{attempt, grant, granted, key, runtime, store};
 
 fn through(proxy: &Proxy, protocol: &str) -> RedisStore {
@@ -58,10 +58,11 @@ async fn a_waiter_whose_connection_is_cut_subscribes_anew_and_keeps_its_place() 
         let scene = Scene::new(Flavor::Redis70, protocol).await;
         let [first, second] = scene.both_wait().await;
         for _ in 0..3 {
-            let before = scene.server.text(&["PUBSUB", "CHANNELS"]);
+            let before = scene.server.text(&["PUBSUB", "CHANNELS", EARS]);
             scene.proxy.cut();
             // The same number of channels, but not the same ones.
-            let is_back = || ears(&scene.server) == 2 && scene.server.text(&["PUBSUB", "CHANNELS"]) != before;
+            let is_back =
+                || ears(&scene.server) == 2 && scene.server.text(&["PUBSUB", "CHANNELS", EARS]) != before;
             let took = until("it hears again", Duration::from_secs(5), is_back).await;
             assert!(took < SOON, "{protocol}: {took:?}");
         }
@@ -145,12 +146,13 @@ async fn a_dead_connection_is_noticed_while_all_wait() {
     for protocol in BOTH {
         let scene = Scene::new(Flavor::Redis62, protocol).await;
         let [first, second] = scene.both_wait().await;
-        let before = scene.server.text(&["PUBSUB", "CHANNELS"]);
+        let before = scene.server.text(&["PUBSUB", "CHANNELS", EARS]);
         scene.proxy.black_hole();
         // A PING falls due, and is not answered; the new connections fall silent as well.
         tokio::time::sleep(Duration::from_secs(3)).await;
         scene.proxy.heal();
-        let is_back = || scene.server.text(&["PUBSUB", "CHANNELS"]) != before && ears(&scene.server) >= 2;
+        let is_back =
+            || scene.server.text(&["PUBSUB", "CHANNELS", EARS]) != before && ears(&scene.server) >= 2;
         until("it hears on another", Duration::from_secs(9), is_back).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
         let released = scene.release().await;
@@ -177,11 +179,11 @@ async fn connections_that_an_operator_kills_and_scripts_that_he_flushes_go_unnot
         stand_in_line(&server, &[&first]).await;
         let behind = wait(&here, &second);
         stand_in_line(&server, &[&first, &second]).await;
-        let before = server.text(&["PUBSUB", "CHANNELS"]);
+        let before = server.text(&["PUBSUB", "CHANNELS", EARS]);
         for kind in ["pubsub", "normal"] {
             server.text(&["CLIENT", "KILL", "TYPE", kind]);
         }
-        let is_back = || ears(&server) == 2 && server.text(&["PUBSUB", "CHANNELS"]) != before;
+        let is_back = || ears(&server) == 2 && server.text(&["PUBSUB", "CHANNELS", EARS]) != before;
         until("both hear again", Duration::from_secs(9), is_back).await;
         stand_in_line(&server, &[&first, &second]).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -206,9 +208,9 @@ async fn the_second_connection_does_not_die_unnoticed() {
     let waiting = wait(&store, &first);
     stand_in_line(&server, &[&first]).await;
     until("it hears", SOON, || ears(&server) == 1).await;
-    let before = server.text(&["PUBSUB", "CHANNELS"]);
+    let before = server.text(&["PUBSUB", "CHANNELS", EARS]);
     server.text(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    let is_back = || ears(&server) == 1 && server.text(&["PUBSUB", "CHANNELS"]) != before;
+    let is_back = || ears(&server) == 1 && server.text(&["PUBSUB", "CHANNELS", EARS]) != before;
     until("it hears again", SOON, is_back).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     let began = Instant::now();

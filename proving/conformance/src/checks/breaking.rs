@@ -81,8 +81,8 @@ pub async fn a_holder_hears_at_once_that_its_lease_was_broken(venue: &Venue) {
     let runtime = TokioRuntime::current().unwrap();
     let (here, there) = (venue.store(), venue.store());
     let locks = Locks::builder().ttl(LONG).runtime(Arc::new(runtime)).over(here).unwrap();
-    let guard = locks.mutex("k").lock().await.unwrap();
-    let other = locks.mutex("l").lock().await.unwrap();
+    let guard = locks.mutex("k").try_lock().await.unwrap().unwrap();
+    let other = locks.mutex("l").try_lock().await.unwrap().unwrap();
     // The first one makes the connection hear; nobody waits for that.
     tokio::time::sleep(AT_ONCE).await;
     let fence = seen(&*there).await;
@@ -90,4 +90,25 @@ pub async fn a_holder_hears_at_once_that_its_lease_was_broken(venue: &Venue) {
     let loss = tokio::time::timeout(AT_ONCE, guard.lost()).await.expect("told at once");
     assert_eq!(loss, Loss::Broken { key: key("k") });
     assert!(other.is_held() && !guard.is_held());
+}
+
+/// Where only who waits can be told anything, one that has waited can still be told when it holds.
+pub async fn a_holder_that_waited_hears_at_once_that_its_lease_was_broken(venue: &Venue) {
+    let runtime = TokioRuntime::current().unwrap();
+    let (here, there) = (venue.store(), venue.store());
+    let locks = Locks::builder().ttl(LONG).runtime(Arc::new(runtime)).over(here).unwrap();
+    let one = attempt(&["k"], LONG);
+    take(&*there, &one).await;
+    let waits = locks.mutex("k");
+    let waiting = tokio::spawn(async move { waits.lock().await.unwrap() });
+    while there.inspect(&key("k")).await.unwrap().line.is_empty() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    tokio::time::sleep(AT_ONCE).await;
+    there.release(&one).await.unwrap();
+    let guard = waiting.await.unwrap();
+    tokio::time::sleep(AT_ONCE).await;
+    broken(&*there, guard.fence()).await;
+    let loss = tokio::time::timeout(AT_ONCE, guard.lost()).await.expect("told at once");
+    assert_eq!(loss, Loss::Broken { key: key("k") });
 }

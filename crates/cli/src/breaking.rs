@@ -1,0 +1,86 @@
+//! `leasehold break`: somebody else's lease is ended.
+
+use leasehold::{BreakError, FaultKind, Fence, Tenancy};
+use serde::Serialize;
+
+use crate::args::BreakArgs;
+use crate::exit::{End, Failure, REACH};
+use crate::keys::key;
+use crate::place::Place;
+use crate::print::{plain, print};
+use crate::say;
+use crate::seen::SeenTenancy;
+use crate::status::text_of;
+
+/// Ends it, if its fence is the one that was named.
+///
+/// # Errors
+///
+/// [`Failure`], when nothing was broken.
+pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
+    let key = key(args.keys.into_iter().next().unwrap_or_default())?;
+    let fence = fence(&args.fence.unwrap_or_default())?;
+    let place = Place::of(args.place)?;
+    let locks = place.connect(place.to_look_at(), args.quiet).await?;
+    if args.verbose {
+        say::line(format_args!("{key}: at {}", locks.store()));
+    }
+    let broken = locks.break_lease(key.as_bytes(), fence).await;
+    if args.json {
+        let tenancy = match &broken {
+            Ok(tenancy) => Some(tenancy),
+            Err(BreakError::OtherFence { held_by, .. } | BreakError::Foreign { held_by, .. }) => {
+                Some(&**held_by)
+            }
+            Err(_) => None,
+        };
+        if matches!(broken, Ok(_) | Err(BreakError::NotHeld { .. })) || tenancy.is_some() {
+            print(&object(&text_of(&key), broken.is_ok(), tenancy))?;
+        }
+    }
+    let tenancy = broken?;
+    if !args.quiet && !args.json {
+        let who = plain(&tenancy.tenant.to_string());
+        print(&format!(
+            "{}: broken, and with fence {fence} held no more by {who}\n",
+            plain(&key.to_string())
+        ))?;
+    }
+    Ok(End::SUCCESS)
+}
+
+/// What can be none, no lease has.
+pub(crate) fn fence(text: &str) -> Result<Fence, Failure> {
+    text.parse().ok().and_then(Fence::new).ok_or_else(|| {
+        Failure::usage(format!(
+            "--fence {text}: a fence is a whole number below 2^53: take it from `leasehold show`"
+        ))
+    })
+}
+
+#[derive(Serialize)]
+struct Broken<'a> {
+    key: &'a str,
+    broken: bool,
+    tenancy: Option<SeenTenancy>,
+}
+
+fn object(key: &str, broken: bool, tenancy: Option<&Tenancy>) -> String {
+    let object = Broken { key, broken, tenancy: tenancy.map(SeenTenancy::from) };
+    serde_json::to_string(&object).expect("text and numbers can be written as JSON") + "\n"
+}
+
+impl From<BreakError> for Failure {
+    fn from(error: BreakError) -> Self {
+        match error {
+            BreakError::Misuse(misuse) => misuse.into(),
+            BreakError::NotHeld { .. } => Self::new(End::FREE, error.to_string()),
+            BreakError::OtherFence { .. } => Self::new(End::BUSY, error.to_string()),
+            BreakError::Foreign { .. } => Self::new(End::NOT_A_LOCK, error.to_string()),
+            BreakError::Store(fault) if fault.kind == FaultKind::Passing => {
+                Self::new(End::NO_STORE, format!("{fault}: {REACH}"))
+            }
+            _ => Self::new(End::NO_STORE, error.to_string()),
+        }
+    }
+}

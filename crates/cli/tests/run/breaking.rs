@@ -1,0 +1,90 @@
+//! `leasehold break`: a holder that hangs is ended by somebody else.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use servers::{Flavor, Server};
+
+use crate::harness::{Done, Running, SECRET, Site, is_alive, until};
+
+/// A run that minds a TERM, and wrote its fence into `fence`.
+fn holder(site: &Site) -> (Running, String) {
+    let script = "echo $$ > pid; echo $LEASEHOLD_FENCE > fence; exec sleep 60";
+    let run = site.start(site.run_script(&["--ttl", "60", "--label", "web 3", "k"], script));
+    site.wait_for("fence");
+    // The connection hears soon after the first lease.
+    let begun = Instant::now();
+    until("a moment", || begun.elapsed() > Duration::from_millis(200));
+    (run, site.read("fence"))
+}
+
+fn break_with(site: &Site, words: &[&str]) -> Done {
+    let mut command = site.leasehold(&["break", "--store", site.store()]);
+    command.args(words);
+    site.finish(command)
+}
+
+#[test]
+fn a_run_whose_lease_is_broken_ends_its_command_at_once_and_the_next_in_line_goes_on() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let (run, fence) = holder(&site);
+        let next = site.start(site.run_script(&["k"], "echo $LEASEHOLD_FENCE > next"));
+        until("somebody waits", || {
+            let shown = site.finish(site.leasehold(&["show", "--store", site.store(), "k"]));
+            shown.out.contains("waiting  1")
+        });
+        let begun = Instant::now();
+        let done = break_with(&site, &["k", "--fence", &fence]);
+        done.is_silent(0);
+        assert!(done.out.starts_with("k: broken") && done.out.contains("web 3 ("), "{done:?}");
+        run.finish().says(70, &["k: lease lost, so the command was ended", "somebody broke the lease"]);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(!is_alive(&site.read("pid")));
+        next.finish().is_silent(0);
+        assert!(site.read("next").parse::<u64>().unwrap() > fence.parse().unwrap());
+    }
+}
+
+#[test]
+fn a_wrong_fence_breaks_nothing_and_says_who_holds_the_lock() {
+    let server = Server::start(Flavor::Redis70);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let (run, fence) = holder(&site);
+        let wrong = (fence.parse::<u64>().unwrap() - 1).to_string();
+        let words = ["k: no lease with fence ", &wrong, &format!("with fence {fence} by web 3 (")];
+        break_with(&site, &["k", "--fence", &wrong]).says(75, &words);
+        let done = break_with(&site, &["--json", "k", "--fence", &wrong]);
+        let shown: Value = serde_json::from_str(&done.out).unwrap();
+        assert_eq!((&shown["broken"], shown["tenancy"]["fence"].to_string()), (&false.into(), fence.clone()));
+        assert!(is_alive(&site.read("pid")));
+        let done = break_with(&site, &["--json", "k", "--fence", &fence]);
+        done.is_silent(0);
+        let shown: Value = serde_json::from_str(&done.out).unwrap();
+        assert_eq!((&shown["broken"], &shown["tenancy"]["label"]), (&true.into(), &"web 3".into()));
+        run.finish().says(70, &["somebody broke the lease"]);
+        break_with(&site, &["k", "--fence", &fence]).says(1, &["k: nobody holds it", &fence]);
+    }
+}
+
+#[test]
+fn a_lock_of_another_programs_is_not_ours_to_break() {
+    let server = Server::start(Flavor::Redis82);
+    let site = Site::on(&server.url());
+    server.text(&["SET", "k", "theirs", "NX", "PX", "60000"]);
+    let words = ["k: another program's lock (theirs) is not ours to break", "delete the key there"];
+    break_with(&site, &["k", "--fence", "1"]).says(65, &words);
+    assert_eq!(server.text(&["GET", "k"]).as_text(), Some("theirs"));
+}
+
+#[test]
+fn what_makes_no_sense_is_said_before_anything_is_sent() {
+    let site = Site::on(&format!("redis://user:{SECRET}@127.0.0.1:1"));
+    let hint = "leasehold show KEY";
+    break_with(&site, &[]).says_and_hints(64, &["no key"], hint);
+    break_with(&site, &["k"]).says_and_hints(64, &["no --fence"], hint);
+    break_with(&site, &["k", "l", "--fence", "1"]).says(64, &["2 keys"]);
+    for fence in ["", "-1", "1.5", "x", "9007199254740993"] {
+        break_with(&site, &["k", "--fence", fence]).says(64, &["--fence", "below 2^53"]);
+    }
+}
