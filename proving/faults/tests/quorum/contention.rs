@@ -66,12 +66,9 @@ fn two_of_five_are_stopped_again_and_again() {
 
 #[test]
 fn the_way_to_one_of_five_falls_silent_again_and_again() {
-    let (begin, end): (fn(&Member), fn(&Member)) =
-        (|member| member.way.black_hole(), |member| member.way.heal());
-    endures(
-        &Scene::that_forgets_nothing(),
-        &Blow { name: "one black-holed", members: 1, begin, end: End::Mended(end) },
-    );
+    let end = End::Mended(|member| member.way.heal());
+    let blow = Blow { name: "one black-holed", members: 1, begin: |member| member.way.black_hole(), end };
+    endures(&Scene::that_forgets_nothing(), &blow);
 }
 
 #[test]
