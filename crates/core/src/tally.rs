@@ -74,9 +74,10 @@ impl fmt::Display for Tally {
         write!(f, "{agreed} of {} stores {}", self.members.len(), self.verb)?;
         self.list(f, "refused", Stance::is_refusal)?;
         self.list(f, "did not answer", |stance| matches!(stance, Stance::Silent(_)))?;
-        let open = self.members.iter().filter(|(_, stance)| *stance == Stance::Undecided).count();
-        if open > 0 {
-            write!(f, ", {open} had not answered yet")?;
+        let open = self.members.iter().filter(|(_, stance)| *stance == Stance::Undecided);
+        let open: Vec<&str> = open.map(|(name, _)| &**name).collect();
+        if !open.is_empty() {
+            write!(f, ", {} had not answered yet ({})", open.len(), open.join(", "))?;
         }
         write!(f, "; {} needed", self.needed)
     }
@@ -124,12 +125,15 @@ mod tests {
         );
     }
 
+    /// With three of five members stopped and the other two held, the error named the two and the first of the three that was
+    /// found to be silent: that decides it, and the last two were only counted. Whoever read it could not tell which to look at.
     #[test]
-    fn what_was_still_open_is_said_without_names() {
-        let members = vec![("a".into(), Stance::Agreed), ("b".into(), Stance::Undecided)];
+    fn who_had_not_answered_when_it_was_decided_is_named_too() {
+        let open = ["b", "c"].map(|name| (name.into(), Stance::Undecided));
+        let members = [("a".into(), Stance::Agreed)].into_iter().chain(open).collect();
         assert_eq!(
             Tally::new(members, 2, "renewed").to_string(),
-            "1 of 2 stores renewed, 1 had not answered yet; 2 needed"
+            "1 of 3 stores renewed, 2 had not answered yet (b, c); 2 needed"
         );
     }
 }

@@ -259,8 +259,9 @@ impl Locks {
         for attempt in &taken_back {
             place.give_up(attempt.clone());
         }
-        // The releases of the guards that were just taken back have had no time yet.
-        let end = runtime.now() + within.max(Self::LAST_RELEASES);
+        // The releases of the guards that were just taken back have had no time yet; all others have had theirs.
+        let more = if taken_back.is_empty() { Duration::ZERO } else { within.max(Self::LAST_RELEASES) };
+        let end = runtime.now() + more;
         tokio::select! {
             biased;
             () = roster.quiet() => {}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Value, cmd, pipe};
 
@@ -109,6 +110,31 @@ impl Bare {
         let released: i64 = release.query_async(&mut connection).await?;
         if granted == Value::Nil || released != 1 {
             return Err(format!("a bare {strategy:?} was not alone on {key}").into());
+        }
+        Ok(())
+    }
+
+    /// Takes a key at all of these at once, and releases it at all of them at once; each time all must have answered.
+    ///
+    /// # Errors
+    ///
+    /// When one does not do it.
+    pub async fn cycle_at_all(members: &[Self], key: &str, serial: u64) -> Result<(), Trouble> {
+        let value = format!("{serial:032x}");
+        let value = &value;
+        let takes = members.iter().map(async |member| {
+            let mut connection = member.connection.clone();
+            set(key, value).query_async::<Value>(&mut connection).await
+        });
+        if try_join_all(takes).await?.contains(&Value::Nil) {
+            return Err(format!("a bare pair at {} servers was not alone on {key}", members.len()).into());
+        }
+        let releases = members.iter().map(async |member| {
+            let mut connection = member.connection.clone();
+            evalsha(&member.compare_and_delete, &[key], value).query_async::<i64>(&mut connection).await
+        });
+        if try_join_all(releases).await?.contains(&0) {
+            return Err(format!("a bare pair at {} servers lost {key}", members.len()).into());
         }
         Ok(())
     }

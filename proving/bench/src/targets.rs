@@ -58,7 +58,7 @@ pub fn of(workload: &str, measure: &str, case: &str) -> Option<&'static Target> 
 }
 
 /// All demands, those on a case before those on all others.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 24] = [
     timed("uncontended", "again ÷ floor", Some("1 task"), Bound::AtLeast(0.95), ALONE),
     timed("uncontended", "again ÷ floor", None, Bound::AtLeast(0.90), FLOOR),
     timed("uncontended", "fresh ÷ floor", Some("1 task"), Bound::AtLeast(0.95), ALONE),
@@ -80,6 +80,8 @@ pub const TARGETS: [Target; 22] = [
     timed("held", "client processor per renewal", None, Bound::AtMost(2.0), RENEWAL),
     timed("file", "through the store", Some("1 process"), Bound::AtLeast(100.0), FILE_ALONE),
     timed("file", "through the store", Some("4 processes, one key"), Bound::AtLeast(90.0), FILE_FOUR),
+    timed("quorum", "ours ÷ raw", None, Bound::AtLeast(1.2), MAJORITY),
+    timed("quorum", "p50 with one stopped ÷ p50 healthy", None, Bound::AtMost(1.1), STOPPED),
     timed("file", "gap p50 ÷ floor", None, Bound::AtMost(3.0), FILE_GAP),
 ];
 
@@ -129,6 +131,8 @@ const RENEWAL: &str = "100,000 guards of 30 s are then 2 % of a core";
 const FILE_ALONE: &str = "thousands a second: two transactions each, synced to nothing but memory";
 const FILE_FOUR: &str = "thousands a second; handing over may cost a tenth of that";
 const FILE_GAP: &str = "what must be done is one datagram each way and one immediate transaction";
+const MAJORITY: &str = "three of five are enough; the others are waited for by nobody";
+const STOPPED: &str = "whoever does not answer holds nobody up";
 
 const fn timed(
     workload: &'static str,

@@ -42,7 +42,7 @@ impl Crowd {
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let connecting = Locks::builder().own_thread(true).connect(&plan.url);
+        let connecting = plan.connect(Locks::builder().own_thread(true).ttl(plan.ttl));
         let onlooker = runtime.block_on(connecting).expect("the store can be reached");
         let pen = Pen::at(&plan.history).expect("the history can be written");
         Self { workers: BTreeMap::new(), plan, pen, pulse: Pulse::begin(), onlooker, runtime }

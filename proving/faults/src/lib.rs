@@ -6,6 +6,7 @@
 mod account;
 mod crowd;
 pub mod history;
+pub mod judge;
 mod plan;
 mod pulse;
 pub mod worker;

@@ -5,11 +5,13 @@ use std::{
     time::Duration,
 };
 
+use leasehold::{AnyStore, ConnectError, Locks, LocksBuilder};
+
 /// What each task of a worker does, round after round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// Where the lock is.
+    /// Where the lock is: a store, or several with blanks between them, which are a quorum.
     pub url: String,
     /// Where the history is written.
     pub history: PathBuf,
@@ -25,6 +27,8 @@ pub struct Plan {
     pub long_percent: u32,
     /// How long to wait at most before asking again; each time something between nothing and this.
     pub think: Duration,
+    /// How long a request waits for stores that do not answer.
+    pub outage_limit: Duration,
     /// How many of a hundred requests are dropped at some await, and guards dropped instead of released.
     pub dropped_percent: u32,
 }
@@ -32,6 +36,9 @@ pub struct Plan {
 impl Plan {
     /// The key that everybody wants.
     pub const KEY: &str = "the lock";
+
+    /// The longest ttl of a quorum: as short as it may be, so that a member which forgot is soon counted again.
+    pub const MAX_TTL: Duration = Duration::from_secs(5);
 
     /// Ten tasks that hold for a millisecond, and ask again at once; leases of two seconds.
     #[must_use]
@@ -45,8 +52,19 @@ impl Plan {
             long_hold: Duration::ZERO,
             long_percent: 0,
             think: Duration::ZERO,
+            outage_limit: Duration::from_secs(10),
             dropped_percent: 0,
         }
+    }
+
+    /// The locks of the place that is meant.
+    pub(crate) async fn connect(&self, builder: LocksBuilder) -> Result<Locks, ConnectError> {
+        let urls: Vec<&str> = self.url.split_whitespace().collect();
+        if let [url] = *urls {
+            return builder.connect(url).await;
+        }
+        let stores: Result<Vec<_>, _> = urls.into_iter().map(AnyStore::from_url).collect();
+        builder.quorum(stores?, Self::MAX_TTL)
     }
 
     /// As the arguments of a worker.
@@ -61,13 +79,16 @@ impl Plan {
             millis(self.long_hold),
             self.long_percent.to_string(),
             millis(self.think),
+            millis(self.outage_limit),
             self.dropped_percent.to_string(),
         ]
     }
 
     /// As [`Plan::words`] wrote it.
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
-        let [url, history, tasks, ttl, hold, long_hold, long_percent, think, dropped_percent] = words else {
+        let [url, history, tasks, ttl, hold, long_hold, long_percent, think, outage_limit, dropped_percent] =
+            words
+        else {
             return None;
         };
         let millis = |word: &String| word.parse().map(Duration::from_millis).ok();
@@ -80,6 +101,7 @@ impl Plan {
             long_hold: millis(long_hold)?,
             long_percent: long_percent.parse().ok()?,
             think: millis(think)?,
+            outage_limit: millis(outage_limit)?,
             dropped_percent: dropped_percent.parse().ok()?,
         })
     }

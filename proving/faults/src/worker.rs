@@ -45,7 +45,8 @@ pub fn run(words: &[String]) -> ExitCode {
 async fn work(plan: Plan) -> ExitCode {
     let mut told_to_end = signal(SignalKind::terminate()).expect("signals can be heard");
     let label = process::id().to_string();
-    let locks = match Locks::builder().ttl(plan.ttl).label(&label).connect(&plan.url).await {
+    let builder = Locks::builder().ttl(plan.ttl).label(&label).outage_limit(plan.outage_limit);
+    let locks = match plan.connect(builder).await {
         Ok(locks) => locks,
         Err(error) => {
             eprintln!("worker {label}: {error}");

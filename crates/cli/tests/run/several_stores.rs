@@ -54,7 +54,7 @@ fn two_of_three_that_are_down_are_named_with_their_reasons() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&format!("{} redis://127.0.0.1:1 redis://127.0.0.1:2", server.url()));
     let done = site.finish(by_environment(&site, &["run", "-w", "1", "k", "--", "true"]));
-    done.says(69, &["k: 0 of 3 stores granted", "127.0.0.1:1: cannot connect", "127.0.0.1:2: ", "2 needed"]);
+    done.says(69, &["k: 0 of 3 stores granted", "127.0.0.1:1: cannot connect", "127.0.0.1:2", "2 needed"]);
 }
 
 #[test]
@@ -66,4 +66,35 @@ fn what_only_several_stores_have_is_refused_for_one_and_two_of_a_kind_are_one() 
     twice
         .finish(by_environment(&twice, &["run", "-n", "k", "--", "true"]))
         .says(64, &["127.0.0.1:1", "twice"]);
+}
+
+/// How long it waits for stores that do not answer, and how long it then tries to take back what it may have left there.
+const OUTAGE: Duration = Duration::from_secs(10 + 3);
+
+#[test]
+fn with_three_of_five_stopped_or_killed_it_says_69_in_time_names_each_and_leaves_nothing() {
+    let ends: [fn(&Server); 2] = [Server::stop, Server::kill_9];
+    for end in ends {
+        let servers: Vec<_> =
+            (0..5).map(|n| Server::start([Flavor::Redis70, Flavor::Valkey91][n % 2])).collect();
+        let urls: Vec<_> = servers.iter().map(|server| server.url() + "?quarantine=no").collect();
+        let site = Site::on(&urls.join(" "));
+        let run = || site.finish(by_environment(&site, &[&["run"], LONGEST, &["k", "--", "true"]].concat()));
+        assert_eq!(run().status.code(), Some(0), "with all five up");
+
+        servers[..3].iter().for_each(end);
+        let started = Instant::now();
+        let done = run();
+        let waited = started.elapsed();
+        assert_eq!(done.status.code(), Some(69), "{done:?}");
+        // Before it each store is warned of, because none of them abstains after a restart.
+        let said = done.err.lines().last().unwrap_or_default();
+        assert!(said.starts_with("leasehold: k: ") && said.contains(" 3 did not answer ("), "{said}");
+        let named = |server: &Server| said.contains(&format!(":{}: ", server.port()));
+        assert!(servers[..3].iter().all(named) && said.ends_with("; 3 needed"), "{said}");
+        assert!(waited < OUTAGE + Duration::from_secs(1), "after {waited:?}");
+        for server in &servers[3..] {
+            until("nothing is left", || server.text(&["EXISTS", "k"]).as_integer() == Some(0));
+        }
+    }
 }

@@ -4,6 +4,7 @@ mod file;
 mod hand_off;
 mod held;
 mod line;
+mod quorum;
 mod uncontended;
 mod waiters;
 
@@ -26,13 +27,14 @@ pub struct Workload {
 }
 
 /// All workloads, in the order in which they run.
-pub const ALL: [Workload; 6] = [
+pub const ALL: [Workload; 7] = [
     uncontended::WORKLOAD,
     hand_off::WORKLOAD,
     line::WORKLOAD,
     waiters::WORKLOAD,
     held::WORKLOAD,
     file::WORKLOAD,
+    quorum::WORKLOAD,
 ];
 
 /// Runs a future to its end on a runtime with one thread: a second one would double the processor time of a client.

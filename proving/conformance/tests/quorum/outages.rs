@@ -89,6 +89,23 @@ async fn with_a_majority_killed_the_error_names_each_member_and_comes_in_time() 
     }
 }
 
+/// With most members hung, a command that had given up in time ended seconds later than it was told to: a close that had no guards to
+/// take back waited a second time, for releases that nobody had begun.
+#[tokio::test(start_paused = true)]
+async fn a_close_without_guards_takes_no_longer_than_it_may_while_a_majority_is_hung() {
+    let world = World::of(5);
+    let process = world.process_with(|builder| builder.outage_limit(SECOND));
+    process.set([0, 2, 3], &Weather::Hung);
+    let error = process.locks.mutex("k").lock().await.unwrap_err();
+    assert!(matches!(error, LockError::NoQuorum { .. }), "{error}");
+    let begun = world.time.passed();
+    process.locks.close(2 * SECOND).await.unwrap_err();
+    let took = world.time.passed() - begun;
+    assert!(took <= 2 * SECOND, "{took:?}");
+    sleep(SECOND).await;
+    assert_eq!(world.taken(), 0, "nothing is left at those that answer");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_member_that_refuses_for_good_is_told_from_one_that_is_silent() {
     let world = World::of(3);

@@ -4,18 +4,22 @@ use std::{
     collections::BTreeMap,
     env, fs, io,
     path::PathBuf,
+    pin::Pin,
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
 use interop::{Answer, Belief, Driver, Peer, now, overlap};
-use leasehold::{Fence, LockError, Locks, ReleaseError, Renewal};
+use leasehold::{Fence, LockError, Locks, LocksBuilder, ReleaseError, Renewal};
 use servers::{Flavor, Server};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-use crate::pair::{LONG, nanos, with_runtime};
+use crate::{
+    pair::{LONG, nanos, with_runtime},
+    quorum::{SEVERAL, quorum, three_servers},
+};
 
 /// The very key on the server. pottery's own prefix is in it, because pottery can be told of no other.
 const KEY: &str = "redlock:hammer";
@@ -38,18 +42,40 @@ const SHORT: Duration = Duration::from_millis(120);
 const ROUNDING: Duration = Duration::from_millis(2);
 
 pub(crate) fn everybody_gets_in_and_nobody_is_there_at_once() {
-    let seconds = env::var(SECONDS_SAID).map_or(SECONDS, |said| said.parse().expect("a number of seconds"));
     let server = Server::start(Flavor::Redis70);
-    let site = &Site::new(Duration::from_secs(seconds));
     let url = &server.url();
+    hammer(&Peer::ALL, &[url], |builder| {
+        let connecting = builder.connect(url);
+        Box::pin(async { connecting.await.expect("a server that runs") })
+    });
+}
+
+pub(crate) fn everybody_gets_in_and_nobody_is_there_at_once_over_three_servers() {
+    let servers = three_servers();
+    let urls = servers.each_ref().map(Server::url);
+    let urls = urls.each_ref().map(String::as_str);
+    hammer(&SEVERAL, &urls, |builder| {
+        let locks = quorum(builder, &urls);
+        Box::pin(async { locks })
+    });
+}
+
+/// Locks of ours, made by a runtime of the test's.
+type Making<'a> = Pin<Box<dyn Future<Output = Locks> + 'a>>;
+
+fn hammer<'a>(peers: &[Peer], urls: &[&str], ours: impl Fn(LocksBuilder) -> Making<'a> + Sync) {
+    let seconds = env::var(SECONDS_SAID).map_or(SECONDS, |said| said.parse().expect("a number of seconds"));
+    let site = &Site::new(Duration::from_secs(seconds));
+    let ours = &ours;
     with_runtime(|runtime| {
         thread::scope(|scope| {
-            for peer in Peer::ALL {
-                scope.spawn(move || site.stay(peer.name(), || peer_comes(site, peer, url)));
+            for &peer in peers {
+                scope.spawn(move || site.stay(peer.name(), || peer_comes(site, peer, urls)));
             }
             for number in 0..OURS {
                 let who = format!("leasehold-{number}");
-                scope.spawn(move || site.stay(&who, || we_come(site, url, runtime)));
+                let make = move || runtime.block_on(ours(Locks::builder().ttl(LONG)));
+                scope.spawn(move || site.stay(&who, || we_come(site, make(), runtime)));
             }
         });
     });
@@ -57,8 +83,8 @@ pub(crate) fn everybody_gets_in_and_nobody_is_there_at_once() {
 }
 
 /// How a peer visits.
-fn peer_comes<'a>(site: &'a Site, peer: Peer, url: &str) -> Visits<'a> {
-    let mut driver = Driver::start(peer, &[url]);
+fn peer_comes<'a>(site: &'a Site, peer: Peer, urls: &[&str]) -> Visits<'a> {
+    let mut driver = Driver::start(peer, urls);
     let name = peer.name_of(KEY);
     // It sleeps until another of its kind releases, and there is none: waiting, it would ask once a second.
     let patience = if peer == Peer::PythonRedisLock { Duration::ZERO } else { PATIENCE };
@@ -96,8 +122,7 @@ fn overstay(driver: &mut Driver, name: &str) -> Visit {
 }
 
 /// How we visit.
-fn we_come<'a>(site: &'a Site, url: &str, runtime: &'a Handle) -> Visits<'a> {
-    let locks = runtime.block_on(Locks::builder().ttl(LONG).connect(url)).expect("a server that runs");
+fn we_come<'a>(site: &'a Site, locks: Locks, runtime: &'a Handle) -> Visits<'a> {
     Box::new(move |turn| {
         let overstays = turn % OVERSTAYS == 2;
         let mutex = locks.mutex(KEY);

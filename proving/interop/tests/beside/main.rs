@@ -7,6 +7,7 @@ mod hammer;
 mod no_string;
 mod pair;
 mod promises;
+mod quorum;
 mod several;
 
 use std::{collections::HashMap, fs, process::ExitCode};
@@ -18,7 +19,7 @@ use pair::on_each;
 /// A test with its name, and the languages that it takes.
 type Test = (&'static str, &'static [Language], fn());
 
-const OTHERS: [Test; 3] = [
+const OTHERS: [Test; 4] = [
     (
         "redlock_holds_a_key_on_each_of_its_servers_and_one_of_ours_is_one_vote_against_it",
         &[Language::Node],
@@ -28,6 +29,11 @@ const OTHERS: [Test; 3] = [
         "everybody_gets_in_and_nobody_is_there_at_once",
         &Language::ALL,
         hammer::everybody_gets_in_and_nobody_is_there_at_once,
+    ),
+    (
+        "everybody_gets_in_and_nobody_is_there_at_once_over_three_servers",
+        &[Language::Node],
+        hammer::everybody_gets_in_and_nobody_is_there_at_once_over_three_servers,
     ),
     ("every_version_that_is_pinned_stands_in_the_docs", &[], every_version_that_is_pinned_stands_in_the_docs),
 ];
@@ -45,7 +51,7 @@ fn main() -> ExitCode {
             trials.push(trial.with_ignored_flag(ignored(&[peer.language()])));
         }
     }
-    for (name, languages, test) in no_string::ALL.into_iter().chain(OTHERS) {
+    for (name, languages, test) in no_string::ALL.into_iter().chain(quorum::ALL).chain(OTHERS) {
         let trial = Trial::test(name, move || {
             test();
             Ok(())

@@ -1,0 +1,192 @@
+//! One lock in five servers, while nobody else wants it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{AnyStore, Locks};
+use servers::Server;
+use tokio::task::JoinSet;
+
+use super::{Workload, on_one_thread};
+use crate::bare::Bare;
+use crate::clock;
+use crate::crew::Trouble;
+use crate::figure::{Figures, Of};
+use crate::sample::Sample;
+use crate::settings::Settings;
+use crate::venue::{Site, Venue};
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "quorum",
+    title: "A majority of five servers, uncontended",
+    method: "Tasks each take and release a key of their own, on five servers of a kind. *Raw* is bare redis-rs on the same \
+             thread: `SET NX PX` at all five at once, and when all have answered, a compare-and-delete at all five at once; no \
+             fence, no ids, nothing undone. *One stopped* is the time from the ask to the guard while one of the five is \
+             stopped, over the time of the same on five that answer; the two take turns.",
+    run,
+};
+
+const MEMBERS: usize = 5;
+
+const TASKS: [(usize, &str); 4] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks"), (256, "256 tasks")];
+
+/// Longer than this takes; the servers count from the first moment on.
+const MAX_TTL: Duration = Duration::from_secs(60);
+
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
+    for venue in settings.venues().filter(|venue| venue.flavor().is_some()) {
+        figures.announce(&format!("quorum on {venue}"));
+        let sites: Vec<_> = (0..MEMBERS).map(|_| venue.open()).collect();
+        on_one_thread(async {
+            for (tasks, case) in TASKS {
+                if settings.pick(true, [1, 64].contains(&tasks)) {
+                    let of = Of { workload: WORKLOAD.name, venue, case };
+                    beside_raw(settings, figures, &sites, tasks, of).await?;
+                }
+            }
+            one_stopped(settings, figures, venue, &sites).await
+        })?;
+    }
+    Ok(())
+}
+
+/// Ours and the raw loop, in turns.
+async fn beside_raw(
+    settings: &Settings,
+    figures: &mut Figures,
+    sites: &[Site],
+    tasks: usize,
+    of: Of<'_>,
+) -> Result<(), Trouble> {
+    for server in sites.iter().filter_map(Site::server) {
+        // What the cases before left would make this one's servers slower.
+        server.text(&["FLUSHALL"]);
+    }
+    let mut raw = Vec::new();
+    for site in sites {
+        raw.push(Bare::connect(site).await?);
+    }
+    let contenders =
+        [Contender::Ours(locks(sites.iter().filter_map(Site::server))?), Contender::Raw(raw.into())];
+    let mut laps: [Laps; 2] = Default::default();
+    for repetition in 0..=settings.repetitions() {
+        // Each comes first in turn.
+        for n in 0..contenders.len() {
+            let n = (n + repetition) % contenders.len();
+            let (speed, processor) = closed_loop(settings, tasks, &contenders[n]).await?;
+            // The first is for warming up: connections, scripts, the servers' memory.
+            if repetition > 0 {
+                laps[n].speed.push(speed);
+                laps[n].processor.push(processor);
+            }
+        }
+    }
+    let [ours, raw] = laps;
+    figures.add(of, "ours ÷ raw", "", ours.speed.over(&raw.speed));
+    figures.add(of, "ours", "k/s", ours.speed);
+    figures.add(of, "raw", "k/s", raw.speed);
+    figures.add(of, "client processor", "µs", ours.processor);
+    figures.add(of, "client processor of raw", "µs", raw.processor);
+    Ok(())
+}
+
+/// What a contender did in each repetition.
+#[derive(Default)]
+struct Laps {
+    /// Thousands of cycles per second.
+    speed: Sample,
+    /// µs of this process's processor time per cycle.
+    processor: Sample,
+}
+
+#[derive(Clone)]
+enum Contender {
+    Ours(Locks),
+    Raw(Arc<[Bare]>),
+}
+
+impl Contender {
+    async fn cycle(&self, key: &str, serial: u64) -> Result<(), Trouble> {
+        match self {
+            Self::Ours(locks) => Ok(locks.mutex(key).lock().await?.release().await?),
+            Self::Raw(members) => Bare::cycle_at_all(members, key, serial).await,
+        }
+    }
+}
+
+/// Thousands of cycles per second, and µs of processor time for each.
+async fn closed_loop(
+    settings: &Settings,
+    tasks: usize,
+    contender: &Contender,
+) -> Result<(f64, f64), Trouble> {
+    let (begun, before) = (clock::now(), clock::processor());
+    let end = begun + u64::try_from(settings.slice().as_nanos())?;
+    let mut running = JoinSet::new();
+    for task in 0..tasks {
+        let (contender, key) = (contender.clone(), format!("{task}"));
+        running.spawn(async move {
+            let mut cycles = 0_u32;
+            loop {
+                contender.cycle(&key, u64::from(cycles)).await?;
+                cycles += 1;
+                if clock::now() >= end {
+                    return Ok::<_, Trouble>(cycles);
+                }
+            }
+        });
+    }
+    let mut cycles = 0.0;
+    while let Some(task) = running.join_next().await {
+        cycles += f64::from(task??);
+    }
+    let (took, used) = ((clock::now() - begun) as f64, (clock::processor() - before) as f64);
+    Ok((cycles * 1e6 / took, used / cycles / 1e3))
+}
+
+/// How long an acquisition takes with one of five stopped, over five that answer.
+async fn one_stopped(
+    settings: &Settings,
+    figures: &mut Figures,
+    venue: Venue,
+    sites: &[Site],
+) -> Result<(), Trouble> {
+    // A sixth takes the place of the one that is stopped, so that the healthy five are always five.
+    let hung = venue.open();
+    let servers: Vec<&Server> = sites.iter().filter_map(Site::server).collect();
+    let stopped = hung.server().into_iter();
+    let with_hung = stopped.chain(servers.iter().copied().skip(1));
+    let mut each = [Sample::default(), Sample::default()];
+    let places = [locks(with_hung)?, locks(servers.iter().copied())?];
+    for place in &places {
+        place.mutex("warm").lock().await?.release().await?;
+    }
+    hung.server().into_iter().for_each(Server::stop);
+    // Until it is known that one does not answer.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for place in &places {
+        place.mutex("warm").lock().await?.release().await?;
+    }
+    for repetition in 0..settings.pick(2_000, 50) {
+        for n in 0..places.len() {
+            let n = (n + repetition) % places.len();
+            let begun = clock::now();
+            let guard = places[n].mutex("k").lock().await?;
+            each[n].push((clock::now() - begun) as f64 / 1e3);
+            guard.release().await?;
+        }
+    }
+    hung.server().into_iter().for_each(Server::cont);
+    let of = Of { workload: WORKLOAD.name, venue, case: "" };
+    let [with_hung, healthy] = each;
+    figures.add(of, "p50 with one stopped ÷ p50 healthy", "", with_hung.median() / healthy.median());
+    figures.add(of, "acquisition with one stopped", "µs", with_hung);
+    figures.add(of, "acquisition, all healthy", "µs", healthy);
+    Ok(())
+}
+
+fn locks<'a>(servers: impl Iterator<Item = &'a Server>) -> Result<Locks, Trouble> {
+    let stores: Result<Vec<_>, _> =
+        servers.map(|server| AnyStore::from_url(&format!("{}?quarantine=no", server.url()))).collect();
+    Ok(Locks::builder().quorum(stores?, MAX_TTL)?)
+}

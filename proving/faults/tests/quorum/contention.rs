@@ -1,0 +1,190 @@
+//! Eight processes want one lock while a minority of the members fails. No two believe at once, the fences rise, and it goes on.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use faults::{
+    history::now,
+    judge::{is_long, lasts, longer_than, report, slack, sound},
+};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
+
+use crate::scene::{Member, Scene};
+
+/// Longer than a member abstains.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
+
+const TTL: Duration = Duration::from_secs(2);
+
+/// Everybody is served within this, whatever befalls a minority.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long nobody may have the lock at most while three members are up: a member that comes back has handed the lock to somebody
+/// who could not be told, and keeps it for a window; those who wait for each other at different members come apart in that time too.
+/// A second is for what it takes to find out who is silent.
+const GAP: Duration = Duration::from_secs(3);
+
+/// What befalls members, again and again.
+struct Blow {
+    name: &'static str,
+    /// How many at once.
+    members: usize,
+    begin: fn(&Member),
+    end: End,
+}
+
+enum End {
+    /// They do not come back.
+    Never,
+    /// When everybody was served without them, they are mended so.
+    Mended(fn(&Member)),
+    /// It is over at once.
+    AtOnce,
+}
+
+#[test]
+fn one_of_five_is_killed() {
+    endures(&Scene::that_forgets_nothing(), &killed("one killed", 1));
+}
+
+#[test]
+fn two_of_five_are_killed() {
+    endures(&Scene::that_forgets_nothing(), &killed("two killed", 2));
+}
+
+#[test]
+fn one_of_five_is_stopped_again_and_again() {
+    endures(&Scene::that_forgets_nothing(), &stopped("one stopped", 1));
+}
+
+#[test]
+fn two_of_five_are_stopped_again_and_again() {
+    endures(&Scene::that_forgets_nothing(), &stopped("two stopped", 2));
+}
+
+#[test]
+fn the_way_to_one_of_five_falls_silent_again_and_again() {
+    let end = End::Mended(|member| member.way.heal());
+    let blow = Blow { name: "one black-holed", members: 1, begin: |member| member.way.black_hole(), end };
+    endures(&Scene::that_forgets_nothing(), &blow);
+}
+
+#[test]
+fn all_five_forget_their_scripts_again_and_again() {
+    let begin = |member: &Member| drop(member.server.text(&["SCRIPT", "FLUSH"]));
+    endures(
+        &Scene::that_forgets_nothing(),
+        &Blow { name: "scripts flushed", members: 5, begin, end: End::AtOnce },
+    );
+}
+
+/// Each time it abstains until all that it forgot has ended; only then the next one is restarted.
+#[test]
+fn one_of_five_comes_back_empty_again_and_again() {
+    let begin = |member: &Member| {
+        member.server.kill_9();
+        member.server.restart();
+    };
+    endures(
+        &Scene::that_may_forget(),
+        &Blow { name: "one came back empty", members: 1, begin, end: End::AtOnce },
+    );
+}
+
+const fn killed(name: &'static str, members: usize) -> Blow {
+    Blow { name, members, begin: |member| member.server.kill_9(), end: End::Never }
+}
+
+const fn stopped(name: &'static str, members: usize) -> Blow {
+    Blow {
+        name,
+        members,
+        begin: |member| member.server.stop(),
+        end: End::Mended(|member| member.server.cont()),
+    }
+}
+
+/// The first of them, in whose line all wait, is stopped, and everybody goes away meanwhile: what they said at last it hears when it
+/// goes on, or never.
+#[test]
+fn a_stopped_member_forgets_in_time_who_went_away_meanwhile_and_holds_nobody_up() {
+    let scene = Scene::that_forgets_nothing();
+    let mut crowd = scene.crowd(OUTAGE_LIMIT);
+    crowd.wait_until_all_were_served_since(0, PATIENCE);
+    scene.in_flight(&[0]);
+    scene.members[0].server.stop();
+    crowd.wait_until_all_were_served_since(now(), PATIENCE);
+    crowd.dismiss();
+    scene.members[0].server.cont();
+    sound(&crowd.account());
+
+    let begun = now();
+    scene.adds_one_to(&mut crowd, OUTAGE_LIMIT);
+    let took = crowd.wait_until_all_were_served_since(begun, PATIENCE);
+    println!("who comes then is served within {took:?}");
+    crowd.dismiss();
+    sound(&crowd.account());
+    // Of a line that nobody asks about the server keeps what it has for 15 s.
+    scene.is_forgotten(0..scene.members.len(), &crowd, Duration::from_secs(15));
+}
+
+fn endures(scene: &Scene, blow: &Blow) {
+    let mut crowd = scene.crowd(OUTAGE_LIMIT);
+    crowd.wait_until_all_were_served_since(0, PATIENCE);
+    let mut dice = StdRng::seed_from_u64(17);
+    let lasts = lasts(Duration::from_secs(3), Duration::from_secs(30));
+    let begun = Instant::now();
+    let (mut blows, mut in_flight) = (0, 0);
+    let mut down = Vec::new();
+    while begun.elapsed() < lasts {
+        if matches!(blow.end, End::Never) && blows > 0 {
+            thread::sleep(lasts.saturating_sub(begun.elapsed()));
+            break;
+        }
+        thread::sleep(Duration::from_millis(150).mul_f64(dice.random()));
+        down = struck(scene, blow, blows, &mut dice);
+        in_flight += scene.in_flight(&down);
+        crowd.fault(blow.name);
+        down.iter().for_each(|member| (blow.begin)(&scene.members[*member]));
+        blows += 1;
+        crowd.wait_until_all_were_served_since(now(), PATIENCE);
+        if let End::Mended(end) = blow.end {
+            down.drain(..).for_each(|member| end(&scene.members[member]));
+            crowd.healed();
+            crowd.wait_until_all_were_served_since(now(), PATIENCE);
+        }
+        if scene.forgets() {
+            scene.until_all_count(&down);
+        }
+    }
+    let took = crowd.wait_until_all_were_served_since(now(), PATIENCE);
+    println!(
+        "{}: {blows} times, while {in_flight} calls were in flight; at the end all are served {took:?}",
+        blow.name
+    );
+    crowd.dismiss();
+
+    let account = crowd.account();
+    report(blow.name, &crowd, &account);
+    sound(&account);
+    let gone = |member: &usize| matches!(blow.end, End::Never) && down.contains(member);
+    scene.is_forgotten((0..scene.members.len()).filter(|member| !gone(member)), &crowd, TTL);
+    let bound = GAP + slack(&crowd);
+    let long = longer_than(&account, bound);
+    assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
+    let deceived = account.stays.iter().find(|stay| stay.deceived.is_some());
+    assert!(deceived.is_none(), "{}", deceived.unwrap());
+    assert!(in_flight >= if is_long() { blows } else { 1 }, "{in_flight} calls were in flight");
+}
+
+/// The first one, in whose line all wait, is among them every other time.
+fn struck(scene: &Scene, blow: &Blow, blows: usize, dice: &mut StdRng) -> Vec<usize> {
+    let others: Vec<usize> = (1..scene.members.len()).collect();
+    if blows.is_multiple_of(2) || blow.members > others.len() {
+        let more = others.sample(dice, blow.members - 1).copied();
+        return std::iter::once(0).chain(more).collect();
+    }
+    others.sample(dice, blow.members).copied().collect()
+}

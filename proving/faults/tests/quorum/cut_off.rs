@@ -1,0 +1,81 @@
+//! One process loses its way to members: it is in the minority, or does not hear what was done for it.
+
+use std::time::Duration;
+
+use faults::Plan;
+use leasehold::{AnyStore, LockError, Locks, LocksBuilder, Loss};
+use servers::{Proxy, Server};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::scene::{SECOND, servers, until_nothing_is_left};
+
+const TTL: Duration = Duration::from_secs(2);
+
+fn quorum(builder: LocksBuilder, urls: impl Iterator<Item = String>) -> Locks {
+    let stores: Result<Vec<_>, _> = urls.map(|url| AnyStore::from_url(&(url + "?quarantine=no"))).collect();
+    builder.ttl(TTL).quorum(stores.unwrap(), Plan::MAX_TTL).unwrap()
+}
+
+/// Locks of whoever has good ways, and of whoever has these.
+fn with_ways(servers: &[Server]) -> (Locks, Locks, Vec<Proxy>) {
+    let ways: Vec<_> = servers.iter().map(Proxy::before).collect();
+    let good = quorum(Locks::builder(), servers.iter().map(Server::url));
+    let cut_off = quorum(Locks::builder().outage_limit(SECOND), ways.iter().map(Proxy::url));
+    (good, cut_off, ways)
+}
+
+/// It holds the lock, and then reaches two of five. It stops believing before the others can have the lock; asks in vain, and is told
+/// in time; and the others go on.
+#[tokio::test]
+async fn whoever_is_in_the_minority_stops_believing_before_the_majority_goes_on() {
+    let servers = servers(5);
+    let (good, cut_off, ways) = with_ways(&servers);
+    let guard = cut_off.mutex("k").lock().await.unwrap();
+    let waits = tokio::spawn(good.mutex("k").lock().into_future());
+    sleep(Duration::from_millis(300)).await;
+    [0, 1, 4].iter().for_each(|member: &usize| ways[*member].black_hole());
+    let (cut, left) = (Instant::now(), guard.remaining());
+
+    let error = cut_off.mutex("other").lock().await.unwrap_err();
+    assert!(matches!(error, LockError::NoQuorum { .. }), "{error}");
+    assert!(cut.elapsed() < 2 * SECOND, "{:?}: {error}", cut.elapsed());
+
+    let loss = timeout(TTL, guard.lost()).await.unwrap();
+    let lost = cut.elapsed();
+    assert!(matches!(loss, Loss::Expired { .. }), "{loss:?}");
+    assert!(lost <= left + SECOND / 2, "{lost:?} after it was cut off, with {left:?} left then");
+    let next = waits.await.unwrap().unwrap();
+    assert!(!guard.is_held() && next.fence() > guard.fence());
+    // What it sends at last must not touch the other's lock.
+    drop(guard);
+    ways.iter().for_each(Proxy::heal);
+    sleep(SECOND / 2).await;
+    assert!(next.is_held());
+    next.release().await.unwrap();
+    until_nothing_is_left(servers.iter(), TTL);
+}
+
+/// All five do what it asks, and it hears of nothing. It gives up, and all five are told so when they can be.
+#[tokio::test]
+async fn what_was_granted_and_never_heard_of_is_given_back_at_every_member() {
+    let servers = servers(5);
+    let (good, cut_off, ways) = with_ways(&servers);
+    cut_off.mutex("k").lock().await.unwrap().release().await.unwrap();
+    until_nothing_is_left(servers.iter(), TTL);
+    ways.iter().for_each(Proxy::mute);
+    let asks = tokio::spawn(cut_off.mutex("k").lock().within(SECOND / 5).into_future());
+    let granted =
+        || servers.iter().filter(|server| server.text(&["EXISTS", "k"]).as_integer() == Some(1)).count();
+    let begun = Instant::now();
+    while granted() < 5 {
+        assert!(begun.elapsed() < SECOND, "granted at {} of 5", granted());
+        sleep(SECOND / 200).await;
+    }
+    let error = asks.await.unwrap().unwrap_err();
+    assert!(matches!(error, LockError::Unreachable { .. } | LockError::NoQuorum { .. }), "{error}");
+    ways.iter().for_each(Proxy::heal);
+    until_nothing_is_left(servers.iter(), TTL);
+    let begun = Instant::now();
+    good.mutex("k").try_lock().await.unwrap().expect("nobody has it").release().await.unwrap();
+    assert!(begun.elapsed() < SECOND);
+}

@@ -1,0 +1,150 @@
+//! Where it takes place: five servers, and a way to each of them that can fail.
+
+use std::{
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use faults::{
+    Crowd, Plan,
+    judge::{left_behind, slack},
+    until,
+};
+use servers::{Flavor, Proxy, Server};
+use tempfile::TempDir;
+
+const FLAVORS: [Flavor; 5] =
+    [Flavor::Redis70, Flavor::Valkey91, Flavor::Redis82, Flavor::Valkey91, Flavor::Redis62];
+
+/// How many processes want the lock.
+const PROCESSES: usize = 8;
+
+/// Some call is mostly under way; on a machine that is busy nobody may get to make one for so long.
+const CALLS_WITHIN: Duration = Duration::from_secs(2);
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// A server, and the only way to it that workers know.
+pub(crate) struct Member {
+    pub(crate) server: Server,
+    pub(crate) way: Proxy,
+}
+
+/// The members, and a directory for the history.
+pub(crate) struct Scene {
+    pub(crate) members: Vec<Member>,
+    directory: TempDir,
+    /// What stands behind each URL.
+    parameters: &'static str,
+}
+
+impl Scene {
+    /// Members that count from the first moment on: none of them forgets anything here.
+    pub(crate) fn that_forgets_nothing() -> Self {
+        Self::with("?quarantine=no")
+    }
+
+    /// Members that abstain at first, as after each restart.
+    pub(crate) fn that_may_forget() -> Self {
+        Self::with("")
+    }
+
+    fn with(parameters: &'static str) -> Self {
+        let member = |flavor| {
+            let server = Server::start(flavor);
+            Member { way: Proxy::before(&server), server }
+        };
+        Self { members: FLAVORS.map(member).into(), directory: TempDir::new().unwrap(), parameters }
+    }
+
+    /// Eight processes, of which each has two tasks that want the lock again at once, and now and then hold it until it is renewed.
+    pub(crate) fn crowd(&self, outage_limit: Duration) -> Crowd {
+        let mut crowd = Crowd::new(self.plan(|member| member.server.url(), outage_limit));
+        crowd.add_with(worker(), PROCESSES, &self.plan(|member| member.way.url(), outage_limit));
+        crowd
+    }
+
+    /// One more process.
+    pub(crate) fn adds_one_to(&self, crowd: &mut Crowd, outage_limit: Duration) {
+        crowd.add_with(worker(), 1, &self.plan(|member| member.way.url(), outage_limit));
+    }
+
+    fn plan(&self, url: fn(&Member) -> String, outage_limit: Duration) -> Plan {
+        let urls: Vec<_> = self.members.iter().map(|member| url(member) + self.parameters).collect();
+        let mut plan = Plan::new(&urls.join(" "), &self.history());
+        (plan.tasks, plan.think, plan.dropped_percent) = (2, Duration::from_millis(5), 5);
+        (plan.long_hold, plan.long_percent) = (Duration::from_millis(800), 1);
+        plan.outage_limit = outage_limit;
+        plan
+    }
+
+    /// Waits until a call is under way to each of these members. Says how many are.
+    pub(crate) fn in_flight(&self, members: &[usize]) -> usize {
+        let begun = Instant::now();
+        loop {
+            let calls = members.iter().map(|member| self.members[*member].way.unanswered());
+            let calls: Vec<_> = calls.collect();
+            if !calls.contains(&0) || begun.elapsed() > CALLS_WITHIN {
+                return calls.iter().sum();
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// Whether its members abstain after a restart.
+    pub(crate) fn forgets(&self) -> bool {
+        self.parameters.is_empty()
+    }
+
+    /// Waits until these members vouch for their leases again.
+    pub(crate) fn until_all_count(&self, members: &[usize]) {
+        let counts = |member: &usize| {
+            let said = self.members[*member].server.text(&["GET", "leasehold:member"]);
+            said.as_text().is_some_and(|run| !run.contains(' '))
+        };
+        until("it counts again", Plan::MAX_TTL + CALLS_WITHIN + SECOND, || members.iter().all(counts));
+    }
+
+    /// Nothing is left at these members, within a ttl of now.
+    pub(crate) fn is_forgotten(&self, members: impl Iterator<Item = usize>, crowd: &Crowd, ttl: Duration) {
+        let members: Vec<_> = members.collect();
+        let left = || members.iter().map(|member| (*member, left_behind(&self.members[*member].server)));
+        let none = || left().all(|(_, left)| left.is_empty());
+        let begun = Instant::now();
+        while !none() {
+            let left: Vec<_> = left().collect();
+            assert!(begun.elapsed() < ttl + slack(crowd), "left behind: {left:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn history(&self) -> PathBuf {
+        self.directory.path().join("history")
+    }
+}
+
+/// The history of a run that went wrong is kept.
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.directory.disable_cleanup(true);
+            println!("the history is kept: {}", self.history().display());
+        }
+    }
+}
+
+/// Servers without a proxy before them, for tests of which each makes its own locks.
+pub(crate) fn servers(count: usize) -> Vec<Server> {
+    FLAVORS.into_iter().take(count).map(Server::start).collect()
+}
+
+/// Waits until nothing is left at any of these.
+#[track_caller]
+pub(crate) fn until_nothing_is_left<'a>(servers: impl Iterator<Item = &'a Server> + Clone, limit: Duration) {
+    until("nothing is left", limit, || servers.clone().all(|server| left_behind(server).is_empty()));
+}
+
+fn worker() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_worker"))
+}

@@ -1,0 +1,107 @@
+//! Three of five members are gone while eight processes want one lock: everybody is told so in time and in words, and nothing is left.
+
+use std::{collections::HashMap, time::Duration};
+
+use faults::{
+    Crowd, Plan,
+    history::{What, now},
+    judge::{slack, sound},
+    until,
+};
+
+use crate::scene::{Member, Scene};
+
+const TTL: Duration = Duration::from_secs(2);
+
+/// How long requests wait for stores that do not answer.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(3);
+
+/// Who waits in line asks nobody; so long it may take until it finds that its member is gone.
+const FINDS_OUT: Duration = Duration::from_secs(5);
+
+/// Two are up: the others.
+const GONE: [usize; 3] = [0, 2, 3];
+
+#[test]
+fn with_three_of_five_killed_everybody_is_told_in_time_and_nothing_is_left() {
+    let scene = Scene::that_forgets_nothing();
+    let mut crowd = are_told(&scene, |member| member.server.kill_9());
+    crowd.dismiss();
+    sound(&crowd.account());
+    scene.is_forgotten([1, 4].into_iter(), &crowd, TTL);
+}
+
+#[test]
+fn with_three_of_five_stopped_everybody_is_told_in_time_and_goes_on_when_they_do() {
+    let scene = Scene::that_forgets_nothing();
+    let mut crowd = are_told(&scene, |member| member.server.stop());
+    let begun = now();
+    GONE.iter().for_each(|member| scene.members[*member].server.cont());
+    let took = crowd.wait_until_all_were_served_since(begun, Duration::from_secs(30));
+    println!("all are served {took:?} after they went on");
+    crowd.dismiss();
+    sound(&crowd.account());
+    scene.is_forgotten(0..5, &crowd, TTL);
+}
+
+fn are_told(scene: &Scene, begin: fn(&Member)) -> Crowd {
+    let crowd = scene.crowd(OUTAGE_LIMIT);
+    crowd.wait_until_all_were_served_since(0, Duration::from_secs(30));
+    let in_flight = scene.in_flight(&GONE);
+    GONE.iter().for_each(|member| begin(&scene.members[*member]));
+    let gone = now();
+    let tasks = crowd.alive().len() * 2;
+    // Twice: those who waited when it happened, and those who asked when it had happened.
+    let patience = 2 * OUTAGE_LIMIT + FINDS_OUT + Duration::from_secs(5);
+    until("everybody was told twice", patience, || {
+        told(&crowd, gone).values().filter(|told| told.len() >= 2).count() == tasks
+    });
+    let (mut longest, mut example) = ([Duration::ZERO; 2], String::new());
+    for Told { asked, waited, why } in told(&crowd, gone).into_values().flatten() {
+        let stood = asked < gone;
+        let most = OUTAGE_LIMIT + slack(&crowd) + if stood { FINDS_OUT } else { Duration::ZERO };
+        assert!(waited < most, "told after {waited:?}: {why}");
+        // Which members these are, and why, is said of each.
+        let of_each = GONE.iter().all(|member| why.contains(&scene.members[*member].way.port().to_string()));
+        assert!(why.starts_with(Plan::KEY) && why.contains("3 needed") && of_each, "{why}");
+        longest[usize::from(stood)] = longest[usize::from(stood)].max(waited);
+        example = why;
+    }
+    println!(
+        "while {in_flight} calls were in flight; told after {:?} at most, who stood in line then after {:?}: {example}",
+        longest[0], longest[1]
+    );
+    // Whoever was granted it before may have kept it until its lease's end.
+    let last = crowd.account().beliefs().last().and_then(|stay| stay.granted).map_or(0, |(at, _)| at);
+    assert!(last < gone + 1_000_000_000, "granted {} ns after they were gone", last - gone);
+    crowd
+}
+
+/// That there is no majority.
+struct Told {
+    asked: u64,
+    /// Since it asked, or since they were gone.
+    waited: Duration,
+    why: String,
+}
+
+/// What each task was told since they were gone.
+fn told(crowd: &Crowd, gone: u64) -> HashMap<(u32, u32), Vec<Told>> {
+    let mut asks: HashMap<(u32, u32), u64> = HashMap::new();
+    let mut told: HashMap<_, Vec<_>> = HashMap::new();
+    for entry in crowd.history() {
+        let who = (entry.process, entry.task);
+        match entry.what {
+            What::Asks => {
+                asks.insert(who, entry.at);
+            }
+            What::Failed(why) if entry.at > gone => {
+                let asked = asks[&who];
+                let waited = Duration::from_nanos(entry.at - asked.max(gone));
+                told.entry(who).or_default().push(Told { asked, waited, why });
+            }
+            _ => {}
+        }
+    }
+    told
+}

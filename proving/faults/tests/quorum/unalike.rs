@@ -1,0 +1,40 @@
+//! Users who name members in ways that do not fit together.
+
+use faults::Plan;
+use leasehold::{AnyStore, LockError, Locks};
+use tokio::time::Instant;
+
+use crate::scene::{SECOND, servers};
+
+fn quorum(urls: &[String]) -> Locks {
+    let stores: Result<Vec<_>, _> = urls.iter().map(|url| AnyStore::from_url(url)).collect();
+    Locks::builder().ttl(2 * SECOND).quorum(stores.unwrap(), Plan::MAX_TTL).unwrap()
+}
+
+/// By its name it seems to be another; the run that the server tells gives it away.
+#[tokio::test]
+async fn one_server_under_two_names_is_refused_before_anything_is_granted() {
+    let servers = servers(2);
+    let port = servers[0].port();
+    let urls = [servers[0].url(), format!("redis://localhost:{port}"), servers[1].url()];
+    let locks = quorum(&urls);
+    let begun = Instant::now();
+    let error = loop {
+        match locks.mutex("k").lock().within(SECOND).await {
+            Err(error @ LockError::Refused { .. }) => break error,
+            Err(_) if begun.elapsed() < 5 * SECOND => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    let words = format!("localhost:{port} are one server and would be counted twice: name it once");
+    assert!(error.to_string().contains(&words), "{error}");
+}
+
+#[tokio::test]
+async fn an_even_number_is_warned_about_and_an_odd_one_is_not() {
+    let servers = servers(4);
+    let urls: Vec<_> = servers.iter().map(servers::Server::url).collect();
+    let warnings = |urls: &[String]| quorum(urls).warnings();
+    assert_eq!(warnings(&urls), ["4 stores survive the loss of 1, as 3 would: use an odd number"]);
+    assert_eq!(warnings(&urls[..3]), [""; 0]);
+}
