@@ -5,11 +5,13 @@
 //!
 //! Programs use the `leasehold` crate.
 
+mod access;
 mod address;
 mod client;
 mod clock;
 mod connect;
 mod deadline;
+mod dial;
 mod ear;
 mod fault;
 mod in_line;
@@ -17,6 +19,7 @@ mod link;
 mod member;
 mod native;
 mod parameters;
+mod place;
 mod reply;
 pub mod script;
 mod settle;
@@ -25,6 +28,7 @@ mod store;
 mod tend;
 #[cfg(feature = "tls")]
 mod tls;
+mod topology;
 pub mod wire;
 
 pub use store::RedisStore;

@@ -11,13 +11,14 @@ use leasehold_core::{
 };
 use redis::aio::ConnectionLike;
 
-use crate::address::Address;
+use crate::address::{Address, Site};
 use crate::client::{Client, Source};
 use crate::clock::ServerClock;
 use crate::connect::Connector;
 use crate::fault::Faults;
 use crate::link::Link;
 use crate::settle::Unsettled;
+use crate::topology::Topology;
 
 /// Leases on one Redis, Valkey or KeyDB server.
 ///
@@ -58,10 +59,13 @@ impl RedisStore {
     pub fn from_url(url: &str, runtime: Arc<dyn Runtime>) -> Result<Self, Misuse> {
         let address = Address::parse(url)?;
         let name = Arc::from(&*address.name);
-        let user = address.user.as_deref().unwrap_or("default").into();
+        let user = address.access.user.as_deref().unwrap_or("default").into();
         let faults = Faults::new(Arc::clone(&name), Some(user));
         let (call_limit, quarantine) = (address.call_limit, address.quarantine);
-        let connector = Connector::new(address, faults.clone());
+        let topology = match address.site {
+            Site::One(place) => Topology::Single(place),
+        };
+        let connector = Connector::new(topology, address.access, faults.clone());
         let ours = |me: &Weak<Client>| {
             let tell = Client::tell(me.clone());
             Source::Ours(Link::new(connector, faults.clone(), Arc::clone(&runtime), tell))

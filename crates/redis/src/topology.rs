@@ -1,0 +1,10 @@
+//! Who says which server to connect to.
+
+use crate::place::Place;
+
+/// What a connector asks before each connection.
+#[derive(Debug)]
+pub(crate) enum Topology {
+    /// Always the same place.
+    Single(Place),
+}
