@@ -15,6 +15,8 @@ pub struct Setup {
     pub(crate) flavor: Flavor,
     pub(crate) password: Option<String>,
     pub(crate) unix_socket: bool,
+    /// Whether it watches over servers instead of being one.
+    pub(crate) sentinel: bool,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) environment: Vec<(OsString, OsString)>,
     lines: Vec<String>,
@@ -52,6 +54,7 @@ impl Setup {
             flavor,
             password: None,
             unix_socket: false,
+            sentinel: false,
             tls: None,
             environment: Vec::new(),
             lines: Vec::new(),
@@ -102,6 +105,12 @@ impl Setup {
     /// Listens on a Unix socket too: [`Server::unix_path`].
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
+        self
+    }
+
+    /// A sentinel, by the same program; it needs lines that say what it watches over.
+    pub(crate) fn sentinel(mut self) -> Self {
+        self.sentinel = true;
         self
     }
 
