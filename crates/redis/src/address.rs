@@ -6,9 +6,11 @@ use leasehold_core::Misuse;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::access::{Access, Password, Protocol, Tls};
+use crate::access::{Access, Protocol, Secret, Tls};
+use crate::confirm::Confirmation;
 use crate::parameters::Parameters;
 use crate::place::Place;
+use crate::topology::SENTINEL_PORT;
 
 /// What a URL says.
 #[derive(Clone, Debug)]
@@ -20,12 +22,27 @@ pub(crate) struct Address {
     pub(crate) call_limit: Duration,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
+    /// What must have a write before it counts.
+    pub(crate) confirmation: Option<Confirmation>,
 }
 
 /// Which servers it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Site {
     One(Place),
+    /// The master that these sentinels name.
+    Sentinels {
+        places: Vec<Place>,
+        master: String,
+        access: SentinelAccess,
+    },
+}
+
+/// How the sentinels are spoken with, where that is another way than the server's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SentinelAccess {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
 }
 
 /// What a scheme says of the servers.
@@ -33,6 +50,7 @@ pub(crate) enum Site {
 enum Kind {
     Host,
     Socket,
+    Sentinels,
 }
 
 /// A server answers in a millisecond; half a second is a stall that is seen in practice (a fork, a slow command of somebody
@@ -54,6 +72,8 @@ impl Address {
             "redis" => (Kind::Host, false),
             "rediss" => (Kind::Host, true),
             "redis+unix" => (Kind::Socket, false),
+            "redis+sentinel" => (Kind::Sentinels, false),
+            "rediss+sentinel" => (Kind::Sentinels, true),
             name if name.bytes().all(|byte| byte.is_ascii_lowercase()) => {
                 return refuse(format!("the store URL has an unknown scheme, {name}: {SCHEMES}"));
             }
@@ -77,7 +97,7 @@ impl Address {
         if url.fragment().is_some() {
             return refuse(format!("the store URL has a fragment (#), which means nothing here: {ENCODE}"));
         }
-        let parameters = Parameters::read(url.query().unwrap_or_default())?;
+        let mut parameters = Parameters::read(url.query().unwrap_or_default())?;
         let site = match kind {
             Kind::Host => match Place::several(hosts, PORT)?.pop() {
                 Some(place) if !hosts.contains(',') => Site::One(place),
@@ -88,10 +108,24 @@ impl Address {
                 }
             },
             Kind::Socket => Site::One(Place::socket_of(&url, hostless)?),
+            Kind::Sentinels => Site::Sentinels {
+                places: Place::several(hosts, SENTINEL_PORT)?,
+                master: master_in_path(url.path())?,
+                access: SentinelAccess {
+                    password: parameters.sentinel_secret()?,
+                    user: parameters.sentinel_user.take(),
+                },
+            },
         };
-        if parameters.ca.is_some() && !tls {
+        if parameters.is_for_sentinels() {
             return refuse(
-                "the store URL names a certificate authority (ca), which only rediss: has use for",
+                "a user or password for sentinels is only for redis+sentinel: and rediss+sentinel: URLs",
+            );
+        }
+        let identity = parameters.identity()?;
+        if (parameters.ca.is_some() || identity.is_some()) && !tls {
+            return refuse(
+                "the store URL names a certificate (ca, cert or key), which only rediss: has use for",
             );
         }
         if (parameters.user.is_some() || parameters.password.is_some()) && !unix {
@@ -99,11 +133,10 @@ impl Address {
         }
         let user = Some(url.username()).filter(|user| !user.is_empty()).map(decode).transpose()?;
         let password = url.password().map(decode).transpose()?;
-        if user.is_some() && parameters.user.is_some() || password.is_some() && parameters.password.is_some()
-        {
+        if user.is_some() && parameters.user.is_some() {
             return refuse("the store URL has the user or the password twice: leave one out");
         }
-        let in_path = if unix { None } else { db_in_path(url.path())? };
+        let in_path = if kind == Kind::Host { db_in_path(url.path())? } else { None };
         let db = match (in_path, parameters.db) {
             (Some(one), Some(other)) if one != other => {
                 return refuse("the store URL names two databases, in its path and as db: leave one out");
@@ -111,17 +144,19 @@ impl Address {
             (in_path, parameter) => in_path.or(parameter).unwrap_or(0),
         };
         let access = Access {
-            user: user.or(parameters.user),
-            password: password.or(parameters.password).map(Password),
+            user: user.or(parameters.user.take()),
+            password: parameters.secret(password)?,
             db,
             protocol: parameters.protocol.unwrap_or(Protocol::Either),
-            tls: tls.then_some(Tls { authority: parameters.ca }),
+            tls: tls.then_some(Tls { authority: parameters.ca.take(), identity }),
         };
+        let call_limit = parameters.call_limit.unwrap_or(CALL_LIMIT);
         let mut address = Self {
             name: String::new(),
             site,
             access,
-            call_limit: parameters.call_limit.unwrap_or(CALL_LIMIT),
+            call_limit,
+            confirmation: parameters.confirmation(call_limit)?,
             quarantine: parameters.quarantine.unwrap_or(true),
         };
         address.name = address.describe();
@@ -139,17 +174,35 @@ impl Address {
             Site::One(place @ Place::Unix { .. }) => {
                 (format!("{scheme}+unix://{user}{}", place.written(PORT)), "?db=")
             }
+            Site::Sentinels { places, master, .. } => {
+                let places: Vec<_> = places.iter().map(|place| place.written(SENTINEL_PORT)).collect();
+                let master = master.escape_debug();
+                (format!("{scheme}+sentinel://{user}{}/{master}", places.join(",")), "?db=")
+            }
         };
         if *db == 0 { place } else { format!("{place}{before_db}{db}") }
     }
 }
 
-const SCHEMES: &str = "use redis://, rediss:// or redis+unix://";
+const SCHEMES: &str = "use redis://, rediss://, redis+unix://, redis+sentinel:// or rediss+sentinel://";
 pub(crate) const ENCODE: &str =
     "write characters like / ? # @ and spaces in a user or password as %2F %3F %23 %40 and %20";
 
 pub(crate) fn refuse<T>(reason: impl Into<String>) -> Result<T, Misuse> {
     Err(Misuse::Url { reason: reason.into() })
+}
+
+fn master_in_path(path: &str) -> Result<String, Misuse> {
+    let master = decode(path.strip_prefix('/').unwrap_or(path))?;
+    if master.is_empty() {
+        return refuse("the store URL names no master: redis+sentinel://HOST,HOST/MASTER-NAME");
+    }
+    if master.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control()) {
+        return refuse(format!(
+            "the store URL has a master's name that cannot be one (a database is named by ?db=N): {ENCODE}"
+        ));
+    }
+    Ok(master)
 }
 
 fn db_in_path(path: &str) -> Result<Option<u32>, Misuse> {
@@ -182,6 +235,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::access::Password;
 
     fn parse(url: &str) -> Address {
         Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
@@ -208,7 +262,7 @@ mod tests {
         let address = parse("redis://web:s%2F%40c%20ret@example.org:7000/3?protocol=resp2&call-limit=250ms");
         assert_eq!(address.site, tcp("example.org", 7000));
         assert_eq!(address.access.user.as_deref(), Some("web"));
-        assert_eq!(address.access.password, Some(Password("s/@c ret".into())));
+        assert_eq!(address.access.password, Some(Secret::Text(Password("s/@c ret".into()))));
         assert_eq!((address.access.db, address.access.protocol), (3, Protocol::Resp2));
         assert_eq!(address.call_limit, Duration::from_millis(250));
         assert!(address.quarantine && !parse("redis://h?quarantine=no").quarantine);
@@ -226,7 +280,7 @@ mod tests {
     #[test]
     #[cfg(feature = "tls")]
     fn only_tls_has_an_authority() {
-        let tls = Some(Tls { authority: Some("/etc/lock ca+1.pem".into()) });
+        let tls = Some(Tls { authority: Some("/etc/lock ca+1.pem".into()), identity: None });
         let address = parse("rediss://h:6380?ca=/etc/lock%20ca+1.pem");
         assert_eq!((&address.access.tls, &*address.name), (&tls, "rediss://h:6380"));
         assert!(Address::parse("redis://h?ca=/etc/ca.pem").is_err());
@@ -241,7 +295,7 @@ mod tests {
             let address = parse(url);
             assert_eq!(address.site, Site::One(Place::Unix { path: "/run/redis a.sock".into() }));
             assert_eq!(address.access.user.as_deref(), Some("web"));
-            assert_eq!(address.access.password, Some(Password("secret".into())));
+            assert_eq!(address.access.password, Some(Secret::Text(Password("secret".into()))));
             assert_eq!(address.name, "redis+unix://web@/run/redis a.sock?db=2");
         }
         assert_eq!(parse("redis+unix:///s").name, "redis+unix:///s");

@@ -1,11 +1,12 @@
 //! From a place to a stream of bytes: sockets, and TLS over them.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::Duration;
 
 use leasehold_core::{Fault, Runtime};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::access::Tls;
@@ -18,6 +19,9 @@ use crate::place::Place;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
+
+/// A server that has nothing against us says nothing.
+const COMPLAINS_WITHIN: Duration = Duration::from_millis(250);
 
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
@@ -34,7 +38,7 @@ pub(crate) async fn dial(
         #[cfg(feature = "tls")]
         (Place::Tcp { host, port }, Some(tls)) => {
             let lasting = |reason| faults.lasting(reason);
-            let connector = crate::tls::connector(tls.authority.as_deref()).map_err(lasting)?;
+            let connector = crate::tls::connector(tls).map_err(lasting)?;
             let name = crate::tls::server_name(host).map_err(lasting)?;
             let stream = tcp(host, *port, faults, runtime).await?;
             match connector.connect(name, stream).await {
@@ -51,6 +55,33 @@ pub(crate) async fn dial(
             Ok(stream) => Ok(Box::pin(stream)),
             Err(error) => Err(faults.of_socket(&error)),
         },
+    }
+}
+
+/// What a server has against us that took the TLS handshake and then closed the connection, if it says so.
+///
+/// In TLS 1.3 it looks at a client's certificate when the client has long begun to speak. What it then says is lost where it
+/// closes the connection before it has read that; so it is asked here by saying nothing.
+pub(crate) async fn complaint(
+    place: &Place,
+    tls: Option<&Tls>,
+    faults: &Faults,
+    runtime: &dyn Runtime,
+) -> Option<Fault> {
+    tls?;
+    let mut stream = match dial(place, tls, faults, runtime).await {
+        Ok(stream) => stream,
+        Err(fault) => return Some(fault).filter(Fault::is_lasting),
+    };
+    let mut byte = [0];
+    let mut byte = ReadBuf::new(&mut byte);
+    let heard = poll_fn(|context| stream.as_mut().poll_read(context, &mut byte));
+    match within(runtime, COMPLAINS_WITHIN, heard).await? {
+        Ok(()) => None,
+        #[cfg(feature = "tls")]
+        Err(error) => crate::tls::cause(&error).map(|cause| faults.lasting(cause)),
+        #[cfg(not(feature = "tls"))]
+        Err(_) => None,
     }
 }
 

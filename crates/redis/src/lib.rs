@@ -9,6 +9,7 @@ mod access;
 mod address;
 mod client;
 mod clock;
+mod confirm;
 mod connect;
 mod deadline;
 mod dial;

@@ -11,14 +11,16 @@ use leasehold_core::{
 };
 use redis::aio::ConnectionLike;
 
-use crate::address::{Address, Site};
+use crate::access::Access;
+use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site};
 use crate::client::{Client, Source};
 use crate::clock::ServerClock;
+use crate::confirm::Confirmation;
 use crate::connect::Connector;
 use crate::fault::Faults;
 use crate::link::Link;
 use crate::settle::Unsettled;
-use crate::topology::Topology;
+use crate::topology::{Sentinels, Topology};
 
 /// Leases on one Redis, Valkey or KeyDB server.
 ///
@@ -31,6 +33,13 @@ use crate::topology::Topology;
 pub struct RedisStore {
     name: Arc<str>,
     client: Arc<Client>,
+}
+
+/// What is asked of the server, and how long it may take.
+struct Bounds {
+    call_limit: Duration,
+    quarantine: bool,
+    confirmation: Option<Confirmation>,
 }
 
 impl RedisStore {
@@ -62,15 +71,21 @@ impl RedisStore {
         let user = address.access.user.as_deref().unwrap_or("default").into();
         let faults = Faults::new(Arc::clone(&name), Some(user));
         let (call_limit, quarantine) = (address.call_limit, address.quarantine);
+        let confirmation = address.confirmation;
         let topology = match address.site {
             Site::One(place) => Topology::Single(place),
+            Site::Sentinels { places, master, access: SentinelAccess { user, password } } => {
+                let access = Access { user, password, ..address.access.clone() };
+                Topology::Sentinel(Arc::new(Sentinels::new(places, master, access, faults.clone())))
+            }
         };
         let connector = Connector::new(topology, address.access, faults.clone());
         let ours = |me: &Weak<Client>| {
             let tell = Client::tell(me.clone());
             Source::Ours(Link::new(connector, faults.clone(), Arc::clone(&runtime), tell))
         };
-        Ok(Self::new(name, faults.clone(), ours, call_limit, quarantine, runtime.clone()))
+        let bounds = Bounds { call_limit, quarantine, confirmation };
+        Ok(Self::new(name, faults.clone(), ours, bounds, runtime.clone()))
     }
 
     /// The store behind a connection that the program has already, under a name for errors.
@@ -89,15 +104,15 @@ impl RedisStore {
         let faults = Faults::new(Arc::clone(&name), None);
         let lend = Box::new(move || Box::new(connection.clone()) as _);
         let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()) };
-        Self::new(name, faults, |_| source, crate::address::CALL_LIMIT, true, runtime)
+        let bounds = Bounds { call_limit: CALL_LIMIT, quarantine: true, confirmation: None };
+        Self::new(name, faults, |_| source, bounds, runtime)
     }
 
     fn new(
         name: Arc<str>,
         faults: Faults,
         source: impl FnOnce(&Weak<Client>) -> Source,
-        call_limit: Duration,
-        quarantine: bool,
+        Bounds { call_limit, quarantine, confirmation }: Bounds,
         runtime: Arc<dyn Runtime>,
     ) -> Self {
         let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
@@ -110,6 +125,7 @@ impl RedisStore {
             waiting: Waiting::new(seed),
             tended: AtomicBool::new(false),
             quarantine,
+            confirmation,
             identity: Mutex::default(),
             me: me.clone(),
         });
@@ -201,7 +217,16 @@ impl Store for RedisStore {
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        self.client.waiting.called(attempt.holder, &*self.client.runtime)
+        let called = self.client.waiting.called(attempt.holder, &*self.client.runtime);
+        if self.client.confirmation.is_none() {
+            return called;
+        }
+        // Whoever handed it over did not wait for replicas, and WAIT counts what is written on its own connection: asking again is
+        // a write of ours, and comes behind the hand-over.
+        Box::pin(async move {
+            called.await;
+            Wake::AskAgain
+        })
     }
 }
 

@@ -14,6 +14,8 @@ use crate::{Flavor, Server};
 pub struct Setup {
     pub(crate) flavor: Flavor,
     pub(crate) password: Option<String>,
+    /// As whom tests speak, where the default user may not.
+    pub(crate) login: Option<(String, String)>,
     pub(crate) unix_socket: bool,
     /// Whether it watches over servers instead of being one.
     pub(crate) sentinel: bool,
@@ -53,6 +55,7 @@ impl Setup {
         Self {
             flavor,
             password: None,
+            login: None,
             unix_socket: false,
             sentinel: false,
             tls: None,
@@ -89,6 +92,12 @@ impl Setup {
     /// The password of the default user. [`Server::command`] knows it.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
+        self
+    }
+
+    /// As whom [`Server::command`] logs in, where the default user is off.
+    pub fn login(mut self, user: &str, password: &str) -> Self {
+        self.login = Some((user.to_owned(), password.to_owned()));
         self
     }
 
