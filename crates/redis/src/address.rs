@@ -235,7 +235,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::access::Password;
+    use crate::access::{Identity, Password};
 
     fn parse(url: &str) -> Address {
         Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
@@ -284,6 +284,35 @@ mod tests {
         let address = parse("rediss://h:6380?ca=/etc/lock%20ca+1.pem");
         assert_eq!((&address.access.tls, &*address.name), (&tls, "rediss://h:6380"));
         assert!(Address::parse("redis://h?ca=/etc/ca.pem").is_err());
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn sentinels_have_a_master_and_a_login_of_their_own() {
+        let address = parse(
+            "rediss+sentinel://web:secret@a,[::1]:7/lo%2Dcks?db=2&sentinel-user=look&sentinel-password-file=/run/p&cert=/c&key=/k",
+        );
+        assert_eq!(address.name, "rediss+sentinel://web@a,[::1]:7/lo-cks?db=2");
+        let place = |host: &str, port| Place::Tcp { host: host.into(), port };
+        let access =
+            SentinelAccess { user: Some("look".into()), password: Some(Secret::File("/run/p".into())) };
+        let places = vec![place("a", 26379), place("::1", 7)];
+        assert_eq!(address.site, Site::Sentinels { places, master: "lo-cks".into(), access });
+        let identity = Some(Identity { certificate: "/c".into(), key: "/k".into() });
+        assert_eq!(address.access.tls, Some(Tls { authority: None, identity }));
+        assert_eq!((address.access.db, address.confirmation), (2, None));
+    }
+
+    #[test]
+    fn replicas_have_less_time_than_calls() {
+        let confirmation = |query: &str| parse(&format!("redis://h?{query}")).confirmation;
+        let of = |replicas, on_disk, ms| {
+            Some(Confirmation { replicas, on_disk, limit: Duration::from_millis(ms) })
+        };
+        assert_eq!(confirmation("replicas=2"), of(2, false, 250));
+        assert_eq!(confirmation("fsync=yes&call-limit=100ms"), of(0, true, 50));
+        assert_eq!(confirmation("replicas=1&fsync=yes&replicas-limit=400ms"), of(1, true, 400));
+        assert_eq!(confirmation("replicas=0&fsync=no"), None);
     }
 
     #[test]
@@ -346,6 +375,26 @@ mod tests {
             "redis+unix://",
             "redis+unix:///",
             "rediss://u:s3cret@h?ca=",
+            "rediss://u:s3cret@h?cert=/c",
+            "rediss://u:s3cret@h?key=/k",
+            "redis://u:s3cret@h?cert=/c&key=/k",
+            "redis://u:s3cret@h?password-file=/p",
+            "redis://u@h?password-file=",
+            "redis+unix:///s?password=s3cret&password-file=/p",
+            "redis://u:s3cret@h?sentinel-user=s3cret",
+            "redis://u:s3cret@h?replicas=-1",
+            "redis://u:s3cret@h?replicas=101",
+            "redis://u:s3cret@h?replicas-limit=1s",
+            "redis://u:s3cret@h?replicas=1&replicas-limit=500ms",
+            "redis://u:s3cret@h?fsync=maybe",
+            "redis+sentinel://u:s3cret@h",
+            "redis+sentinel://u:s3cret@h/",
+            "redis+sentinel://u:s3cret@h/locks/2",
+            "redis+sentinel://u:s3cret@h,h:26379/locks",
+            "redis+sentinel://u:s3cret@h,/locks",
+            "redis+sentinel://u:s3cret@/locks",
+            "redis+sentinel://u:s3cret@h,g:s3cret/locks",
+            "redis+sentinel://h/locks?sentinel-password=s3cret&sentinel-password-file=/p",
         ];
         for url in wrong {
             let error = Address::parse(url).expect_err(url);
@@ -359,7 +408,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_url_makes_parsing_panic_or_tell_the_password(
-            head in "(redis|rediss|redis\\+unix)://[a-z:]{0,3}",
+            head in "(redis|rediss|redis\\+unix|rediss?\\+sentinel)://[a-z:]{0,3}",
             between in "[ -~]{0,6}",
             tail in "[ -~]{0,12}",
         ) {

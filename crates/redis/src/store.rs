@@ -22,7 +22,7 @@ use crate::link::Link;
 use crate::settle::Unsettled;
 use crate::topology::{Sentinels, Topology};
 
-/// Leases on one Redis, Valkey or KeyDB server.
+/// Leases on one Redis, Valkey or KeyDB server, or on the master that sentinels name.
 ///
 /// All calls share one connection, which is made when it is first needed and made anew when it failed. Each call is tried
 /// once and has a limit: half a second, or a quarter of the ttl where that is less.
@@ -45,7 +45,9 @@ struct Bounds {
 impl RedisStore {
     /// The store at a URL. Opens nothing.
     ///
-    /// `redis://[user[:password]@]host[:port][/db]`, `rediss:` for TLS, or `redis+unix://[user[:password]@]/path/to.sock`.
+    /// `redis://[user[:password]@]host[:port][/db]`, `rediss:` for TLS, or `redis+unix://[user[:password]@]/path/to.sock`; and
+    /// `redis+sentinel://[user[:password]@]host[:port],host[:port]…/master-name`, or `rediss+sentinel:`, for the master that these
+    /// sentinels name, followed through failovers.
     /// Behind a question mark may stand:
     ///
     /// | parameter | default | |
@@ -56,6 +58,15 @@ impl RedisStore {
     /// | `call-limit=500ms` | 500 ms, and never above a quarter of the ttl | how long an answer may take |
     /// | `quarantine=no` | yes | in a quorum, where the server cannot forget; see below |
     /// | `user=`, `password=` | | `redis+unix:` only |
+    /// | `password-file=/path` | | the password, alone in a file that others cannot read; read for each connection |
+    /// | `cert=/path.pem`, `key=/path.pem` | | `rediss:` only: the client certificate and its private key, in a file that others cannot read |
+    /// | `sentinel-user=`, `sentinel-password=`, `sentinel-password-file=` | | how to log in at sentinels; the servers' password is not told to them |
+    /// | `replicas=N` | 0 | how many replicas must have a grant or a renewal (`WAIT`) for it to count |
+    /// | `fsync=yes` | no | whether it must be on disk too, here and there (`WAITAOF`) |
+    /// | `replicas-limit=250ms` | 250 ms, half of the call limit at most | how long these may take |
+    ///
+    /// What replicas do not confirm is a fault, and nothing is believed from it; asking again may find it confirmed. This narrows
+    /// the window in which a failover loses a lease, and does not close it: `docs/design.md` says what remains.
     ///
     /// As a member of a quorum, a server that was started anew, flushed or promoted from a replica abstains for the quorum's longest
     /// ttl and a second, because it may have forgotten leases. `quarantine=no` says that it never forgets: that is so only with

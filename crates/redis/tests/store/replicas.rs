@@ -145,4 +145,7 @@ async fn too_few_replicas_for_the_server_are_a_refusal_that_leaves_nothing() {
         server.text(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
         assert!(matches!(grant(&store, &ours).await, Ok(GrantAnswer::Granted { .. })));
     }
+    // The guide warns of it.
+    let old = Server::setup(Flavor::Redis62).arg("min-replicas-to-write", "1").start();
+    granted(grant(&store(&old.url()), &attempt(&["k"])).await);
 }

@@ -15,6 +15,12 @@ use crate::place::Place;
 pub(crate) const ALLOWED: &str =
     "&+switch-master +sentinel|get-master-addr-by-name +sentinel|masters +subscribe +unsubscribe";
 
+/// What the domain name system allows.
+const LONGEST_HOST: usize = 253;
+
+/// How many names of masters an error has at most.
+const SHOWN: usize = 10;
+
 impl Sentinels {
     /// Asks one sentinel, on a connection of its own: it is asked seldom.
     pub(super) async fn word_of(&self, nth: usize, runtime: &Arc<dyn Runtime>) -> Result<Word, Fault> {
@@ -120,6 +126,9 @@ fn place_of(answer: &Value) -> Option<Place> {
     let Value::Array(fields) = answer else { return None };
     let [Value::BulkString(host), Value::BulkString(port)] = &fields[..] else { return None };
     let (host, port) = (std::str::from_utf8(host).ok()?, std::str::from_utf8(port).ok()?);
+    if host.is_empty() || host.len() > LONGEST_HOST || host.contains(char::is_control) {
+        return None;
+    }
     Some(Place::Tcp { host: host.to_owned(), port: port.parse().ok()? })
 }
 
@@ -130,9 +139,11 @@ fn names_of(masters: &Value) -> Vec<String> {
         let Value::Array(fields) = master else { return None };
         let is_name = |field: &Value| matches!(field, Value::BulkString(name) if name == b"name");
         match fields.get(fields.iter().position(is_name)? + 1)? {
-            Value::BulkString(name) => Some(String::from_utf8_lossy(name).escape_debug().to_string()),
+            Value::BulkString(name) => Some(
+                String::from_utf8_lossy(&name[..name.len().min(LONGEST_HOST)]).escape_debug().to_string(),
+            ),
             _ => None,
         }
     };
-    masters.iter().filter_map(name).collect()
+    masters.iter().filter_map(name).take(SHOWN).collect()
 }
