@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{FaultKind, HoldAnswer, Store};
+use leasehold_core::{Fault, FaultKind, Fence, HoldAnswer, Proposal, Store, Ttl};
 use servers::{Flavor, Reply, Server, Watched};
 
 use crate::line_order::wait;
@@ -204,4 +204,55 @@ async fn a_replica_is_not_taken_for_a_master_whoever_says_so() {
     let answer = store(&watched.url()).open().await;
     passing(answer, &[&watched.servers[0].port().to_string(), "the server is a replica"]);
     watched.sentinels.iter().for_each(Server::cont);
+}
+
+/// Nobody calls meanwhile, so that no call has found out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_listens_to_the_sentinels_leaves_a_master_that_hangs_before_it_asks_there() {
+    let watched = Watched::start(Flavor::Redis82);
+    let store = store(&watched.url());
+    store.open().await.unwrap();
+    let listens = |sentinel: &Server| {
+        let clients = sentinel.text(&["CLIENT", "LIST"]);
+        clients.as_text().is_some_and(|list| list.contains(" sub=1 "))
+    };
+    until("it listens", Duration::from_secs(5), || watched.sentinels.iter().any(listens)).await;
+    watched.servers[0].stop();
+    let replaced = || (0..3).all(|sentinel| watched.master_by(sentinel) == 1);
+    until("it is replaced", Duration::from_secs(20), replaced).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let began = Instant::now();
+    granted(grant(&store, &attempt(&["k"])).await);
+    assert!(began.elapsed() < Duration::from_millis(400), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn as_a_member_of_a_quorum_a_master_that_was_promoted_abstains() {
+    let watched = Watched::start(Flavor::Valkey91);
+    let store = store(&watched.url());
+    let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+    let ours = attempt(&["k"]);
+    let ours = ours.at_member(ours.holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl });
+    let quarantined =
+        |answer: Result<_, Fault>| answer.err().map(|fault| fault.kind) == Some(FaultKind::Quarantined);
+    assert!(quarantined(grant(&store, &ours).await), "it is used for the first time");
+    let first = store.identity();
+    // A minute later, or nearly so.
+    let since = value(&watched.servers[0], "leasehold:member").unwrap();
+    let (run, since) = since.split_once(' ').unwrap();
+    let since = format!("{run} {}", since.parse::<u64>().unwrap() - 61_000_000);
+    watched.servers[0].text(&["SET", "leasehold:member", &since, "PX", "1000000"]);
+    granted(grant(&store, &ours).await);
+    until("the replica has it", FOLLOWED_WITHIN, || value(&watched.servers[1], "k").is_some()).await;
+    watched.servers[0].kill_9();
+    let began = Instant::now();
+    loop {
+        let answer = grant(&store, &ours).await;
+        if quarantined(answer.clone()) {
+            break;
+        }
+        passing(answer, &[]);
+        assert!(began.elapsed() < 2 * FOLLOWED_WITHIN);
+    }
+    assert_ne!(store.identity(), first, "it is another server");
 }
