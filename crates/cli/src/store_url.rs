@@ -106,6 +106,12 @@ impl StoreUrl {
         if scheme == "redis+unix" {
             return format!("{scheme}:{}?{}", parts.path, in_query.unwrap_or("0"));
         }
+        if scheme.ends_with("+sentinel") {
+            let host = parts.host.to_ascii_lowercase();
+            let mut hosts: Vec<_> = host.split(',').collect();
+            hosts.sort_unstable();
+            return format!("{scheme}:{}{}?{}", hosts.join(","), parts.path, in_query.unwrap_or("0"));
+        }
         let in_path = Some(parts.path.trim_matches('/')).filter(|db| !db.is_empty());
         let host = parts.host.to_ascii_lowercase();
         let with_port = host.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
@@ -129,10 +135,11 @@ impl StoreUrl {
 }
 
 /// What stands before the colon. The library knows more, which is of no use to a command.
-const KINDS: [&str; 4] = ["file", "redis", "rediss", "redis+unix"];
+const KINDS: [&str; 6] = ["file", "redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel"];
 
 /// How to name a store.
-const WRITE: &str = "write file:PATH, redis://HOST, rediss://HOST or redis+unix:///SOCKET";
+const WRITE: &str =
+    "write file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET or redis+sentinel://HOST,HOST/MASTER";
 
 /// The pieces of a URL, by the rules of RFC 3986.
 struct Parts<'a> {
@@ -150,7 +157,8 @@ impl<'a> Parts<'a> {
 }
 
 fn is_secret(parameter: &str) -> bool {
-    parameter.split('=').next().is_some_and(|name| name.eq_ignore_ascii_case("password"))
+    let name = parameter.split('=').next().unwrap_or_default();
+    ["password", "sentinel-password"].iter().any(|secret| name.eq_ignore_ascii_case(secret))
 }
 
 impl fmt::Display for StoreUrl {
@@ -185,6 +193,10 @@ mod tests {
                 "redis+unix:///run/r.sock?user=web&password=s3cret&db=2",
                 "redis+unix:///run/r.sock?user=web&db=2",
             ),
+            (
+                "redis+sentinel://web:s3cret@a:1,b:2/locks?sentinel-user=w&sentinel-password=s3cret",
+                "redis+sentinel://web@a:1,b:2/locks?sentinel-user=w",
+            ),
         ] {
             assert!(url(with).has_password(), "{with}");
             assert_eq!(url(with).without_password(), without);
@@ -204,14 +216,19 @@ mod tests {
             ("redis://localhost/2", "redis://127.0.0.1?db=2"),
             ("redis+unix:///s", "redis+unix:///s?db=0"),
             ("redis://[::1]", "redis://[::1]:6379/"),
+            ("redis+sentinel://a:1,b:2/locks", "redis+sentinel://u:pw@B:2,a:1/locks?db=0"),
             (&file, &dotted),
             ("file:///nowhere/a.db", "file:/nowhere/a.db"),
         ] {
             assert!(url(one).is_same_place_as(&url(other)), "{one} {other}");
         }
-        for (one, other) in
-            [("redis://h", "redis://h/1"), ("redis://h", "redis://h:7"), ("file:/a", "file:/b")]
-        {
+        for (one, other) in [
+            ("redis://h", "redis://h/1"),
+            ("redis://h", "redis://h:7"),
+            ("file:/a", "file:/b"),
+            ("redis+sentinel://a/locks", "redis+sentinel://a/cache"),
+            ("redis+sentinel://a/locks", "redis+sentinel://a/locks?db=1"),
+        ] {
             assert!(!url(one).is_same_place_as(&url(other)), "{one} {other}");
         }
     }

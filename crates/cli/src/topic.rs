@@ -68,6 +68,17 @@ Where the locks are, by --store or LEASEHOLD_STORE:
   redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]
   rediss://...                  the same over TLS; ?ca=FILE names the certificate authority
   redis+unix:///SOCKET          a server's socket; ?db=N, ?user=NAME and ?password=TEXT
+  redis+sentinel://[USER[:PASSWORD]@]HOST[:PORT],HOST.../MASTER[?db=N]
+                                the master of this name, wherever these sentinels say that it is; also rediss+sentinel:
+
+Behind a question mark, with & between them, a server's URL may have:
+
+  password-file=FILE            the password, read for each connection; refused if others can read the file
+  cert=FILE, key=FILE           the client certificate that a rediss: server asks for, and its private key
+  sentinel-user=NAME, sentinel-password=TEXT, sentinel-password-file=FILE
+                                the sentinels' own; they are never told the servers' password
+  replicas=N                    a lease counts only when N replicas have it (WAIT), within replicas-limit=250ms
+  fsync=yes                     and only when it is on disk there (WAITAOF): for servers with appendfsync always
 
 Several stores are one: what more than half of them grant is granted, so one of three, or two of five, may be down.
 Name the same ones in the same order everywhere, with one --max-ttl, which no --ttl may exceed. A server that was

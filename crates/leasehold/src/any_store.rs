@@ -89,7 +89,7 @@ pub(crate) fn from_url(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Arc<dyn 
         "memory" if rest.is_empty() => Ok(Arc::new(MemoryStore::new(runtime))),
         "memory" => Err(refused("memory: takes nothing behind the colon")),
         "file" => file(rest, runtime),
-        "redis" | "rediss" | "redis+unix" => redis(url, runtime),
+        "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => redis(url, runtime),
         _ => Err(refused(&format!("the kind of this store URL is not known; {KNOWN}"))),
     }
 }
@@ -125,7 +125,8 @@ fn redis(_: &str, _: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
     Err(refused("this build has no Redis store: enable the feature `redis`"))
 }
 
-const KNOWN: &str = "known are memory:, file:PATH, redis://HOST, rediss://HOST and redis+unix:///SOCKET";
+const KNOWN: &str = "known are memory:, file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET and \
+    redis+sentinel://HOST,HOST/MASTER";
 
 /// Never quotes the URL: there may be a password in it, wherever it stands.
 fn refused(fact: &str) -> Misuse {

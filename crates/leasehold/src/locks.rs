@@ -32,6 +32,7 @@ impl Locks {
     /// - `memory:` — this process alone
     /// - `file:/path/to/leases.db` — the processes of one machine
     /// - `redis://[user:password@]host[:port][/db]`, `rediss://…` with TLS, `redis+unix:///path/to/socket`
+    /// - `redis+sentinel://[user:password@]host[:port],host…/master-name`, or `rediss+sentinel://…`: the master that sentinels name
     ///
     /// The calling runtime keeps the locks: when it ends, guards are lost.
     ///

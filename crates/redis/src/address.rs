@@ -1,60 +1,64 @@
 //! From a URL to settings.
 
-use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::Misuse;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
+use crate::access::{Access, Protocol, Secret, Tls};
+use crate::confirm::Confirmation;
 use crate::parameters::Parameters;
+use crate::place::Place;
+use crate::topology::SENTINEL_PORT;
 
-/// Where a server is, and how to speak with it.
+/// What a URL says.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
     /// The URL without password and without parameters that say how to speak and not with whom.
     pub(crate) name: String,
-    pub(crate) place: Place,
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<Password>,
-    pub(crate) db: u32,
-    pub(crate) protocol: Protocol,
+    pub(crate) site: Site,
+    pub(crate) access: Access,
     pub(crate) call_limit: Duration,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
+    /// What must have a write before it counts.
+    pub(crate) confirmation: Option<Confirmation>,
 }
 
+/// Which servers it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Tcp { host: String, port: u16 },
-    Tls { host: String, port: u16, authority: Option<PathBuf> },
-    Unix { path: PathBuf },
+pub(crate) enum Site {
+    One(Place),
+    /// The master that these sentinels name.
+    Sentinels {
+        places: Vec<Place>,
+        master: String,
+        access: SentinelAccess,
+    },
 }
 
+/// How the sentinels are spoken with, where that is another way than the server's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SentinelAccess {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+}
+
+/// What a scheme says of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    /// RESP3, unless the server refuses it.
-    Either,
-    Resp2,
-    Resp3,
-}
-
-/// Shows itself to nobody.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Password(pub(crate) String);
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("…")
-    }
+enum Kind {
+    Host,
+    Socket,
+    Sentinels,
 }
 
 /// A server answers in a millisecond; half a second is a stall that is seen in practice (a fork, a slow command of somebody
 /// else's), and still small beside the default ttl of 30 s.
 pub(crate) const CALL_LIMIT: Duration = Duration::from_millis(500);
 
-const PORT: u16 = 6379;
+/// Where a server listens if nobody says otherwise.
+pub(crate) const PORT: u16 = 6379;
 
 impl Address {
     /// Reads a URL. No part of it but a scheme is ever repeated in an error: in a URL that is wrong, nobody knows which part
@@ -64,34 +68,64 @@ impl Address {
             return refuse(format!("the store URL has no scheme: {SCHEMES}"));
         };
         let scheme = scheme.to_ascii_lowercase();
-        let unix = match &*scheme {
-            "redis" => false,
-            "rediss" if cfg!(feature = "tls") => false,
-            "rediss" => {
-                return refuse("this program was built without TLS, which rediss: needs: build it with it");
-            }
-            "redis+unix" => true,
+        let (kind, tls) = match &*scheme {
+            "redis" => (Kind::Host, false),
+            "rediss" => (Kind::Host, true),
+            "redis+unix" => (Kind::Socket, false),
+            "redis+sentinel" => (Kind::Sentinels, false),
+            "rediss+sentinel" => (Kind::Sentinels, true),
             name if name.bytes().all(|byte| byte.is_ascii_lowercase()) => {
                 return refuse(format!("the store URL has an unknown scheme, {name}: {SCHEMES}"));
             }
             _ => return refuse(format!("the store URL has an unknown scheme: {SCHEMES}")),
         };
-        // The URL standard knows no user without a host, and a socket has none.
-        let hostless = unix && rest.split('/').next().is_some_and(|authority| authority.ends_with('@'));
-        let patched = rest.replacen("@/", "@socket/", usize::from(hostless));
-        let url = match Url::parse(&format!("{scheme}://{patched}")) {
+        if tls && cfg!(not(feature = "tls")) {
+            return refuse(format!(
+                "this program was built without TLS, which {scheme}: needs: build it with it"
+            ));
+        }
+        let unix = kind == Kind::Socket;
+        // The URL standard knows one host, and no user without one, as a socket has none.
+        let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (login, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+        let hostless = unix && hosts.is_empty() && !login.is_empty();
+        let host = if hostless { "socket" } else { hosts.split(',').next().unwrap_or_default() };
+        let url = match Url::parse(&format!("{scheme}://{login}{host}{tail}")) {
             Ok(url) => url,
             Err(error) => return refuse(format!("the store URL cannot be read ({error}): {ENCODE}")),
         };
         if url.fragment().is_some() {
             return refuse(format!("the store URL has a fragment (#), which means nothing here: {ENCODE}"));
         }
-        let parameters = Parameters::read(url.query().unwrap_or_default())?;
-        let place =
-            if unix { unix_place(&url, hostless)? } else { tcp_place(&url, &scheme, parameters.ca.clone())? };
-        if parameters.ca.is_some() && scheme != "rediss" {
+        let mut parameters = Parameters::read(url.query().unwrap_or_default())?;
+        let site = match kind {
+            Kind::Host => match Place::several(hosts, PORT)?.pop() {
+                Some(place) if !hosts.contains(',') => Site::One(place),
+                _ => {
+                    return refuse(
+                        "the store URL names several hosts, which only some schemes take: name one",
+                    );
+                }
+            },
+            Kind::Socket => Site::One(Place::socket_of(&url, hostless)?),
+            Kind::Sentinels => Site::Sentinels {
+                places: Place::several(hosts, SENTINEL_PORT)?,
+                master: master_in_path(url.path())?,
+                access: SentinelAccess {
+                    password: parameters.sentinel_secret()?,
+                    user: parameters.sentinel_user.take(),
+                },
+            },
+        };
+        if parameters.is_for_sentinels() {
             return refuse(
-                "the store URL names a certificate authority (ca), which only rediss: has use for",
+                "a user or password for sentinels is only for redis+sentinel: and rediss+sentinel: URLs",
+            );
+        }
+        let identity = parameters.identity()?;
+        if (parameters.ca.is_some() || identity.is_some()) && !tls {
+            return refuse(
+                "the store URL names a certificate (ca, cert or key), which only rediss: has use for",
             );
         }
         if (parameters.user.is_some() || parameters.password.is_some()) && !unix {
@@ -99,25 +133,30 @@ impl Address {
         }
         let user = Some(url.username()).filter(|user| !user.is_empty()).map(decode).transpose()?;
         let password = url.password().map(decode).transpose()?;
-        if user.is_some() && parameters.user.is_some() || password.is_some() && parameters.password.is_some()
-        {
+        if user.is_some() && parameters.user.is_some() {
             return refuse("the store URL has the user or the password twice: leave one out");
         }
-        let in_path = if unix { None } else { db_in_path(url.path())? };
+        let in_path = if kind == Kind::Host { db_in_path(url.path())? } else { None };
         let db = match (in_path, parameters.db) {
             (Some(one), Some(other)) if one != other => {
                 return refuse("the store URL names two databases, in its path and as db: leave one out");
             }
             (in_path, parameter) => in_path.or(parameter).unwrap_or(0),
         };
-        let mut address = Self {
-            name: String::new(),
-            place,
-            user: user.or(parameters.user),
-            password: password.or(parameters.password).map(Password),
+        let access = Access {
+            user: user.or(parameters.user.take()),
+            password: parameters.secret(password)?,
             db,
             protocol: parameters.protocol.unwrap_or(Protocol::Either),
-            call_limit: parameters.call_limit.unwrap_or(CALL_LIMIT),
+            tls: tls.then_some(Tls { authority: parameters.ca.take(), identity }),
+        };
+        let call_limit = parameters.call_limit.unwrap_or(CALL_LIMIT);
+        let mut address = Self {
+            name: String::new(),
+            site,
+            access,
+            call_limit,
+            confirmation: parameters.confirmation(call_limit)?,
             quarantine: parameters.quarantine.unwrap_or(true),
         };
         address.name = address.describe();
@@ -125,27 +164,27 @@ impl Address {
     }
 
     fn describe(&self) -> String {
-        let user = self.user.as_ref().map(|user| format!("{}@", user.escape_debug())).unwrap_or_default();
-        let with_port = |host: &str, port| match (host.contains(':'), port) {
-            (true, PORT) => format!("[{host}]"),
-            (true, port) => format!("[{host}]:{port}"),
-            (false, PORT) => host.to_owned(),
-            (false, port) => format!("{host}:{port}"),
+        let Access { user, db, tls, .. } = &self.access;
+        let user = user.as_ref().map(|user| format!("{}@", user.escape_debug())).unwrap_or_default();
+        let scheme = if tls.is_some() { "rediss" } else { "redis" };
+        let (place, before_db) = match &self.site {
+            Site::One(place @ Place::Tcp { .. }) => {
+                (format!("{scheme}://{user}{}", place.written(PORT)), "/")
+            }
+            Site::One(place @ Place::Unix { .. }) => {
+                (format!("{scheme}+unix://{user}{}", place.written(PORT)), "?db=")
+            }
+            Site::Sentinels { places, master, .. } => {
+                let places: Vec<_> = places.iter().map(|place| place.written(SENTINEL_PORT)).collect();
+                let master = master.escape_debug();
+                (format!("{scheme}+sentinel://{user}{}/{master}", places.join(",")), "?db=")
+            }
         };
-        let (place, mut db) = match &self.place {
-            Place::Tcp { host, port } => (format!("redis://{user}{}", with_port(host, *port)), "/"),
-            Place::Tls { host, port, .. } => (format!("rediss://{user}{}", with_port(host, *port)), "/"),
-            Place::Unix { path } => (format!("redis+unix://{user}{}", path.display()), "?db="),
-        };
-        let number = if self.db == 0 { String::new() } else { self.db.to_string() };
-        if number.is_empty() {
-            db = "";
-        }
-        format!("{place}{db}{number}")
+        if *db == 0 { place } else { format!("{place}{before_db}{db}") }
     }
 }
 
-const SCHEMES: &str = "use redis://, rediss:// or redis+unix://";
+const SCHEMES: &str = "use redis://, rediss://, redis+unix://, redis+sentinel:// or rediss+sentinel://";
 pub(crate) const ENCODE: &str =
     "write characters like / ? # @ and spaces in a user or password as %2F %3F %23 %40 and %20";
 
@@ -153,31 +192,17 @@ pub(crate) fn refuse<T>(reason: impl Into<String>) -> Result<T, Misuse> {
     Err(Misuse::Url { reason: reason.into() })
 }
 
-fn tcp_place(url: &Url, scheme: &str, authority: Option<PathBuf>) -> Result<Place, Misuse> {
-    let host = decode(url.host_str().unwrap_or_default())?;
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    if host.is_empty() {
-        return refuse("the store URL names no host: redis://HOST");
+fn master_in_path(path: &str) -> Result<String, Misuse> {
+    let master = decode(path.strip_prefix('/').unwrap_or(path))?;
+    if master.is_empty() {
+        return refuse("the store URL names no master: redis+sentinel://HOST,HOST/MASTER-NAME");
     }
-    if host.contains(|c: char| c.is_control() || c.is_whitespace() || c == '@') {
-        return refuse(format!("the store URL has a host that cannot be one: {ENCODE}"));
+    if master.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control()) {
+        return refuse(format!(
+            "the store URL has a master's name that cannot be one (a database is named by ?db=N): {ENCODE}"
+        ));
     }
-    let port = url.port().unwrap_or(PORT);
-    if port == 0 {
-        return refuse("the store URL has port 0, where nobody listens: name the server's");
-    }
-    Ok(if scheme == "rediss" { Place::Tls { host, port, authority } } else { Place::Tcp { host, port } })
-}
-
-fn unix_place(url: &Url, hostless: bool) -> Result<Place, Misuse> {
-    if !hostless && url.host_str().is_some_and(|host| !host.is_empty()) {
-        return refuse("a Unix socket has no host: redis+unix:///PATH, with three slashes");
-    }
-    let path = decode(url.path())?;
-    if path.len() < 2 || path.contains('\0') {
-        return refuse("the store URL names no socket: redis+unix:///PATH");
-    }
-    Ok(Place::Unix { path: path.into() })
+    Ok(master)
 }
 
 fn db_in_path(path: &str) -> Result<Option<u32>, Misuse> {
@@ -210,23 +235,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::access::{Identity, Password};
 
     fn parse(url: &str) -> Address {
         Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
     }
 
-    fn tcp(host: &str, port: u16) -> Place {
-        Place::Tcp { host: host.into(), port }
+    fn tcp(host: &str, port: u16) -> Site {
+        Site::One(Place::Tcp { host: host.into(), port })
     }
 
     #[test]
     fn a_host_is_enough() {
         let address = parse("redis://localhost");
         assert_eq!(
-            (&address.place, address.db, address.protocol),
+            (&address.site, address.access.db, address.access.protocol),
             (&tcp("localhost", 6379), 0, Protocol::Either)
         );
-        assert_eq!((address.user, address.password), (None, None));
+        assert_eq!((&address.access.user, &address.access.password), (&None, &None));
         assert_eq!((&*address.name, address.call_limit), ("redis://localhost", CALL_LIMIT));
         assert_eq!(parse("REDIS://localhost/").name, "redis://localhost");
     }
@@ -234,10 +260,10 @@ mod tests {
     #[test]
     fn everything_can_be_said_and_the_name_leaves_out_the_password() {
         let address = parse("redis://web:s%2F%40c%20ret@example.org:7000/3?protocol=resp2&call-limit=250ms");
-        assert_eq!(address.place, tcp("example.org", 7000));
-        assert_eq!(address.user.as_deref(), Some("web"));
-        assert_eq!(address.password, Some(Password("s/@c ret".into())));
-        assert_eq!((address.db, address.protocol), (3, Protocol::Resp2));
+        assert_eq!(address.site, tcp("example.org", 7000));
+        assert_eq!(address.access.user.as_deref(), Some("web"));
+        assert_eq!(address.access.password, Some(Secret::Text(Password("s/@c ret".into()))));
+        assert_eq!((address.access.db, address.access.protocol), (3, Protocol::Resp2));
         assert_eq!(address.call_limit, Duration::from_millis(250));
         assert!(address.quarantine && !parse("redis://h?quarantine=no").quarantine);
         assert_eq!(address.name, "redis://web@example.org:7000/3");
@@ -247,18 +273,46 @@ mod tests {
     #[test]
     fn a_host_may_be_an_address_of_version_six() {
         let address = parse("redis://[::1]:7000");
-        assert_eq!((&address.place, &*address.name), (&tcp("::1", 7000), "redis://[::1]:7000"));
+        assert_eq!((&address.site, &*address.name), (&tcp("::1", 7000), "redis://[::1]:7000"));
         assert_eq!(parse("redis://[2001:db8::7]").name, "redis://[2001:db8::7]");
     }
 
     #[test]
     #[cfg(feature = "tls")]
     fn only_tls_has_an_authority() {
-        let authority = Some("/etc/lock ca+1.pem".into());
-        let place = Place::Tls { host: "h".into(), port: 6380, authority };
+        let tls = Some(Tls { authority: Some("/etc/lock ca+1.pem".into()), identity: None });
         let address = parse("rediss://h:6380?ca=/etc/lock%20ca+1.pem");
-        assert_eq!((&address.place, &*address.name), (&place, "rediss://h:6380"));
+        assert_eq!((&address.access.tls, &*address.name), (&tls, "rediss://h:6380"));
         assert!(Address::parse("redis://h?ca=/etc/ca.pem").is_err());
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn sentinels_have_a_master_and_a_login_of_their_own() {
+        let address = parse(
+            "rediss+sentinel://web:secret@a,[::1]:7/lo%2Dcks?db=2&sentinel-user=look&sentinel-password-file=/run/p&cert=/c&key=/k",
+        );
+        assert_eq!(address.name, "rediss+sentinel://web@a,[::1]:7/lo-cks?db=2");
+        let place = |host: &str, port| Place::Tcp { host: host.into(), port };
+        let access =
+            SentinelAccess { user: Some("look".into()), password: Some(Secret::File("/run/p".into())) };
+        let places = vec![place("a", 26379), place("::1", 7)];
+        assert_eq!(address.site, Site::Sentinels { places, master: "lo-cks".into(), access });
+        let identity = Some(Identity { certificate: "/c".into(), key: "/k".into() });
+        assert_eq!(address.access.tls, Some(Tls { authority: None, identity }));
+        assert_eq!((address.access.db, address.confirmation), (2, None));
+    }
+
+    #[test]
+    fn replicas_have_less_time_than_calls() {
+        let confirmation = |query: &str| parse(&format!("redis://h?{query}")).confirmation;
+        let of = |replicas, on_disk, ms| {
+            Some(Confirmation { replicas, on_disk, limit: Duration::from_millis(ms) })
+        };
+        assert_eq!(confirmation("replicas=2"), of(2, false, 250));
+        assert_eq!(confirmation("fsync=yes&call-limit=100ms"), of(0, true, 50));
+        assert_eq!(confirmation("replicas=1&fsync=yes&replicas-limit=400ms"), of(1, true, 400));
+        assert_eq!(confirmation("replicas=0&fsync=no"), None);
     }
 
     #[test]
@@ -268,9 +322,9 @@ mod tests {
             "redis+unix:///run/redis%20a.sock?user=web&password=secret&db=2",
         ] {
             let address = parse(url);
-            assert_eq!(address.place, Place::Unix { path: "/run/redis a.sock".into() });
-            assert_eq!(address.user.as_deref(), Some("web"));
-            assert_eq!(address.password, Some(Password("secret".into())));
+            assert_eq!(address.site, Site::One(Place::Unix { path: "/run/redis a.sock".into() }));
+            assert_eq!(address.access.user.as_deref(), Some("web"));
+            assert_eq!(address.access.password, Some(Secret::Text(Password("secret".into()))));
             assert_eq!(address.name, "redis+unix://web@/run/redis a.sock?db=2");
         }
         assert_eq!(parse("redis+unix:///s").name, "redis+unix:///s");
@@ -293,6 +347,8 @@ mod tests {
             "redis://u:s3cret@h:notaport",
             "redis://u:s3cret@h:0",
             "redis://u:s3cret@h:70000",
+            "redis://u:s3cret@h,g",
+            "redis://u:s3cret@h,",
             "redis://u:s3cret@h/x",
             "redis://u:s3cret@h/-1",
             "redis://u:s3cret@h/+1",
@@ -319,6 +375,26 @@ mod tests {
             "redis+unix://",
             "redis+unix:///",
             "rediss://u:s3cret@h?ca=",
+            "rediss://u:s3cret@h?cert=/c",
+            "rediss://u:s3cret@h?key=/k",
+            "redis://u:s3cret@h?cert=/c&key=/k",
+            "redis://u:s3cret@h?password-file=/p",
+            "redis://u@h?password-file=",
+            "redis+unix:///s?password=s3cret&password-file=/p",
+            "redis://u:s3cret@h?sentinel-user=s3cret",
+            "redis://u:s3cret@h?replicas=-1",
+            "redis://u:s3cret@h?replicas=101",
+            "redis://u:s3cret@h?replicas-limit=1s",
+            "redis://u:s3cret@h?replicas=1&replicas-limit=500ms",
+            "redis://u:s3cret@h?fsync=maybe",
+            "redis+sentinel://u:s3cret@h",
+            "redis+sentinel://u:s3cret@h/",
+            "redis+sentinel://u:s3cret@h/locks/2",
+            "redis+sentinel://u:s3cret@h,h:26379/locks",
+            "redis+sentinel://u:s3cret@h,/locks",
+            "redis+sentinel://u:s3cret@/locks",
+            "redis+sentinel://u:s3cret@h,g:s3cret/locks",
+            "redis+sentinel://h/locks?sentinel-password=s3cret&sentinel-password-file=/p",
         ];
         for url in wrong {
             let error = Address::parse(url).expect_err(url);
@@ -332,7 +408,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_url_makes_parsing_panic_or_tell_the_password(
-            head in "(redis|rediss|redis\\+unix)://[a-z:]{0,3}",
+            head in "(redis|rediss|redis\\+unix|rediss?\\+sentinel)://[a-z:]{0,3}",
             between in "[ -~]{0,6}",
             tail in "[ -~]{0,12}",
         ) {

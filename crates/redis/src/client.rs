@@ -15,6 +15,7 @@ use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisError, ServerError, ServerErrorKind, Value, cmd};
 
 use crate::clock::{Reading, ServerClock};
+use crate::confirm::Confirmation;
 use crate::deadline::within;
 use crate::fault::{Faults, leads_astray};
 use crate::link::{Link, Live};
@@ -35,6 +36,8 @@ pub(crate) struct Client {
     pub(crate) tended: AtomicBool,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
+    /// What must have a write before it counts.
+    pub(crate) confirmation: Option<Confirmation>,
     /// The run of the server that was reached last, where a quorum asked.
     pub(crate) identity: Mutex<Option<Arc<str>>>,
     /// For tasks of its own, which must not keep it alive.
@@ -125,7 +128,12 @@ impl Client {
             route.clock.note(Reading { sent, heard: self.runtime.now(), server });
         }
         match self.answer(&request, heard)? {
-            Answer::Grant(answer) => Ok(answer),
+            Answer::Grant(answer) => {
+                if matches!(answer, GrantAnswer::Granted { .. }) {
+                    self.confirm(route).await?;
+                }
+                Ok(answer)
+            }
             _ => unreachable!("a grant is answered as one"),
         }
     }
@@ -140,17 +148,18 @@ impl Client {
             let mut route = self.route(limit).await?;
             let run = self.run(attempts, &mut route, limit).await?;
             let calls: Vec<_> = requests.iter().map(|request| self.call_for(request, &run)).collect();
-            self.call_all(&mut route, &calls, limit).await
+            let heard = self.call_all(&mut route, &calls, limit).await?;
+            let renewed = attempts.iter().zip(&requests).zip(heard).map(|((attempt, request), heard)| {
+                let answer = self.hold(request, heard);
+                self.ask_again_after(attempt, &answer);
+                answer
+            });
+            let mut answers: Vec<_> = renewed.collect();
+            self.confirm_held(&mut route, &mut answers).await;
+            Ok(answers)
         };
         match saying.await {
-            Ok(heard) => {
-                let renewed = attempts.iter().zip(&requests).zip(heard).map(|((attempt, request), heard)| {
-                    let answer = self.hold(request, heard);
-                    self.ask_again_after(attempt, &answer);
-                    answer
-                });
-                renewed.collect()
-            }
+            Ok(answers) => answers,
             Err(fault) => vec![Err(fault); attempts.len()],
         }
     }

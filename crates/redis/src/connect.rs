@@ -6,39 +6,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{Channel, Fault, Runtime};
+use leasehold_core::{BoxFuture, Channel, Fault, Runtime};
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
-use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{
     AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, ServerError,
     Value, cmd,
 };
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
 
-use crate::address::{Address, Place, Protocol};
+use crate::access::{Access, Password, Protocol};
 use crate::clock::Reading;
-use crate::deadline::within;
+use crate::dial::{BoxStream, complaint, dial};
 use crate::ear::{Answered, Subscription, Tell, reader};
 use crate::fault::Faults;
+use crate::place::Place;
 use crate::script;
+use crate::topology::{Topology, is_master};
 use crate::wire::BROKEN;
 
 /// Beyond a few round trips and a resend of the first packet, which the kernel does after one second.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
-/// Calls have limits of their own; this only lets the kernel drop what nobody calls on any more.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
-
 /// Requests that may be on their way to the socket before a caller waits for room.
 const QUEUE: usize = 1024;
 
-/// Makes connections to one address.
+/// Makes connections to the server that its topology names.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    address: Address,
+    topology: Topology,
+    access: Access,
     faults: Faults,
     /// The server refused RESP3 once; it is not asked again.
     resp2: AtomicBool,
@@ -47,8 +42,12 @@ pub(crate) struct Connector {
 /// What reads and writes for a connection; it must be run for as long as that is to live.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// Resolves when a connection leads to the wrong server from now on.
+pub(crate) type Moved = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A connection that has logged in.
 pub(crate) struct Connected {
+    pub(crate) place: Place,
     pub(crate) connection: MultiplexedConnection,
     pub(crate) driver: Driver,
     pub(crate) reading: Reading,
@@ -57,58 +56,103 @@ pub(crate) struct Connected {
     pub(crate) hears: bool,
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send {}
-impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
-type BoxStream = Pin<Box<dyn Stream>>;
-
 impl Connector {
-    pub(crate) fn new(address: Address, faults: Faults) -> Self {
-        let resp2 = AtomicBool::new(address.protocol == Protocol::Resp2);
-        Self { address, faults, resp2 }
+    pub(crate) fn new(topology: Topology, access: Access, faults: Faults) -> Self {
+        let resp2 = AtomicBool::new(access.protocol == Protocol::Resp2);
+        Self { topology, access, faults, resp2 }
     }
 
     pub(crate) async fn connect(&self, runtime: &Arc<dyn Runtime>, tell: &Tell) -> Result<Connected, Fault> {
+        match &self.topology {
+            Topology::Single(place) => self.connect_to(place, runtime, tell).await,
+            Topology::Sentinel(sentinels) => {
+                let to = |place: Place| -> BoxFuture<'_, _> {
+                    Box::pin(async move { self.connect_to(&place, runtime, tell).await })
+                };
+                sentinels.lead(runtime, &to).await
+            }
+        }
+    }
+
+    async fn connect_to(
+        &self,
+        place: &Place,
+        runtime: &Arc<dyn Runtime>,
+        tell: &Tell,
+    ) -> Result<Connected, Fault> {
         let resp2 = self.resp2.load(Ordering::Relaxed);
-        match self.speak(runtime, tell, resp2).await {
+        match self.speak(place, runtime, tell, resp2).await {
             Err(Failed::Refused(error)) if !resp2 && self.may_lack_resp3(&error) => {
-                let connected = self.speak(runtime, tell, true).await;
-                let connected = connected.map_err(|failed| self.fault(&failed))?;
+                let connected = self.speak(place, runtime, tell, true).await;
+                let connected = match connected {
+                    Ok(connected) => connected,
+                    Err(failed) => return Err(self.fault(failed, place, runtime).await),
+                };
                 self.resp2.store(true, Ordering::Relaxed);
                 Ok(connected)
             }
-            connected => connected.map_err(|failed| self.fault(&failed)),
+            Ok(connected) => Ok(connected),
+            Err(failed) => Err(self.fault(failed, place, runtime).await),
         }
     }
 
     /// Whether RESP2 is worth trying after this answer to `HELLO`. A wrong password stays wrong.
     fn may_lack_resp3(&self, error: &ServerError) -> bool {
         let other = ["WRONGPASS", "NOAUTH", "NOPERM", "LOADING", "MASTERDOWN", "BUSY"];
-        self.address.protocol == Protocol::Either && !other.contains(&error.code())
+        self.access.protocol == Protocol::Either && !other.contains(&error.code())
     }
 
-    fn fault(&self, failed: &Failed) -> Fault {
+    async fn fault(&self, failed: Failed, place: &Place, runtime: &Arc<dyn Runtime>) -> Fault {
         match failed {
-            Failed::Fault(fault) => fault.clone(),
-            Failed::Broken(error) => self.faults.of_connection(error),
-            Failed::Refused(error) => self.faults.of_refusal(error),
+            Failed::Fault(fault) => fault,
+            Failed::Broken(error) => {
+                let tls = self.access.tls.as_ref();
+                let complaint = complaint(place, tls, &self.faults, &**runtime).await;
+                complaint.unwrap_or_else(|| self.faults.of_connection(&error))
+            }
+            Failed::Refused(error) => self.faults.of_refusal(&error),
         }
     }
 
-    async fn speak(&self, runtime: &Arc<dyn Runtime>, tell: &Tell, resp2: bool) -> Result<Connected, Failed> {
-        let Address { user, db, .. } = &self.address;
-        let password = self.password();
+    /// Whether the server must show that it is a master, as somebody else said that it is.
+    pub(crate) const fn minds_roles(&self) -> bool {
+        matches!(self.topology, Topology::Sentinel(_))
+    }
+
+    /// Resolves when those who named the server at a place name another.
+    pub(crate) fn moved_from(&self, place: &Place, runtime: &Arc<dyn Runtime>) -> Moved {
+        match &self.topology {
+            Topology::Single(_) => Box::pin(std::future::pending()),
+            Topology::Sentinel(sentinels) => {
+                Box::pin(Arc::clone(sentinels).moved_from(place.clone(), Arc::clone(runtime)))
+            }
+        }
+    }
+
+    async fn speak(
+        &self,
+        place: &Place,
+        runtime: &Arc<dyn Runtime>,
+        tell: &Tell,
+        resp2: bool,
+    ) -> Result<Connected, Failed> {
+        let Access { user, db, .. } = &self.access;
+        let password = self.password()?;
         // RESP3 logs in with its first word, which redis-rs says. The rest is said here, to hear the server's own refusals.
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
         let mut greeting = Pipeline::new();
         if !resp2 {
-            login = self.login(login.set_protocol(ProtocolVersion::RESP3));
-        } else if let Some(password) = password {
+            login = self.login(login.set_protocol(ProtocolVersion::RESP3), password.as_ref());
+        } else if let Some(Password(password)) = &password {
             greeting.add_command(
                 user.iter().fold(cmd("AUTH"), |mut auth, user| auth.arg(user).take()).arg(password).take(),
             );
         }
         if *db != 0 {
             greeting.add_command(cmd("SELECT").arg(*db).take());
+        }
+        if self.minds_roles() {
+            greeting.add_command(cmd("ROLE"));
         }
         greeting.add_command(Cmd::new().arg("TIME").take());
 
@@ -120,7 +164,7 @@ impl Connector {
         if !resp2 {
             config = config.set_push_sender(reader(Arc::clone(&answered), Arc::clone(tell)));
         }
-        let stream = self.stream(runtime).await?;
+        let stream = self.dial(place, runtime).await?;
         let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
         let (mut connection, driver) = made.map_err(Failed::of)?;
         let mut driver: Driver = Box::pin(driver);
@@ -143,31 +187,37 @@ impl Connector {
                 self.faults.lasting("the answer to TIME is no time: this is no Redis server"),
             ));
         };
+        let role = answers.len().checked_sub(2).filter(|_| self.minds_roles());
+        if role.is_some_and(|role| is_master(&answers[role]) != Some(true)) {
+            return Err(Failed::Fault(
+                self.faults.passing("the server is a replica, and no master (any more, or yet)"),
+            ));
+        }
         answered.note(sent);
         let reading = Reading { sent, heard, server };
-        Ok(Connected { connection, driver, reading, answered, hears: !resp2 })
+        Ok(Connected { place: place.clone(), connection, driver, reading, answered, hears: !resp2 })
     }
 
-    /// A user without a password is one that needs none; the protocol wants a word all the same.
-    fn password(&self) -> Option<&str> {
-        let Address { user, password, .. } = &self.address;
-        password.as_ref().map(|password| &*password.0).or(user.as_ref().map(|_| ""))
+    fn password(&self) -> Result<Option<Password>, Failed> {
+        self.access.password().map_err(|reason| Failed::Fault(self.faults.lasting(reason)))
     }
 
-    fn login(&self, login: RedisConnectionInfo) -> RedisConnectionInfo {
-        let login = self.address.user.iter().fold(login, RedisConnectionInfo::set_username);
-        self.password().iter().fold(login, RedisConnectionInfo::set_password)
+    fn login(&self, login: RedisConnectionInfo, password: Option<&Password>) -> RedisConnectionInfo {
+        let login = self.access.user.iter().fold(login, RedisConnectionInfo::set_username);
+        password.iter().fold(login, |login, password| login.set_password(&password.0))
     }
 
     /// One more connection, to hear on: whoever has subscribed in RESP2 can ask nothing else there.
     pub(crate) async fn listen(
         &self,
+        place: &Place,
         runtime: &Arc<dyn Runtime>,
         channel: &Channel,
     ) -> Result<Subscription, Fault> {
         let listening = async {
-            let login = self.login(RedisConnectionInfo::default().set_skip_set_lib_name());
-            let stream = self.stream(runtime).await?;
+            let login = RedisConnectionInfo::default().set_skip_set_lib_name();
+            let login = self.login(login, self.password()?.as_ref());
+            let stream = self.dial(place, runtime).await?;
             let mut connection = PubSub::new(&login, stream).await.map_err(Failed::of)?;
             let since = runtime.now();
             connection.subscribe(channel.as_bytes()).await.map_err(Failed::of)?;
@@ -176,71 +226,14 @@ impl Connector {
             let (sink, stream) = connection.split();
             Ok(Subscription { sink, stream, since })
         };
-        listening.await.map_err(|failed| self.fault(&failed))
-    }
-
-    async fn stream(&self, runtime: &Arc<dyn Runtime>) -> Result<BoxStream, Failed> {
-        match &self.address.place {
-            Place::Tcp { host, port } => Ok(Box::pin(self.tcp(host, *port, runtime).await?)),
-            #[cfg(feature = "tls")]
-            Place::Tls { host, port, authority } => {
-                let lasting = |reason| Failed::Fault(self.faults.lasting(reason));
-                let connector = crate::tls::connector(authority.as_deref()).map_err(lasting)?;
-                let name = crate::tls::server_name(host).map_err(lasting)?;
-                let stream = self.tcp(host, *port, runtime).await?;
-                match connector.connect(name, stream).await {
-                    Ok(stream) => Ok(Box::pin(stream)),
-                    Err(error) => Err(Failed::Fault(match crate::tls::cause(&error) {
-                        Some(cause) => self.faults.lasting(cause),
-                        None => self.faults.of_socket(&error),
-                    })),
-                }
-            }
-            #[cfg(not(feature = "tls"))]
-            Place::Tls { .. } => {
-                Err(Failed::Fault(self.faults.lasting("this program was built without TLS")))
-            }
-            Place::Unix { path } => match UnixStream::connect(path).await {
-                Ok(stream) => Ok(Box::pin(stream)),
-                Err(error) => Err(Failed::Fault(self.faults.of_socket(&error))),
-            },
+        match listening.await {
+            Ok(subscription) => Ok(subscription),
+            Err(failed) => Err(self.fault(failed, place, runtime).await),
         }
     }
 
-    /// The first address of the host that takes us. One that swallows everything must not use up the time of the others.
-    async fn tcp(&self, host: &str, port: u16, runtime: &Arc<dyn Runtime>) -> Result<TcpStream, Failed> {
-        let mut last = self.faults.passing(format_args!("{host} has no address"));
-        let found = tokio::net::lookup_host((host, port)).await;
-        let found: Vec<_> = match found {
-            Ok(found) => found.collect(),
-            Err(error) => {
-                return Err(Failed::Fault(
-                    self.faults.passing(format_args!("cannot look up {host}: {error}")),
-                ));
-            }
-        };
-        let share = CONNECT_LIMIT / u32::try_from(found.len().max(1)).unwrap_or(u32::MAX);
-        for address in found {
-            let connected = async {
-                let stream = TcpStream::connect(address).await?;
-                stream.set_nodelay(true)?;
-                let socket = SockRef::from(&stream);
-                socket.set_tcp_keepalive(
-                    &TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL),
-                )?;
-                #[cfg(target_os = "linux")]
-                socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
-                Ok(stream)
-            };
-            match within(&**runtime, share, connected).await {
-                Some(Ok(stream)) => return Ok(stream),
-                Some(Err(error)) => last = self.faults.of_socket(&error),
-                None => {
-                    last = self.faults.passing(format_args!("cannot connect: no answer within {share:?}"));
-                }
-            }
-        }
-        Err(Failed::Fault(last))
+    async fn dial(&self, place: &Place, runtime: &Arc<dyn Runtime>) -> Result<BoxStream, Failed> {
+        dial(place, self.access.tls.as_ref(), &self.faults, &**runtime).await.map_err(Failed::Fault)
     }
 }
 

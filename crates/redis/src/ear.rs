@@ -146,6 +146,6 @@ impl Subscription {
     }
 }
 
-async fn next(stream: &mut PubSubStream) -> Option<Msg> {
+pub(crate) async fn next(stream: &mut PubSubStream) -> Option<Msg> {
     poll_fn(|context| Pin::new(&mut *stream).poll_next(context)).await
 }

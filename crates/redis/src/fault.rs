@@ -100,6 +100,9 @@ impl Faults {
             _ if said.has("DB index is out of range") || said.has("invalid DB index") => {
                 self.lasting("the server has no database of this number: name another in the URL")
             }
+            _ if said.has("appendonly is disabled") => self.lasting(
+                "the server keeps no append-only file, without which nothing is on disk (fsync=yes): set appendonly yes there",
+            ),
             _ if said.has("without any password configured") => {
                 self.lasting("the server has no password: leave it out of the URL")
             }

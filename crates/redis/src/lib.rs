@@ -5,11 +5,14 @@
 //!
 //! Programs use the `leasehold` crate.
 
+mod access;
 mod address;
 mod client;
 mod clock;
+mod confirm;
 mod connect;
 mod deadline;
+mod dial;
 mod ear;
 mod fault;
 mod hearing;
@@ -18,6 +21,7 @@ mod link;
 mod member;
 mod native;
 mod parameters;
+mod place;
 mod reply;
 pub mod script;
 mod settle;
@@ -26,6 +30,7 @@ mod store;
 mod tend;
 #[cfg(feature = "tls")]
 mod tls;
+mod topology;
 pub mod wire;
 
 pub use store::RedisStore;

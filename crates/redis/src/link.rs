@@ -11,11 +11,13 @@ use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
 
 use crate::clock::ServerClock;
+use crate::confirm::Confirmed;
 use crate::connect::{CONNECT_LIMIT, Connected, Connector};
 use crate::deadline::within;
 use crate::ear::{Answered, Ear, Refused, Tell};
 use crate::fault::Faults;
 use crate::hearing::Hearing;
+use crate::place::Place;
 use crate::settle::ConnectionId;
 use crate::wire::{BROKEN, channel_of};
 
@@ -28,6 +30,12 @@ pub(crate) struct Live {
     pub(crate) ear: Ear,
     /// The run of the server that it leads to, once somebody asked. Another connection may lead to another.
     pub(crate) run: OnceLock<Arc<str>>,
+    /// Where it leads.
+    pub(crate) place: Place,
+    /// Whether the server is to be asked now and then whether it is still a master.
+    pub(crate) minds_roles: bool,
+    /// What replicas last confirmed.
+    pub(crate) confirmed: tokio::sync::Mutex<Option<Confirmed>>,
     /// Whether it can hear by itself, or takes a second connection for that.
     pub(crate) hears: bool,
     /// True when it has ended, or is to.
@@ -182,7 +190,7 @@ impl Link {
 
     /// The two connections live and die together: who hears nothing more must not seem to stand in line.
     async fn subscribe_beside(&self, live: &Live, channel: &Channel, limit: Duration) -> Result<(), Fault> {
-        let subscription = self.connector.listen(&self.runtime, channel).await?;
+        let subscription = self.connector.listen(&live.place, &self.runtime, channel).await?;
         let (beat, tell) = (Arc::clone(&live.ear.beat), Arc::clone(&self.tell));
         let ended = Arc::clone(&live.ended);
         let runtime = Arc::clone(&self.runtime);
@@ -221,7 +229,8 @@ impl Link {
             let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &tell)).await;
             let silent = || Err(faults.passing(format_args!("no connection within {CONNECT_LIMIT:?}")));
             let made = connected.unwrap_or_else(silent).map(|connected| {
-                let Connected { connection, driver, reading, answered, hears } = connected;
+                let Connected { place, connection, driver, reading, answered, hears } = connected;
+                let moved = connector.moved_from(&place, &runtime);
                 static MADE: AtomicU64 = AtomicU64::new(0);
                 let ended = Arc::new(watch::Sender::new(false));
                 let live = Live {
@@ -231,6 +240,9 @@ impl Link {
                     answered,
                     ear: Ear::default(),
                     run: OnceLock::new(),
+                    place,
+                    minds_roles: connector.minds_roles(),
+                    confirmed: tokio::sync::Mutex::default(),
                     hears,
                     ended: Arc::clone(&ended),
                 };
@@ -238,6 +250,7 @@ impl Link {
                     let mut end = ended.subscribe();
                     tokio::select! {
                         () = driver => {}
+                        () = moved => {}
                         _ = end.wait_for(|ended| *ended) => {}
                     }
                     ended.send_replace(true);

@@ -101,7 +101,9 @@ impl Client {
             self.ask_again_after(attempt, &answer);
             answer
         });
-        Ok(answers.collect())
+        let mut answers: Vec<_> = answers.collect();
+        self.confirm_held(&mut route, &mut answers).await;
+        Ok(answers)
     }
 
     pub(crate) async fn raise(&self, attempt: &Attempt) -> Result<RaiseAnswer, Fault> {
@@ -111,7 +113,12 @@ impl Client {
         let request = Request::Raise(attempt.clone());
         let heard = self.call(&mut route, &self.call_for(&request, &run), limit).await?;
         match self.answer(&request, heard)? {
-            Answer::Raise(answer) => Ok(answer),
+            Answer::Raise(answer) => {
+                if matches!(answer, RaiseAnswer::Raised { .. }) {
+                    self.confirm(&mut route).await?;
+                }
+                Ok(answer)
+            }
             _ => unreachable!("a raise is answered as one"),
         }
     }

@@ -11,16 +11,19 @@ use leasehold_core::{
 };
 use redis::aio::ConnectionLike;
 
-use crate::address::Address;
+use crate::access::Access;
+use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site};
 use crate::client::{Client, Source};
 use crate::clock::ServerClock;
+use crate::confirm::Confirmation;
 use crate::connect::Connector;
 use crate::fault::Faults;
 use crate::hearing::Hearing;
 use crate::link::Link;
 use crate::settle::Unsettled;
+use crate::topology::{Sentinels, Topology};
 
-/// Leases on one Redis, Valkey or KeyDB server.
+/// Leases on one Redis, Valkey or KeyDB server, or on the master that sentinels name.
 ///
 /// All calls share one connection, which is made when it is first needed and made anew when it failed. Each call is tried
 /// once and has a limit: half a second, or a quarter of the ttl where that is less.
@@ -33,10 +36,19 @@ pub struct RedisStore {
     client: Arc<Client>,
 }
 
+/// What is asked of the server, and how long it may take.
+struct Bounds {
+    call_limit: Duration,
+    quarantine: bool,
+    confirmation: Option<Confirmation>,
+}
+
 impl RedisStore {
     /// The store at a URL. Opens nothing.
     ///
-    /// `redis://[user[:password]@]host[:port][/db]`, `rediss:` for TLS, or `redis+unix://[user[:password]@]/path/to.sock`.
+    /// `redis://[user[:password]@]host[:port][/db]`, `rediss:` for TLS, or `redis+unix://[user[:password]@]/path/to.sock`; and
+    /// `redis+sentinel://[user[:password]@]host[:port],host[:port]…/master-name`, or `rediss+sentinel:`, for the master that these
+    /// sentinels name, followed through failovers.
     /// Behind a question mark may stand:
     ///
     /// | parameter | default | |
@@ -47,6 +59,15 @@ impl RedisStore {
     /// | `call-limit=500ms` | 500 ms, and never above a quarter of the ttl | how long an answer may take |
     /// | `quarantine=no` | yes | in a quorum, where the server cannot forget; see below |
     /// | `user=`, `password=` | | `redis+unix:` only |
+    /// | `password-file=/path` | | the password, alone in a file that others cannot read; read for each connection |
+    /// | `cert=/path.pem`, `key=/path.pem` | | `rediss:` only: the client certificate and its private key, in a file that others cannot read |
+    /// | `sentinel-user=`, `sentinel-password=`, `sentinel-password-file=` | | how to log in at sentinels; the servers' password is not told to them |
+    /// | `replicas=N` | 0 | how many replicas must have a grant or a renewal (`WAIT`) for it to count |
+    /// | `fsync=yes` | no | whether it must be on disk too, here and there (`WAITAOF`) |
+    /// | `replicas-limit=250ms` | 250 ms, half of the call limit at most | how long these may take |
+    ///
+    /// What replicas do not confirm is a fault, and nothing is believed from it; asking again may find it confirmed. This narrows
+    /// the window in which a failover loses a lease, and does not close it: `docs/design.md` says what remains.
     ///
     /// As a member of a quorum, a server that was started anew, flushed or promoted from a replica abstains for the quorum's longest
     /// ttl and a second, because it may have forgotten leases. `quarantine=no` says that it never forgets: that is so only with
@@ -59,15 +80,24 @@ impl RedisStore {
     pub fn from_url(url: &str, runtime: Arc<dyn Runtime>) -> Result<Self, Misuse> {
         let address = Address::parse(url)?;
         let name = Arc::from(&*address.name);
-        let user = address.user.as_deref().unwrap_or("default").into();
+        let user = address.access.user.as_deref().unwrap_or("default").into();
         let faults = Faults::new(Arc::clone(&name), Some(user));
         let (call_limit, quarantine) = (address.call_limit, address.quarantine);
-        let connector = Connector::new(address, faults.clone());
+        let confirmation = address.confirmation;
+        let topology = match address.site {
+            Site::One(place) => Topology::Single(place),
+            Site::Sentinels { places, master, access: SentinelAccess { user, password } } => {
+                let access = Access { user, password, ..address.access.clone() };
+                Topology::Sentinel(Arc::new(Sentinels::new(places, master, access, faults.clone())))
+            }
+        };
+        let connector = Connector::new(topology, address.access, faults.clone());
         let ours = |me: &Weak<Client>, bulletin: &Arc<Bulletin>| {
             let (tell, hearing) = (Client::tell(me.clone()), Hearing::new(Arc::clone(bulletin)));
             Source::Ours(Link::new(connector, faults.clone(), Arc::clone(&runtime), tell, hearing))
         };
-        Ok(Self::new(name, faults.clone(), ours, call_limit, quarantine, runtime.clone()))
+        let bounds = Bounds { call_limit, quarantine, confirmation };
+        Ok(Self::new(name, faults.clone(), ours, bounds, runtime.clone()))
     }
 
     /// The store behind a connection that the program has already, under a name for errors.
@@ -86,15 +116,15 @@ impl RedisStore {
         let faults = Faults::new(Arc::clone(&name), None);
         let lend = Box::new(move || Box::new(connection.clone()) as _);
         let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()) };
-        Self::new(name, faults, |_, _| source, crate::address::CALL_LIMIT, true, runtime)
+        let bounds = Bounds { call_limit: CALL_LIMIT, quarantine: true, confirmation: None };
+        Self::new(name, faults, |_, _| source, bounds, runtime)
     }
 
     fn new(
         name: Arc<str>,
         faults: Faults,
         source: impl FnOnce(&Weak<Client>, &Arc<Bulletin>) -> Source,
-        call_limit: Duration,
-        quarantine: bool,
+        Bounds { call_limit, quarantine, confirmation }: Bounds,
         runtime: Arc<dyn Runtime>,
     ) -> Self {
         let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
@@ -109,6 +139,7 @@ impl RedisStore {
             bulletin,
             tended: AtomicBool::new(false),
             quarantine,
+            confirmation,
             identity: Mutex::default(),
             me: me.clone(),
         });
@@ -228,7 +259,16 @@ impl Store for RedisStore {
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        self.client.waiting.called(attempt.holder, &*self.client.runtime)
+        let called = self.client.waiting.called(attempt.holder, &*self.client.runtime);
+        if self.client.confirmation.is_none() {
+            return called;
+        }
+        // Whoever handed it over did not wait for replicas, and WAIT counts what is written on its own connection: asking again is
+        // a write of ours, and comes behind the hand-over.
+        Box::pin(async move {
+            called.await;
+            Wake::AskAgain
+        })
     }
 }
 

@@ -16,6 +16,7 @@ use crate::client::{Client, Route, Source};
 use crate::deadline::within;
 use crate::link::{Link, Live};
 use crate::settle::ConnectionId;
+use crate::topology::is_master;
 
 /// What was known when last looked.
 struct Tending {
@@ -83,16 +84,20 @@ impl Client {
         }
     }
 
-    /// Sends a PING, unless something was answered lately.
+    /// Sends a PING, or asks whether it is still a master where others might be that, unless something was answered lately.
     async fn ping(&self, link: &Link, live: &Arc<Live>) -> Instant {
         let sent = self.runtime.now();
         let fresh_until = live.answered.since() + self.beat();
         if sent < fresh_until {
             return fresh_until;
         }
-        let (mut connection, ping) = (live.connection.clone(), cmd("PING"));
+        let (mut connection, ping) =
+            (live.connection.clone(), cmd(if live.minds_roles { "ROLE" } else { "PING" }));
         let pong = within(&*self.runtime, self.call_limit, connection.send_packed_command(&ping)).await;
         match pong {
+            Some(Ok(role)) if live.minds_roles && is_master(&role) == Some(false) => {
+                link.drop_connection(live);
+            }
             // A refusal is an answer, too.
             Some(Ok(_)) => live.answered.note(sent),
             _ => link.drop_connection(live),

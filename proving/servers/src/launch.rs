@@ -36,6 +36,7 @@ pub(crate) fn run(
     let mut command = dying_with_us(program);
     command
         .arg("server.conf")
+        .args(setup.sentinel.then_some("--sentinel"))
         .current_dir(directory)
         .envs(setup.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
@@ -51,7 +52,8 @@ pub(crate) fn run(
             return Err(if taken { NotReady::PortTaken } else { NotReady::Ended(status.to_string()) });
         }
         // An answer alone does not do: whoever won a race for the port would give one too. The log is this server's.
-        if log.contains("eady to accept connections") && answers(setup, directory, port) {
+        let sign = if setup.sentinel { "Sentinel ID is" } else { "eady to accept connections" };
+        if log.contains(sign) && answers(setup, directory, port) {
             return Ok(process);
         }
         if Instant::now() >= deadline {

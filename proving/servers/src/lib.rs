@@ -20,6 +20,7 @@ mod proxy;
 mod resp;
 mod server;
 mod setup;
+mod watched;
 
 pub use flavor::{Flavor, NotFound};
 pub use process::Process;
@@ -27,3 +28,4 @@ pub use proxy::Proxy;
 pub use resp::{Connection, Reply};
 pub use server::Server;
 pub use setup::{Setup, TlsFiles};
+pub use watched::Watched;

@@ -224,6 +224,9 @@ pub(crate) fn connect(setup: &Setup, directory: &Path, port: u16) -> io::Result<
         // A refusal shows in the answer to the command that follows.
         connection.text(&["AUTH", password])?;
     }
+    if let Some((user, password)) = &setup.login {
+        connection.text(&["AUTH", user, password])?;
+    }
     Ok(connection)
 }
 

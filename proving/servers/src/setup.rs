@@ -14,7 +14,11 @@ use crate::{Flavor, Server};
 pub struct Setup {
     pub(crate) flavor: Flavor,
     pub(crate) password: Option<String>,
+    /// As whom tests speak, where the default user may not.
+    pub(crate) login: Option<(String, String)>,
     pub(crate) unix_socket: bool,
+    /// Whether it watches over servers instead of being one.
+    pub(crate) sentinel: bool,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) environment: Vec<(OsString, OsString)>,
     lines: Vec<String>,
@@ -51,7 +55,9 @@ impl Setup {
         Self {
             flavor,
             password: None,
+            login: None,
             unix_socket: false,
+            sentinel: false,
             tls: None,
             environment: Vec::new(),
             lines: Vec::new(),
@@ -89,6 +95,12 @@ impl Setup {
         self
     }
 
+    /// As whom [`Server::command`] logs in, where the default user is off.
+    pub fn login(mut self, user: &str, password: &str) -> Self {
+        self.login = Some((user.to_owned(), password.to_owned()));
+        self
+    }
+
     /// A user with these ACL rules: `.acl_user("app", "on >secret ~invoice:* +get")`.
     pub fn acl_user(self, name: &str, rules: &str) -> Self {
         self.arg("user", &format!("{name} {rules}"))
@@ -102,6 +114,12 @@ impl Setup {
     /// Listens on a Unix socket too: [`Server::unix_path`].
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
+        self
+    }
+
+    /// A sentinel, by the same program; it needs lines that say what it watches over.
+    pub(crate) fn sentinel(mut self) -> Self {
+        self.sentinel = true;
         self
     }
 

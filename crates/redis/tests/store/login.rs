@@ -3,7 +3,8 @@
 use leasehold_core::{Answer, Attempt, Fence, HoldAnswer, Mark, Request, Stamp, Store, Wait};
 use leasehold_redis::script::{call_for, decode};
 use leasehold_redis::wire::channel_of;
-use servers::{Flavor, Server};
+use servers::{Flavor, Server, Watched};
+use std::os::unix::fs::PermissionsExt;
 use std::slice::from_ref;
 use std::time::Duration;
 
@@ -165,4 +166,91 @@ async fn a_wrong_password_and_a_missing_one_are_lasting() {
         lasting(store(&format!("redis://:wr0ng@127.0.0.1:{port}")).open().await, &["password"]);
         lasting(store(&format!("redis://:right@127.0.0.1:{port}/9999")).open().await, &["database"]);
     }
+}
+
+/// What a user needs besides where sentinels name the server, and where replicas must confirm.
+const UNDER_SENTINELS: &str = "+role";
+const WITH_REPLICAS: &str = "+wait";
+const WITH_DISKS: &str = "+waitaof";
+
+/// The line of `docs/wire.md` for a user of the sentinels.
+const OF_SENTINELS: &str = "on >watch resetkeys resetchannels &+switch-master -@all +sentinel|get-master-addr-by-name \
+    +sentinel|masters +subscribe +unsubscribe";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_permissions_are_enough_under_sentinels_and_with_replicas() {
+    for words in [UNDER_SENTINELS, WITH_REPLICAS, WITH_DISKS, OF_SENTINELS] {
+        assert!(include_str!("../../../../docs/wire.md").contains(words), "{words}");
+    }
+    for flavor in Flavor::ALL {
+        let rules = format!("{MINIMAL} {UNDER_SENTINELS} {WITH_REPLICAS}");
+        let server = Server::setup(flavor)
+            .acl_user("lock", &rules)
+            .acl_user("no-role", &format!("{MINIMAL} {WITH_REPLICAS}"))
+            .acl_user("no-wait", &format!("{MINIMAL} {UNDER_SENTINELS}"));
+        let sentinel = Server::setup(flavor)
+            .acl_user("default", "off")
+            .acl_user("looker", OF_SENTINELS)
+            .acl_user("admin", "on >admin ~* &* +@all")
+            .login("admin", "admin")
+            .acl_user("blind", "on >watch -@all +ping");
+        let watched = Watched::with(server, sentinel);
+        let url = |user: &str, sentinel: &str| {
+            let url = watched.url().replace("://", &format!("://{user}:secret@"));
+            format!("{url}?replicas=1&sentinel-user={sentinel}&sentinel-password=watch")
+        };
+        for protocol in ["", "&protocol=resp2"] {
+            let store = store(&format!("{}{protocol}", url("lock", "looker")));
+            let ours = attempt(&["app:k"]);
+            granted(grant(&store, &ours).await);
+            assert_eq!(store.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+            assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+        }
+        let ours = attempt(&["app:k"]);
+        lasting(grant(&store(&url("no-role", "looker")), &ours).await, &["user no-role", "+role"]);
+        lasting(grant(&store(&url("no-wait", "looker")), &ours).await, &["user no-wait", "+wait"]);
+        let blind = grant(&store(&url("lock", "blind")), &ours).await;
+        lasting(blind, &["user blind", "+sentinel|get-master-addr-by-name", "&+switch-master"]);
+        let wrong = url("lock", "looker").replace("=watch", "=wr0ng");
+        lasting(grant(&store(&wrong), &ours).await, &["user looker or its password", "sentinel-user"]);
+        let nobody = watched.url().replace("://", "://lock:secret@");
+        lasting(grant(&store(&nobody), &ours).await, &["sentinel-password-file"]);
+        let wrong = url("lock", "looker").replace(":secret@", ":wr0ng@");
+        lasting(
+            grant(&store(&wrong), &ours).await,
+            &["user lock or its password", "(the master, 127.0.0.1:"],
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_password_may_stand_in_a_file_that_nobody_else_can_read() {
+    let server = Server::setup(Flavor::Valkey91).password("r1ght").start();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "r1ght\n").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let store = store(&format!("{}?password-file={}", server.url(), file.display()));
+    let name = file.display().to_string();
+    lasting(store.open().await, &["password-file=", &name, "mode 0644", "chmod 600"]);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    store.open().await.unwrap();
+    // It is changed on the server and in the file while we run.
+    server.text(&["CONFIG", "SET", "requirepass", "an0ther"]);
+    std::fs::write(&file, "an0ther\n").unwrap();
+    let mut connection = server.connect().unwrap();
+    connection.text(&["AUTH", "an0ther"]).unwrap();
+    connection.text(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).unwrap();
+    let answered = async || store.open().await.is_ok();
+    let began = std::time::Instant::now();
+    while !answered().await {
+        assert!(began.elapsed() < Duration::from_secs(5), "the new password is not read");
+    }
+    std::fs::remove_file(&file).unwrap();
+    connection.text(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).unwrap();
+    let began = std::time::Instant::now();
+    while store.open().await.err().is_none_or(|fault| !fault.is_lasting()) {
+        assert!(began.elapsed() < Duration::from_secs(5), "nothing is missed");
+    }
+    lasting(store.open().await, &["password-file=", "No such file"]);
 }

@@ -20,6 +20,10 @@ async fn no_text_has_the_password_in_it() {
         "rediss://web:s3cret@127.0.0.1:1?ca=/nowhere.pem".to_owned(),
         "redis+unix://web:s3cret@/nowhere.sock".to_owned(),
         "redis+unix:///nowhere.sock?user=web&password=s3cret".to_owned(),
+        "redis+sentinel://web:s3cret@127.0.0.1:1,nobody.invalid/locks?sentinel-password=s3cret".to_owned(),
+        format!(
+            "redis+sentinel://web:s3cret@127.0.0.1:{port}/locks?sentinel-user=web&sentinel-password=s3cret"
+        ),
     ] {
         let store = store(&url);
         let opened = store.open().await;

@@ -1,11 +1,12 @@
 //! TLS, with authorities of our own.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use leasehold_core::Store;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
-use servers::{Flavor, Server, TlsFiles};
+use servers::{Flavor, Server, TlsFiles, Watched};
 use tempfile::TempDir;
 
 use crate::world::{attempt, grant, granted, lasting, passing, store};
@@ -27,15 +28,21 @@ impl Authority {
     }
 
     fn certify(&self, directory: &Path, host: &str, expired: bool) -> TlsFiles {
+        self.certify_as(directory, "server", host, expired)
+    }
+
+    fn certify_as(&self, directory: &Path, whose: &str, host: &str, expired: bool) -> TlsFiles {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([host.to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, host);
         if expired {
             params.not_after = date_time_ymd(2020, 1, 1);
         }
-        let files = TlsFiles::new(directory.join("server.pem"), directory.join("server.key"));
+        let files =
+            TlsFiles::new(directory.join(format!("{whose}.pem")), directory.join(format!("{whose}.key")));
         fs::write(&files.certificate, params.signed_by(&key, &self.issuer).unwrap().pem()).unwrap();
         fs::write(&files.key, key.serialize_pem()).unwrap();
+        fs::set_permissions(&files.key, fs::Permissions::from_mode(0o600)).unwrap();
         files
     }
 }
@@ -89,4 +96,84 @@ async fn a_server_without_tls_is_not_spoken_to_plainly() {
     let server = Server::start(Flavor::Valkey91);
     let answer = store(&url(&server, "127.0.0.1", &authority)).open().await;
     assert!(answer.is_err());
+}
+
+/// What a client shows of itself.
+fn showing(files: &TlsFiles) -> String {
+    format!("&cert={}&key={}", files.certificate.display(), files.key.display())
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_certificate_is_shown_one() {
+    let directory = TempDir::new().unwrap();
+    let here = directory.path();
+    let authority = Authority::new(here, "right");
+    let other = Authority::new(here, "other");
+    let files = authority.certify(here, "127.0.0.1", false).client_authority(&authority.pem);
+    let server = Server::setup(Flavor::Redis70).tls(files).start();
+    let client = authority.certify_as(here, "client", "web-3", false);
+    let url = url(&server, "127.0.0.1", &authority);
+
+    for protocol in ["resp2", "resp3"] {
+        let query = format!("&protocol={protocol}");
+        let known = store(&format!("{url}{}{query}", showing(&client)));
+        known.open().await.unwrap();
+        let ours = attempt(&["k"]);
+        granted(grant(&known, &ours).await);
+        known.give_up(&ours).await.unwrap();
+
+        let nobody = store(&format!("{url}{query}")).open().await;
+        lasting(nobody, &["client certificate", "cert=FILE"]);
+        let stranger = other.certify_as(here, "stranger", "web-3", false);
+        let stranger = store(&format!("{url}{}{query}", showing(&stranger))).open().await;
+        lasting(stranger, &["client certificate", "authority"]);
+        let expired = authority.certify_as(here, "expired", "web-3", true);
+        let expired = store(&format!("{url}{}{query}", showing(&expired))).open().await;
+        lasting(expired, &["client certificate", "expired"]);
+    }
+}
+
+#[tokio::test]
+async fn a_client_certificate_that_cannot_be_used_is_named_before_anything_is_sent() {
+    let directory = TempDir::new().unwrap();
+    let here = directory.path();
+    let authority = Authority::new(here, "right");
+    let one = authority.certify_as(here, "one", "web-3", false);
+    let other = authority.certify_as(here, "other", "web-3", false);
+    let url = format!("rediss://127.0.0.1:1?ca={}", authority.pem.display());
+    let with = |certificate: &Path, key: &Path| {
+        store(&format!("{url}&cert={}&key={}", certificate.display(), key.display()))
+    };
+    lasting(with(&here.join("none"), &one.key).open().await, &["cert=", "none"]);
+    lasting(with(&one.key, &one.key).open().await, &["cert=", "no certificate"]);
+    lasting(with(&one.certificate, &one.certificate).open().await, &["key=", "others can read", "chmod 600"]);
+    fs::set_permissions(&one.certificate, fs::Permissions::from_mode(0o600)).unwrap();
+    lasting(with(&one.certificate, &one.certificate).open().await, &["key=", "no private key"]);
+    lasting(with(&one.certificate, &other.key).open().await, &["key=", "does not belong"]);
+    fs::set_permissions(&one.key, fs::Permissions::from_mode(0o644)).unwrap();
+    lasting(with(&one.certificate, &one.key).open().await, &["key=", "others can read", "chmod 600"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_and_their_servers_are_both_spoken_to_by_tls_alone() {
+    let directory = TempDir::new().unwrap();
+    let here = directory.path();
+    let authority = Authority::new(here, "right");
+    let files = authority.certify(here, "127.0.0.1", false).client_authority(&authority.pem);
+    let client = authority.certify_as(here, "client", "web-3", false);
+    let setup = || Server::setup(Flavor::Redis70).tls(files.clone());
+    let watched = Watched::with(setup(), setup());
+    let ca = |pem: &Path| format!("{}?ca={}", watched.url(), pem.display());
+    let ours = store(&format!("{}{}", ca(&authority.pem), showing(&client)));
+    let holder = attempt(&["k"]);
+    granted(grant(&ours, &holder).await);
+    ours.release(&holder).await.unwrap();
+
+    let other = Authority::new(here, "other");
+    let untrusted = store(&format!("{}{}", ca(&other.pem), showing(&client))).open().await;
+    lasting(untrusted, &[&watched.sentinels[0].port().to_string(), "authority", "not trusted"]);
+    lasting(
+        store(&ca(&authority.pem)).open().await,
+        &["sentinel 127.0.0.1", "client certificate", "cert=FILE"],
+    );
 }

@@ -1,6 +1,7 @@
 //! One lock, many processes that wait for it, and what befalls them.
 
 mod at_once;
+mod failover;
 mod holder;
 mod killed;
 mod network;

@@ -42,6 +42,11 @@ impl Scene {
         Self { server: Some(server), url, directory: TempDir::new().unwrap() }
     }
 
+    /// Where the servers belong to somebody else.
+    pub(crate) fn under(url: String) -> Self {
+        Self { server: None, url, directory: TempDir::new().unwrap() }
+    }
+
     pub(crate) fn on_a_file() -> Self {
         let directory = TempDir::new().unwrap();
         let url = format!("file:{}", directory.path().join("leases.db").display());

@@ -1,0 +1,18 @@
+//! Who says which server to connect to.
+
+mod sentinel;
+
+use std::sync::Arc;
+
+pub(crate) use sentinel::{PORT as SENTINEL_PORT, Sentinels, is_master};
+
+use crate::place::Place;
+
+/// What a connector asks before each connection.
+#[derive(Debug)]
+pub(crate) enum Topology {
+    /// Always the same place.
+    Single(Place),
+    /// Wherever the sentinels say.
+    Sentinel(Arc<Sentinels>),
+}

@@ -1,0 +1,227 @@
+//! The master that sentinels name.
+//!
+//! A sentinel's word alone is not believed: it may have slept through a failover. The server that it names must call itself a
+//! master, on the very connection that is then used. Nor is it believed for ever: the sentinels are listened to as long as the
+//! connection lasts, and asked again while one cannot be had.
+
+mod asking;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use leasehold_core::{Backoff, BoxFuture, Fault, Runtime};
+use redis::Value;
+
+use crate::access::Access;
+use crate::address::PORT as SERVER_PORT;
+use crate::deadline::within;
+use crate::fault::Faults;
+use crate::place::Place;
+
+/// Where a sentinel listens if nobody says otherwise.
+pub(crate) const PORT: u16 = 26379;
+
+/// All sentinels together have this long to name a master, which leaves as much again to connect to it.
+const ASKED_FOR: Duration = Duration::from_millis(900);
+
+/// A server that was named and has not answered in this time is looked at no more; it may be the one that failed.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// Between two questions whether the master is still the one that does not answer.
+const DOUBT: Duration = Duration::from_millis(200);
+
+/// The sentinels of one master.
+#[derive(Debug)]
+pub(crate) struct Sentinels {
+    places: Vec<Place>,
+    master: String,
+    access: Access,
+    faults: Faults,
+    /// The one to ask first: who had the right answer last.
+    first: AtomicUsize,
+}
+
+/// Connects to a place.
+type Connect<'a, T> = dyn Fn(Place) -> BoxFuture<'a, Result<T, Fault>> + Send + Sync + 'a;
+
+/// What a sentinel says.
+#[derive(Debug)]
+enum Word {
+    Master(Place),
+    /// It knows no master of this name, but these.
+    Unknown(Vec<String>),
+}
+
+impl Sentinels {
+    pub(crate) fn new(places: Vec<Place>, master: String, access: Access, faults: Faults) -> Self {
+        Self { places, master, access, faults, first: AtomicUsize::new(0) }
+    }
+
+    /// Connects to the master: to each that a sentinel names, until one says that it is a master.
+    pub(crate) async fn lead<'a, T>(
+        &self,
+        runtime: &Arc<dyn Runtime>,
+        connect: &Connect<'a, T>,
+    ) -> Result<T, Fault> {
+        let mut said = Vec::new();
+        let mut tried = Vec::new();
+        let mut all_lasting = true;
+        let first = self.first.load(Ordering::Relaxed);
+        for nth in 0..self.places.len() {
+            let nth = (first + nth) % self.places.len();
+            let (says, lasts) = match self.word_of(nth, runtime).await {
+                Ok(Word::Master(place)) if tried.contains(&place) => ("says the same".to_owned(), false),
+                Ok(Word::Master(place)) => match self.follow(place, runtime, connect, &mut tried).await {
+                    Ok(connected) => {
+                        self.first.store(nth, Ordering::Relaxed);
+                        return Ok(connected);
+                    }
+                    Err((place, fault)) if fault.is_lasting() => {
+                        let at = place.written(SERVER_PORT);
+                        return Err(self.faults.lasting(format_args!("{} (the master, {at})", fault.reason)));
+                    }
+                    Err((place, fault)) => {
+                        let at = place.written(SERVER_PORT);
+                        (format!("the master is {at}; there: {}", fault.reason), false)
+                    }
+                },
+                Ok(Word::Unknown(names)) => (self.unknown(&names), true),
+                Err(fault) => (fault.reason.to_string(), fault.is_lasting()),
+            };
+            all_lasting &= lasts;
+            said.push(format!("sentinel {}: {says}", self.places[nth].written(PORT)));
+        }
+        // Whoever is asked first next time has not just been wrong.
+        self.first.store((first + 1) % self.places.len(), Ordering::Relaxed);
+        let said = said.join("; ");
+        Err(if all_lasting { self.faults.lasting(said) } else { self.faults.passing(said) })
+    }
+
+    /// Connects to a master, and where it is slow to answer to whichever the sentinels name meanwhile.
+    async fn follow<'a, T>(
+        &self,
+        mut place: Place,
+        runtime: &Arc<dyn Runtime>,
+        connect: &Connect<'a, T>,
+        tried: &mut Vec<Place>,
+    ) -> Result<T, (Place, Fault)> {
+        loop {
+            tried.push(place.clone());
+            let connecting = within(&**runtime, ANSWERS_WITHIN, connect(place.clone()));
+            let next = tokio::select! {
+                biased;
+                connected = connecting => {
+                    let silent = || Err(self.faults.passing(format_args!("no answer within {ANSWERS_WITHIN:?}")));
+                    return connected.unwrap_or_else(silent).map_err(|fault| (place, fault));
+                }
+                next = self.named_otherwise(&place, runtime) => next,
+            };
+            place = next;
+        }
+    }
+
+    /// Resolves when the sentinel that is asked first names another master.
+    async fn named_otherwise(&self, place: &Place, runtime: &Arc<dyn Runtime>) -> Place {
+        loop {
+            runtime.sleep_until(runtime.now() + DOUBT).await;
+            let first = self.first.load(Ordering::Relaxed);
+            for nth in 0..self.places.len() {
+                match self.word_of((first + nth) % self.places.len(), runtime).await {
+                    Ok(Word::Master(other)) if other != *place => return other,
+                    Ok(Word::Master(_)) => break,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Resolves when a sentinel says that the master is no longer at a place.
+    pub(crate) async fn moved_from(self: Arc<Self>, place: Place, runtime: Arc<dyn Runtime>) {
+        let first = self.first.load(Ordering::Relaxed);
+        let mut failures = 0;
+        loop {
+            let nth = (first + usize::try_from(failures).unwrap_or(0)) % self.places.len();
+            if self.hears_of_a_move(nth, &place, failures == 0, &runtime).await {
+                return;
+            }
+            let random = u64::try_from(runtime.random() >> 64).unwrap_or(0);
+            runtime.sleep_until(runtime.now() + Backoff::WHILE_SILENT.delay(failures, random)).await;
+            failures += 1;
+        }
+    }
+
+    /// Listens to one sentinel until it tells of a move, which is true, or has nothing more to say.
+    async fn hears_of_a_move(
+        &self,
+        nth: usize,
+        from: &Place,
+        it_named_that: bool,
+        runtime: &Arc<dyn Runtime>,
+    ) -> bool {
+        let listening = within(&**runtime, ANSWERS_WITHIN, self.listen(nth, runtime)).await;
+        let Some(Ok(connection)) = listening else { return false };
+        let (_sink, mut stream) = connection.split();
+        // What it said between naming the master and listening was missed. Another one may have slept through a failover that this
+        // one knows of, so its word on what was before does not count.
+        if it_named_that && matches!(self.word_of(nth, runtime).await, Ok(Word::Master(now)) if now != *from)
+        {
+            return true;
+        }
+        while let Some(message) = crate::ear::next(&mut stream).await {
+            if switched_to(message.get_payload_bytes(), &self.master).is_some_and(|to| to != *from) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn unknown(&self, names: &[String]) -> String {
+        let known = match names {
+            [] => "none".to_owned(),
+            names => names.join(", "),
+        };
+        format!(
+            "knows no master {}; it knows {known}: name one of these behind the hosts",
+            self.master.escape_debug()
+        )
+    }
+}
+
+/// Where the master of this name is now, if that is what a sentinel tells: `NAME OLD-HOST OLD-PORT HOST PORT`.
+fn switched_to(payload: &[u8], master: &str) -> Option<Place> {
+    let words: Vec<_> = std::str::from_utf8(payload).ok()?.split(' ').collect();
+    match words[..] {
+        [name, _, _, host, port] if name == master => {
+            Some(Place::Tcp { host: host.to_owned(), port: port.parse().ok()? })
+        }
+        _ => None,
+    }
+}
+
+/// Whether a server calls itself a master, by its answer to `ROLE`. `None` if that is no answer to it.
+pub(crate) fn is_master(role: &Value) -> Option<bool> {
+    let Value::Array(fields) = role else { return None };
+    match fields.first()? {
+        Value::BulkString(role) => Some(role == b"master"),
+        Value::SimpleString(role) => Some(role == "master"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_is_read_and_that_of_another_master_is_not_ours() {
+        let to = |payload: &str| switched_to(payload.as_bytes(), "locks");
+        let place = Place::Tcp { host: "10.0.0.2".into(), port: 6380 };
+        assert_eq!(to("locks 10.0.0.1 6379 10.0.0.2 6380"), Some(place));
+        for other in
+            ["cache 10.0.0.1 6379 10.0.0.2 6380", "locks 10.0.0.1 6379 10.0.0.2", "", "locks a b c d"]
+        {
+            assert_eq!(to(other), None);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Speaking with one sentinel.
+
+use std::sync::Arc;
+
+use leasehold_core::{Fault, Runtime};
+use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
+use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value, cmd};
+
+use super::{ASKED_FOR, Sentinels, Word};
+use crate::deadline::within;
+use crate::dial::{complaint, dial};
+use crate::place::Place;
+
+/// What a user of a sentinel must be allowed. `docs/wire.md` has the whole line.
+pub(crate) const ALLOWED: &str =
+    "&+switch-master +sentinel|get-master-addr-by-name +sentinel|masters +subscribe +unsubscribe";
+
+/// What the domain name system allows.
+const LONGEST_HOST: usize = 253;
+
+/// How many names of masters an error has at most.
+const SHOWN: usize = 10;
+
+impl Sentinels {
+    /// Asks one sentinel, on a connection of its own: it is asked seldom.
+    pub(super) async fn word_of(&self, nth: usize, runtime: &Arc<dyn Runtime>) -> Result<Word, Fault> {
+        let share = ASKED_FOR / u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        let said = within(&**runtime, share, self.ask(&self.places[nth], runtime)).await;
+        said.unwrap_or_else(|| Err(self.faults.passing(format_args!("no answer within {share:?}"))))
+    }
+
+    async fn ask(&self, place: &Place, runtime: &Arc<dyn Runtime>) -> Result<Word, Fault> {
+        let stream = dial(place, self.access.tls.as_ref(), &self.faults, &**runtime).await?;
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let login = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
+        let (connection, driver) = made.map_err(|error| self.broken(error))?;
+        let word = tokio::select! {
+            biased;
+            word = self.converse(connection) => word,
+            () = driver => Err(self.faults.passing("it closed the connection")),
+        };
+        match word {
+            Err(fault) if !fault.is_lasting() => {
+                let tls = self.access.tls.as_ref();
+                Err(complaint(place, tls, &self.faults, &**runtime).await.unwrap_or(fault))
+            }
+            word => word,
+        }
+    }
+
+    async fn converse(&self, mut connection: MultiplexedConnection) -> Result<Word, Fault> {
+        let mut question = Pipeline::new();
+        if let Some(password) = self.access.password().map_err(|reason| self.faults.lasting(reason))? {
+            let mut auth = cmd("AUTH");
+            self.access.user.iter().for_each(|user| {
+                auth.arg(user);
+            });
+            question.add_command(auth.arg(&password.0).take());
+        }
+        question.add_command(cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master).take());
+        let count = question.len();
+        let answers = connection.req_packed_commands(&question, 0, count).await;
+        let answers = answers.map_err(|error| self.broken(error))?;
+        for answer in &answers {
+            if let Value::ServerError(error) = answer {
+                return Err(self.refused(error));
+            }
+        }
+        match answers.last() {
+            Some(Value::Nil) => {
+                let masters = cmd("SENTINEL").arg("MASTERS").take();
+                let masters = connection.req_packed_command(&masters).await;
+                // Only to say which names there are.
+                Ok(Word::Unknown(masters.map(|masters| names_of(&masters)).unwrap_or_default()))
+            }
+            Some(answer) => place_of(answer)
+                .map(Word::Master)
+                .ok_or_else(|| self.faults.lasting("its answer names no server: this is no sentinel")),
+            None => Err(self.faults.passing("it gave no answer")),
+        }
+    }
+
+    /// A subscription to what it tells of failovers.
+    pub(super) async fn listen(&self, nth: usize, runtime: &Arc<dyn Runtime>) -> Result<PubSub, Fault> {
+        let password = self.access.password().map_err(|reason| self.faults.lasting(reason))?;
+        let login = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let login = self.access.user.iter().fold(login, RedisConnectionInfo::set_username);
+        let login = password.iter().fold(login, |login, password| login.set_password(&password.0));
+        let stream = dial(&self.places[nth], self.access.tls.as_ref(), &self.faults, &**runtime).await?;
+        let mut connection = PubSub::new(&login, stream).await.map_err(|error| self.broken(error))?;
+        connection.subscribe("+switch-master").await.map_err(|error| self.broken(error))?;
+        Ok(connection)
+    }
+
+    fn broken(&self, error: RedisError) -> Fault {
+        match ServerError::try_from(error) {
+            Ok(refusal) => self.refused(&refusal),
+            Err(error) => self.faults.of_connection(&error),
+        }
+    }
+
+    fn refused(&self, error: &ServerError) -> Fault {
+        let user = self.access.user.as_deref().unwrap_or("default").escape_debug();
+        let says = |words| error.details().is_some_and(|details| details.contains(words));
+        match error.code() {
+            "NOAUTH" => self.faults.lasting(
+                "it asks for a password: add sentinel-password-file, and sentinel-user if it has users, to the URL",
+            ),
+            "WRONGPASS" => self.faults.lasting(format_args!(
+                "it refuses user {user} or its password: check sentinel-user and its password in the URL against its ACL"
+            )),
+            "NOPERM" => self.faults.lasting(format_args!("user {user} may not ask it: allow it {ALLOWED}")),
+            _ if says("without any password configured") => {
+                self.faults.lasting("it has no password: leave the one for the sentinels out of the URL")
+            }
+            _ if says("unknown command") => self.faults.lasting(
+                "it is no sentinel: name the sentinels' ports (26379 by default) and not the servers'",
+            ),
+            _ => self.faults.of_refusal(error),
+        }
+    }
+}
+
+fn place_of(answer: &Value) -> Option<Place> {
+    let Value::Array(fields) = answer else { return None };
+    let [Value::BulkString(host), Value::BulkString(port)] = &fields[..] else { return None };
+    let (host, port) = (std::str::from_utf8(host).ok()?, std::str::from_utf8(port).ok()?);
+    if host.is_empty() || host.len() > LONGEST_HOST || host.contains(char::is_control) {
+        return None;
+    }
+    Some(Place::Tcp { host: host.to_owned(), port: port.parse().ok()? })
+}
+
+/// Each master is a list of fields: name, value, name, value.
+fn names_of(masters: &Value) -> Vec<String> {
+    let Value::Array(masters) = masters else { return Vec::new() };
+    let name = |master: &Value| {
+        let Value::Array(fields) = master else { return None };
+        let is_name = |field: &Value| matches!(field, Value::BulkString(name) if name == b"name");
+        match fields.get(fields.iter().position(is_name)? + 1)? {
+            Value::BulkString(name) => Some(
+                String::from_utf8_lossy(&name[..name.len().min(LONGEST_HOST)]).escape_debug().to_string(),
+            ),
+            _ => None,
+        }
+    };
+    masters.iter().filter_map(name).take(SHOWN).collect()
+}

@@ -1,0 +1,151 @@
+//! Leases that count only when replicas have them.
+
+use std::slice::from_ref;
+use std::time::{Duration, Instant};
+
+use leasehold_core::{GrantAnswer, HoldAnswer, Store};
+use leasehold_redis::RedisStore;
+use servers::{Flavor, Server};
+
+use crate::line_order::wait;
+use crate::queue::{let_go, lock, stand_in_line, until};
+use crate::world::{attempt, grant, granted, lasting, passing, store, value};
+
+fn pair(flavor: Flavor) -> (Server, Server) {
+    let setup = || Server::setup(flavor).arg("repl-diskless-sync-delay", "0");
+    let master = setup().start();
+    let replica = setup().arg("replicaof", &format!("127.0.0.1 {}", master.port())).start();
+    (master, replica)
+}
+
+async fn linked(master: &Server, replica: &Server) {
+    let says = |server: &Server, words| {
+        server.text(&["INFO", "replication"]).as_text().is_some_and(|info| info.contains(words))
+    };
+    // The master counts it only after its first word.
+    let is_up = || says(replica, "master_link_status:up") && says(master, "state=online");
+    until("the replica is in touch", Duration::from_secs(10), is_up).await;
+}
+
+fn confirmed(master: &Server, query: &str) -> RedisStore {
+    store(&format!("{}?replicas=1{query}", master.url()))
+}
+
+#[tokio::test]
+async fn a_grant_counts_when_the_replica_has_it() {
+    for flavor in Flavor::ALL {
+        let (master, replica) = pair(flavor);
+        linked(&master, &replica).await;
+        for protocol in ["resp2", "resp3"] {
+            // A busy machine may leave the replica without a turn for longer than it has by default.
+            let patient = format!("&protocol={protocol}&call-limit=10s&replicas-limit=5s");
+            let store = confirmed(&master, &patient);
+            let ours = attempt(&["k"]);
+            granted(grant(&store, &ours).await);
+            assert!(value(&replica, "k").is_some(), "{flavor}: answered, and so it is there");
+            assert_eq!(store.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+            store.release(&ours).await.unwrap();
+        }
+    }
+}
+
+/// It stays where it is: asking again with the same attempt may find it confirmed, and giving up takes it away.
+#[tokio::test]
+async fn a_grant_that_no_replica_confirms_does_not_count_and_can_be_given_up() {
+    for flavor in Flavor::ALL {
+        let (master, replica) = pair(flavor);
+        linked(&master, &replica).await;
+        let store = confirmed(&master, "");
+        store.open().await.unwrap();
+        replica.stop();
+        let ours = attempt(&["k"]);
+        let words = ["0 of 1 replicas", "within 250ms", "does not count"];
+        passing(grant(&store, &ours).await, &words);
+        passing(store.renew(from_ref(&ours)).await.remove(0), &words);
+        replica.cont();
+        let began = Instant::now();
+        while !matches!(grant(&store, &ours).await, Ok(GrantAnswer::Granted { .. })) {
+            assert!(began.elapsed() < Duration::from_secs(5), "{flavor}: nobody confirms it");
+        }
+        assert_eq!(store.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+        replica.stop();
+        passing(grant(&store, &ours).await, &words);
+        store.give_up(&ours).await.unwrap();
+        assert_eq!(value(&master, "k"), None);
+        replica.cont();
+    }
+}
+
+/// What was handed over was written by somebody else's connection, of which ours can say nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_is_handed_over_counts_only_when_it_is_confirmed_too() {
+    let (master, replica) = pair(Flavor::Redis82);
+    linked(&master, &replica).await;
+    let (here, there) = (store(&master.url()), confirmed(&master, ""));
+    let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
+    lock(&here, &holder).await;
+    let waiter = wait(&there, &first);
+    stand_in_line(&master, &[&first]).await;
+    replica.stop();
+    let_go(&here, &holder).await;
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert!(!waiter.is_finished(), "it is its turn, but no replica knows");
+    replica.cont();
+    let began = Instant::now();
+    waiter.await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    there.release(&first).await.unwrap();
+}
+
+/// The server holds up the whole connection while it waits; so many who wait at once must cost it one wait and not many.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_grants_at_once_wait_for_the_replicas_together() {
+    let (master, replica) = pair(Flavor::Valkey91);
+    linked(&master, &replica).await;
+    let store = confirmed(&master, "&call-limit=10s&replicas-limit=300ms");
+    store.open().await.unwrap();
+    replica.stop();
+    let began = Instant::now();
+    let tasks: Vec<_> = (0..100)
+        .map(|n| {
+            let store = store.clone();
+            tokio::spawn(async move { grant(&store, &attempt(&[&format!("k{n}")])).await })
+        })
+        .collect();
+    for task in tasks {
+        passing(task.await.unwrap(), &["0 of 1 replicas"]);
+    }
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    replica.cont();
+}
+
+#[tokio::test]
+async fn a_lease_may_have_to_be_on_disk() {
+    for flavor in [Flavor::Redis82, Flavor::Valkey91] {
+        let server = Server::setup(flavor).append_only().arg("appendfsync", "always").start();
+        let on_disk = store(&format!("{}?fsync=yes", server.url()));
+        let ours = attempt(&["k"]);
+        granted(grant(&on_disk, &ours).await);
+        assert_eq!(on_disk.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+        let no_file = Server::start(flavor);
+        let answer = grant(&store(&format!("{}?fsync=yes", no_file.url())), &attempt(&["k"])).await;
+        lasting(answer, &["appendonly"]);
+    }
+    let old = Server::start(Flavor::Redis70);
+    let answer = grant(&store(&format!("{}?fsync=yes", old.url())), &attempt(&["k"])).await;
+    lasting(answer, &["WAITAOF"]);
+}
+
+/// The server's own rule: fewer replicas than that, and it takes no writes.
+#[tokio::test]
+async fn too_few_replicas_for_the_server_are_a_refusal_that_leaves_nothing() {
+    for flavor in Flavor::ALL {
+        let server = Server::setup(flavor).arg("min-replicas-to-write", "1").start();
+        let store = store(&server.url());
+        let ours = attempt(&["k"]);
+        passing(grant(&store, &ours).await, &["too few replicas", "NOREPLICAS"]);
+        assert_eq!(value(&server, "k"), None);
+        server.text(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+        assert!(matches!(grant(&store, &ours).await, Ok(GrantAnswer::Granted { .. })));
+    }
+}

@@ -1,0 +1,258 @@
+//! A master that sentinels watch over, and that does not stay the same.
+
+use std::slice::from_ref;
+use std::time::{Duration, Instant};
+
+use leasehold_core::{Fault, FaultKind, Fence, HoldAnswer, Proposal, Store, Ttl};
+use servers::{Flavor, Reply, Server, Watched};
+
+use crate::line_order::wait;
+use crate::queue::{let_go, lock, stand_in_line, until};
+use crate::world::{attempt, grant, granted, key, lasting, passing, store, value};
+
+/// Half a second until the sentinels miss the master, two for the failover, and some for us.
+const FOLLOWED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Asks until it is answered, and says how long that took.
+async fn renewed(
+    store: &leasehold_redis::RedisStore,
+    attempt: &leasehold_core::Attempt,
+) -> (HoldAnswer, Duration) {
+    let began = Instant::now();
+    loop {
+        match store.renew(from_ref(attempt)).await.remove(0) {
+            Ok(answer) => return (answer, began.elapsed()),
+            Err(fault) => {
+                assert_eq!(fault.kind, FaultKind::Passing, "{fault}");
+                assert!(began.elapsed() < 2 * FOLLOWED_WITHIN, "{fault}");
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// How many of ours hear there. Sentinels have a channel of their own.
+fn listeners(server: &Server) -> usize {
+    match server.text(&["PUBSUB", "CHANNELS", "leasehold:*"]) {
+        Reply::Array(Some(channels)) => channels.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The sentinels cut all connections of a server that they turn into a replica.
+fn is_replica(server: &Server) -> bool {
+    let info = server.connect().and_then(|mut connection| connection.text(&["INFO", "replication"]));
+    info.is_ok_and(|info| info.as_text().is_some_and(|info| info.contains("role:slave")))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_master_is_found_and_followed_when_it_is_killed() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let watched = Watched::start(flavor);
+        for query in ["?protocol=resp2", ""] {
+            watched.until_ready();
+            let master = watched.master_by(0);
+            let store = store(&format!("{}{query}", watched.url()));
+            store.open().await.unwrap();
+            let ours = attempt(&["k"]);
+            granted(grant(&store, &ours).await);
+            assert!(value(&watched.servers[master], "k").is_some());
+            until("the replica has it", FOLLOWED_WITHIN, || {
+                value(&watched.servers[1 - master], "k").is_some()
+            })
+            .await;
+            watched.servers[master].kill_9();
+            let (answer, took) = renewed(&store, &ours).await;
+            assert_eq!(answer, HoldAnswer::Done, "{flavor}");
+            println!("{flavor}: followed within {took:?}");
+            assert!(took < FOLLOWED_WITHIN, "{took:?}");
+            store.release(&ours).await.unwrap();
+            // It comes back as a master, and the sentinels make it a replica.
+            watched.servers[master].restart();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_the_new_master_never_heard_of_is_reported_at_the_next_renewal() {
+    let watched = Watched::start(Flavor::Redis82);
+    let store = store(&watched.url());
+    store.open().await.unwrap();
+    // The replica hears nothing more, and what is on its way to it goes with its connection.
+    watched.servers[1].stop();
+    watched.servers[0].text(&["CLIENT", "KILL", "TYPE", "replica"]);
+    let ours = attempt(&["k"]);
+    let fence = granted(grant(&store, &ours).await);
+    watched.servers[0].kill_9();
+    watched.servers[1].cont();
+    let (answer, took) = renewed(&store, &ours).await;
+    assert_eq!(answer, HoldAnswer::NotHeld { key: key("k"), held_by: None });
+    println!("reported within {took:?}");
+    let next = attempt(&["k"]);
+    assert!(granted(grant(&store, &next).await) > fence);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_hangs_is_left_and_found_as_a_replica_when_it_comes_back() {
+    let watched = Watched::start(Flavor::Redis70);
+    let store = store(&watched.url());
+    let ours = attempt(&["k"]);
+    granted(grant(&store, &ours).await);
+    until("the replica has it", FOLLOWED_WITHIN, || value(&watched.servers[1], "k").is_some()).await;
+    watched.servers[0].stop();
+    let (answer, took) = renewed(&store, &ours).await;
+    println!("followed within {took:?}");
+    assert_eq!(answer, HoldAnswer::Done);
+    assert!(took < FOLLOWED_WITHIN, "{took:?}");
+    watched.servers[0].cont();
+    until("it is a replica", Duration::from_secs(20), || is_replica(&watched.servers[0])).await;
+    let began = Instant::now();
+    store.inspect(&key("k")).await.unwrap();
+    granted(grant(&store, &attempt(&["another"])).await);
+    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    assert!(value(&watched.servers[1], "another").is_some());
+}
+
+/// Neither a dropped connection nor a refused write tells those who only wait: the sentinels and `ROLE` do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_in_line_hears_on_the_new_master() {
+    for query in ["?protocol=resp2", ""] {
+        let watched = Watched::start(Flavor::Valkey91);
+        let [here, there] = [(); 2].map(|()| store(&format!("{}{query}", watched.url())));
+        let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
+        lock(&here, &holder).await;
+        let waiter = wait(&there, &first);
+        stand_in_line(&watched.servers[0], &[&first]).await;
+        watched.fail_over();
+        until("the sentinels agree", Duration::from_secs(10), || {
+            (0..3).all(|sentinel| watched.master_by(sentinel) == 1)
+        })
+        .await;
+        let failed_over = Instant::now();
+        stand_in_line(&watched.servers[1], &[&first]).await;
+        until("it hears there", FOLLOWED_WITHIN, || listeners(&watched.servers[1]) >= 1).await;
+        println!("stands in line there after {:?}", failed_over.elapsed());
+        let released = Instant::now();
+        let_go(&here, &holder).await;
+        waiter.await.unwrap();
+        assert!(released.elapsed() < Duration::from_secs(2), "{:?}", released.elapsed());
+        watched.until_ready();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_demoted_master_that_nobody_told_of_is_noticed_by_who_waits() {
+    let watched = Watched::start(Flavor::Redis70);
+    let [here, there] = [(); 2].map(|()| store(&watched.url()));
+    let [holder, first] = [(); 2].map(|()| attempt(&["k"]));
+    lock(&here, &holder).await;
+    let waiter = wait(&there, &first);
+    stand_in_line(&watched.servers[0], &[&first]).await;
+    // Nobody is told: the sentinels are asleep, and no connection is cut.
+    watched.sentinels.iter().for_each(Server::stop);
+    watched.servers[1].text(&["REPLICAOF", "NO", "ONE"]);
+    watched.servers[0].text(&["REPLICAOF", "127.0.0.1", &watched.servers[1].port().to_string()]);
+    let demoted = Instant::now();
+    until("the demoted one is left", Duration::from_secs(2), || listeners(&watched.servers[0]) == 0).await;
+    println!("left after {:?}", demoted.elapsed());
+    watched.sentinels.iter().for_each(Server::cont);
+    waiter.abort();
+}
+
+#[tokio::test]
+async fn a_sentinel_that_hangs_or_is_gone_is_passed_over() {
+    let watched = Watched::start(Flavor::Redis62);
+    watched.sentinels[0].stop();
+    watched.sentinels[1].kill_9();
+    let store = store(&watched.url());
+    let began = Instant::now();
+    store.open().await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    watched.sentinels[0].cont();
+}
+
+#[tokio::test]
+async fn errors_name_the_sentinels_and_what_each_said() {
+    let watched = Watched::start(Flavor::Valkey91);
+    let ports: Vec<_> = watched.sentinels.iter().map(|sentinel| sentinel.port().to_string()).collect();
+    let unknown = store(&watched.url().replace("/locks", "/lokcs")).open().await;
+    lasting(unknown, &["/lokcs: ", &ports[0], &ports[2], "knows no master lokcs; it knows locks"]);
+    let server = watched.servers[0].port();
+    let no_sentinel = store(&format!("redis+sentinel://127.0.0.1:{server}/locks")).open().await;
+    lasting(no_sentinel, &[&server.to_string(), "is no sentinel", "26379"]);
+    watched.sentinels[1].kill_9();
+    // One of them might know it.
+    let unknown = store(&watched.url().replace("/locks", "/lokcs")).open().await;
+    passing(unknown, &["knows no master lokcs", &format!("{}: cannot connect", ports[1])]);
+    watched.sentinels[0].kill_9();
+    watched.sentinels[2].stop();
+    let silent = store(&watched.url()).open().await;
+    passing(
+        silent,
+        &[&format!("{}: cannot connect", ports[0]), &format!("{}: no answer within 300ms", ports[2])],
+    );
+    watched.sentinels[2].cont();
+}
+
+/// A sentinel may have slept through a failover.
+#[tokio::test]
+async fn a_replica_is_not_taken_for_a_master_whoever_says_so() {
+    let watched = Watched::start(Flavor::Redis82);
+    watched.sentinels.iter().for_each(Server::stop);
+    watched.servers[0].text(&["REPLICAOF", "127.0.0.1", &watched.servers[1].port().to_string()]);
+    watched.sentinels[0].cont();
+    let answer = store(&watched.url()).open().await;
+    passing(answer, &[&watched.servers[0].port().to_string(), "the server is a replica"]);
+    watched.sentinels.iter().for_each(Server::cont);
+}
+
+/// Nobody calls meanwhile, so that no call has found out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_listens_to_the_sentinels_leaves_a_master_that_hangs_before_it_asks_there() {
+    let watched = Watched::start(Flavor::Redis82);
+    let store = store(&watched.url());
+    store.open().await.unwrap();
+    let listens = |sentinel: &Server| {
+        let clients = sentinel.text(&["CLIENT", "LIST"]);
+        clients.as_text().is_some_and(|list| list.contains(" sub=1 "))
+    };
+    until("it listens", Duration::from_secs(5), || watched.sentinels.iter().any(listens)).await;
+    watched.servers[0].stop();
+    let replaced = || (0..3).all(|sentinel| watched.master_by(sentinel) == 1);
+    until("it is replaced", Duration::from_secs(20), replaced).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let began = Instant::now();
+    granted(grant(&store, &attempt(&["k"])).await);
+    assert!(began.elapsed() < Duration::from_millis(400), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn as_a_member_of_a_quorum_a_master_that_was_promoted_abstains() {
+    let watched = Watched::start(Flavor::Valkey91);
+    let store = store(&watched.url());
+    let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+    let ours = attempt(&["k"]);
+    let ours = ours.at_member(ours.holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl });
+    let quarantined =
+        |answer: Result<_, Fault>| answer.err().map(|fault| fault.kind) == Some(FaultKind::Quarantined);
+    assert!(quarantined(grant(&store, &ours).await), "it is used for the first time");
+    let first = store.identity();
+    // A minute later, or nearly so.
+    let since = value(&watched.servers[0], "leasehold:member").unwrap();
+    let (run, since) = since.split_once(' ').unwrap();
+    let since = format!("{run} {}", since.parse::<u64>().unwrap() - 61_000_000);
+    watched.servers[0].text(&["SET", "leasehold:member", &since, "PX", "1000000"]);
+    granted(grant(&store, &ours).await);
+    until("the replica has it", FOLLOWED_WITHIN, || value(&watched.servers[1], "k").is_some()).await;
+    watched.servers[0].kill_9();
+    let began = Instant::now();
+    loop {
+        let answer = grant(&store, &ours).await;
+        if quarantined(answer.clone()) {
+            break;
+        }
+        passing(answer, &[]);
+        assert!(began.elapsed() < 2 * FOLLOWED_WITHIN);
+    }
+    assert_ne!(store.identity(), first, "it is another server");
+}

@@ -1,0 +1,94 @@
+//! The master fails under sentinels: it is killed, it hangs, it is replaced in good order; and it comes back as a replica.
+
+use std::time::{Duration, Instant};
+
+use faults::{Account, Crowd, history::now, until};
+use servers::{Flavor, Watched};
+
+use crate::scene::{Scene, longer_than, report, slack, worker};
+
+/// No wait is longer than this because of a failover, of which the sentinels take about two seconds for themselves.
+const FAILOVER: Duration = Duration::from_secs(5);
+
+/// How the master fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    Killed,
+    Hangs,
+    Replaced,
+}
+
+#[test]
+fn masters_of_redis_fail_and_are_followed() {
+    fail(Flavor::Redis70);
+}
+
+#[test]
+fn masters_of_valkey_fail_and_are_followed() {
+    fail(Flavor::Valkey91);
+}
+
+/// What the old master had not sent to its replica is lost, so that others may be granted what somebody still believes in; but the
+/// fences rise, and all who waited find the line again.
+fn fail(flavor: Flavor) {
+    let watched = Watched::start(flavor);
+    let scene = Scene::under(watched.url());
+    let mut plan = scene.plan();
+    (plan.tasks, plan.hold) = (3, Duration::from_millis(10));
+    let ttl = plan.ttl;
+    let mut crowd = Crowd::new(plan);
+    crowd.add(worker(), 8);
+    let mut failures = Vec::new();
+    for failure in [Failure::Killed, Failure::Hangs, Failure::Replaced] {
+        crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+        watched.until_ready();
+        let old = watched.master_by(0);
+        let begins = now();
+        crowd.fault(&format!("{failure:?}"));
+        match failure {
+            Failure::Killed => watched.servers[old].kill_9(),
+            Failure::Hangs => watched.servers[old].stop(),
+            Failure::Replaced => watched.fail_over(),
+        }
+        let begun = Instant::now();
+        until("the sentinels have replaced it", Duration::from_secs(20), || {
+            (0..3).all(|sentinel| watched.master_by(sentinel) != old)
+        });
+        let replaced = begun.elapsed();
+        crowd.healed();
+        failures.push((begins, now()));
+        let took = crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+        println!("{flavor}: {failure:?}: replaced within {replaced:?}, all are served {took:?} later");
+        match failure {
+            Failure::Killed => watched.servers[old].restart(),
+            Failure::Hangs => watched.servers[old].cont(),
+            Failure::Replaced => {}
+        }
+    }
+    watched.until_ready();
+    crowd.wait_until_all_were_served_since(now(), Duration::from_secs(30));
+    crowd.dismiss();
+
+    let account = crowd.account();
+    report("failovers", &crowd, &account);
+    scene.is_forgotten(&crowd, ttl);
+    judge(&account, &failures, &crowd);
+}
+
+fn judge(account: &Account, failures: &[(u64, u64)], crowd: &Crowd) {
+    if let Some((one, other)) = account.fences_that_do_not_rise().first() {
+        panic!("a fence that does not rise:\n{one}\n{other}");
+    }
+    for (one, other) in account.two_at_once() {
+        let state_was_lost = failures.iter().any(|(begins, ends)| {
+            one.believed_until >= *begins && other.granted.is_some_and(|(at, _)| at <= *ends + 2_000_000_000)
+        });
+        assert!(state_was_lost, "two at once:\n{one}\n{other}");
+    }
+    let bound = FAILOVER + slack(crowd);
+    let long = longer_than(account, bound);
+    assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
+    for handover in longer_than(account, Duration::from_secs(3)) {
+        assert!(failures.iter().any(|(begins, _)| handover.spans(*begins)), "no failover here: {handover}");
+    }
+}
