@@ -2,6 +2,8 @@
 
 mod list;
 
+pub(crate) use self::list::is_in_use;
+
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
@@ -14,12 +16,15 @@ use leasehold_core::{
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisError, ServerError, ServerErrorKind, Value, cmd};
 
+use crate::address::Address;
 use crate::clock::{Reading, ServerClock};
+use crate::connect::Connector;
 use crate::deadline::within;
 use crate::fault::{Faults, leads_astray};
 use crate::link::{Link, Live};
 use crate::script::{self, Call, Reply, call_for, decode};
 use crate::settle::{ConnectionId, Unsettled};
+use crate::topology::cluster::{Cluster, Redirect, say_all, say_one};
 
 /// Speaks for one store.
 #[derive(Debug)]
@@ -28,16 +33,33 @@ pub(crate) struct Client {
     pub(crate) faults: Faults,
     pub(crate) source: Source,
     pub(crate) call_limit: Duration,
-    pub(crate) unsettled: Unsettled,
-    pub(crate) waiting: Waiting,
+    pub(crate) unsettled: Arc<Unsettled>,
+    pub(crate) waiting: Arc<Waiting>,
     /// Whether somebody looks after the connection for those who wait.
     pub(crate) tended: AtomicBool,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
     /// The run of the server that was reached last, where a quorum asked.
     pub(crate) identity: Mutex<Option<Arc<str>>>,
+    /// The cluster whose node this is, which knows where keys are when they have gone from here.
+    pub(crate) cluster: Option<Weak<Cluster>>,
     /// For tasks of its own, which must not keep it alive.
     pub(crate) me: Weak<Self>,
+}
+
+/// What the nodes of a cluster have in common. A server that stands alone has it for itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Common {
+    pub(crate) unsettled: Arc<Unsettled>,
+    pub(crate) waiting: Arc<Waiting>,
+    pub(crate) cluster: Option<Weak<Cluster>>,
+}
+
+impl Common {
+    pub(crate) fn new(runtime: &dyn Runtime, cluster: Option<Weak<Cluster>>) -> Self {
+        let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
+        Self { unsettled: Arc::default(), waiting: Arc::new(Waiting::new(seed)), cluster }
+    }
 }
 
 /// Where connections come from.
@@ -64,9 +86,21 @@ pub(crate) struct Route {
     connection: BoxConnection,
     clock: Arc<ServerClock>,
     pub(crate) live: Option<Arc<Live>>,
+    /// Whether a node of a cluster is asked for keys of a slot that it does not own yet.
+    pub(crate) asks: bool,
+    /// What else a node of a cluster said instead of answers, by the number of the call.
+    pub(crate) redirects: Vec<(usize, Redirect)>,
 }
 
 impl Route {
+    pub(crate) const fn new(
+        connection: BoxConnection,
+        clock: Arc<ServerClock>,
+        live: Option<Arc<Live>>,
+    ) -> Self {
+        Self { connection, clock, live, asks: false, redirects: Vec::new() }
+    }
+
     pub(crate) fn connection(&mut self) -> &mut (dyn ConnectionLike + Send + Sync) {
         &mut *self.connection
     }
@@ -91,6 +125,44 @@ pub(crate) type Heard = Result<Value, ServerError>;
 const CALLS_TO_CONNECT: u32 = 5;
 
 impl Client {
+    pub(crate) fn new(
+        source: impl FnOnce(&Weak<Self>) -> Source,
+        faults: Faults,
+        call_limit: Duration,
+        quarantine: bool,
+        common: Common,
+        runtime: Arc<dyn Runtime>,
+    ) -> Arc<Self> {
+        let Common { unsettled, waiting, cluster } = common;
+        Arc::new_cyclic(|me| Self {
+            source: source(me),
+            runtime,
+            faults,
+            call_limit,
+            unsettled,
+            waiting,
+            tended: AtomicBool::new(false),
+            quarantine,
+            identity: Mutex::default(),
+            cluster,
+            me: me.clone(),
+        })
+    }
+
+    /// The client of the server at an address.
+    pub(crate) fn at(
+        address: Address,
+        faults: Faults,
+        common: Common,
+        runtime: Arc<dyn Runtime>,
+    ) -> Arc<Self> {
+        let (call_limit, quarantine) = (address.call_limit, address.quarantine);
+        let connector = Connector::new(address, faults.clone());
+        let (linked, said) = (Arc::clone(&runtime), faults.clone());
+        let ours = |me: &Weak<Self>| Source::Ours(Link::new(connector, said, linked, Self::tell(me.clone())));
+        Self::new(ours, faults, call_limit, quarantine, common, runtime)
+    }
+
     /// Connects if need be, and sees whether scripts may be run.
     pub(crate) async fn open(&self) -> Result<(), Fault> {
         let mut route = self.route(self.call_limit).await?;
@@ -134,12 +206,23 @@ impl Client {
         let Some(limit) = attempts.iter().map(|attempt| self.limit(attempt.ttl)).min() else {
             return Vec::new();
         };
+        match self.route(limit).await {
+            Ok(mut route) => self.renew_on(attempts, &mut route, limit).await,
+            Err(fault) => vec![Err(fault); attempts.len()],
+        }
+    }
+
+    pub(crate) async fn renew_on(
+        &self,
+        attempts: &[Attempt],
+        route: &mut Route,
+        limit: Duration,
+    ) -> Vec<Result<HoldAnswer, Fault>> {
         let requests: Vec<_> = attempts.iter().map(|attempt| Request::Renew(attempt.clone())).collect();
         let saying = async {
-            let mut route = self.route(limit).await?;
-            let run = self.run(attempts, &mut route, limit).await?;
+            let run = self.run(attempts, route, limit).await?;
             let calls: Vec<_> = requests.iter().map(|request| self.call_for(request, &run)).collect();
-            self.call_all(&mut route, &calls, limit).await
+            self.call_all(route, &calls, limit).await
         };
         match saying.await {
             Ok(heard) => {
@@ -159,9 +242,18 @@ impl Client {
         self.leave(attempt);
         let limit = self.limit(attempt.ttl);
         let mut route = self.route(limit).await?;
+        self.release_on(attempt, &mut route, limit).await
+    }
+
+    pub(crate) async fn release_on(
+        &self,
+        attempt: &Attempt,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         let request = Request::Release(attempt.clone());
         let sent = self.runtime.now();
-        let heard = self.call(&mut route, &call_for(&request, self.window()), limit).await?;
+        let heard = self.call(route, &call_for(&request, self.window()), limit).await?;
         let answer = self.hold(&request, heard)?;
         Ok((answer, self.unsettled.released(attempt.holder, route.id(), sent)))
     }
@@ -176,8 +268,12 @@ impl Client {
 
     pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
         let mut route = self.route(self.call_limit).await?;
+        self.inspect_on(key, &mut route).await
+    }
+
+    pub(crate) async fn inspect_on(&self, key: &Key, route: &mut Route) -> Result<KeyState, Fault> {
         let request = Request::Inspect(key.clone());
-        match self.reply_to(&request, &mut route, self.call_limit).await?.answer {
+        match self.reply_to(&request, route, self.call_limit).await?.answer {
             Answer::Inspect(state) => Ok(state),
             _ => unreachable!("an inspection is answered as one"),
         }
@@ -193,9 +289,9 @@ impl Client {
         self.reply(request, heard)
     }
 
-    /// Small beside the ttl: a quarter of it, so that a renewal can be tried again, but no less than a slow network needs.
+    /// How long an answer about a lease of this ttl may take.
     pub(crate) fn limit(&self, ttl: Ttl) -> Duration {
-        self.call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
+        limit_of(self.call_limit, ttl)
     }
 
     pub(crate) async fn route(&self, limit: Duration) -> Result<Route, Fault> {
@@ -203,11 +299,9 @@ impl Client {
             Source::Ours(link) => {
                 let live = link.live(limit * CALLS_TO_CONNECT).await?;
                 let connection = Box::new(live.connection.clone());
-                Ok(Route { connection, clock: Arc::clone(&live.clock), live: Some(live) })
+                Ok(Route::new(connection, Arc::clone(&live.clock), Some(live)))
             }
-            Source::Lent { lend, clock } => {
-                Ok(Route { connection: lend(), clock: Arc::clone(clock), live: None })
-            }
+            Source::Lent { lend, clock } => Ok(Route::new(lend(), Arc::clone(clock), None)),
         }
     }
 
@@ -230,10 +324,12 @@ impl Client {
 
     pub(crate) async fn call(&self, route: &mut Route, call: &Call, limit: Duration) -> Result<Heard, Fault> {
         let sent = self.runtime.now();
-        let connection = &mut *route.connection;
+        let (connection, asks) = (&mut *route.connection, route.asks);
         let saying = async {
-            match one(connection, &call.by_sha()).await {
-                Ok(Err(error)) if is_unknown_script(&error) => one(connection, &call.by_text()).await,
+            match say_one(connection, asks, &call.by_sha()).await {
+                Ok(Err(error)) if is_unknown_script(&error) => {
+                    say_one(connection, asks, &call.by_text()).await
+                }
                 said => said,
             }
         };
@@ -248,14 +344,14 @@ impl Client {
         limit: Duration,
     ) -> Result<Vec<Heard>, Fault> {
         let sent = self.runtime.now();
-        let connection = &mut *route.connection;
+        let (connection, asks) = (&mut *route.connection, route.asks);
         let saying = async {
-            let mut said = several(connection, calls.iter().map(Call::by_sha)).await?;
+            let mut said = say_all(connection, asks, calls.iter().map(Call::by_sha)).await?;
             let unknown = |heard: &Heard| heard.as_ref().is_err_and(is_unknown_script);
             let again: Vec<_> = (0..said.len()).filter(|&nth| unknown(&said[nth])).collect();
             if !again.is_empty() {
                 let by_text = again.iter().map(|&nth| calls[nth].by_text());
-                for (nth, heard) in again.iter().zip(several(connection, by_text).await?) {
+                for (nth, heard) in again.iter().zip(say_all(connection, asks, by_text).await?) {
                     said[*nth] = heard;
                 }
             }
@@ -274,13 +370,23 @@ impl Client {
         if heard.iter().any(|heard| heard.as_ref().is_err_and(leads_astray)) {
             self.drop_connection(route);
         }
+        for (nth, heard) in heard.iter().enumerate() {
+            self.note_redirect(route, nth, heard);
+        }
         Ok(heard)
+    }
+
+    fn note_redirect(&self, route: &mut Route, nth: usize, heard: &Heard) {
+        let Some(redirect) = heard.as_ref().err().and_then(Redirect::of) else { return };
+        if self.cluster.is_some() {
+            route.redirects.push((nth, redirect));
+        }
     }
 
     /// Sorts what came of saying something within a limit, and drops the connection where it is of no use any more.
     pub(crate) fn heard(
         &self,
-        route: &Route,
+        route: &mut Route,
         sent: Instant,
         said: Option<Result<Heard, RedisError>>,
         limit: Duration,
@@ -293,6 +399,7 @@ impl Client {
                 if heard.as_ref().is_err_and(leads_astray) {
                     self.drop_connection(route);
                 }
+                self.note_redirect(route, 0, &heard);
                 Ok(heard)
             }
         }
@@ -339,6 +446,11 @@ impl Client {
     }
 }
 
+/// Small beside the ttl: a quarter of it, so that a renewal can be tried again, but no less than a slow network needs.
+pub(crate) fn limit_of(call_limit: Duration, ttl: Ttl) -> Duration {
+    call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
+}
+
 fn is_unknown_script(error: &ServerError) -> bool {
     error.kind() == Some(ServerErrorKind::NoScript)
 }
@@ -354,7 +466,7 @@ pub(crate) async fn one(
     }
 }
 
-async fn several(
+pub(crate) async fn several(
     connection: &mut (dyn ConnectionLike + Send + Sync),
     commands: impl ExactSizeIterator<Item = Cmd>,
 ) -> Result<Vec<Heard>, RedisError> {

@@ -1,23 +1,18 @@
 //! The store.
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use leasehold_core::{
     Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Misuse, RaiseAnswer,
-    Runtime, Store, Waiting, Wake,
+    Runtime, Store, Wake,
 };
 use redis::aio::ConnectionLike;
 
 use crate::address::Address;
-use crate::client::{Client, Source};
+use crate::client::{Client, Common, Source};
 use crate::clock::ServerClock;
-use crate::connect::Connector;
 use crate::fault::Faults;
-use crate::link::Link;
-use crate::settle::Unsettled;
 
 /// Leases on one Redis, Valkey or KeyDB server.
 ///
@@ -60,13 +55,8 @@ impl RedisStore {
         let name = Arc::from(&*address.name);
         let user = address.user.as_deref().unwrap_or("default").into();
         let faults = Faults::new(Arc::clone(&name), Some(user));
-        let (call_limit, quarantine) = (address.call_limit, address.quarantine);
-        let connector = Connector::new(address, faults.clone());
-        let ours = |me: &Weak<Client>| {
-            let tell = Client::tell(me.clone());
-            Source::Ours(Link::new(connector, faults.clone(), Arc::clone(&runtime), tell))
-        };
-        Ok(Self::new(name, faults.clone(), ours, call_limit, quarantine, runtime.clone()))
+        let common = Common::new(&*runtime, None);
+        Ok(Self { name, client: Client::at(address, faults, common, runtime) })
     }
 
     /// The store behind a connection that the program has already, under a name for errors.
@@ -85,31 +75,9 @@ impl RedisStore {
         let faults = Faults::new(Arc::clone(&name), None);
         let lend = Box::new(move || Box::new(connection.clone()) as _);
         let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()) };
-        Self::new(name, faults, |_| source, crate::address::CALL_LIMIT, true, runtime)
-    }
-
-    fn new(
-        name: Arc<str>,
-        faults: Faults,
-        source: impl FnOnce(&Weak<Client>) -> Source,
-        call_limit: Duration,
-        quarantine: bool,
-        runtime: Arc<dyn Runtime>,
-    ) -> Self {
-        let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
-        let client = Arc::new_cyclic(|me| Client {
-            source: source(me),
-            runtime,
-            faults,
-            call_limit,
-            unsettled: Unsettled::default(),
-            waiting: Waiting::new(seed),
-            tended: AtomicBool::new(false),
-            quarantine,
-            identity: Mutex::default(),
-            me: me.clone(),
-        });
-        Self { name, client }
+        let common = Common::new(&*runtime, None);
+        let limit = crate::address::CALL_LIMIT;
+        Self { name, client: Client::new(|_| source, faults, limit, true, common, runtime) }
     }
 
     /// Why nobody can tell this process that its turn has come, if that is so: the server takes no subscription. Waiters then
@@ -193,7 +161,7 @@ impl Store for RedisStore {
     /// A server is looked through with SCAN, a thousand keys at a time, which takes a while where there are millions; others are
     /// served in between. What is taken or let go meanwhile may be missing or there.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        Box::pin(self.client.list(prefix))
+        Box::pin(self.client.list(prefix, None))
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

@@ -13,6 +13,7 @@
 //!
 //! Everything here blocks the calling thread, and panics where a test could only unwrap.
 
+mod cluster;
 mod flavor;
 mod launch;
 mod process;
@@ -21,6 +22,7 @@ mod resp;
 mod server;
 mod setup;
 
+pub use cluster::Cluster;
 pub use flavor::{Flavor, NotFound};
 pub use process::Process;
 pub use proxy::Proxy;

@@ -1,0 +1,3 @@
+//! More than one server behind one URL.
+
+pub(crate) mod cluster;

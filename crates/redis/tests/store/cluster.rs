@@ -1,0 +1,3 @@
+//! A store on a cluster.
+
+mod slots;
