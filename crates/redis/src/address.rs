@@ -1,60 +1,49 @@
 //! From a URL to settings.
 
-use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::Misuse;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
+use crate::access::{Access, Password, Protocol, Tls};
 use crate::parameters::Parameters;
+use crate::place::Place;
 
-/// Where a server is, and how to speak with it.
+/// What a URL says.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
     /// The URL without password and without parameters that say how to speak and not with whom.
     pub(crate) name: String,
-    pub(crate) place: Place,
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<Password>,
-    pub(crate) db: u32,
-    pub(crate) protocol: Protocol,
+    pub(crate) site: Site,
+    pub(crate) access: Access,
     pub(crate) call_limit: Duration,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
 }
 
+/// Which servers it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Tcp { host: String, port: u16 },
-    Tls { host: String, port: u16, authority: Option<PathBuf> },
-    Unix { path: PathBuf },
+pub(crate) enum Site {
+    One(Place),
+    /// Some nodes of a cluster, which know the others.
+    Cluster(Vec<Place>),
 }
 
+/// What a scheme says of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    /// RESP3, unless the server refuses it.
-    Either,
-    Resp2,
-    Resp3,
-}
-
-/// Shows itself to nobody.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Password(pub(crate) String);
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("…")
-    }
+enum Kind {
+    Host,
+    Socket,
+    Cluster,
 }
 
 /// A server answers in a millisecond; half a second is a stall that is seen in practice (a fork, a slow command of somebody
 /// else's), and still small beside the default ttl of 30 s.
 pub(crate) const CALL_LIMIT: Duration = Duration::from_millis(500);
 
-const PORT: u16 = 6379;
+/// Where a server listens if nobody says otherwise.
+pub(crate) const PORT: u16 = 6379;
 
 impl Address {
     /// Reads a URL. No part of it but a scheme is ever repeated in an error: in a URL that is wrong, nobody knows which part
@@ -64,22 +53,29 @@ impl Address {
             return refuse(format!("the store URL has no scheme: {SCHEMES}"));
         };
         let scheme = scheme.to_ascii_lowercase();
-        let unix = match &*scheme {
-            "redis" => false,
-            "rediss" if cfg!(feature = "tls") => false,
-            "rediss" => {
-                return refuse("this program was built without TLS, which rediss: needs: build it with it");
-            }
-            "redis+unix" => true,
+        let (kind, tls) = match &*scheme {
+            "redis" => (Kind::Host, false),
+            "rediss" => (Kind::Host, true),
+            "redis+unix" => (Kind::Socket, false),
+            "redis+cluster" => (Kind::Cluster, false),
+            "rediss+cluster" => (Kind::Cluster, true),
             name if name.bytes().all(|byte| byte.is_ascii_lowercase()) => {
                 return refuse(format!("the store URL has an unknown scheme, {name}: {SCHEMES}"));
             }
             _ => return refuse(format!("the store URL has an unknown scheme: {SCHEMES}")),
         };
-        // The URL standard knows no user without a host, and a socket has none.
-        let hostless = unix && rest.split('/').next().is_some_and(|authority| authority.ends_with('@'));
-        let patched = rest.replacen("@/", "@socket/", usize::from(hostless));
-        let url = match Url::parse(&format!("{scheme}://{patched}")) {
+        if tls && cfg!(not(feature = "tls")) {
+            return refuse(format!(
+                "this program was built without TLS, which {scheme}: needs: build it with it"
+            ));
+        }
+        let unix = kind == Kind::Socket;
+        // The URL standard knows one host, and no user without one, as a socket has none.
+        let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (login, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+        let hostless = unix && hosts.is_empty() && !login.is_empty();
+        let host = if hostless { "socket" } else { hosts.split(',').next().unwrap_or_default() };
+        let url = match Url::parse(&format!("{scheme}://{login}{host}{tail}")) {
             Ok(url) => url,
             Err(error) => return refuse(format!("the store URL cannot be read ({error}): {ENCODE}")),
         };
@@ -87,9 +83,19 @@ impl Address {
             return refuse(format!("the store URL has a fragment (#), which means nothing here: {ENCODE}"));
         }
         let parameters = Parameters::read(url.query().unwrap_or_default())?;
-        let place =
-            if unix { unix_place(&url, hostless)? } else { tcp_place(&url, &scheme, parameters.ca.clone())? };
-        if parameters.ca.is_some() && scheme != "rediss" {
+        let site = match kind {
+            Kind::Host => match Place::several(hosts, PORT)?.pop() {
+                Some(place) if !hosts.contains(',') => Site::One(place),
+                _ => {
+                    return refuse(
+                        "the store URL names several hosts, which only some schemes take: name one",
+                    );
+                }
+            },
+            Kind::Socket => Site::One(Place::socket_of(&url, hostless)?),
+            Kind::Cluster => Site::Cluster(Place::several(hosts, PORT)?),
+        };
+        if parameters.ca.is_some() && !tls {
             return refuse(
                 "the store URL names a certificate authority (ca), which only rediss: has use for",
             );
@@ -110,13 +116,17 @@ impl Address {
             }
             (in_path, parameter) => in_path.or(parameter).unwrap_or(0),
         };
-        let mut address = Self {
-            name: String::new(),
-            place,
+        let access = Access {
             user: user.or(parameters.user),
             password: password.or(parameters.password).map(Password),
             db,
             protocol: parameters.protocol.unwrap_or(Protocol::Either),
+            tls: tls.then_some(Tls { authority: parameters.ca }),
+        };
+        let mut address = Self {
+            name: String::new(),
+            site,
+            access,
             call_limit: parameters.call_limit.unwrap_or(CALL_LIMIT),
             quarantine: parameters.quarantine.unwrap_or(true),
         };
@@ -125,59 +135,31 @@ impl Address {
     }
 
     fn describe(&self) -> String {
-        let user = self.user.as_ref().map(|user| format!("{}@", user.escape_debug())).unwrap_or_default();
-        let with_port = |host: &str, port| match (host.contains(':'), port) {
-            (true, PORT) => format!("[{host}]"),
-            (true, port) => format!("[{host}]:{port}"),
-            (false, PORT) => host.to_owned(),
-            (false, port) => format!("{host}:{port}"),
+        let Access { user, db, tls, .. } = &self.access;
+        let user = user.as_ref().map(|user| format!("{}@", user.escape_debug())).unwrap_or_default();
+        let scheme = if tls.is_some() { "rediss" } else { "redis" };
+        let (place, before_db) = match &self.site {
+            Site::One(place @ Place::Tcp { .. }) => {
+                (format!("{scheme}://{user}{}", place.written(PORT)), "/")
+            }
+            Site::Cluster(places) => {
+                let places: Vec<_> = places.iter().map(|place| place.written(PORT)).collect();
+                (format!("{scheme}+cluster://{user}{}", places.join(",")), "/")
+            }
+            Site::One(place @ Place::Unix { .. }) => {
+                (format!("{scheme}+unix://{user}{}", place.written(PORT)), "?db=")
+            }
         };
-        let (place, mut db) = match &self.place {
-            Place::Tcp { host, port } => (format!("redis://{user}{}", with_port(host, *port)), "/"),
-            Place::Tls { host, port, .. } => (format!("rediss://{user}{}", with_port(host, *port)), "/"),
-            Place::Unix { path } => (format!("redis+unix://{user}{}", path.display()), "?db="),
-        };
-        let number = if self.db == 0 { String::new() } else { self.db.to_string() };
-        if number.is_empty() {
-            db = "";
-        }
-        format!("{place}{db}{number}")
+        if *db == 0 { place } else { format!("{place}{before_db}{db}") }
     }
 }
 
-const SCHEMES: &str = "use redis://, rediss:// or redis+unix://";
+const SCHEMES: &str = "use redis://, rediss://, redis+unix://, redis+cluster:// or rediss+cluster://";
 pub(crate) const ENCODE: &str =
     "write characters like / ? # @ and spaces in a user or password as %2F %3F %23 %40 and %20";
 
 pub(crate) fn refuse<T>(reason: impl Into<String>) -> Result<T, Misuse> {
     Err(Misuse::Url { reason: reason.into() })
-}
-
-fn tcp_place(url: &Url, scheme: &str, authority: Option<PathBuf>) -> Result<Place, Misuse> {
-    let host = decode(url.host_str().unwrap_or_default())?;
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    if host.is_empty() {
-        return refuse("the store URL names no host: redis://HOST");
-    }
-    if host.contains(|c: char| c.is_control() || c.is_whitespace() || c == '@') {
-        return refuse(format!("the store URL has a host that cannot be one: {ENCODE}"));
-    }
-    let port = url.port().unwrap_or(PORT);
-    if port == 0 {
-        return refuse("the store URL has port 0, where nobody listens: name the server's");
-    }
-    Ok(if scheme == "rediss" { Place::Tls { host, port, authority } } else { Place::Tcp { host, port } })
-}
-
-fn unix_place(url: &Url, hostless: bool) -> Result<Place, Misuse> {
-    if !hostless && url.host_str().is_some_and(|host| !host.is_empty()) {
-        return refuse("a Unix socket has no host: redis+unix:///PATH, with three slashes");
-    }
-    let path = decode(url.path())?;
-    if path.len() < 2 || path.contains('\0') {
-        return refuse("the store URL names no socket: redis+unix:///PATH");
-    }
-    Ok(Place::Unix { path: path.into() })
 }
 
 fn db_in_path(path: &str) -> Result<Option<u32>, Misuse> {
@@ -215,18 +197,18 @@ mod tests {
         Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
     }
 
-    fn tcp(host: &str, port: u16) -> Place {
-        Place::Tcp { host: host.into(), port }
+    fn tcp(host: &str, port: u16) -> Site {
+        Site::One(Place::Tcp { host: host.into(), port })
     }
 
     #[test]
     fn a_host_is_enough() {
         let address = parse("redis://localhost");
         assert_eq!(
-            (&address.place, address.db, address.protocol),
+            (&address.site, address.access.db, address.access.protocol),
             (&tcp("localhost", 6379), 0, Protocol::Either)
         );
-        assert_eq!((address.user, address.password), (None, None));
+        assert_eq!((&address.access.user, &address.access.password), (&None, &None));
         assert_eq!((&*address.name, address.call_limit), ("redis://localhost", CALL_LIMIT));
         assert_eq!(parse("REDIS://localhost/").name, "redis://localhost");
     }
@@ -234,10 +216,10 @@ mod tests {
     #[test]
     fn everything_can_be_said_and_the_name_leaves_out_the_password() {
         let address = parse("redis://web:s%2F%40c%20ret@example.org:7000/3?protocol=resp2&call-limit=250ms");
-        assert_eq!(address.place, tcp("example.org", 7000));
-        assert_eq!(address.user.as_deref(), Some("web"));
-        assert_eq!(address.password, Some(Password("s/@c ret".into())));
-        assert_eq!((address.db, address.protocol), (3, Protocol::Resp2));
+        assert_eq!(address.site, tcp("example.org", 7000));
+        assert_eq!(address.access.user.as_deref(), Some("web"));
+        assert_eq!(address.access.password, Some(Password("s/@c ret".into())));
+        assert_eq!((address.access.db, address.access.protocol), (3, Protocol::Resp2));
         assert_eq!(address.call_limit, Duration::from_millis(250));
         assert!(address.quarantine && !parse("redis://h?quarantine=no").quarantine);
         assert_eq!(address.name, "redis://web@example.org:7000/3");
@@ -247,17 +229,16 @@ mod tests {
     #[test]
     fn a_host_may_be_an_address_of_version_six() {
         let address = parse("redis://[::1]:7000");
-        assert_eq!((&address.place, &*address.name), (&tcp("::1", 7000), "redis://[::1]:7000"));
+        assert_eq!((&address.site, &*address.name), (&tcp("::1", 7000), "redis://[::1]:7000"));
         assert_eq!(parse("redis://[2001:db8::7]").name, "redis://[2001:db8::7]");
     }
 
     #[test]
     #[cfg(feature = "tls")]
     fn only_tls_has_an_authority() {
-        let authority = Some("/etc/lock ca+1.pem".into());
-        let place = Place::Tls { host: "h".into(), port: 6380, authority };
+        let tls = Some(Tls { authority: Some("/etc/lock ca+1.pem".into()) });
         let address = parse("rediss://h:6380?ca=/etc/lock%20ca+1.pem");
-        assert_eq!((&address.place, &*address.name), (&place, "rediss://h:6380"));
+        assert_eq!((&address.access.tls, &*address.name), (&tls, "rediss://h:6380"));
         assert!(Address::parse("redis://h?ca=/etc/ca.pem").is_err());
     }
 
@@ -268,9 +249,9 @@ mod tests {
             "redis+unix:///run/redis%20a.sock?user=web&password=secret&db=2",
         ] {
             let address = parse(url);
-            assert_eq!(address.place, Place::Unix { path: "/run/redis a.sock".into() });
-            assert_eq!(address.user.as_deref(), Some("web"));
-            assert_eq!(address.password, Some(Password("secret".into())));
+            assert_eq!(address.site, Site::One(Place::Unix { path: "/run/redis a.sock".into() }));
+            assert_eq!(address.access.user.as_deref(), Some("web"));
+            assert_eq!(address.access.password, Some(Password("secret".into())));
             assert_eq!(address.name, "redis+unix://web@/run/redis a.sock?db=2");
         }
         assert_eq!(parse("redis+unix:///s").name, "redis+unix:///s");
@@ -293,6 +274,8 @@ mod tests {
             "redis://u:s3cret@h:notaport",
             "redis://u:s3cret@h:0",
             "redis://u:s3cret@h:70000",
+            "redis://u:s3cret@h,g",
+            "redis://u:s3cret@h,",
             "redis://u:s3cret@h/x",
             "redis://u:s3cret@h/-1",
             "redis://u:s3cret@h/+1",

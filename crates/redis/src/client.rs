@@ -16,7 +16,6 @@ use leasehold_core::{
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisError, ServerError, ServerErrorKind, Value, cmd};
 
-use crate::address::Address;
 use crate::clock::{Reading, ServerClock};
 use crate::connect::Connector;
 use crate::deadline::within;
@@ -149,15 +148,15 @@ impl Client {
         })
     }
 
-    /// The client of the server at an address.
-    pub(crate) fn at(
-        address: Address,
+    /// With a connection of its own.
+    pub(crate) fn over(
+        connector: Connector,
         faults: Faults,
+        call_limit: Duration,
+        quarantine: bool,
         common: Common,
         runtime: Arc<dyn Runtime>,
     ) -> Arc<Self> {
-        let (call_limit, quarantine) = (address.call_limit, address.quarantine);
-        let connector = Connector::new(address, faults.clone());
         let (linked, said) = (Arc::clone(&runtime), faults.clone());
         let ours = |me: &Weak<Self>| Source::Ours(Link::new(connector, said, linked, Self::tell(me.clone())));
         Self::new(ours, faults, call_limit, quarantine, common, runtime)

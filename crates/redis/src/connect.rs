@@ -8,36 +8,30 @@ use std::time::Duration;
 
 use leasehold_core::{Channel, Fault, Runtime};
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
-use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{
     AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, ServerError,
     Value, cmd,
 };
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
 
-use crate::address::{Address, Place, Protocol};
+use crate::access::{Access, Protocol};
 use crate::clock::Reading;
-use crate::deadline::within;
+use crate::dial::{BoxStream, dial};
 use crate::ear::{Answered, Subscription, Tell, reader};
 use crate::fault::Faults;
 use crate::script;
+use crate::topology::Topology;
 
 /// Beyond a few round trips and a resend of the first packet, which the kernel does after one second.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
-/// Calls have limits of their own; this only lets the kernel drop what nobody calls on any more.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
-
 /// Requests that may be on their way to the socket before a caller waits for room.
 const QUEUE: usize = 1024;
 
-/// Makes connections to one address.
+/// Makes connections to the server that its topology names.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    address: Address,
+    topology: Topology,
+    access: Access,
     faults: Faults,
     /// The server refused RESP3 once; it is not asked again.
     resp2: AtomicBool,
@@ -56,14 +50,10 @@ pub(crate) struct Connected {
     pub(crate) hears: bool,
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send {}
-impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
-type BoxStream = Pin<Box<dyn Stream>>;
-
 impl Connector {
-    pub(crate) fn new(address: Address, faults: Faults) -> Self {
-        let resp2 = AtomicBool::new(address.protocol == Protocol::Resp2);
-        Self { address, faults, resp2 }
+    pub(crate) fn new(topology: Topology, access: Access, faults: Faults) -> Self {
+        let resp2 = AtomicBool::new(access.protocol == Protocol::Resp2);
+        Self { topology, access, faults, resp2 }
     }
 
     pub(crate) async fn connect(&self, runtime: &Arc<dyn Runtime>, tell: &Tell) -> Result<Connected, Fault> {
@@ -82,7 +72,7 @@ impl Connector {
     /// Whether RESP2 is worth trying after this answer to `HELLO`. A wrong password stays wrong.
     fn may_lack_resp3(&self, error: &ServerError) -> bool {
         let other = ["WRONGPASS", "NOAUTH", "NOPERM", "LOADING", "MASTERDOWN", "BUSY"];
-        self.address.protocol == Protocol::Either && !other.contains(&error.code())
+        self.access.protocol == Protocol::Either && !other.contains(&error.code())
     }
 
     fn fault(&self, failed: &Failed) -> Fault {
@@ -94,7 +84,7 @@ impl Connector {
     }
 
     async fn speak(&self, runtime: &Arc<dyn Runtime>, tell: &Tell, resp2: bool) -> Result<Connected, Failed> {
-        let Address { user, db, .. } = &self.address;
+        let Access { user, db, .. } = &self.access;
         let password = self.password();
         // RESP3 logs in with its first word, which redis-rs says. The rest is said here, to hear the server's own refusals.
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
@@ -119,7 +109,7 @@ impl Connector {
         if !resp2 {
             config = config.set_push_sender(reader(Arc::clone(&answered), Arc::clone(tell)));
         }
-        let stream = self.stream(runtime).await?;
+        let stream = self.stream(runtime).await.map_err(Failed::Fault)?;
         let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
         let (mut connection, driver) = made.map_err(Failed::of)?;
         let mut driver: Driver = Box::pin(driver);
@@ -149,12 +139,12 @@ impl Connector {
 
     /// A user without a password is one that needs none; the protocol wants a word all the same.
     fn password(&self) -> Option<&str> {
-        let Address { user, password, .. } = &self.address;
+        let Access { user, password, .. } = &self.access;
         password.as_ref().map(|password| &*password.0).or(user.as_ref().map(|_| ""))
     }
 
     fn login(&self, login: RedisConnectionInfo) -> RedisConnectionInfo {
-        let login = self.address.user.iter().fold(login, RedisConnectionInfo::set_username);
+        let login = self.access.user.iter().fold(login, RedisConnectionInfo::set_username);
         self.password().iter().fold(login, RedisConnectionInfo::set_password)
     }
 
@@ -166,7 +156,7 @@ impl Connector {
     ) -> Result<Subscription, Fault> {
         let listening = async {
             let login = self.login(RedisConnectionInfo::default().set_skip_set_lib_name());
-            let stream = self.stream(runtime).await?;
+            let stream = self.stream(runtime).await.map_err(Failed::Fault)?;
             let mut connection = PubSub::new(&login, stream).await.map_err(Failed::of)?;
             let since = runtime.now();
             connection.subscribe(channel.as_bytes()).await.map_err(Failed::of)?;
@@ -176,68 +166,9 @@ impl Connector {
         listening.await.map_err(|failed| self.fault(&failed))
     }
 
-    async fn stream(&self, runtime: &Arc<dyn Runtime>) -> Result<BoxStream, Failed> {
-        match &self.address.place {
-            Place::Tcp { host, port } => Ok(Box::pin(self.tcp(host, *port, runtime).await?)),
-            #[cfg(feature = "tls")]
-            Place::Tls { host, port, authority } => {
-                let lasting = |reason| Failed::Fault(self.faults.lasting(reason));
-                let connector = crate::tls::connector(authority.as_deref()).map_err(lasting)?;
-                let name = crate::tls::server_name(host).map_err(lasting)?;
-                let stream = self.tcp(host, *port, runtime).await?;
-                match connector.connect(name, stream).await {
-                    Ok(stream) => Ok(Box::pin(stream)),
-                    Err(error) => Err(Failed::Fault(match crate::tls::cause(&error) {
-                        Some(cause) => self.faults.lasting(cause),
-                        None => self.faults.of_socket(&error),
-                    })),
-                }
-            }
-            #[cfg(not(feature = "tls"))]
-            Place::Tls { .. } => {
-                Err(Failed::Fault(self.faults.lasting("this program was built without TLS")))
-            }
-            Place::Unix { path } => match UnixStream::connect(path).await {
-                Ok(stream) => Ok(Box::pin(stream)),
-                Err(error) => Err(Failed::Fault(self.faults.of_socket(&error))),
-            },
-        }
-    }
-
-    /// The first address of the host that takes us. One that swallows everything must not use up the time of the others.
-    async fn tcp(&self, host: &str, port: u16, runtime: &Arc<dyn Runtime>) -> Result<TcpStream, Failed> {
-        let mut last = self.faults.passing(format_args!("{host} has no address"));
-        let found = tokio::net::lookup_host((host, port)).await;
-        let found: Vec<_> = match found {
-            Ok(found) => found.collect(),
-            Err(error) => {
-                return Err(Failed::Fault(
-                    self.faults.passing(format_args!("cannot look up {host}: {error}")),
-                ));
-            }
-        };
-        let share = CONNECT_LIMIT / u32::try_from(found.len().max(1)).unwrap_or(u32::MAX);
-        for address in found {
-            let connected = async {
-                let stream = TcpStream::connect(address).await?;
-                stream.set_nodelay(true)?;
-                let socket = SockRef::from(&stream);
-                socket.set_tcp_keepalive(
-                    &TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL),
-                )?;
-                #[cfg(target_os = "linux")]
-                socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
-                Ok(stream)
-            };
-            match within(&**runtime, share, connected).await {
-                Some(Ok(stream)) => return Ok(stream),
-                Some(Err(error)) => last = self.faults.of_socket(&error),
-                None => {
-                    last = self.faults.passing(format_args!("cannot connect: no answer within {share:?}"));
-                }
-            }
-        }
-        Err(Failed::Fault(last))
+    async fn stream(&self, runtime: &Arc<dyn Runtime>) -> Result<BoxStream, Fault> {
+        let Topology::Single(place) = &self.topology;
+        dial(place, self.access.tls.as_ref(), &self.faults, &**runtime).await
     }
 }
 

@@ -5,11 +5,13 @@
 //!
 //! Programs use the `leasehold` crate.
 
+mod access;
 mod address;
 mod client;
 mod clock;
 mod connect;
 mod deadline;
+mod dial;
 mod ear;
 mod fault;
 mod in_line;
@@ -17,6 +19,7 @@ mod link;
 mod member;
 mod native;
 mod parameters;
+mod place;
 mod reply;
 pub mod script;
 mod settle;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::Misuse;
 
-use crate::address::{ENCODE, Protocol, db_number, decode, refuse};
+use crate::access::Protocol;
+use crate::address::{ENCODE, db_number, decode, refuse};
 
 /// Each parameter that was given.
 #[derive(Default)]

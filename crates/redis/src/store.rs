@@ -9,10 +9,12 @@ use leasehold_core::{
 };
 use redis::aio::ConnectionLike;
 
-use crate::address::Address;
+use crate::address::{Address, Site, refuse};
 use crate::client::{Client, Common, Source};
 use crate::clock::ServerClock;
+use crate::connect::Connector;
 use crate::fault::Faults;
+use crate::topology::Topology;
 
 /// Leases on one Redis, Valkey or KeyDB server.
 ///
@@ -53,10 +55,20 @@ impl RedisStore {
     pub fn from_url(url: &str, runtime: Arc<dyn Runtime>) -> Result<Self, Misuse> {
         let address = Address::parse(url)?;
         let name = Arc::from(&*address.name);
-        let user = address.user.as_deref().unwrap_or("default").into();
+        let user = address.access.user.as_deref().unwrap_or("default").into();
         let faults = Faults::new(Arc::clone(&name), Some(user));
+        let topology = match address.site {
+            Site::One(place) => Topology::Single(place),
+            Site::Cluster(_) => {
+                return refuse(
+                    "the store URL names a cluster, which is more than one server: open it as a cluster",
+                );
+            }
+        };
+        let (call_limit, quarantine) = (address.call_limit, address.quarantine);
+        let connector = Connector::new(topology, address.access, faults.clone());
         let common = Common::new(&*runtime, None);
-        Ok(Self { name, client: Client::at(address, faults, common, runtime) })
+        Ok(Self { name, client: Client::over(connector, faults, call_limit, quarantine, common, runtime) })
     }
 
     /// The store behind a connection that the program has already, under a name for errors.

@@ -61,8 +61,7 @@ struct Known {
 }
 
 impl Cluster {
-    fn new(seeds: Seeds, faults: Faults, runtime: Arc<dyn Runtime>) -> Arc<Self> {
-        let call_limit = seeds.address.call_limit;
+    fn new(seeds: Seeds, call_limit: Duration, faults: Faults, runtime: Arc<dyn Runtime>) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             common: Common::new(&*runtime, Some(me.clone())),
             runtime,

@@ -8,7 +8,10 @@ use leasehold_core::Fault;
 use super::redirect::Node;
 use super::{Cluster, Known};
 use crate::client::{Client, Source};
+use crate::connect::Connector;
+use crate::place::Place;
 use crate::settle::ConnectionId;
+use crate::topology::Topology;
 
 impl Cluster {
     /// The client of a node.
@@ -16,7 +19,11 @@ impl Cluster {
         let mut known = self.known();
         let made = known.clients.entry(node.clone()).or_insert_with(|| {
             let faults = self.faults.at(&node.to_string());
-            Client::at(self.seeds.address(node), faults, self.common.clone(), Arc::clone(&self.runtime))
+            let place = Place::Tcp { host: node.host.clone(), port: node.port };
+            let access = self.seeds.access.clone();
+            let connector = Connector::new(Topology::Single(place), access, faults.clone());
+            let (common, runtime) = (self.common.clone(), Arc::clone(&self.runtime));
+            Client::over(connector, faults, self.call_limit, true, common, runtime)
         });
         Arc::clone(made)
     }

@@ -10,6 +10,7 @@ use leasehold_core::{
 
 use super::seeds::Seeds;
 use super::{Cluster, one_slot};
+use crate::address::Address;
 use crate::client::limit_of;
 use crate::fault::Faults;
 use crate::slot::slot_of;
@@ -41,10 +42,12 @@ impl ClusterStore {
     ///
     /// [`Misuse::Url`], which says what is wrong and never the password.
     pub fn from_url(url: &str, runtime: Arc<dyn Runtime>) -> Result<Self, Misuse> {
-        let seeds = Seeds::parse(url)?;
-        let user = seeds.address.user.as_deref().unwrap_or("default").into();
+        let address = Address::parse(url)?;
+        let call_limit = address.call_limit;
+        let seeds = Seeds::of(address)?;
+        let user = seeds.access.user.as_deref().unwrap_or("default").into();
         let faults = Faults::new(Arc::from(&*seeds.name), Some(user));
-        Ok(Self { cluster: Cluster::new(seeds, faults, runtime) })
+        Ok(Self { cluster: Cluster::new(seeds, call_limit, faults, runtime) })
     }
 
     /// Why nobody can tell this process that its turn has come, if that is so at some node. Waiters then ask by themselves, a few

@@ -1,0 +1,84 @@
+//! From a place to a stream of bytes: sockets, and TLS over them.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use leasehold_core::{Fault, Runtime};
+use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::access::Tls;
+use crate::connect::CONNECT_LIMIT;
+use crate::deadline::within;
+use crate::fault::Faults;
+use crate::place::Place;
+
+/// Calls have limits of their own; this only lets the kernel drop what nobody calls on any more.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
+
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {}
+impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
+pub(crate) type BoxStream = Pin<Box<dyn Stream>>;
+
+pub(crate) async fn dial(
+    place: &Place,
+    tls: Option<&Tls>,
+    faults: &Faults,
+    runtime: &dyn Runtime,
+) -> Result<BoxStream, Fault> {
+    match (place, tls) {
+        (Place::Tcp { host, port }, None) => Ok(Box::pin(tcp(host, *port, faults, runtime).await?)),
+        #[cfg(feature = "tls")]
+        (Place::Tcp { host, port }, Some(tls)) => {
+            let lasting = |reason| faults.lasting(reason);
+            let connector = crate::tls::connector(tls.authority.as_deref()).map_err(lasting)?;
+            let name = crate::tls::server_name(host).map_err(lasting)?;
+            let stream = tcp(host, *port, faults, runtime).await?;
+            match connector.connect(name, stream).await {
+                Ok(stream) => Ok(Box::pin(stream)),
+                Err(error) => Err(match crate::tls::cause(&error) {
+                    Some(cause) => faults.lasting(cause),
+                    None => faults.of_socket(&error),
+                }),
+            }
+        }
+        #[cfg(not(feature = "tls"))]
+        (Place::Tcp { .. }, Some(_)) => Err(faults.lasting("this program was built without TLS")),
+        (Place::Unix { path }, _) => match UnixStream::connect(path).await {
+            Ok(stream) => Ok(Box::pin(stream)),
+            Err(error) => Err(faults.of_socket(&error)),
+        },
+    }
+}
+
+/// The first address of the host that takes us. One that swallows everything must not use up the time of the others.
+async fn tcp(host: &str, port: u16, faults: &Faults, runtime: &dyn Runtime) -> Result<TcpStream, Fault> {
+    let mut last = faults.passing(format_args!("{host} has no address"));
+    let found: Vec<_> = match tokio::net::lookup_host((host, port)).await {
+        Ok(found) => found.collect(),
+        Err(error) => return Err(faults.passing(format_args!("cannot look up {host}: {error}"))),
+    };
+    let share = CONNECT_LIMIT / u32::try_from(found.len().max(1)).unwrap_or(u32::MAX);
+    for address in found {
+        let connected = async {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            let socket = SockRef::from(&stream);
+            socket.set_tcp_keepalive(
+                &TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL),
+            )?;
+            #[cfg(target_os = "linux")]
+            socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
+            Ok(stream)
+        };
+        match within(runtime, share, connected).await {
+            Some(Ok(stream)) => return Ok(stream),
+            Some(Err(error)) => last = faults.of_socket(&error),
+            None => last = faults.passing(format_args!("cannot connect: no answer within {share:?}")),
+        }
+    }
+    Err(last)
+}
