@@ -66,6 +66,9 @@ Where the locks are, by --store or LEASEHOLD_STORE:
   redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]
   rediss://...                  the same over TLS; ?ca=FILE names the certificate authority
   redis+unix:///SOCKET          a server's socket; ?db=N, ?user=NAME and ?password=TEXT
+  redis+cluster://[USER[:PASSWORD]@]HOST[:PORT],...
+                                a cluster, by some of its nodes; rediss+cluster: over TLS. Keys that are taken together
+                                need one hash tag, as {order:7}:stock and {order:7}:bill. Not as one of several stores
 
 Several stores are one: what more than half of them grant is granted, so one of three, or two of five, may be down.
 Name the same ones in the same order everywhere, with one --max-ttl, which no --ttl may exceed. A server that was

@@ -107,6 +107,7 @@ impl Faults {
             "MOVED" | "ASK" | "CROSSSLOT" => {
                 self.lasting("the server is part of a cluster: write redis+cluster:// in place of redis://")
             }
+            _ if said.has("non local key") => self.passing("the cluster is moving the key, and did part of what was asked"),
             _ if said.has("cluster support disabled") => {
                 self.lasting("the server is no part of a cluster: write redis:// in place of redis+cluster://")
             }

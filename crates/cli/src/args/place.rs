@@ -7,8 +7,8 @@ use clap::Args;
 pub(crate) struct PlaceArgs {
     /// Where the locks are [default: $LEASEHOLD_STORE, or a file in this user's home]
     ///
-    /// file:PATH, redis://HOST, rediss://HOST or redis+unix:///SOCKET; `leasehold help stores` says more. Every user of this
-    /// machine can see what stands here: a URL with a password belongs into LEASEHOLD_STORE.
+    /// file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET or redis+cluster://HOST,HOST; `leasehold help stores` says more.
+    /// Every user of this machine can see what stands here: a URL with a password belongs into LEASEHOLD_STORE.
     ///
     /// Given several times, the locks are in a majority of these stores: name the same ones everywhere, in the same order.
     #[arg(long, value_name = "URL")]
