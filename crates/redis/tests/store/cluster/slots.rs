@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, GrantAnswer, HoldAnswer, Key, Manner, Store};
+use leasehold_core::{Attempt, Claim, Fault, GrantAnswer, HoldAnswer, Key, Manner, Store};
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply};
@@ -14,11 +14,19 @@ fn store(url: &str) -> ClusterStore {
     ClusterStore::from_url(url, runtime()).unwrap()
 }
 
-async fn grant(
-    store: &ClusterStore,
-    attempt: &leasehold_core::Attempt,
-) -> Result<GrantAnswer, leasehold_core::Fault> {
+async fn grant(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
     store.grant(attempt, Manner::Try).await
+}
+
+/// On a busy machine, a slot takes longer to arrive than one call may; whoever locks asks again then.
+async fn at_last(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
+    for _ in 0..20 {
+        match grant(store, attempt).await {
+            Err(fault) if !fault.is_lasting() => {}
+            answer => return answer,
+        }
+    }
+    grant(store, attempt).await
 }
 
 /// One node is enough to find the others; every kind of key is found where the cluster has it.
@@ -50,7 +58,7 @@ async fn keys_are_at_the_nodes_that_own_their_slots() {
     }
 }
 
-fn attempt_on(name: &[u8]) -> leasehold_core::Attempt {
+fn attempt_on(name: &[u8]) -> Attempt {
     let mut one = attempt(&["x"]);
     one.claim = Claim::exclusive(Key::new(name).unwrap());
     one
@@ -124,9 +132,9 @@ async fn a_slot_that_is_on_its_way_is_waited_for() {
             while moving.carry(slot, at(from), at(to)) > 0 {}
             moving.end(slot, at(from), at(to));
         });
-        assert!(matches!(grant(&store, &attempt(&["k"])).await, Ok(GrantAnswer::Busy { .. })), "{flavor}");
-        assert_eq!(store.release(&held).await, Ok(HoldAnswer::Done), "{flavor}");
+        assert!(matches!(at_last(&store, &attempt(&["k"])).await, Ok(GrantAnswer::Busy { .. })), "{flavor}");
         carried.await.unwrap();
+        assert_eq!(store.release(&held).await, Ok(HoldAnswer::Done), "{flavor}");
         assert!(granted(grant(&store, &attempt(&["k"])).await) > first, "{flavor}");
     }
 }
