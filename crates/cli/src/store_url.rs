@@ -113,11 +113,10 @@ impl StoreUrl {
             return format!("{scheme}:{}{}?{}", hosts.join(","), parts.path, in_query.unwrap_or("0"));
         }
         let in_path = Some(parts.path.trim_matches('/')).filter(|db| !db.is_empty());
-        let host = parts.host.to_ascii_lowercase();
-        let with_port = host.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
-        let (host, port) = with_port.unwrap_or((&host, "6379"));
-        let host = if host == "localhost" { "127.0.0.1" } else { host };
-        format!("{scheme}:{host}:{port}/{}", in_path.or(in_query).unwrap_or("0"))
+        let mut hosts: Vec<_> = parts.host.split(',').map(with_port).collect();
+        // A cluster is named by any of its nodes, in any order.
+        hosts.sort_unstable();
+        format!("{scheme}:{}/{}", hosts.join(","), in_path.or(in_query).unwrap_or("0"))
     }
 
     /// `None` for what has no `//`, and so neither user nor password.
@@ -135,11 +134,20 @@ impl StoreUrl {
 }
 
 /// What stands before the colon. The library knows more, which is of no use to a command.
-const KINDS: [&str; 6] = ["file", "redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel"];
+const KINDS: [&str; 8] = [
+    "file",
+    "redis",
+    "rediss",
+    "redis+unix",
+    "redis+sentinel",
+    "rediss+sentinel",
+    "redis+cluster",
+    "rediss+cluster",
+];
 
 /// How to name a store.
-const WRITE: &str =
-    "write file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET or redis+sentinel://HOST,HOST/MASTER";
+const WRITE: &str = "write file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET, redis+sentinel://HOST,HOST/MASTER or \
+    redis+cluster://HOST,HOST";
 
 /// The pieces of a URL, by the rules of RFC 3986.
 struct Parts<'a> {
@@ -154,6 +162,14 @@ impl<'a> Parts<'a> {
     fn parameters(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.query.split('&').filter(|parameter| !parameter.is_empty())
     }
+}
+
+fn with_port(host: &str) -> String {
+    let host = host.to_ascii_lowercase();
+    let with_port = host.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
+    let (host, port) = with_port.unwrap_or((&host, "6379"));
+    let host = if host == "localhost" { "127.0.0.1" } else { host };
+    format!("{host}:{port}")
 }
 
 fn is_secret(parameter: &str) -> bool {
@@ -186,6 +202,7 @@ mod tests {
         for (with, without) in [
             ("redis://web:s3cret@h:7000/3?protocol=resp2", "redis://web@h:7000/3?protocol=resp2"),
             ("redis://:s3cret@h", "redis://h"),
+            ("redis+cluster://web:s3cret@a,b:7", "redis+cluster://web@a,b:7"),
             ("redis://:s3:cr@et@h", "redis://h"),
             ("rediss://u:s3cret@[::1]:7/1?ca=/etc/ca.pem", "rediss://u@[::1]:7/1?ca=/etc/ca.pem"),
             ("redis+unix://web:s3cret@/run/r.sock?db=2", "redis+unix://web@/run/r.sock?db=2"),
@@ -217,6 +234,7 @@ mod tests {
             ("redis+unix:///s", "redis+unix:///s?db=0"),
             ("redis://[::1]", "redis://[::1]:6379/"),
             ("redis+sentinel://a:1,b:2/locks", "redis+sentinel://u:pw@B:2,a:1/locks?db=0"),
+            ("redis+cluster://a,localhost:7", "redis+cluster://u:pw@127.0.0.1:7,A:6379"),
             (&file, &dotted),
             ("file:///nowhere/a.db", "file:/nowhere/a.db"),
         ] {

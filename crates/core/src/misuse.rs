@@ -84,6 +84,20 @@ pub enum Misuse {
         /// The longest delay.
         most: Duration,
     },
+    /// Two keys that the store cannot lock together: they lie in different slots of a cluster.
+    KeysApart {
+        /// One of them.
+        one: Key,
+        /// The first, in byte order, that lies elsewhere.
+        other: Key,
+    },
+    /// A store that a quorum cannot count on.
+    NoMember {
+        /// Its name, without any password.
+        name: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// The store URL cannot be used. Never contains a password.
     Url {
         /// What is wrong with it, and what to do.
@@ -155,6 +169,12 @@ impl fmt::Display for Misuse {
                 "a backoff from {first:?} to {most:?} cannot be: the first delay must be above zero and not \
                  above the longest"
             ),
+            Self::KeysApart { one, other } => write!(
+                f,
+                "{one} and {other} lie in different slots of the cluster, which locks only keys of one slot together: give \
+                 them one hash tag, as in {{order:7}}:stock and {{order:7}}:bill"
+            ),
+            Self::NoMember { name, reason } => write!(f, "{name} cannot be a member of a quorum: {reason}"),
             Self::Url { reason } => f.write_str(reason),
         }
     }

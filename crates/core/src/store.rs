@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::lease::Drift;
 use crate::tally::Tally;
 use crate::{
-    Attempt, BoxFuture, BreakAnswer, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState, Mark,
-    Marked, RaiseAnswer, Ttl,
+    Attempt, BoxFuture, BreakAnswer, Claim, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState,
+    Mark, Marked, Misuse, RaiseAnswer, Ttl,
 };
 
 /// Where leases live.
@@ -25,6 +25,25 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The longest ttl that may be asked for; `None` where any is good.
     fn longest_ttl(&self) -> Option<Ttl> {
         None
+    }
+
+    /// Refuses a claim that the store can never serve, before anything is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`], which says what is wrong with it.
+    fn fits(&self, claim: &Claim) -> Result<(), Misuse> {
+        let _ = claim;
+        Ok(())
+    }
+
+    /// Whether a quorum may count on this store.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoMember`], which says why it may not.
+    fn as_member(&self) -> Result<(), Misuse> {
+        Ok(())
     }
 
     /// What tells this place from all others however it is named, such as the id of a server's run; `None` while that is not

@@ -90,6 +90,7 @@ pub(crate) fn from_url(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Arc<dyn 
         "memory" => Err(refused("memory: takes nothing behind the colon")),
         "file" => file(rest, runtime),
         "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => redis(url, runtime),
+        "redis+cluster" | "rediss+cluster" => cluster(url, runtime),
         _ => Err(refused(&format!("the kind of this store URL is not known; {KNOWN}"))),
     }
 }
@@ -125,8 +126,18 @@ fn redis(_: &str, _: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
     Err(refused("this build has no Redis store: enable the feature `redis`"))
 }
 
-const KNOWN: &str = "known are memory:, file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET and \
-    redis+sentinel://HOST,HOST/MASTER";
+#[cfg(feature = "redis")]
+fn cluster(url: &str, runtime: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
+    Ok(Arc::new(leasehold_redis::ClusterStore::from_url(url, runtime)?))
+}
+
+#[cfg(not(feature = "redis"))]
+fn cluster(url: &str, runtime: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
+    redis(url, runtime)
+}
+
+const KNOWN: &str = "known are memory:, file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET, \
+    redis+sentinel://HOST,HOST/MASTER and redis+cluster://HOST,HOST";
 
 /// Never quotes the URL: there may be a password in it, wherever it stands.
 fn refused(fact: &str) -> Misuse {

@@ -33,6 +33,7 @@ impl Locks {
     /// - `file:/path/to/leases.db` — the processes of one machine
     /// - `redis://[user:password@]host[:port][/db]`, `rediss://…` with TLS, `redis+unix:///path/to/socket`
     /// - `redis+sentinel://[user:password@]host[:port],host…/master-name`, or `rediss+sentinel://…`: the master that sentinels name
+    /// - `redis+cluster://[user:password@]host[:port][,host[:port]]…`, `rediss+cluster://…` — a cluster; any of its nodes will do
     ///
     /// The calling runtime keeps the locks: when it ends, guards are lost.
     ///

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Backoff, Drift, Fault, Key, KeyState, Misuse, Runtime, Store, Ttl};
+use leasehold_core::{Attempt, Backoff, Claim, Drift, Fault, Key, KeyState, Misuse, Runtime, Store, Ttl};
 
 use crate::lock::{Holding, Roster, keep};
 use crate::report::Report;
@@ -25,6 +25,12 @@ impl Place {
         let roster = Arc::new(Roster::new(report.clone()));
         runtime.spawn(Box::pin(keep(roster.clone(), store.clone(), runtime.clone())));
         Arc::new(Self { store, runtime, drift, roster, report })
+    }
+
+    /// Refuses what the store cannot serve.
+    pub(crate) fn fits(&self, claim: &Claim, ttl: Ttl) -> Result<(), Misuse> {
+        self.store.fits(claim)?;
+        self.check(ttl)
     }
 
     /// Refuses what the store cannot keep.

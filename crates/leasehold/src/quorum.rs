@@ -47,7 +47,7 @@ impl QuorumStore {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoMembers`], [`Misuse::SameMemberTwice`], [`Misuse::MaxTtlTooShort`], and what [`Ttl::new`] refuses.
+    /// [`Misuse::NoMembers`], [`Misuse::SameMemberTwice`], [`Misuse::NoMember`], [`Misuse::MaxTtlTooShort`], and what [`Ttl::new`] refuses.
     pub fn new(
         members: impl IntoIterator<Item = Arc<dyn Store>>,
         max_ttl: Duration,
@@ -64,6 +64,7 @@ impl QuorumStore {
         if names.is_empty() {
             return Err(Misuse::NoMembers);
         }
+        members.iter().try_for_each(|member| member.as_member())?;
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Misuse::SameMemberTwice { name: twice[0].clone() });
         }

@@ -36,6 +36,8 @@ pub(crate) enum Site {
         master: String,
         access: SentinelAccess,
     },
+    /// Some nodes of a cluster, which know the others.
+    Cluster(Vec<Place>),
 }
 
 /// How the sentinels are spoken with, where that is another way than the server's.
@@ -51,6 +53,7 @@ enum Kind {
     Host,
     Socket,
     Sentinels,
+    Cluster,
 }
 
 /// A server answers in a millisecond; half a second is a stall that is seen in practice (a fork, a slow command of somebody
@@ -74,6 +77,8 @@ impl Address {
             "redis+unix" => (Kind::Socket, false),
             "redis+sentinel" => (Kind::Sentinels, false),
             "rediss+sentinel" => (Kind::Sentinels, true),
+            "redis+cluster" => (Kind::Cluster, false),
+            "rediss+cluster" => (Kind::Cluster, true),
             name if name.bytes().all(|byte| byte.is_ascii_lowercase()) => {
                 return refuse(format!("the store URL has an unknown scheme, {name}: {SCHEMES}"));
             }
@@ -116,6 +121,7 @@ impl Address {
                     user: parameters.sentinel_user.take(),
                 },
             },
+            Kind::Cluster => Site::Cluster(Place::several(hosts, PORT)?),
         };
         if parameters.is_for_sentinels() {
             return refuse(
@@ -171,6 +177,10 @@ impl Address {
             Site::One(place @ Place::Tcp { .. }) => {
                 (format!("{scheme}://{user}{}", place.written(PORT)), "/")
             }
+            Site::Cluster(places) => {
+                let places: Vec<_> = places.iter().map(|place| place.written(PORT)).collect();
+                (format!("{scheme}+cluster://{user}{}", places.join(",")), "/")
+            }
             Site::One(place @ Place::Unix { .. }) => {
                 (format!("{scheme}+unix://{user}{}", place.written(PORT)), "?db=")
             }
@@ -184,7 +194,8 @@ impl Address {
     }
 }
 
-const SCHEMES: &str = "use redis://, rediss://, redis+unix://, redis+sentinel:// or rediss+sentinel://";
+const SCHEMES: &str = "use redis://, rediss://, redis+unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or \
+    rediss+cluster://";
 pub(crate) const ENCODE: &str =
     "write characters like / ? # @ and spaces in a user or password as %2F %3F %23 %40 and %20";
 

@@ -2,6 +2,8 @@
 
 mod list;
 
+pub(crate) use self::list::is_in_use;
+
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
@@ -16,11 +18,14 @@ use redis::{Cmd, Pipeline, RedisError, ServerError, ServerErrorKind, Value, cmd}
 
 use crate::clock::{Reading, ServerClock};
 use crate::confirm::Confirmation;
+use crate::connect::Connector;
 use crate::deadline::within;
 use crate::fault::{Faults, leads_astray};
+use crate::hearing::Hearing;
 use crate::link::{Link, Live};
 use crate::script::{self, Call, Reply, call_for, decode};
 use crate::settle::{ConnectionId, Unsettled};
+use crate::topology::cluster::{Cluster, Redirect, say_all, say_one};
 
 /// Speaks for one store.
 #[derive(Debug)]
@@ -29,8 +34,8 @@ pub(crate) struct Client {
     pub(crate) faults: Faults,
     pub(crate) source: Source,
     pub(crate) call_limit: Duration,
-    pub(crate) unsettled: Unsettled,
-    pub(crate) waiting: Waiting,
+    pub(crate) unsettled: Arc<Unsettled>,
+    pub(crate) waiting: Arc<Waiting>,
     pub(crate) bulletin: Arc<Bulletin>,
     /// Whether somebody looks after the connection for those who wait.
     pub(crate) tended: AtomicBool,
@@ -40,8 +45,39 @@ pub(crate) struct Client {
     pub(crate) confirmation: Option<Confirmation>,
     /// The run of the server that was reached last, where a quorum asked.
     pub(crate) identity: Mutex<Option<Arc<str>>>,
+    /// The cluster whose node this is, which knows where keys are when they have gone from here.
+    pub(crate) cluster: Option<Weak<Cluster>>,
     /// For tasks of its own, which must not keep it alive.
     pub(crate) me: Weak<Self>,
+}
+
+/// What the nodes of a cluster have in common. A server that stands alone has it for itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Common {
+    pub(crate) unsettled: Arc<Unsettled>,
+    pub(crate) waiting: Arc<Waiting>,
+    pub(crate) bulletin: Arc<Bulletin>,
+    pub(crate) cluster: Option<Weak<Cluster>>,
+}
+
+/// What a server is asked besides, and how long it may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) call_limit: Duration,
+    pub(crate) quarantine: bool,
+    pub(crate) confirmation: Option<Confirmation>,
+}
+
+impl Common {
+    pub(crate) fn new(runtime: &dyn Runtime, cluster: Option<Weak<Cluster>>) -> Self {
+        let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
+        Self {
+            unsettled: Arc::default(),
+            waiting: Arc::new(Waiting::new(seed)),
+            bulletin: Arc::default(),
+            cluster,
+        }
+    }
 }
 
 /// Where connections come from.
@@ -68,9 +104,21 @@ pub(crate) struct Route {
     connection: BoxConnection,
     clock: Arc<ServerClock>,
     pub(crate) live: Option<Arc<Live>>,
+    /// Whether a node of a cluster is asked for keys of a slot that it does not own yet.
+    pub(crate) asks: bool,
+    /// What else a node of a cluster said instead of answers, by the number of the call.
+    pub(crate) redirects: Vec<(usize, Redirect)>,
 }
 
 impl Route {
+    pub(crate) const fn new(
+        connection: BoxConnection,
+        clock: Arc<ServerClock>,
+        live: Option<Arc<Live>>,
+    ) -> Self {
+        Self { connection, clock, live, asks: false, redirects: Vec::new() }
+    }
+
     pub(crate) fn connection(&mut self) -> &mut (dyn ConnectionLike + Send + Sync) {
         &mut *self.connection
     }
@@ -95,6 +143,47 @@ pub(crate) type Heard = Result<Value, ServerError>;
 const CALLS_TO_CONNECT: u32 = 5;
 
 impl Client {
+    pub(crate) fn new(
+        source: impl FnOnce(&Weak<Self>) -> Source,
+        faults: Faults,
+        Bounds { call_limit, quarantine, confirmation }: Bounds,
+        common: Common,
+        runtime: Arc<dyn Runtime>,
+    ) -> Arc<Self> {
+        let Common { unsettled, waiting, bulletin, cluster } = common;
+        Arc::new_cyclic(|me| Self {
+            source: source(me),
+            runtime,
+            faults,
+            call_limit,
+            unsettled,
+            waiting,
+            bulletin,
+            tended: AtomicBool::new(false),
+            quarantine,
+            confirmation,
+            identity: Mutex::default(),
+            cluster,
+            me: me.clone(),
+        })
+    }
+
+    /// With a connection of its own.
+    pub(crate) fn over(
+        connector: Connector,
+        faults: Faults,
+        bounds: Bounds,
+        common: Common,
+        runtime: Arc<dyn Runtime>,
+    ) -> Arc<Self> {
+        let (linked, said) = (Arc::clone(&runtime), faults.clone());
+        let hearing = Hearing::new(Arc::clone(&common.bulletin));
+        let ours = |me: &Weak<Self>| {
+            Source::Ours(Link::new(connector, said, linked, Self::tell(me.clone()), hearing))
+        };
+        Self::new(ours, faults, bounds, common, runtime)
+    }
+
     /// Connects if need be, and sees whether scripts may be run.
     pub(crate) async fn open(&self) -> Result<(), Fault> {
         let mut route = self.route(self.call_limit).await?;
@@ -143,19 +232,30 @@ impl Client {
         let Some(limit) = attempts.iter().map(|attempt| self.limit(attempt.ttl)).min() else {
             return Vec::new();
         };
+        match self.route(limit).await {
+            Ok(mut route) => self.renew_on(attempts, &mut route, limit).await,
+            Err(fault) => vec![Err(fault); attempts.len()],
+        }
+    }
+
+    pub(crate) async fn renew_on(
+        &self,
+        attempts: &[Attempt],
+        route: &mut Route,
+        limit: Duration,
+    ) -> Vec<Result<HoldAnswer, Fault>> {
         let requests: Vec<_> = attempts.iter().map(|attempt| Request::Renew(attempt.clone())).collect();
         let saying = async {
-            let mut route = self.route(limit).await?;
-            let run = self.run(attempts, &mut route, limit).await?;
+            let run = self.run(attempts, route, limit).await?;
             let calls: Vec<_> = requests.iter().map(|request| self.call_for(request, &run)).collect();
-            let heard = self.call_all(&mut route, &calls, limit).await?;
+            let heard = self.call_all(route, &calls, limit).await?;
             let renewed = attempts.iter().zip(&requests).zip(heard).map(|((attempt, request), heard)| {
                 let answer = self.hold(request, heard);
                 self.ask_again_after(attempt, &answer);
                 answer
             });
             let mut answers: Vec<_> = renewed.collect();
-            self.confirm_held(&mut route, &mut answers).await;
+            self.confirm_held(route, &mut answers).await;
             Ok(answers)
         };
         match saying.await {
@@ -169,9 +269,18 @@ impl Client {
         self.leave(attempt);
         let limit = self.limit(attempt.ttl);
         let mut route = self.route(limit).await?;
+        self.release_on(attempt, &mut route, limit).await
+    }
+
+    pub(crate) async fn release_on(
+        &self,
+        attempt: &Attempt,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         let request = Request::Release(attempt.clone());
         let sent = self.runtime.now();
-        let heard = self.call(&mut route, &call_for(&request, self.window()), limit).await?;
+        let heard = self.call(route, &call_for(&request, self.window()), limit).await?;
         let answer = self.hold(&request, heard)?;
         Ok((answer, self.unsettled.released(attempt.holder, route.id(), sent)))
     }
@@ -186,8 +295,12 @@ impl Client {
 
     pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
         let mut route = self.route(self.call_limit).await?;
+        self.inspect_on(key, &mut route).await
+    }
+
+    pub(crate) async fn inspect_on(&self, key: &Key, route: &mut Route) -> Result<KeyState, Fault> {
         let request = Request::Inspect(key.clone());
-        match self.reply_to(&request, &mut route, self.call_limit).await?.answer {
+        match self.reply_to(&request, route, self.call_limit).await?.answer {
             Answer::Inspect(state) => Ok(state),
             _ => unreachable!("an inspection is answered as one"),
         }
@@ -200,10 +313,19 @@ impl Client {
         mark: &Mark,
         keep: Duration,
     ) -> Result<HoldAnswer, Fault> {
-        let limit = self.limit(attempt.ttl);
-        let mut route = self.route(limit).await?;
+        let mut route = self.route(self.limit(attempt.ttl)).await?;
+        self.mark_on(attempt, mark, keep, &mut route).await
+    }
+
+    pub(crate) async fn mark_on(
+        &self,
+        attempt: &Attempt,
+        mark: &Mark,
+        keep: Duration,
+        route: &mut Route,
+    ) -> Result<HoldAnswer, Fault> {
         let request = Request::Mark { attempt: attempt.clone(), mark: mark.clone(), keep };
-        match self.reply_to(&request, &mut route, limit).await?.answer {
+        match self.reply_to(&request, route, self.limit(attempt.ttl)).await?.answer {
             Answer::Mark(answer) => Ok(answer),
             _ => unreachable!("a mark is answered as one"),
         }
@@ -211,7 +333,11 @@ impl Client {
 
     pub(crate) async fn marked(&self, key: &Key) -> Result<Marked, Fault> {
         let mut route = self.route(self.call_limit).await?;
-        match self.reply_to(&Request::Marked(key.clone()), &mut route, self.call_limit).await?.answer {
+        self.marked_on(key, &mut route).await
+    }
+
+    pub(crate) async fn marked_on(&self, key: &Key, route: &mut Route) -> Result<Marked, Fault> {
+        match self.reply_to(&Request::Marked(key.clone()), route, self.call_limit).await?.answer {
             Answer::Marked(marked) => Ok(marked),
             _ => unreachable!("it is answered as it is asked"),
         }
@@ -219,8 +345,17 @@ impl Client {
 
     pub(crate) async fn break_lease(&self, key: &Key, fence: Fence) -> Result<BreakAnswer, Fault> {
         let mut route = self.route(self.call_limit).await?;
+        self.break_on(key, fence, &mut route).await
+    }
+
+    pub(crate) async fn break_on(
+        &self,
+        key: &Key,
+        fence: Fence,
+        route: &mut Route,
+    ) -> Result<BreakAnswer, Fault> {
         let request = Request::Break { key: key.clone(), fence };
-        let heard = self.call(&mut route, &call_for(&request, self.window()), self.call_limit).await?;
+        let heard = self.call(route, &call_for(&request, self.window()), self.call_limit).await?;
         match self.answer(&request, heard)? {
             Answer::Break(answer) => Ok(answer),
             _ => unreachable!("a break is answered as one"),
@@ -237,9 +372,9 @@ impl Client {
         self.reply(request, heard)
     }
 
-    /// Small beside the ttl: a quarter of it, so that a renewal can be tried again, but no less than a slow network needs.
+    /// How long an answer about a lease of this ttl may take.
     pub(crate) fn limit(&self, ttl: Ttl) -> Duration {
-        self.call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
+        limit_of(self.call_limit, ttl)
     }
 
     pub(crate) async fn route(&self, limit: Duration) -> Result<Route, Fault> {
@@ -247,11 +382,9 @@ impl Client {
             Source::Ours(link) => {
                 let live = link.live(limit * CALLS_TO_CONNECT).await?;
                 let connection = Box::new(live.connection.clone());
-                Ok(Route { connection, clock: Arc::clone(&live.clock), live: Some(live) })
+                Ok(Route::new(connection, Arc::clone(&live.clock), Some(live)))
             }
-            Source::Lent { lend, clock } => {
-                Ok(Route { connection: lend(), clock: Arc::clone(clock), live: None })
-            }
+            Source::Lent { lend, clock } => Ok(Route::new(lend(), Arc::clone(clock), None)),
         }
     }
 
@@ -274,10 +407,12 @@ impl Client {
 
     pub(crate) async fn call(&self, route: &mut Route, call: &Call, limit: Duration) -> Result<Heard, Fault> {
         let sent = self.runtime.now();
-        let connection = &mut *route.connection;
+        let (connection, asks) = (&mut *route.connection, route.asks);
         let saying = async {
-            match one(connection, &call.by_sha()).await {
-                Ok(Err(error)) if is_unknown_script(&error) => one(connection, &call.by_text()).await,
+            match say_one(connection, asks, &call.by_sha()).await {
+                Ok(Err(error)) if is_unknown_script(&error) => {
+                    say_one(connection, asks, &call.by_text()).await
+                }
                 said => said,
             }
         };
@@ -292,14 +427,14 @@ impl Client {
         limit: Duration,
     ) -> Result<Vec<Heard>, Fault> {
         let sent = self.runtime.now();
-        let connection = &mut *route.connection;
+        let (connection, asks) = (&mut *route.connection, route.asks);
         let saying = async {
-            let mut said = several(connection, calls.iter().map(Call::by_sha)).await?;
+            let mut said = say_all(connection, asks, calls.iter().map(Call::by_sha)).await?;
             let unknown = |heard: &Heard| heard.as_ref().is_err_and(is_unknown_script);
             let again: Vec<_> = (0..said.len()).filter(|&nth| unknown(&said[nth])).collect();
             if !again.is_empty() {
                 let by_text = again.iter().map(|&nth| calls[nth].by_text());
-                for (nth, heard) in again.iter().zip(several(connection, by_text).await?) {
+                for (nth, heard) in again.iter().zip(say_all(connection, asks, by_text).await?) {
                     said[*nth] = heard;
                 }
             }
@@ -318,13 +453,23 @@ impl Client {
         if heard.iter().any(|heard| heard.as_ref().is_err_and(leads_astray)) {
             self.drop_connection(route);
         }
+        for (nth, heard) in heard.iter().enumerate() {
+            self.note_redirect(route, nth, heard);
+        }
         Ok(heard)
+    }
+
+    fn note_redirect(&self, route: &mut Route, nth: usize, heard: &Heard) {
+        let Some(redirect) = heard.as_ref().err().and_then(Redirect::of) else { return };
+        if self.cluster.is_some() {
+            route.redirects.push((nth, redirect));
+        }
     }
 
     /// Sorts what came of saying something within a limit, and drops the connection where it is of no use any more.
     pub(crate) fn heard(
         &self,
-        route: &Route,
+        route: &mut Route,
         sent: Instant,
         said: Option<Result<Heard, RedisError>>,
         limit: Duration,
@@ -337,6 +482,7 @@ impl Client {
                 if heard.as_ref().is_err_and(leads_astray) {
                     self.drop_connection(route);
                 }
+                self.note_redirect(route, 0, &heard);
                 Ok(heard)
             }
         }
@@ -383,6 +529,11 @@ impl Client {
     }
 }
 
+/// Small beside the ttl: a quarter of it, so that a renewal can be tried again, but no less than a slow network needs.
+pub(crate) fn limit_of(call_limit: Duration, ttl: Ttl) -> Duration {
+    call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
+}
+
 fn is_unknown_script(error: &ServerError) -> bool {
     error.kind() == Some(ServerErrorKind::NoScript)
 }
@@ -398,7 +549,7 @@ pub(crate) async fn one(
     }
 }
 
-async fn several(
+pub(crate) async fn several(
     connection: &mut (dyn ConnectionLike + Send + Sync),
     commands: impl ExactSizeIterator<Item = Cmd>,
 ) -> Result<Vec<Heard>, RedisError> {

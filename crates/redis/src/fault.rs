@@ -12,6 +12,8 @@ use redis::{RedisError, ServerError};
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
     store: Arc<str>,
+    /// Where the store is a cluster: which of its nodes.
+    node: Option<Arc<str>>,
     /// `None` where somebody else logged in.
     user: Option<Arc<str>>,
 }
@@ -38,7 +40,16 @@ const LASTING: [&str; 8] = ["NOAUTH", "WRONGPASS", "NOPERM", "OOM", "MISCONF", "
 
 impl Faults {
     pub(crate) const fn new(store: Arc<str>, user: Option<Arc<str>>) -> Self {
-        Self { store, user }
+        Self { store, node: None, user }
+    }
+
+    /// Those of one node of a cluster.
+    pub(crate) fn at(&self, node: &str) -> Self {
+        Self { node: Some(node.into()), ..self.clone() }
+    }
+
+    fn told(&self, reason: impl fmt::Display) -> String {
+        self.node.as_ref().map_or_else(|| reason.to_string(), |node| format!("{node}: {reason}"))
     }
 
     pub(crate) const fn store(&self) -> &Arc<str> {
@@ -46,11 +57,11 @@ impl Faults {
     }
 
     pub(crate) fn passing(&self, reason: impl fmt::Display) -> Fault {
-        Fault::passing(&self.store, reason)
+        Fault::passing(&self.store, self.told(reason))
     }
 
     pub(crate) fn lasting(&self, reason: impl fmt::Display) -> Fault {
-        Fault::lasting(&self.store, reason)
+        Fault::lasting(&self.store, self.told(reason))
     }
 
     pub(crate) fn quarantined(&self, left: Duration) -> Fault {
@@ -94,8 +105,15 @@ impl Faults {
                 "the server is out of memory (maxmemory) and takes no new keys: raise its maxmemory, or free some",
             ),
             "MISCONF" => self.lasting(format_args!("the server cannot save its data and takes no writes: {said}")),
+            "MOVED" | "ASK" if self.node.is_some() => {
+                self.passing(format_args!("the cluster is moving the key ({})", said.code))
+            }
             "MOVED" | "ASK" | "CROSSSLOT" => {
-                self.lasting("the server is part of a cluster, which this store cannot use: name a server that is not")
+                self.lasting("the server is part of a cluster: write redis+cluster:// in place of redis://")
+            }
+            _ if said.has("non local key") => self.passing("the cluster is moving the key, and did part of what was asked"),
+            _ if said.has("cluster support disabled") => {
+                self.lasting("the server is no part of a cluster: write redis:// in place of redis+cluster://")
             }
             _ if said.has("DB index is out of range") || said.has("invalid DB index") => {
                 self.lasting("the server has no database of this number: name another in the URL")
@@ -231,7 +249,8 @@ mod tests {
             &["maxmemory"],
         );
         is("MISCONF Redis is configured to save RDB snapshots, but it's unable to", Lasting, &["save"]);
-        is("MOVED 3999 127.0.0.1:6381", Lasting, &["cluster"]);
+        is("MOVED 3999 127.0.0.1:6381", Lasting, &["redis+cluster://"]);
+        is("ERR This instance has cluster support disabled", Lasting, &["redis://"]);
         is("ERR DB index is out of range", Lasting, &["database"]);
         is("ERR unknown command 'EVALSHA', with args beginning with: ", Lasting, &["EVALSHA"]);
     }

@@ -20,9 +20,19 @@ impl Client {
     pub(crate) async fn grant(&self, attempt: &Attempt, manner: Manner) -> Result<GrantAnswer, Fault> {
         let limit = self.limit(attempt.ttl);
         let mut route = self.route(limit).await?;
+        self.grant_on(attempt, manner, &mut route, limit).await
+    }
+
+    pub(crate) async fn grant_on(
+        &self,
+        attempt: &Attempt,
+        manner: Manner,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<GrantAnswer, Fault> {
         match manner {
-            Manner::Wait { line_limit } => self.ask_in_line(attempt, line_limit, &mut route, limit).await,
-            _ => self.ask(attempt, None, &mut route, limit).await,
+            Manner::Wait { line_limit } => self.ask_in_line(attempt, line_limit, route, limit).await,
+            _ => self.ask(attempt, None, route, limit).await,
         }
     }
 
@@ -137,6 +147,12 @@ impl Client {
 
     /// Gives an attempt up at an instant, without anybody waiting for it.
     pub(crate) fn give_up_later(&self, attempt: Attempt, at: Instant) {
+        if let Some(cluster) = &self.cluster {
+            return cluster
+                .upgrade()
+                .into_iter()
+                .for_each(|cluster| cluster.give_up_later(attempt.clone(), at));
+        }
         let (me, runtime) = (self.me.clone(), Arc::clone(&self.runtime));
         self.runtime.spawn(Box::pin(async move {
             runtime.sleep_until(at).await;

@@ -1,6 +1,6 @@
 //! Leasehold's store on one Redis, Valkey or KeyDB server.
 //!
-//! [`RedisStore`] is the store. What it says to the server is written by [`script`], [`wire`] and [`slot`], which do no I/O:
+//! [`RedisStore`] is the store, and [`ClusterStore`] the one on a cluster of them. What they say to a server is written by [`script`], [`wire`] and [`slot`], which do no I/O:
 //! whoever wants to speak the same protocol, or to test it, takes those. `docs/wire.md` describes every byte of it.
 //!
 //! Programs use the `leasehold` crate.
@@ -34,3 +34,4 @@ mod topology;
 pub mod wire;
 
 pub use store::RedisStore;
+pub use topology::cluster::ClusterStore;

@@ -121,6 +121,14 @@ impl Link {
         }
     }
 
+    /// The connection, if there is one.
+    pub(crate) fn up(&self) -> Option<Arc<Live>> {
+        match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
+            State::Up(live) if !*live.ended.borrow() => Some(Arc::clone(live)),
+            _ => None,
+        }
+    }
+
     /// Ends a connection for everybody.
     pub(crate) fn drop_connection(&self, live: &Arc<Live>) {
         live.ended.send_replace(true);

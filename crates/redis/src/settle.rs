@@ -89,6 +89,12 @@ impl Unsettled {
         pending.range(of_holder).map(|(_, grant)| grant.settles_at).max()
     }
 
+    /// The connections on which grants of a holder were sent that may still be made.
+    pub(crate) fn under_way(&self, holder: Holder) -> Vec<ConnectionId> {
+        let of_holder = (holder, 0)..=(holder, u64::MAX);
+        self.table().pending.range(of_holder).filter_map(|(_, grant)| grant.via).collect()
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

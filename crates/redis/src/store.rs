@@ -1,26 +1,21 @@
 //! The store.
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, BreakAnswer, Bulletin, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState,
-    Manner, Mark, Marked, Misuse, Notices, RaiseAnswer, Runtime, Store, Waiting, Wake,
+    Attempt, BoxFuture, BreakAnswer, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner,
+    Mark, Marked, Misuse, Notices, RaiseAnswer, Runtime, Store, Wake,
 };
 use redis::aio::ConnectionLike;
 
 use crate::access::Access;
-use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site};
-use crate::client::{Client, Source};
+use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site, refuse};
+use crate::client::{Bounds, Client, Common, Source};
 use crate::clock::ServerClock;
-use crate::confirm::Confirmation;
 use crate::connect::Connector;
 use crate::fault::Faults;
-use crate::hearing::Hearing;
-use crate::link::Link;
-use crate::settle::Unsettled;
 use crate::topology::{Sentinels, Topology};
 
 /// Leases on one Redis, Valkey or KeyDB server, or on the master that sentinels name.
@@ -34,13 +29,6 @@ use crate::topology::{Sentinels, Topology};
 pub struct RedisStore {
     name: Arc<str>,
     client: Arc<Client>,
-}
-
-/// What is asked of the server, and how long it may take.
-struct Bounds {
-    call_limit: Duration,
-    quarantine: bool,
-    confirmation: Option<Confirmation>,
 }
 
 impl RedisStore {
@@ -82,22 +70,26 @@ impl RedisStore {
         let name = Arc::from(&*address.name);
         let user = address.access.user.as_deref().unwrap_or("default").into();
         let faults = Faults::new(Arc::clone(&name), Some(user));
-        let (call_limit, quarantine) = (address.call_limit, address.quarantine);
-        let confirmation = address.confirmation;
         let topology = match address.site {
             Site::One(place) => Topology::Single(place),
             Site::Sentinels { places, master, access: SentinelAccess { user, password } } => {
                 let access = Access { user, password, ..address.access.clone() };
                 Topology::Sentinel(Arc::new(Sentinels::new(places, master, access, faults.clone())))
             }
+            Site::Cluster(_) => {
+                return refuse(
+                    "the store URL names a cluster, which is more than one server: open it as a cluster",
+                );
+            }
+        };
+        let bounds = Bounds {
+            call_limit: address.call_limit,
+            quarantine: address.quarantine,
+            confirmation: address.confirmation,
         };
         let connector = Connector::new(topology, address.access, faults.clone());
-        let ours = |me: &Weak<Client>, bulletin: &Arc<Bulletin>| {
-            let (tell, hearing) = (Client::tell(me.clone()), Hearing::new(Arc::clone(bulletin)));
-            Source::Ours(Link::new(connector, faults.clone(), Arc::clone(&runtime), tell, hearing))
-        };
-        let bounds = Bounds { call_limit, quarantine, confirmation };
-        Ok(Self::new(name, faults.clone(), ours, bounds, runtime.clone()))
+        let common = Common::new(&*runtime, None);
+        Ok(Self { name, client: Client::over(connector, faults, bounds, common, runtime) })
     }
 
     /// The store behind a connection that the program has already, under a name for errors.
@@ -116,34 +108,9 @@ impl RedisStore {
         let faults = Faults::new(Arc::clone(&name), None);
         let lend = Box::new(move || Box::new(connection.clone()) as _);
         let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()) };
+        let common = Common::new(&*runtime, None);
         let bounds = Bounds { call_limit: CALL_LIMIT, quarantine: true, confirmation: None };
-        Self::new(name, faults, |_, _| source, bounds, runtime)
-    }
-
-    fn new(
-        name: Arc<str>,
-        faults: Faults,
-        source: impl FnOnce(&Weak<Client>, &Arc<Bulletin>) -> Source,
-        Bounds { call_limit, quarantine, confirmation }: Bounds,
-        runtime: Arc<dyn Runtime>,
-    ) -> Self {
-        let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
-        let bulletin = Arc::new(Bulletin::default());
-        let client = Arc::new_cyclic(|me| Client {
-            source: source(me, &bulletin),
-            runtime,
-            faults,
-            call_limit,
-            unsettled: Unsettled::default(),
-            waiting: Waiting::new(seed),
-            bulletin,
-            tended: AtomicBool::new(false),
-            quarantine,
-            confirmation,
-            identity: Mutex::default(),
-            me: me.clone(),
-        });
-        Self { name, client }
+        Self { name, client: Client::new(|_| source, faults, bounds, common, runtime) }
     }
 
     /// Why nobody can tell this process that its turn has come, if that is so: the server takes no subscription. Waiters then
@@ -255,7 +222,7 @@ impl Store for RedisStore {
     /// A server is looked through with SCAN, a thousand keys at a time, which takes a while where there are millions; others are
     /// served in between. What is taken or let go meanwhile may be missing or there.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        Box::pin(self.client.list(prefix))
+        Box::pin(self.client.list(prefix, None))
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

@@ -1,5 +1,6 @@
 //! Who says which server to connect to.
 
+pub(crate) mod cluster;
 mod sentinel;
 
 use std::sync::Arc;

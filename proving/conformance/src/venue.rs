@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use leasehold::{MemoryStore, QuorumStore, TokioRuntime};
 use leasehold_core::{Runtime, Store};
 use leasehold_file::FileStore;
-use leasehold_redis::RedisStore;
 use leasehold_redis::slot::MEMBER_KEY;
-use servers::{Flavor, Server};
+use leasehold_redis::{ClusterStore, RedisStore};
+use servers::{Cluster, Flavor, Server};
 use tempfile::TempDir;
 
 type Open = dyn Fn(Arc<dyn Runtime>) -> Arc<dyn Store> + Send + Sync;
@@ -107,6 +108,26 @@ impl Venue {
             hands_over: true,
             forget: Some(Box::new(forget)),
         }
+    }
+
+    /// A cluster of three masters of its own, of which each process is told another node.
+    ///
+    /// # Panics
+    ///
+    /// When the servers cannot be had.
+    #[must_use]
+    pub fn cluster(flavor: Flavor, protocol: &str) -> Self {
+        let cluster = Cluster::start(flavor, 3, 0);
+        let protocol = protocol.to_owned();
+        let name = format!("cluster of {flavor} {protocol}");
+        let opened = AtomicUsize::new(0);
+        let open = move |runtime| -> Arc<dyn Store> {
+            let nth = opened.fetch_add(1, Ordering::Relaxed);
+            let port = cluster.nodes()[nth % cluster.nodes().len()].port();
+            let url = format!("redis+cluster://127.0.0.1:{port}?protocol={protocol}");
+            Arc::new(ClusterStore::from_url(&url, runtime).expect("a cluster's own URL"))
+        };
+        Self { name, open: Box::new(open), server: None, hands_over: true, forget: None }
     }
 
     /// A majority of three servers of their own, which need not sit out the quarantine of a first start.

@@ -13,6 +13,9 @@ conformance::every_check! {
     redis_6_2: super::Venue::redis(super::Flavor::Redis62, "resp2");
     redis_7_0: super::Venue::redis(super::Flavor::Redis70, "resp3");
     redis_8_2: super::Venue::redis(super::Flavor::Redis82, "resp2");
+    cluster_6_2: super::Venue::cluster(super::Flavor::Redis62, "resp2");
+    cluster_7_0: super::Venue::cluster(super::Flavor::Redis70, "resp3");
+    cluster_9_1: super::Venue::cluster(super::Flavor::Valkey91, "resp3");
     valkey_9_1: super::Venue::redis(super::Flavor::Valkey91, "resp3");
 }
 

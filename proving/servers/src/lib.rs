@@ -13,6 +13,7 @@
 //!
 //! Everything here blocks the calling thread, and panics where a test could only unwrap.
 
+mod cluster;
 mod flavor;
 mod launch;
 mod process;
@@ -22,6 +23,7 @@ mod server;
 mod setup;
 mod watched;
 
+pub use cluster::Cluster;
 pub use flavor::{Flavor, NotFound};
 pub use process::Process;
 pub use proxy::Proxy;

@@ -9,6 +9,7 @@ use redis::{Cmd, ServerError, Value, cmd};
 use super::{Client, Heard, Route, several};
 use crate::deadline::within;
 use crate::script::call_for;
+use crate::topology::cluster::Redirect;
 use crate::wire;
 
 /// How many keys the server looks at in one call: it is busy with them for less than a millisecond.
@@ -73,7 +74,12 @@ impl Client {
     /// All keys that begin with a prefix and are held by ours or waited for, in byte order.
     ///
     /// Not more is kept in memory than what is found, and one part of what is looked through.
-    pub(crate) async fn list(&self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
+    /// Where the server is a node of a cluster, `gone` gets the keys that have gone to another while they were looked at.
+    pub(crate) async fn list(
+        &self,
+        prefix: &[u8],
+        mut gone: Option<&mut Vec<Key>>,
+    ) -> Result<Vec<KeyState>, Fault> {
         let mut route = self.route(self.call_limit).await?;
         // A walk may come by the same key twice, and both may find one.
         let mut found = BTreeMap::new();
@@ -99,7 +105,7 @@ impl Client {
                 if walk == Walk::Leases {
                     keys = self.that_look_held(&mut route, keys).await?;
                 }
-                for state in self.inspect_all(&mut route, keys).await? {
+                for state in self.inspect_all(&mut route, keys, gone.as_deref_mut()).await? {
                     found.insert(state.key.clone(), state);
                 }
                 if next == b"0" {
@@ -126,6 +132,8 @@ impl Client {
                 Ok(_) => {}
                 // It is something else by now, or was all the time where the server cannot tell types.
                 Err(error) if error.code() == "WRONGTYPE" => {}
+                // The inspection will find out where it went.
+                Err(error) if self.cluster.is_some() && Redirect::of(&error).is_some() => held.push(key),
                 Err(error) => return Err(self.faults.of_refusal(&error)),
             }
         }
@@ -133,13 +141,25 @@ impl Client {
     }
 
     /// What is to be seen of each key that is in use.
-    async fn inspect_all(&self, route: &mut Route, keys: Vec<Key>) -> Result<Vec<KeyState>, Fault> {
+    async fn inspect_all(
+        &self,
+        route: &mut Route,
+        keys: Vec<Key>,
+        mut gone: Option<&mut Vec<Key>>,
+    ) -> Result<Vec<KeyState>, Fault> {
         let requests: Vec<_> = keys.into_iter().map(Request::Inspect).collect();
         let mut states = Vec::new();
         for part in requests.chunks(INSPECTED_AT_ONCE) {
             let calls: Vec<_> = part.iter().map(|request| call_for(request, self.window())).collect();
             let heard = self.call_all(route, &calls, self.call_limit).await?;
             for (request, heard) in part.iter().zip(heard) {
+                if let (Some(gone), Request::Inspect(key), Err(error)) =
+                    (gone.as_deref_mut(), request, &heard)
+                    && Redirect::of(error).is_some()
+                {
+                    gone.push(key.clone());
+                    continue;
+                }
                 let Answer::Inspect(state) = self.answer(request, heard)? else {
                     unreachable!("an inspection is answered as one")
                 };
@@ -169,7 +189,7 @@ impl Client {
 }
 
 /// Whether it concerns us: another program's string does only where one of ours waits for it.
-fn is_in_use(state: &KeyState) -> bool {
+pub(crate) fn is_in_use(state: &KeyState) -> bool {
     use leasehold_core::Tenant::Holder;
     !state.line.is_empty() || state.tenancies.iter().any(|tenancy| matches!(tenancy.tenant, Holder { .. }))
 }

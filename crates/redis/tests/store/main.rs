@@ -1,5 +1,6 @@
 //! The store against real servers.
 
+mod cluster;
 mod flavors;
 mod lent;
 mod line;

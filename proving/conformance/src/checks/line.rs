@@ -199,7 +199,8 @@ pub async fn an_onlooker_sees_the_line_in_order(venue: &Venue) {
 pub async fn takers_of_several_keys_all_get_their_turns(venue: &Venue) {
     let all = [locks(venue), locks(venue)];
     let mut tasks = Vec::new();
-    for (n, names) in [&["a", "b"][..], &["b", "a"], &["a"], &["b"]].into_iter().enumerate() {
+    for (n, names) in [&["{n}a", "{n}b"][..], &["{n}b", "{n}a"], &["{n}a"], &["{n}b"]].into_iter().enumerate()
+    {
         let mutex = all[n % 2].mutex_all(names);
         tasks.push(tokio::spawn(async move {
             let mut last = None;

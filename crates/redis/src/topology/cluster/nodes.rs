@@ -1,0 +1,98 @@
+//! The nodes, each with a client that is made when it is first needed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use leasehold_core::Fault;
+
+use super::redirect::Node;
+use super::{Cluster, Known};
+use crate::client::{Bounds, Client, Source};
+use crate::connect::Connector;
+use crate::place::Place;
+use crate::settle::ConnectionId;
+use crate::topology::Topology;
+
+impl Cluster {
+    /// The client of a node.
+    pub(super) fn client(&self, node: &Node) -> Arc<Client> {
+        let mut known = self.known();
+        let made = known.clients.entry(node.clone()).or_insert_with(|| {
+            let faults = self.faults.at(&node.to_string());
+            let place = Place::Tcp { host: node.host.clone(), port: node.port };
+            let access = self.seeds.access.clone();
+            let connector = Connector::new(Topology::Single(place), access, faults.clone());
+            let bounds = Bounds { call_limit: self.call_limit, quarantine: true, confirmation: None };
+            let (common, runtime) = (self.common.clone(), Arc::clone(&self.runtime));
+            let client = Client::over(connector, faults, bounds, common, runtime);
+            if self.hears_of_breaks.load(Ordering::SeqCst) {
+                client.hear_of_breaks();
+            }
+            client
+        });
+        Arc::clone(made)
+    }
+
+    /// The nodes that there are to ask for the owners of slots: first those with a connection, since one that is cut off has none.
+    pub(super) fn to_ask(&self) -> Vec<Node> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let known = self.known();
+        let mut nodes = self.seeds.and(known.map.masters());
+        let begin = turn % nodes.len().max(1);
+        nodes.rotate_left(begin);
+        nodes.sort_by_key(|node| known.clients.get(node).is_none_or(|client| !client.is_up()));
+        nodes
+    }
+
+    /// The clients on whose connections something was sent that may still be done.
+    pub(super) fn clients_of(&self, connections: &[ConnectionId]) -> Vec<Arc<Client>> {
+        let known = self.known();
+        let sent = |client: &&Arc<Client>| client.up_by().is_some_and(|id| connections.contains(&id));
+        known.clients.values().filter(sent).cloned().collect()
+    }
+
+    /// From now on all connections subscribe to what concerns holders.
+    pub(super) fn hear_of_breaks(&self) {
+        if !self.hears_of_breaks.swap(true, Ordering::SeqCst) {
+            self.known().clients.values().for_each(|client| client.hear_of_breaks());
+        }
+    }
+
+    /// Why nobody of some node's can tell this process anything, if so.
+    pub(super) fn deaf(&self) -> Option<Fault> {
+        self.known().clients.values().find_map(|client| match &client.source {
+            Source::Ours(link) => link.hearing.deaf_because(),
+            Source::Lent { .. } => None,
+        })
+    }
+}
+
+impl Known {
+    /// Lets go of nodes that own nothing any more.
+    pub(super) fn prune(&mut self) {
+        let masters = self.map.masters();
+        self.clients.retain(|node, _| masters.contains(node));
+    }
+}
+
+impl Client {
+    fn is_up(&self) -> bool {
+        self.up_by().is_some()
+    }
+
+    /// The connection, if there is one.
+    fn up_by(&self) -> Option<ConnectionId> {
+        match &self.source {
+            Source::Ours(link) => link.up().map(|live| live.id),
+            Source::Lent { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}

@@ -1,0 +1,148 @@
+//! Renewing leases at many nodes at once.
+
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Fault, HoldAnswer};
+
+use super::Cluster;
+use super::redirect::Node;
+use crate::client::limit_of;
+use crate::deadline::within;
+
+/// Each is a round trip. Past them, the keeper asks again soon, and all that were answered are renewed meanwhile.
+const HOPS: usize = 3;
+
+type Renewed = Result<HoldAnswer, Fault>;
+
+/// A lease that is still to be renewed.
+struct Open {
+    nth: usize,
+    slot: u16,
+    /// Where to ask in place of the owner.
+    aside: Option<Node>,
+}
+
+/// What came of asking one node.
+struct Part {
+    asked: Node,
+    open: Vec<Open>,
+    renewed: Vec<Renewed>,
+    redirects: Vec<(usize, super::Redirect)>,
+}
+
+impl Cluster {
+    /// One answer for each attempt, from one round trip to each node. A node that is silent does not keep back what the others said for
+    /// longer than one call.
+    pub(super) async fn renew(&self, attempts: &[Attempt]) -> Vec<Renewed> {
+        let Some(limit) = attempts.iter().map(|attempt| limit_of(self.call_limit, attempt.ttl)).min() else {
+            return Vec::new();
+        };
+        let unasked = || Err(self.faults.passing("the cluster is moving the key"));
+        let mut answers: Vec<Renewed> = attempts.iter().map(|_| unasked()).collect();
+        let mut open = Vec::new();
+        for (nth, attempt) in attempts.iter().enumerate() {
+            match self.slot(&attempt.claim) {
+                Ok(slot) => open.push(Open { nth, slot, aside: None }),
+                Err(fault) => answers[nth] = Err(fault),
+            }
+        }
+        let until = self.runtime.now() + limit;
+        for _ in 0..HOPS {
+            let left = until.saturating_since(self.runtime.now());
+            let mut parts: BTreeMap<_, Vec<Open>> = BTreeMap::new();
+            for one in std::mem::take(&mut open) {
+                match self.place(&one, left).await {
+                    Ok(place) => parts.entry(place).or_default().push(one),
+                    Err(fault) => answers[one.nth] = Err(fault),
+                }
+            }
+            let parts = parts.into_iter();
+            let asked = all(parts.map(|(place, open)| self.ask(attempts, place, open, left)).collect()).await;
+            for part in asked {
+                open.extend(self.sort(part, &mut answers));
+            }
+            if open.is_empty() || self.runtime.now() >= until {
+                break;
+            }
+        }
+        answers
+    }
+
+    /// Which node is to be asked, and whether it must be told that the slot is on its way.
+    async fn place(&self, open: &Open, left: Duration) -> Result<(Node, bool), Fault> {
+        if let Some(aside) = &open.aside {
+            return Ok((aside.clone(), true));
+        }
+        let silent = || Err(self.faults.passing(format_args!("no answer within {left:?}")));
+        let owner = within(&*self.runtime, left, self.owner(open.slot)).await.unwrap_or_else(silent)?;
+        Ok((owner, false))
+    }
+
+    async fn ask(
+        &self,
+        attempts: &[Attempt],
+        (asked, asks): (Node, bool),
+        open: Vec<Open>,
+        left: Duration,
+    ) -> Part {
+        let client = self.client(&asked);
+        let attempts: Vec<_> = open.iter().map(|open| attempts[open.nth].clone()).collect();
+        let asking = async {
+            let mut route = client.route(left).await?;
+            route.asks = asks;
+            let renewed = client.renew_on(&attempts, &mut route, left).await;
+            Ok((renewed, route.redirects))
+        };
+        let silent = || Err(self.faults.passing(format_args!("{asked}: no answer within {left:?}")));
+        let (renewed, redirects) = within(&*self.runtime, left, asking)
+            .await
+            .unwrap_or_else(silent)
+            .unwrap_or_else(|fault| (vec![Err(fault); attempts.len()], Vec::new()));
+        Part { asked, open, renewed, redirects }
+    }
+
+    /// Keeps the answers, and says what is to be asked elsewhere.
+    fn sort(&self, part: Part, answers: &mut [Renewed]) -> Vec<Open> {
+        let Part { asked, open, renewed, redirects } = part;
+        let failed = renewed.iter().filter(|answer| answer.is_err()).count();
+        if failed > redirects.len() {
+            self.learn_later();
+        }
+        let mut redirects: BTreeMap<_, _> = redirects.into_iter().collect();
+        let mut again = Vec::new();
+        for (place, (mut one, answer)) in open.into_iter().zip(renewed).enumerate() {
+            answers[one.nth] = answer;
+            if let Some(redirect) = redirects.remove(&place) {
+                let follows = !matches!(redirect, super::Redirect::Later | super::Redirect::Elsewhere);
+                one.aside = self.redirected(one.slot, &asked, redirect);
+                if follows {
+                    again.push(one);
+                }
+            }
+        }
+        again
+    }
+}
+
+/// Waits for all of them at once.
+async fn all<F: Future + Send>(futures: Vec<F>) -> Vec<F::Output>
+where
+    F::Output: Send,
+{
+    let mut under_way: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    let mut done: Vec<Option<F::Output>> = under_way.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (future, done) in under_way.iter_mut().zip(&mut done).filter(|(_, done)| done.is_none()) {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                *done = Some(output);
+            }
+        }
+        if done.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}

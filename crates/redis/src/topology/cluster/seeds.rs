@@ -1,0 +1,108 @@
+//! From the URL of a cluster to the nodes that are asked first.
+
+use std::collections::BTreeSet;
+
+use leasehold_core::Misuse;
+
+use super::redirect::Node;
+use crate::access::Access;
+use crate::address::{Address, Site, refuse};
+use crate::place::Place;
+
+/// Where to begin, and how to be let in by every node.
+#[derive(Debug)]
+pub(crate) struct Seeds {
+    /// The URL without password and without parameters that say how to speak and not with whom.
+    pub(crate) name: String,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) access: Access,
+}
+
+impl Seeds {
+    pub(crate) fn of(address: Address) -> Result<Self, Misuse> {
+        let Site::Cluster(places) = address.site else {
+            return refuse("the store URL names no cluster: use redis+cluster:// or rediss+cluster://");
+        };
+        if address.access.db != 0 {
+            return refuse("a cluster has no database but 0: leave the number out of the store URL");
+        }
+        if !address.quarantine {
+            return refuse(
+                "quarantine is for members of a quorum, which a cluster cannot be: leave it out of the store URL",
+            );
+        }
+        let node = |place| match place {
+            Place::Tcp { host, port } => Some(Node { host, port }),
+            Place::Unix { .. } => None,
+        };
+        let nodes = places.into_iter().filter_map(node).collect();
+        Ok(Self { name: address.name, nodes, access: address.access })
+    }
+
+    /// All nodes that there are to ask: those that are known to own slots, and those named in the URL.
+    pub(crate) fn and(&self, masters: BTreeSet<Node>) -> Vec<Node> {
+        let named: Vec<_> = self.nodes.iter().filter(|node| !masters.contains(node)).cloned().collect();
+        masters.into_iter().chain(named).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Secret;
+
+    fn seeds(url: &str) -> Result<Seeds, Misuse> {
+        Seeds::of(Address::parse(url)?)
+    }
+
+    fn node(host: &str, port: u16) -> Node {
+        Node { host: host.into(), port }
+    }
+
+    #[test]
+    fn nodes_are_named_with_one_login_for_all_and_the_name_leaves_out_the_password() {
+        let read =
+            seeds("redis+cluster://app:s%40cret,7@a,b:7001,[::1]:7002?protocol=resp2&call-limit=250ms")
+                .unwrap();
+        assert_eq!(read.nodes, [node("a", 6379), node("b", 7001), node("::1", 7002)]);
+        assert_eq!(read.name, "redis+cluster://app@a,b:7001,[::1]:7002");
+        assert!(matches!(read.access.password.unwrap(), Secret::Text(password) if password.0 == "s@cret,7"));
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn every_node_speaks_tls_or_none() {
+        let read = seeds("rediss+cluster://a,b?ca=/ca.pem").unwrap();
+        assert_eq!(read.access.tls.unwrap().authority, Some("/ca.pem".into()));
+        assert_eq!(read.name, "rediss+cluster://a,b");
+        assert!(seeds("redis+cluster://a").unwrap().access.tls.is_none());
+    }
+
+    #[test]
+    fn a_wrong_url_says_what_is_wrong_and_never_the_password() {
+        for url in [
+            "redis://u:s3cret@a",
+            "redis+cluster:u:s3cret@h",
+            "redis+unix+cluster://u:s3cret@h",
+            "redis+cluster://",
+            "redis+cluster://u:s3cret@",
+            "redis+cluster://u:s3cret@a,",
+            "redis+cluster://u:s3cret@,a",
+            "redis+cluster://u:s3cret@a,a:6379",
+            "redis+cluster://u:s3cret@a,b:x",
+            "redis+cluster://u:s3cret@a,b:0",
+            "redis+cluster://a,u:s3cret@b@c,d e",
+            "redis+cluster://u:12/s3cret@a,b",
+            "redis+cluster://u:12#s3cret@a,b",
+            "redis+cluster://u:s3cret@a,b/1",
+            "redis+cluster://u:s3cret@a,b?db=1",
+            "redis+cluster://u:s3cret@a,b?quarantine=no",
+            "redis+cluster://u:s3cret@a,b?password=x",
+            "redis+cluster://u:s3cret@a,b?s3cret=x",
+        ] {
+            let error = seeds(url).expect_err(url).to_string();
+            assert!(!error.contains("s3c"), "{url}: {error}");
+            assert!(error.contains(':') && !error.contains('\n') && !error.ends_with('.'), "{url}: {error}");
+        }
+    }
+}

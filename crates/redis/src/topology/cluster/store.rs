@@ -1,0 +1,246 @@
+//! The store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{
+    Attempt, BoxFuture, BreakAnswer, Claim, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState,
+    Manner, Mark, Marked, Misuse, Notices, Runtime, Store, Wake,
+};
+
+use super::seeds::Seeds;
+use super::{Cluster, one_slot};
+use crate::address::Address;
+use crate::client::limit_of;
+use crate::fault::Faults;
+use crate::slot::slot_of;
+
+/// Leases on a Redis or Valkey cluster.
+///
+/// Each lease is one key at one master, as on a single server, and its side keys lie in the same slot. Where a key is, is found out by
+/// asking any node; slots are followed wherever they move, and a replica that takes its master's place is found within a second of
+/// that. While a slot is on its way, requests for its keys wait until it has arrived. A failover that loses writes may lose leases: the
+/// holder learns so at its next renewal, and fences rise all the same.
+///
+/// Several keys can be locked together if they lie in one slot, which a hash tag sees to: `{order:7}:stock` and `{order:7}:bill`.
+///
+/// A cluster cannot be a member of a quorum. Name independent servers there.
+#[derive(Clone)]
+pub struct ClusterStore {
+    cluster: Arc<Cluster>,
+}
+
+impl ClusterStore {
+    /// The store at a URL. Opens nothing.
+    ///
+    /// `redis+cluster://[user[:password]@]host[:port][,host[:port]]…`, or `rediss+cluster:` for TLS to every node. Any node will do to
+    /// begin with, and the others are learnt from it by the addresses that the cluster announces; name several, for when one is down. All
+    /// are asked with the same user and password. The parameters `protocol`, `ca` and `call-limit` are those of
+    /// [`RedisStore::from_url`](crate::RedisStore::from_url).
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Url`], which says what is wrong and never the password.
+    pub fn from_url(url: &str, runtime: Arc<dyn Runtime>) -> Result<Self, Misuse> {
+        let address = Address::parse(url)?;
+        let call_limit = address.call_limit;
+        let seeds = Seeds::of(address)?;
+        let user = seeds.access.user.as_deref().unwrap_or("default").into();
+        let faults = Faults::new(Arc::from(&*seeds.name), Some(user));
+        Ok(Self { cluster: Cluster::new(seeds, call_limit, faults, runtime) })
+    }
+
+    /// Why nobody can tell this process that its turn has come, if that is so at some node. Waiters then ask by themselves, a few
+    /// times a second.
+    #[must_use]
+    pub fn deaf_because(&self) -> Option<Fault> {
+        self.cluster.deaf()
+    }
+
+    /// How many attempts wait in line. For tests and diagnosis.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.cluster.waiting().len()
+    }
+}
+
+impl Cluster {
+    /// Learns whose the slots are, and sees whether scripts may be run.
+    async fn open(&self) -> Result<(), Fault> {
+        self.learn(self.runtime.now()).await?;
+        let masters = self.known().map.masters();
+        let mut last = self.faults.passing("no node of the cluster serves any slot: give its slots to nodes");
+        for node in masters {
+            match self.client(&node).open().await {
+                Ok(()) => return Ok(()),
+                Err(fault) if fault.is_lasting() => return Err(fault),
+                Err(fault) => last = fault,
+            }
+        }
+        Err(last)
+    }
+
+    async fn grant(&self, attempt: &Attempt, manner: Manner) -> Result<GrantAnswer, Fault> {
+        if attempt.proposal.is_some() {
+            return Err(self.faults.lasting(no_member(&self.seeds.name)));
+        }
+        let limit = limit_of(self.call_limit, attempt.ttl);
+        let mut way = self.way(self.slot(&attempt.claim)?, limit);
+        loop {
+            let (client, mut route) = way.next().await?;
+            let answer = client.grant_on(attempt, manner, &mut route, limit).await;
+            if matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
+                self.watch();
+            }
+            if answer.is_ok() || !way.goes_on(&mut route).await {
+                return answer;
+            }
+        }
+    }
+
+    pub(super) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
+        let mut way = self.way(slot_of(key.as_bytes()), self.call_limit);
+        loop {
+            let (client, mut route) = way.next().await?;
+            let answer = client.inspect_on(key, &mut route).await;
+            if answer.is_ok() || !way.goes_on(&mut route).await {
+                return answer;
+            }
+        }
+    }
+
+    async fn mark(&self, attempt: &Attempt, mark: &Mark, keep: Duration) -> Result<HoldAnswer, Fault> {
+        let limit = limit_of(self.call_limit, attempt.ttl);
+        let mut way = self.way(self.slot(&attempt.claim)?, limit);
+        loop {
+            let (client, mut route) = way.next().await?;
+            let answer = client.mark_on(attempt, mark, keep, &mut route).await;
+            if answer.is_ok() || !way.goes_on(&mut route).await {
+                return answer;
+            }
+        }
+    }
+
+    async fn marked(&self, key: &Key) -> Result<Marked, Fault> {
+        let mut way = self.way(slot_of(key.as_bytes()), self.call_limit);
+        loop {
+            let (client, mut route) = way.next().await?;
+            let answer = client.marked_on(key, &mut route).await;
+            if answer.is_ok() || !way.goes_on(&mut route).await {
+                return answer;
+            }
+        }
+    }
+
+    async fn break_lease(&self, key: &Key, fence: Fence) -> Result<BreakAnswer, Fault> {
+        let mut way = self.way(slot_of(key.as_bytes()), self.call_limit);
+        loop {
+            let (client, mut route) = way.next().await?;
+            let answer = client.break_on(key, fence, &mut route).await;
+            if answer.is_ok() || !way.goes_on(&mut route).await {
+                return answer;
+            }
+        }
+    }
+}
+
+fn no_member(name: &str) -> Misuse {
+    Misuse::NoMember {
+        name: name.into(),
+        reason: "what a failover of its own loses is noticed by nobody, and a slot that moves looks like a restart: name \
+                 independent servers"
+            .into(),
+    }
+}
+
+impl Store for ClusterStore {
+    fn name(&self) -> &str {
+        &self.cluster.seeds.name
+    }
+
+    fn drift(&self) -> Drift {
+        Drift::BETWEEN_MACHINES
+    }
+
+    fn fits(&self, claim: &Claim) -> Result<(), Misuse> {
+        one_slot(claim).map(drop)
+    }
+
+    fn as_member(&self) -> Result<(), Misuse> {
+        Err(no_member(self.name()))
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(self.cluster.open())
+    }
+
+    fn grant<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        manner: Manner,
+    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+        Box::pin(self.cluster.grant(attempt, manner))
+    }
+
+    fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        Box::pin(self.cluster.renew(attempts))
+    }
+
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(async {
+            let (answer, settles_at) = self.cluster.release(attempt).await?;
+            if let Some(settles_at) = settles_at {
+                self.cluster.give_up_later(attempt.clone(), settles_at);
+            }
+            Ok(answer)
+        })
+    }
+
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.cluster.give_up(attempt))
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+        Box::pin(self.cluster.inspect(key))
+    }
+
+    /// It is as durable as the master of its slot, and lost with what a failover loses.
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(self.cluster.mark(attempt, mark, keep))
+    }
+
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        Box::pin(self.cluster.marked(key))
+    }
+
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(self.cluster.break_lease(key, fence))
+    }
+
+    /// A break is told to the subscribers at all nodes, so it is heard on any connection; several may bring it.
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        self.cluster.hear_of_breaks();
+        Some(self.cluster.notices())
+    }
+
+    /// Each master is looked through in turn, as a single server is. Of a slot that moves meanwhile, keys may be missing.
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        Box::pin(self.cluster.list(prefix))
+    }
+
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        self.cluster.waiting().called(attempt.holder, &*self.cluster.runtime)
+    }
+}
+
+impl fmt::Debug for ClusterStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ClusterStore").field(&self.cluster.seeds.name).finish()
+    }
+}

@@ -1,0 +1,4 @@
+//! A store on a cluster.
+
+mod permissions;
+mod slots;

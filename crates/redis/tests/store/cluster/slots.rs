@@ -1,0 +1,140 @@
+//! Whose a key is, and what happens when that changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Claim, Fault, GrantAnswer, HoldAnswer, Key, Manner, Store};
+use leasehold_redis::ClusterStore;
+use leasehold_redis::slot::slot_of;
+use servers::{Cluster, Flavor, Reply};
+
+use crate::world::{attempt, granted, key, runtime};
+
+fn store(url: &str) -> ClusterStore {
+    ClusterStore::from_url(url, runtime()).unwrap()
+}
+
+async fn grant(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
+    store.grant(attempt, Manner::Try).await
+}
+
+/// On a busy machine, a slot takes longer to arrive than one call may; whoever locks asks again then.
+async fn at_last(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
+    for _ in 0..20 {
+        match grant(store, attempt).await {
+            Err(fault) if !fault.is_lasting() => {}
+            answer => return answer,
+        }
+    }
+    grant(store, attempt).await
+}
+
+/// One node is enough to find the others; every kind of key is found where the cluster has it.
+#[tokio::test]
+async fn keys_are_at_the_nodes_that_own_their_slots() {
+    for flavor in Flavor::ALL {
+        let cluster = Cluster::start(flavor, 3, 0);
+        let store = store(&format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[2].port()));
+        store.open().await.unwrap();
+        let names: [&[u8]; 9] =
+            [b"a", b"invoice:42", b"{order:7}:stock", b"{}", b"{", b"}{", b"a{b}c", b"{}{a}", b"\xff\0{\n"];
+        for name in names {
+            let mut one = attempt(&["x"]);
+            one.claim = Claim::exclusive(Key::new(name).unwrap());
+            let first = granted(grant(&store, &one).await);
+            let owner = cluster.owner(slot_of(name));
+            assert_eq!(
+                owner.command(&[b"EXISTS", name]),
+                Reply::Integer(1),
+                "{flavor}: {}",
+                name.escape_ascii()
+            );
+            assert_eq!(store.renew(std::slice::from_ref(&one)).await, [Ok(HoldAnswer::Done)]);
+            assert_eq!(store.inspect(one.claim.first_key()).await.unwrap().tenancies.len(), 1);
+            assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));
+            assert!(granted(grant(&store, &attempt_on(name)).await) > first);
+        }
+        assert_eq!(store.list(b"").await.unwrap().len(), names.len());
+    }
+}
+
+fn attempt_on(name: &[u8]) -> Attempt {
+    let mut one = attempt(&["x"]);
+    one.claim = Claim::exclusive(Key::new(name).unwrap());
+    one
+}
+
+#[tokio::test]
+async fn keys_of_different_slots_are_refused_by_name_before_anything_is_sent() {
+    let store = store("redis+cluster://127.0.0.1:1");
+    let apart = attempt(&["a", "b", "{a}c"]);
+    let misuse = store.fits(&apart.claim).unwrap_err().to_string();
+    assert!(misuse.starts_with("a and b lie in different slots") && misuse.contains("{order:7}"), "{misuse}");
+    let fault = grant(&store, &apart).await.unwrap_err();
+    assert!(fault.is_lasting() && fault.to_string().contains("a and b"), "{fault}");
+    assert_eq!(store.fits(&attempt(&["a", "{a}c", "x{a}"]).claim), Ok(()));
+}
+
+#[tokio::test]
+async fn a_single_server_is_not_taken_for_a_cluster_nor_a_node_for_a_single_server() {
+    let server = servers::Server::start(Flavor::Redis70);
+    let alone = store(&format!("redis+cluster://127.0.0.1:{}", server.port()));
+    let fault = alone.open().await.unwrap_err();
+    assert!(fault.is_lasting() && fault.to_string().contains("write redis://"), "{fault}");
+    let cluster = Cluster::start(Flavor::Redis70, 3, 0);
+    let node = crate::world::store(&cluster.nodes()[0].url());
+    let elsewhere = (0..)
+        .map(|n| format!("k{n}"))
+        .find(|name| cluster.owner(slot_of(name.as_bytes())).port() != cluster.nodes()[0].port());
+    let fault = node.grant(&attempt(&[&elsewhere.unwrap()]), Manner::Try).await.unwrap_err();
+    assert!(fault.is_lasting() && fault.to_string().contains("redis+cluster://"), "{fault}");
+}
+
+/// The lease, its fence and who waits go along; nobody who uses the store has to know.
+#[tokio::test]
+async fn a_slot_that_moved_is_followed() {
+    for flavor in Flavor::ALL {
+        let cluster = Cluster::start(flavor, 3, 0);
+        let store = store(&cluster.url());
+        let held = attempt(&["k"]);
+        let first = granted(grant(&store, &held).await);
+        let slot = slot_of(b"k");
+        let to = cluster.other(slot);
+        cluster.hand_over(slot, to);
+        assert_eq!(store.renew(std::slice::from_ref(&held)).await, [Ok(HoldAnswer::Done)], "{flavor}");
+        assert!(matches!(grant(&store, &attempt(&["k"])).await, Ok(GrantAnswer::Busy { .. })));
+        cluster.hand_over(slot, cluster.other(slot));
+        assert_eq!(store.release(&held).await, Ok(HoldAnswer::Done), "{flavor}");
+        cluster.hand_over(slot, cluster.other(slot));
+        assert!(granted(grant(&store, &attempt(&["k"])).await) > first, "{flavor}");
+        cluster.hand_over(slot, cluster.other(slot));
+        assert_eq!(store.inspect(&key("k")).await.unwrap().tenancies.len(), 1, "{flavor}");
+    }
+}
+
+/// While its keys are partly here and partly there, a slot is waited for, and then all is as it was.
+#[tokio::test]
+async fn a_slot_that_is_on_its_way_is_waited_for() {
+    for flavor in Flavor::ALL {
+        let cluster = Arc::new(Cluster::start(flavor, 3, 0));
+        let store = store(&cluster.url());
+        let held = attempt(&["k"]);
+        let first = granted(grant(&store, &held).await);
+        let slot = slot_of(b"k");
+        let (from, to) = (cluster.owner(slot), cluster.other(slot));
+        cluster.begin(slot, from, to);
+        assert_eq!(cluster.carry(slot, from, to), 1);
+        let (from, to) = (from.port(), to.port());
+        let moving = cluster.clone();
+        let carried = tokio::task::spawn_blocking(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            let at = |port| moving.nodes().iter().find(|node| node.port() == port).unwrap();
+            while moving.carry(slot, at(from), at(to)) > 0 {}
+            moving.end(slot, at(from), at(to));
+        });
+        assert!(matches!(at_last(&store, &attempt(&["k"])).await, Ok(GrantAnswer::Busy { .. })), "{flavor}");
+        carried.await.unwrap();
+        assert_eq!(store.release(&held).await, Ok(HoldAnswer::Done), "{flavor}");
+        assert!(granted(grant(&store, &attempt(&["k"])).await) > first, "{flavor}");
+    }
+}

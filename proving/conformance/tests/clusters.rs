@@ -1,0 +1,395 @@
+//! Locks on a cluster while its slots move and its masters die.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use leasehold::{Locks, Misuse, QuorumStore, TokioRuntime};
+use leasehold_core::{Runtime, Store};
+use leasehold_redis::ClusterStore;
+use leasehold_redis::slot::{slot_of, tag};
+use servers::{Cluster, Flavor, Reply, Server};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// With a tag and without, and such as look like one.
+const NAMES: [&[u8]; 6] = [b"plain", b"{order:7}:stock", b"{}", b"{", b"a}b{c", b"\xff\0{x"];
+
+async fn locks(cluster: &Cluster) -> Locks {
+    Locks::builder().ttl(10 * SECOND).connect(&cluster.url()).await.unwrap()
+}
+
+/// Who is inside, and the greatest fence that was, of each key.
+#[derive(Default)]
+struct Ledger(Mutex<HashMap<Vec<u8>, (bool, u64)>>);
+
+impl Ledger {
+    fn enter(&self, name: &[u8], fence: u64) {
+        let mut keys = self.0.lock().unwrap();
+        let (inside, last) = keys.entry(name.to_vec()).or_default();
+        assert!(!*inside, "two were inside of {}", name.escape_ascii());
+        assert!(fence > *last, "{}: {fence} after {last}", name.escape_ascii());
+        (*inside, *last) = (true, fence);
+    }
+
+    fn leave(&self, name: &[u8]) {
+        self.0.lock().unwrap().get_mut(name).unwrap().0 = false;
+    }
+}
+
+/// How often nodes were asked for some commands, scripts' own commands aside.
+fn asked(cluster: &Cluster, commands: &[&str]) -> u64 {
+    let calls = |server: &Server| -> u64 {
+        let stats = server.text(&["INFO", "commandstats"]);
+        let lines = stats.as_text().unwrap().lines();
+        let of = |line: &str| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            commands.contains(&name).then(|| rest.split(',').next()?.parse::<u64>().ok()).flatten()
+        };
+        lines.filter_map(of).sum()
+    };
+    cluster.nodes().iter().map(calls).sum()
+}
+
+fn texts(reply: &Reply) -> Vec<String> {
+    let Reply::Array(Some(items)) = reply else { panic!("{reply:?}") };
+    items.iter().filter_map(Reply::as_text).map(ToOwned::to_owned).collect()
+}
+
+fn line_of_k() -> String {
+    format!("leasehold:l{{{}}}k", tag(slot_of(b"k")))
+}
+
+/// Key by key, with pauses in which a slot is neither here nor there, and all at once: whoever asks meanwhile waits a little, and
+/// nobody is told of it.
+async fn slots_move_under_load(flavor: Flavor) {
+    let cluster = Arc::new(Cluster::start(flavor, 3, 0));
+    let ledger = Arc::new(Ledger::default());
+    let over = Arc::new(AtomicBool::new(false));
+    let grants = Arc::new(AtomicU64::new(0));
+    let mut tasks = Vec::new();
+    for _ in 0..3 {
+        let locks = locks(&cluster).await;
+        for nth in 0..NAMES.len() * 2 {
+            let (locks, ledger, over, grants) = (locks.clone(), ledger.clone(), over.clone(), grants.clone());
+            tasks.push(tokio::spawn(async move {
+                let name = NAMES[nth % NAMES.len()];
+                while !over.load(Ordering::SeqCst) {
+                    let guard = locks.mutex(name).lock().within(10 * SECOND).await.unwrap();
+                    ledger.enter(name, guard.fence().get());
+                    grants.fetch_add(1, Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    ledger.leave(name);
+                    guard.release().await.unwrap();
+                }
+            }));
+        }
+    }
+    let mover = cluster.clone();
+    let moved = tokio::task::spawn_blocking(move || {
+        for round in 0..30 {
+            let slot = slot_of(NAMES[round % NAMES.len()]);
+            let (from, to) = (mover.owner(slot), mover.other(slot));
+            mover.begin(slot, from, to);
+            while mover.carry(slot, from, to) > 0 {
+                if round % 2 == 0 {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+            mover.end(slot, from, to);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    moved.await.unwrap();
+    let at_the_end = grants.load(Ordering::SeqCst);
+    // Everybody goes on afterwards.
+    tokio::time::sleep(SECOND).await;
+    assert!(grants.load(Ordering::SeqCst) > at_the_end + 50, "{flavor}: they stand still");
+    assert!(at_the_end > 100, "{flavor}: {at_the_end} grants are no load");
+    over.store(true, Ordering::SeqCst);
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_told_of_slots_that_move_under_load_on_6_2() {
+    slots_move_under_load(Flavor::Redis62).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_told_of_slots_that_move_under_load_on_7_0() {
+    slots_move_under_load(Flavor::Redis70).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_told_of_slots_that_move_under_load_on_9_1() {
+    slots_move_under_load(Flavor::Valkey91).await;
+}
+
+/// Free or in line, an acquisition costs a grant and a release; finding the owners costs nothing then.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquisition_takes_two_commands() {
+    const EACH: u64 = 100;
+    let cluster = Cluster::start(Flavor::Redis70, 3, 0);
+    let locks = locks(&cluster).await;
+    let cycle = async |name: &'static [u8]| {
+        let guard = locks.mutex(name).lock().within(30 * SECOND).await.unwrap();
+        guard.release().await.unwrap();
+    };
+    for name in NAMES {
+        cycle(name).await;
+    }
+    let ours = ["evalsha", "eval", "ping", "asking", "cluster|slots", "subscribe", "hello"];
+    let before = asked(&cluster, &ours);
+    for _ in 0..EACH {
+        for name in NAMES {
+            cycle(name).await;
+        }
+    }
+    let asked_for = asked(&cluster, &ours) - before;
+    assert_eq!(asked_for, 2 * EACH * NAMES.len() as u64, "commands while nobody waits");
+
+    let before = asked(&cluster, &["evalsha", "eval"]);
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let locks = locks.clone();
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..EACH {
+                let guard = locks.mutex("plain").lock().within(30 * SECOND).await.unwrap();
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let asked_for = asked(&cluster, &["evalsha", "eval"]) - before;
+    // The first that must wait asks twice, and a re-ask may fall into the time that this takes.
+    assert!(asked_for <= 2 * 4 * EACH + 8, "{asked_for} commands for {} acquisitions", 4 * EACH);
+}
+
+/// The line moves with its slot, but nobody listens at the new place, and the old one says nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_is_found_again_when_the_slot_has_moved() {
+    for flavor in [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91] {
+        let cluster = Cluster::start(flavor, 3, 0);
+        let (here, there) = (locks(&cluster).await, locks(&cluster).await);
+        let guard = here.mutex("k").lock().await.unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut waiters = Vec::new();
+        for n in 0..3 {
+            let (locks, order) = (there.clone(), order.clone());
+            waiters.push(tokio::spawn(async move {
+                let guard = locks.mutex("k").lock().within(8 * SECOND).await.unwrap();
+                order.lock().unwrap().push(n);
+                guard.release().await.unwrap();
+            }));
+            let slot = slot_of(b"k");
+            cluster.wait_until("the waiter stands in line", || {
+                cluster.owner(slot).text(&["ZCARD", &line_of_k()]) == Reply::Integer(n + 1)
+            });
+        }
+        let slot = slot_of(b"k");
+        cluster.hand_over(slot, cluster.other(slot));
+        let owner = cluster.owner(slot);
+        cluster.wait_until("all who wait listen at the new place", || {
+            let listens = texts(&owner.text(&["PUBSUB", "CHANNELS", "leasehold:*"]));
+            let stands = texts(&owner.text(&["HVALS", &format!("leasehold:w{{{}}}k", tag(slot))]));
+            let heard = |waiter: &&String| listens.iter().any(|channel| waiter.contains(channel));
+            stands.iter().filter(heard).count() == 3
+        });
+        let released = Instant::now();
+        guard.release().await.unwrap();
+        for waiter in waiters {
+            waiter.await.unwrap();
+        }
+        assert!(released.elapsed() < SECOND, "{flavor}: {:?}", released.elapsed());
+        assert_eq!(*order.lock().unwrap(), [0, 1, 2], "{flavor}: in the order in which they came");
+    }
+}
+
+/// The same when the lock is released before anybody has looked.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_passed_over_because_the_slot_moved_gets_its_turn_soon() {
+    let cluster = Cluster::start(Flavor::Redis70, 3, 0);
+    let (here, there) = (locks(&cluster).await, locks(&cluster).await);
+    let guard = here.mutex("k").lock().await.unwrap();
+    let waits = tokio::spawn(async move { there.mutex("k").lock().within(8 * SECOND).await.unwrap() });
+    let slot = slot_of(b"k");
+    cluster.wait_until("the waiter stands in line", || {
+        cluster.owner(slot).text(&["ZCARD", &line_of_k()]) == Reply::Integer(1)
+    });
+    cluster.hand_over(slot, cluster.other(slot));
+    let released = Instant::now();
+    guard.release().await.unwrap();
+    let guard = waits.await.unwrap();
+    assert!(released.elapsed() < SECOND, "{:?}", released.elapsed());
+    guard.release().await.unwrap();
+}
+
+/// All that belongs to the key is still at the old place, so the old owner works on. But what a script has deleted there counts as gone to
+/// the new one: a script that touched it again would end in the middle.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_handed_on_at_a_node_that_its_slot_is_about_to_leave() {
+    for (flavor, waiting) in [
+        (Flavor::Redis62, 1),
+        (Flavor::Redis70, 1),
+        (Flavor::Redis70, 2),
+        (Flavor::Redis82, 1),
+        (Flavor::Valkey91, 1),
+    ] {
+        let cluster = Cluster::start(flavor, 3, 0);
+        let (here, there) = (locks(&cluster).await, locks(&cluster).await);
+        let slot = slot_of(b"k");
+        let guard = here.mutex("k").lock().await.unwrap();
+        let mut waiters = Vec::new();
+        for n in 1..=waiting {
+            let locks = there.clone();
+            waiters.push(tokio::spawn(async move {
+                let guard = locks.mutex("k").lock().within(8 * SECOND).await.unwrap();
+                guard.release().await.unwrap();
+            }));
+            cluster.wait_until("the waiter stands in line", || {
+                cluster.owner(slot).text(&["ZCARD", &line_of_k()]) == Reply::Integer(n)
+            });
+        }
+        let (from, to) = (cluster.owner(slot), cluster.other(slot));
+        cluster.begin(slot, from, to);
+        let released = tokio::spawn(guard.release());
+        let left = || from.text(&["ZCARD", &line_of_k()]) != Reply::Integer(waiting);
+        cluster.wait_until("the lock is handed on", left);
+        while cluster.carry(slot, from, to) > 0 {}
+        cluster.end(slot, from, to);
+        released.await.unwrap().unwrap_or_else(|error| panic!("{flavor}, {waiting} waiting: {error}"));
+        for waiter in waiters {
+            waiter.await.unwrap();
+        }
+    }
+}
+
+/// A renewal waits for every node that it goes to, but for none of them so long that another's leases end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_stops_costs_no_lease_at_the_others() {
+    let configure = |setup: servers::Setup| setup.arg("cluster-require-full-coverage", "no");
+    let cluster = Cluster::start_with(Flavor::Redis70, 3, 0, configure);
+    let locks = Locks::builder().ttl(2 * SECOND).connect(&cluster.url()).await.unwrap();
+    let mut guards = Vec::new();
+    for n in 0..12 {
+        let name = format!("k{n}");
+        let at = cluster.owner(slot_of(name.as_bytes())).port();
+        guards.push((at, locks.mutex(name).lock().await.unwrap()));
+    }
+    let stopped = &cluster.nodes()[1];
+    stopped.stop();
+    let (there, elsewhere): (Vec<_>, Vec<_>) = guards.into_iter().partition(|(at, _)| *at == stopped.port());
+    assert!(there.len() > 1 && elsewhere.len() > 4);
+    for (_, guard) in &there {
+        guard.lost().await;
+    }
+    // Two ttls more.
+    let until = Instant::now() + 4 * SECOND;
+    while Instant::now() < until {
+        for (at, guard) in &elsewhere {
+            assert!(guard.is_held(), "lost at {at}: {:?}", guard.remaining());
+        }
+        tokio::time::sleep(SECOND / 20).await;
+    }
+    stopped.cont();
+    for (_, guard) in elsewhere {
+        guard.release().await.unwrap();
+    }
+}
+
+/// The replica takes its master's place within the time that the cluster takes for it; the lease is there if it was replicated.
+async fn a_master_dies(flavor: Flavor) {
+    let cluster = Arc::new(Cluster::start(flavor, 3, 1));
+    let (here, there) = (locks(&cluster).await, locks(&cluster).await);
+    let slot = slot_of(b"k");
+    let ledger = Arc::new(Ledger::default());
+    let longest = Arc::new(Mutex::new(Duration::ZERO));
+    let over = Arc::new(AtomicBool::new(false));
+    let mut tasks = Vec::new();
+    for n in 0..6 {
+        let locks = if n % 2 == 0 { here.clone() } else { there.clone() };
+        let (ledger, longest, over) = (ledger.clone(), longest.clone(), over.clone());
+        tasks.push(tokio::spawn(async move {
+            while !over.load(Ordering::SeqCst) {
+                let begun = Instant::now();
+                let guard = locks.mutex("k").lock().within(20 * SECOND).await.unwrap();
+                let mut longest = longest.lock().unwrap();
+                *longest = (*longest).max(begun.elapsed());
+                drop(longest);
+                // Who holds when the master dies may have been forgotten; so the fences are what is judged.
+                ledger.enter(b"k", guard.fence().get());
+                ledger.leave(b"k");
+                drop(guard);
+            }
+        }));
+    }
+    let grants = || {
+        let ledger = ledger.0.lock().unwrap();
+        ledger.get(&b"k"[..]).map_or(0, |(_, last)| *last)
+    };
+    cluster.wait_until("all are at work", || grants() > 0);
+    let dying = cluster.clone();
+    tokio::task::spawn_blocking(move || {
+        let old = dying.owner(slot).port();
+        dying.nodes().iter().find(|node| node.port() == old).unwrap().kill_9();
+        dying.wait_until("the replica is promoted", || {
+            dying.owner_now(slot).is_some_and(|owner| owner.port() != old)
+        });
+    })
+    .await
+    .unwrap();
+    let promoted = Instant::now();
+    let guard = here.mutex("k").lock().within(20 * SECOND).await.unwrap();
+    let waited = promoted.elapsed();
+    let last = guard.fence().get();
+    guard.release().await.unwrap();
+    cluster.wait_until("all are at work again", || grants() > last);
+    over.store(true, Ordering::SeqCst);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    eprintln!("{flavor}: {waited:?} after the promotion; the longest wait {:?}", longest.lock().unwrap());
+    assert!(waited < 3 * SECOND, "{flavor}: {waited:?} after the promotion");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_in_its_masters_place_is_found_on_6_2() {
+    a_master_dies(Flavor::Redis62).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_in_its_masters_place_is_found_on_7_0() {
+    a_master_dies(Flavor::Redis70).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_in_its_masters_place_is_found_on_9_1() {
+    a_master_dies(Flavor::Valkey91).await;
+}
+
+#[tokio::test]
+async fn a_quorum_refuses_a_cluster_by_name() {
+    let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current().unwrap());
+    let store =
+        ClusterStore::from_url("redis+cluster://u:s3cret@127.0.0.1:1,127.0.0.1:2", runtime.clone()).unwrap();
+    let refused = QuorumStore::new([Arc::new(store) as Arc<dyn Store>], 60 * SECOND, runtime).unwrap_err();
+    assert!(
+        matches!(&refused, Misuse::NoMember { name, .. } if name == "redis+cluster://u@127.0.0.1:1,127.0.0.1:2")
+    );
+    assert!(refused.to_string().contains("independent servers"), "{refused}");
+}
+
+#[tokio::test]
+async fn keys_of_different_slots_are_misuse_and_a_common_tag_is_not() {
+    let cluster = Cluster::start(Flavor::Redis70, 3, 0);
+    let locks = locks(&cluster).await;
+    let refused = locks.mutex_all(["a", "b"]).lock().await.unwrap_err();
+    assert!(matches!(refused, leasehold::LockError::Misuse(Misuse::KeysApart { .. })), "{refused:?}");
+    let guard = locks.mutex_all(["{order:7}:stock", "{order:7}:bill"]).lock().await.unwrap();
+    guard.release().await.unwrap();
+}

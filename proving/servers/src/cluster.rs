@@ -1,0 +1,262 @@
+//! A cluster of a test's own.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{Flavor, Reply, Server, Setup};
+
+/// How many slots every cluster has.
+const SLOTS: u16 = 16_384;
+
+/// Gossip takes a second or two; this is for a machine that is busy compiling.
+const AGREES_WITHIN: Duration = Duration::from_secs(30);
+
+/// A handshake takes a tenth of a second.
+const MEETS_AGAIN: Duration = Duration::from_secs(3);
+
+/// After so long, in milliseconds, a master that is silent counts as dead, and its replica takes its place soon after.
+const NODE_TIMEOUT: &str = "2000";
+
+/// Masters that share the slots evenly, and maybe replicas of theirs.
+#[derive(Debug)]
+pub struct Cluster {
+    servers: Vec<Server>,
+}
+
+impl Cluster {
+    /// Starts a cluster, and returns when all its nodes agree that it serves.
+    ///
+    /// # Panics
+    ///
+    /// As [`Server::start`], and when the nodes do not agree within 30 s.
+    #[track_caller]
+    pub fn start(flavor: Flavor, masters: usize, replicas_each: usize) -> Self {
+        Self::start_with(flavor, masters, replicas_each, |setup| setup)
+    }
+
+    /// The same with more to say about each node.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[track_caller]
+    pub fn start_with(
+        flavor: Flavor,
+        masters: usize,
+        replicas_each: usize,
+        configure: impl Fn(Setup) -> Setup,
+    ) -> Self {
+        let one = || {
+            let setup =
+                Server::setup(flavor).arg("cluster-enabled", "yes").arg("repl-diskless-sync-delay", "0");
+            configure(setup).start()
+        };
+        let cluster = Self { servers: (0..masters * (1 + replicas_each)).map(|_| one()).collect() };
+        cluster.join(masters);
+        cluster
+    }
+
+    /// All nodes: the masters first, then their replicas in rounds.
+    pub fn nodes(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// `redis+cluster://` with all nodes.
+    pub fn url(&self) -> String {
+        let nodes: Vec<_> =
+            self.servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+        format!("redis+cluster://{}", nodes.join(","))
+    }
+
+    /// The node that owns a slot, as most nodes have it that answer.
+    ///
+    /// # Panics
+    ///
+    /// If nobody does.
+    #[track_caller]
+    pub fn owner(&self, slot: u16) -> &Server {
+        let Some(owner) = self.owner_now(slot) else { panic!("nobody owns slot {slot}") };
+        owner
+    }
+
+    /// The node that says itself that it owns a slot, if there is just one.
+    pub fn owner_now(&self, slot: u16) -> Option<&Server> {
+        let mut owners = self.servers.iter().filter(|server| owned_by(server, slot) == Some(server.port()));
+        owners.next().filter(|_| owners.next().is_none())
+    }
+
+    /// Some node that does not own a slot, and is a master.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    #[track_caller]
+    pub fn other(&self, slot: u16) -> &Server {
+        let owner = self.owner(slot).port();
+        let masters = self.servers.iter().filter(|server| {
+            let role = server.text(&["ROLE"]);
+            matches!(role, Reply::Array(Some(fields)) if fields.first().and_then(Reply::as_text) == Some("master"))
+        });
+        let Some(other) = masters.into_iter().find(|server| server.port() != owner) else {
+            panic!("there is no other master")
+        };
+        other
+    }
+
+    /// Moves a slot to another master, with all its keys: [`begin`](Self::begin), [`carry`](Self::carry), [`end`](Self::end).
+    ///
+    /// # Panics
+    ///
+    /// If the nodes refuse.
+    #[track_caller]
+    pub fn hand_over(&self, slot: u16, to: &Server) {
+        let from = self.owner(slot);
+        self.begin(slot, from, to);
+        while self.carry(slot, from, to) > 0 {}
+        self.end(slot, from, to);
+    }
+
+    /// A slot is on its way from now on.
+    ///
+    /// # Panics
+    ///
+    /// If the nodes refuse.
+    #[track_caller]
+    pub fn begin(&self, slot: u16, from: &Server, to: &Server) {
+        let slot = slot.to_string();
+        ok(to, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]);
+        ok(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]);
+    }
+
+    /// Carries one key over, if there is one left; says how many were.
+    ///
+    /// # Panics
+    ///
+    /// If the nodes refuse.
+    #[track_caller]
+    pub fn carry(&self, slot: u16, from: &Server, to: &Server) -> usize {
+        let Reply::Array(Some(keys)) = from.text(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "1"])
+        else {
+            panic!("no answer to GETKEYSINSLOT")
+        };
+        for key in &keys {
+            let Reply::Bulk(Some(key)) = key else { panic!("{key:?} is no key") };
+            let port = to.port().to_string();
+            let words: [&[u8]; 6] = [b"MIGRATE", b"127.0.0.1", port.as_bytes(), key, b"0", b"5000"];
+            match from.command(&words) {
+                // It may have ended, or been released, since we looked.
+                Reply::Simple(said) if said == "OK" || said == "NOKEY" => {}
+                other => panic!("MIGRATE: {other:?}"),
+            }
+        }
+        keys.len()
+    }
+
+    /// A slot has arrived.
+    ///
+    /// # Panics
+    ///
+    /// If the nodes refuse.
+    #[track_caller]
+    pub fn end(&self, slot: u16, from: &Server, to: &Server) {
+        let (slot, id) = (slot.to_string(), id(to));
+        // The new owner first: between the two, the old one still sends on whoever asks.
+        for server in [to, from] {
+            ok(server, &["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
+        }
+    }
+
+    /// Waits until a condition holds, looking every few milliseconds.
+    ///
+    /// # Panics
+    ///
+    /// If it does not within 30 s.
+    #[track_caller]
+    pub fn wait_until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let deadline = Instant::now() + AGREES_WITHIN;
+        while !holds() {
+            assert!(Instant::now() < deadline, "not within {} s: {what}", AGREES_WITHIN.as_secs());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[track_caller]
+    fn join(&self, masters: usize) {
+        let (first, count) = (&self.servers[0], self.servers.len());
+        for (n, server) in self.servers.iter().enumerate() {
+            ok(server, &["CLUSTER", "SET-CONFIG-EPOCH", &(n + 1).to_string()]);
+        }
+        for (n, server) in self.servers[..masters].iter().enumerate() {
+            let share = |n: usize| (usize::from(SLOTS) * n).div_ceil(masters);
+            let slots: Vec<_> = (share(n)..share(n + 1)).map(|slot| slot.to_string()).collect();
+            let words: Vec<_> =
+                ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(|slot| &**slot)).collect();
+            ok(server, &words);
+        }
+        let mut met: Option<Instant> = None;
+        self.wait_until("all nodes know each other", || {
+            // Who meets on a busy machine may give up before the other has answered.
+            if met.is_none_or(|met| met.elapsed() > MEETS_AGAIN) {
+                for server in &self.servers[1..] {
+                    ok(first, &["CLUSTER", "MEET", "127.0.0.1", &server.port().to_string()]);
+                }
+                met = Some(Instant::now());
+            }
+            self.servers.iter().all(|server| info(server, "cluster_known_nodes") == Some(count.to_string()))
+        });
+        for (n, server) in self.servers.iter().enumerate().skip(masters) {
+            ok(server, &["CLUSTER", "REPLICATE", &id(&self.servers[n % masters])]);
+        }
+        self.wait_until("all nodes serve, and replicas follow", || {
+            self.servers.iter().enumerate().all(|(n, server)| {
+                let serves = info(server, "cluster_state").as_deref() == Some("ok");
+                let replication = server.text(&["INFO", "replication"]);
+                let follows =
+                    replication.as_text().is_some_and(|text| text.contains("master_link_status:up"));
+                serves
+                    && (n < masters || follows)
+                    && [0, SLOTS - 1].iter().all(|slot| owned_by(server, *slot).is_some())
+            })
+        });
+        // Only now: with less time, nodes that meet on a busy machine take each other for dead.
+        for server in &self.servers {
+            ok(server, &["CONFIG", "SET", "cluster-node-timeout", NODE_TIMEOUT]);
+        }
+    }
+}
+
+#[track_caller]
+fn ok(server: &Server, words: &[&str]) {
+    let said = server.text(words);
+    assert_eq!(said, Reply::Simple("OK".into()), "{} {:?}", server.port(), &words[..words.len().min(5)]);
+}
+
+#[track_caller]
+fn id(server: &Server) -> String {
+    let id = server.text(&["CLUSTER", "MYID"]);
+    let Some(id) = id.as_text() else { panic!("no answer to MYID: {id:?}") };
+    id.to_owned()
+}
+
+fn info(server: &Server, field: &str) -> Option<String> {
+    let info = server.text(&["CLUSTER", "INFO"]);
+    let value = info.as_text()?.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    Some(value.trim().to_owned())
+}
+
+/// The port of the owner, as a node has it; `None` also when the node does not answer.
+fn owned_by(server: &Server, slot: u16) -> Option<u16> {
+    let answer = server.connect().and_then(|mut connection| connection.text(&["CLUSTER", "SLOTS"]));
+    let Ok(Reply::Array(Some(ranges))) = answer else { return None };
+    ranges.iter().find_map(|range| {
+        let Reply::Array(Some(fields)) = range else { return None };
+        let [Reply::Integer(first), Reply::Integer(last), Reply::Array(Some(master)), ..] = fields.as_slice()
+        else {
+            return None;
+        };
+        let port = master.get(1)?.as_integer()?;
+        (*first..=*last).contains(&i64::from(slot)).then(|| u16::try_from(port).ok()).flatten()
+    })
+}
