@@ -110,11 +110,15 @@ impl State {
     /// Removes what has ended each time the records have doubled, so that the cost of it is constant per request.
     fn sweep(&mut self, now: Stamp) {
         const FEW: usize = 1024;
-        let count = self.records.locks.len() + self.records.fences.len() + self.records.lines.len();
-        if count > FEW.max(2 * self.swept) {
+        if self.count() > FEW.max(2 * self.swept) {
             self.records.forget_ended(now);
-            self.swept = self.records.locks.len() + self.records.fences.len() + self.records.lines.len();
+            self.swept = self.count();
         }
+    }
+
+    fn count(&self) -> usize {
+        let records = &self.records;
+        records.locks.len() + records.shares.len() + records.fences.len() + records.lines.len()
     }
 }
 
