@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Misuse, Mode,
-    RaiseAnswer, Runtime, Store, Waiting, Wake,
+    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Misuse, RaiseAnswer,
+    Runtime, Store, Waiting, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -122,14 +122,6 @@ impl RedisStore {
         }
     }
 
-    /// The scripts know leases that one holder has alone.
-    fn too_much(&self, attempt: &Attempt) -> Option<Fault> {
-        let mode =
-            attempt.claim.wants().iter().map(|want| want.mode).find(|mode| *mode != Mode::Exclusive)?;
-        let reason = format!("it cannot grant a key {mode}: use a memory or file store for that");
-        Some(Fault::lasting(self.name(), reason))
-    }
-
     /// How many attempts wait in line. For tests and diagnosis.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -165,12 +157,7 @@ impl Store for RedisStore {
         attempt: &'a Attempt,
         manner: Manner,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
-        Box::pin(async move {
-            match self.too_much(attempt) {
-                Some(fault) => Err(fault),
-                None => self.client.grant(attempt, manner).await,
-            }
-        })
+        Box::pin(self.client.grant(attempt, manner))
     }
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
@@ -178,12 +165,7 @@ impl Store for RedisStore {
     }
 
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        Box::pin(async move {
-            if let Some(fault) = attempts.iter().find_map(|attempt| self.too_much(attempt)) {
-                return attempts.iter().map(|_| Err(fault.clone())).collect();
-            }
-            self.client.rejoin(attempts).await
-        })
+        Box::pin(self.client.rejoin(attempts))
     }
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
