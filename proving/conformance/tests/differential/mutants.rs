@@ -98,6 +98,8 @@ no_line_can_change_unnoticed! {
     no_line_of_the_reading_can_change_unnoticed: "read.lua";
     no_line_of_the_state_can_change_unnoticed: "state.lua";
     no_line_of_the_line_can_change_unnoticed: "line.lua";
+    no_line_of_the_shares_can_change_unnoticed: "shares.lua";
+    no_line_of_whose_turn_it_is_can_change_unnoticed: "turn.lua";
     no_line_of_the_grant_script_can_change_unnoticed: "grant.lua";
     no_line_of_the_renew_script_can_change_unnoticed: "renew.lua";
     no_line_of_what_members_ask_first_can_change_unnoticed: "member.lua";
@@ -108,7 +110,7 @@ no_line_can_change_unnoticed! {
 }
 
 fn mutants(text: &str) -> Vec<(String, String)> {
-    const TURNED: [(&str, &str); 16] = [
+    const TURNED: [(&str, &str); 20] = [
         (" < ", " > "),
         (" > ", " < "),
         (" == ", " ~= "),
@@ -125,6 +127,10 @@ fn mutants(text: &str) -> Vec<(String, String)> {
         ("fence_key", "key"),
         ("line_key", "waiters_key"),
         ("waiters_key", "line_key"),
+        ("holders_key", "shares_key"),
+        ("shares_key", "holders_key"),
+        (" <= ", " < "),
+        (" - ", " + "),
     ];
     let lines: Vec<_> = text.lines().collect();
     let code = |line: &str| {
