@@ -55,6 +55,11 @@ pub enum Misuse {
         /// The longest.
         longest: Ttl,
     },
+    /// Permits were asked for of a quorum.
+    PermitsOfAQuorum {
+        /// The quorum's name, without any password.
+        name: String,
+    },
     /// A quorum has no members.
     NoMembers,
     /// A quorum has one store twice.
@@ -141,6 +146,11 @@ impl fmt::Display for Misuse {
                 f,
                 "a ttl of {asked} is longer than the longest of this quorum, {longest}: shorten the ttl, or lengthen the \
                  longest for all who use these stores"
+            ),
+            Self::PermitsOfAQuorum { name } => write!(
+                f,
+                "{name}: a quorum cannot count permits, because each of its majorities would count others: use one store, or \
+                 a mutex for each permit"
             ),
             Self::NoMembers => write!(f, "a quorum of no stores: name three or five"),
             Self::SameMemberTwice { name } => {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::lease::Drift;
 use crate::tally::Tally;
 use crate::{
-    Attempt, BoxFuture, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState, RaiseAnswer, Ttl,
+    Attempt, BoxFuture, Claim, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState, Misuse,
+    RaiseAnswer, Ttl,
 };
 
 /// Where leases live.
@@ -24,6 +25,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The longest ttl that may be asked for; `None` where any is good.
     fn longest_ttl(&self) -> Option<Ttl> {
         None
+    }
+
+    /// Refuses a claim that this store can never serve, whoever holds what. Asked before anything is sent.
+    ///
+    /// # Errors
+    ///
+    /// A [`Misuse`], which names the store and the remedy.
+    fn admit(&self, claim: &Claim) -> Result<(), Misuse> {
+        let _ = claim;
+        Ok(())
     }
 
     /// What tells this place from all others however it is named, such as the id of a server's run; `None` while that is not

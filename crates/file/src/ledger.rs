@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leasehold_core::{
-    Content, Ears, Fault, Fence, Holder, Key, Line, Records, Request, Runtime, Scene, Served, Stamp, apply,
+    Ears, Fault, Fence, Holder, Key, Line, Records, Request, Runtime, Scene, Served, Stamp, apply,
 };
 use rusqlite::Connection;
 
@@ -42,8 +42,8 @@ pub struct Ledger {
 pub(crate) struct Seen {
     pub(crate) key: Key,
     /// Who holds it.
-    pub(crate) holder: Option<Holder>,
-    /// Whether nobody holds it, and it should be handed on.
+    pub(crate) holders: Vec<Holder>,
+    /// Whether who stands first in line could hold it, and it should be handed on.
     pub(crate) is_idle: bool,
 }
 
@@ -166,13 +166,8 @@ impl Ledger {
             let written = table::load(connection, keys.iter(), None, 1)?;
             let records = void_the_dead(written, side, now).records;
             let seen = keys.iter().map(|key| {
-                let lock = records.lock(key, now);
-                let holder = lock.and_then(|lock| match &lock.content {
-                    Content::Lease { holder, .. } => Some(*holder),
-                    _ => None,
-                });
-                let is_idle = lock.is_none() && records.line(key, now).is_some();
-                Seen { key: key.clone(), holder, is_idle }
+                let (holders, is_idle) = (records.holders(key, now), records.is_idle(key, now));
+                Seen { key: key.clone(), holders, is_idle }
             });
             Ok(seen.collect())
         })
@@ -283,17 +278,10 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
     Err(Trouble::damaged("a line is longer than the waiters in it"))
 }
 
-/// What was read, but that a lock has ended if nobody is left to hold it.
-fn void_the_dead(mut written: Written, side: &Side<'_>, now: Stamp) -> Written {
+/// What was read, but that a lease has ended if nobody is left to hold it.
+fn void_the_dead(written: Written, side: &Side<'_>, now: Stamp) -> Written {
     let own = side.peers.own();
-    for (key, life) in &written.lives {
-        let Some(lock) = written.records.locks.get_mut(key) else { continue };
-        let lasts = lock.ends.is_none_or(|ends| now < ends);
-        if lasts && own != Some(*life) && side.peers.is_dead(*life) {
-            lock.ends = Some(Stamp::from_micros(0));
-        }
-    }
-    written
+    written.without(|life| own != Some(life) && side.peers.is_dead(life), now)
 }
 
 /// Whether the file has to abstain while it may have forgotten leases.

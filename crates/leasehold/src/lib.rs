@@ -26,6 +26,8 @@ mod mutex;
 mod place;
 mod quorum;
 mod runtime;
+mod rw_lock;
+mod semaphore;
 
 pub use any_store::AnyStore;
 pub use builder::LocksBuilder;
@@ -40,6 +42,8 @@ pub use memory::MemoryStore;
 pub use mutex::Mutex;
 pub use quorum::QuorumStore;
 pub use runtime::TokioRuntime;
+pub use rw_lock::RwLock;
+pub use semaphore::Semaphore;
 
 /// The README's code, compiled.
 #[cfg(doctest)]

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Label, Misuse, Patience, Renewal, Ttl};
+use leasehold_core::{Claim, Label, Misuse, Renewal, Ttl};
 
 use crate::defaults::Defaults;
 use crate::error::LockError;
-use crate::lock::{Acquire, Guard, Terms};
+use crate::lock::{Acquire, Guard};
 use crate::locks::Askers;
 
 /// A lock that one holder has at a time: the description of what to take. Making and cloning it does no I/O.
@@ -62,7 +62,7 @@ impl Mutex {
     ///
     /// Awaiting it gives a [`LockError`].
     pub fn lock(&self) -> Acquire {
-        Acquire::new(self.askers.clone(), self.terms())
+        Acquire::new(self.askers.clone(), self.defaults.terms(self.claim.clone()))
     }
 
     /// Takes the lock if it is free; `None` when somebody else holds it.
@@ -77,13 +77,5 @@ impl Mutex {
     /// As [`Acquire`].
     pub async fn try_lock(&self) -> Result<Option<Guard>, LockError> {
         self.lock().once().await
-    }
-
-    fn terms(&self) -> Result<Terms, Misuse> {
-        let claim = self.claim.clone()?;
-        let (ttl, label) = self.defaults.checked()?;
-        let renewal = self.defaults.renewal;
-        let patience = Patience::new(None, self.defaults.outage_limit);
-        Ok(Terms { claim, label, ttl, renewal, patience, line_limit: None, on_wait: None })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Backoff, Drift, FaultKind, Misuse, Runtime, Store, Ttl};
+use leasehold_core::{Attempt, Backoff, Claim, Drift, FaultKind, Misuse, Runtime, Store, Ttl};
 
 use crate::lock::{Roster, keep};
 
@@ -24,7 +24,13 @@ impl Place {
         Arc::new(Self { store, runtime, drift, roster })
     }
 
-    /// Refuses what the store cannot keep.
+    /// Refuses what the store cannot serve, before it is asked.
+    pub(crate) fn admit(&self, claim: &Claim, ttl: Ttl) -> Result<(), Misuse> {
+        self.check(ttl)?;
+        self.store.admit(claim)
+    }
+
+    /// Refuses a ttl that the store cannot keep.
     pub(crate) fn check(&self, ttl: Ttl) -> Result<(), Misuse> {
         match self.store.longest_ttl().filter(|longest| ttl > *longest) {
             Some(longest) => Err(Misuse::TtlOverLongest { asked: ttl, longest }),

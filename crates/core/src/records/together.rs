@@ -121,8 +121,19 @@ impl Records {
         self.is_held_by(key, holder, now) && self.family(key, now) == mode.family()
     }
 
+    /// A share has ended before its time: its holder is known to be dead.
+    pub fn end_share(&mut self, key: &Key, holder: Holder) {
+        if let Some(shares) = self.shares.get_mut(key) {
+            shares.change(holder, |share| share.ends = Stamp::from_micros(0));
+        }
+        if let Some(Content::Marker(family)) = self.locks.get(key).map(|lock| &lock.content) {
+            let family = *family;
+            self.mark(key, family);
+        }
+    }
+
     /// The marker ends with the last share; without shares it goes.
-    pub fn mark(&mut self, key: &Key, family: Family) {
+    pub(crate) fn mark(&mut self, key: &Key, family: Family) {
         match self.shares.get(key).and_then(Shares::end) {
             Some(end) => {
                 self.locks.insert(key.clone(), Lock::new(Content::Marker(family), Some(end)));

@@ -40,7 +40,7 @@ impl fmt::Debug for OnWait {
 ///
 /// Cancel safe: dropped at any await, it gives the attempt up in the background.
 pub(crate) async fn acquire(place: &Arc<Place>, terms: Terms) -> Result<Guard, LockError> {
-    place.check(terms.ttl)?;
+    place.admit(&terms.claim, terms.ttl)?;
     let one_try = terms.patience.within.is_some_and(|within| within.is_zero());
     let manner = if one_try { Manner::Try } else { Manner::Wait { line_limit: terms.line_limit } };
     let started = place.runtime.now();
