@@ -214,20 +214,20 @@ mod tests {
     #[test]
     fn a_marker_has_these_bytes_and_nothing_else_is_one() {
         let most = Mode::MOST_PERMITS;
-        for (family, bytes) in [
+        for (kind, bytes) in [
             (Family::Shared, "lh1 shared".to_owned()),
             (Family::Permits { of: 4 }, "lh1 permits 4".into()),
             (Family::Permits { of: most }, format!("lh1 permits {most}")),
         ] {
-            assert_eq!(marker_of(family), bytes.as_bytes());
-            assert_eq!(super::family(bytes.as_bytes()), Some(family));
+            assert_eq!(marker_of(kind), bytes.as_bytes());
+            assert_eq!(family(bytes.as_bytes()), Some(kind));
         }
         for value in
             ["lh1shared", "lh1 shared ", "lh1 Shared", "lh2 shared", "lh1 permits 0", "lh1 permits 04"]
         {
-            assert_eq!(super::family(value.as_bytes()), None, "{value}");
+            assert_eq!(family(value.as_bytes()), None, "{value}");
         }
-        assert_eq!(super::family(format!("lh1 permits {}", most + 1).as_bytes()), None);
+        assert_eq!(family(format!("lh1 permits {}", most + 1).as_bytes()), None);
     }
 
     /// A version that knows no markers reads them as this version reads what it does not know.

@@ -14,4 +14,5 @@ mod queue;
 mod secrets;
 mod settling;
 mod tls;
+mod together;
 mod world;
