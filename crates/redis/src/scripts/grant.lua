@@ -71,7 +71,7 @@ end
 
 -- Takes one key and answers nothing, or stands in its line.
 local function step(s)
-  if holds_as_wanted(s) then return take(s, tail, ttl) end
+  if holds(s, s.want) then return take(s, tail, ttl) end
   local stood = false
   if line(s) then
     heard_from(s, channel)
@@ -106,7 +106,7 @@ end
 local function try()
   local refused
   for n, s in ipairs(all) do
-    local turn = not holds_as_wanted(s) and advance(s)
+    local turn = not holds(s, s.want) and advance(s)
     if turn == 'taken' then refused = refused or tenancy(s) end
     if turn == 'unknown' then refused = refused or { 9 } end
   end
@@ -134,7 +134,7 @@ if not answer then
   local number = math.max(last + 1, floor)
   for _, s in ipairs(all) do
     remember(s, number, keep)
-    stamp(s, number)
+    if s.room then shares().stamp(s, number) end
   end
   answer = { 0, whole(number) }
 end

@@ -30,7 +30,7 @@ for _, s in ipairs(all) do
     advance(s)
   else
     remember(s, greatest, keep)
-    stamp(s, greatest)
+    if s.room then shares().stamp(s, greatest) end
   end
 end
 return finish(all, answer or { 0, whole(greatest) })

@@ -30,7 +30,7 @@ if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
 
   for _, s in ipairs(all) do
     claim(s)
-    if holds_as_wanted(s) then
+    if holds(s, s.want) then
       put_back(s)
     elseif advance(s) ~= 'free' then
       answer = answer or tenancy(s)
@@ -42,7 +42,7 @@ if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
     for _, s in ipairs(all) do
       take(s, tail, ttl)
       remember(s, math.max(tonumber(fence(s) or 0), proposed), keep)
-      stamp(s, proposed) -- others who hold it together with this one may have greater ones by now
+      if s.room then shares().stamp(s, proposed) end -- others who hold it together with this one may have greater ones by now
     end
   end
   return finish(all, answer)

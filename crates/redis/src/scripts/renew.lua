@@ -37,9 +37,9 @@ if not answer then
   answer = { 0 }
   for _, s in ipairs(all) do
     if s.room then
-      prolong(s, ends_after(ttl))
+      shares().prolong(s, ends_after(ttl))
       -- A server whose memory is full does not refuse this, and so not what follows.
-      redis.call('PEXPIREAT', s.key, whole(last_end(s)))
+      redis.call('PEXPIREAT', s.key, whole(shares().last_end(s)))
     elseif left(s) < ttl then
       redis.call('PEXPIRE', s.key, ARGV[3])
     end

@@ -22,9 +22,10 @@ local function owner_of(value)
 end
 
 -- How a key is wanted. Where others may hold it as well: what stands there then, how much is wanted, and how much there is.
-local ALONE, SHARED = { mode = '' }, { mode = 's', marker = 'lh1 shared', weight = 1, room = math.huge }
+local ALONE = { mode = '' }
 local function wanted(mode)
-  if mode == 's' then return SHARED end
+  if mode == 'x' or mode == '' then return ALONE end
+  if mode == 's' then return { mode = 's', marker = 'lh1 shared', weight = 1, room = math.huge } end
   local weight, of = string.match(mode, '^p(%d+)/(%d+)$')
   if not of then return ALONE end
   return { mode = mode, marker = 'lh1 permits ' .. of, weight = tonumber(weight), room = tonumber(of) }

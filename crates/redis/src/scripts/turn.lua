@@ -3,7 +3,7 @@
 -- The key is to be the asker's, as it is wanted. Whatever stands there now is its own, or that of others with whom it holds it.
 local function take(s, tail, ttl)
   leave(s)
-  if s.want.marker then return share_out(s, me, s.want, ends_after(ttl), '-', tail) end
+  if s.want.marker then return shares().share_out(s, me, s.want, ends_after(ttl), '-', tail) end
   local ms, awaited = ttl, s.line and s.line.length > 0
   if s.value then
     ms = math.max(left(s), ttl)
@@ -32,7 +32,7 @@ local function hand(s, waiter)
     push(s, 'g', waiter, number, whole(ms))
   end
   if waiter.want.marker then
-    share_out(s, waiter.digits, waiter.want, ends_after(ms), waiter.channel == '' and '-' or waiter.channel, waiter.tail)
+    shares().share_out(s, waiter.digits, waiter.want, ends_after(ms), waiter.channel == '' and '-' or waiter.channel, waiter.tail)
     s.shares.put[waiter.digits].fence = number
   else
     own(s, waiter.digits, waiter.tail, ms, line.length > 0)
@@ -87,7 +87,8 @@ local function advance(s, asks)
       strike(s, channel, true)
     end
   end
-  local turn = not s.room and (s.value or s.other) and 'taken' or hand_on(s, asks)
+  local turn = 'free'
+  if not s.room and (s.value or s.other) then turn = 'taken' elseif line then turn = hand_on(s, asks) end
   put_back(s)
   return turn == 'free' and not fits(s, s.want) and 'taken' or turn
 end
@@ -95,7 +96,9 @@ end
 -- Frees a key if who asks holds it, takes that one out of its line, and hands the key on. Who stands first now that somebody
 -- else has gone learns when it is worth asking.
 local function give_back(s)
-  let_go(s)
+  if holds(s) then
+    if s.room then shares().drop(s) else free(s) end
+  end
   local line = s.value and line(s)
   local stood_first = line and line.me and first(s) == line.me
   leave(s)
@@ -132,17 +135,16 @@ local function finish(all, answer, kept)
       redis.call('ZREM', s.line_key, unpack(s.line.gone))
       redis.call('HDEL', s.waiters_key, unpack(s.line.gone))
     end
-    local gone = s.shares and s.shares.gone or {}
     if s.void then
       redis.call('DEL', s.holders_key, s.shares_key)
-    elseif #gone > 0 then
-      redis.call('ZREM', s.holders_key, unpack(gone))
-      redis.call('HDEL', s.shares_key, unpack(gone))
+    elseif s.shares and #s.shares.gone > 0 then
+      redis.call('ZREM', s.holders_key, unpack(s.shares.gone))
+      redis.call('HDEL', s.shares_key, unpack(s.shares.gone))
     end
     if s.how then
       if s.value then redis.call('SET', s.key, s.value, unpack(s.how)) else redis.call('DEL', s.key) end
     end
-    write_shares(s)
+    if s.shares then shares().write(s) end
     if s.keep then redis.call('SET', s.fence_key, s.fence, 'PX', s.keep) end
     if s.line then write_line(s, kept) end
   end
