@@ -12,7 +12,18 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(failed) = servers::fetch() {
         return failed;
     }
-    let harness = ["test", "-p", "faults", "--test", "line", "--", "--nocapture", "--test-threads=1"];
+    let harness = [
+        "test",
+        "-p",
+        "faults",
+        "--test",
+        "line",
+        "--test",
+        "sharing",
+        "--",
+        "--nocapture",
+        "--test-threads=1",
+    ];
     let line: Vec<_> = harness.into_iter().chain(arguments.iter().map(String::as_str)).collect();
     account("faults", &[Step::cargo(&line, &[("LEASEHOLD_FAULTS_LONG", "1")])])
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, KeyState, Misuse, Ttl};
+use leasehold_core::{Claim, Key, KeyState, Misuse, Ttl};
 
 use crate::any_store::AnyStore;
 use crate::builder::LocksBuilder;
@@ -108,9 +108,7 @@ impl Locks {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn mutex_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> Mutex {
-        let keys: Result<Vec<_>, _> =
-            names.into_iter().map(|name| self.defaults.key(name.as_ref())).collect();
-        let claim = keys.and_then(Claim::exclusive_all);
+        let claim = self.keys(names).and_then(Claim::exclusive_all);
         Mutex::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
     }
 
@@ -129,7 +127,12 @@ impl Locks {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn rw_lock(&self, name: impl AsRef<[u8]>) -> RwLock {
-        RwLock::new(self.askers.clone(), self.defaults.key(name.as_ref()), Defaults::clone(&self.defaults))
+        self.rw_lock_all([name])
+    }
+
+    /// Several reader-writer locks taken together, or none of them, as [`mutex_all`](Self::mutex_all) takes mutexes.
+    pub fn rw_lock_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> RwLock {
+        RwLock::new(self.askers.clone(), self.keys(names), Defaults::clone(&self.defaults))
     }
 
     /// The semaphore of this name, of so many permits: 1 to 1,048,576. All who use it must name the same number; those who do not
@@ -148,8 +151,21 @@ impl Locks {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn semaphore(&self, name: impl AsRef<[u8]>, permits: u32) -> Semaphore {
-        let key = self.defaults.key(name.as_ref());
-        Semaphore::new(self.askers.clone(), key, permits, Defaults::clone(&self.defaults))
+        self.semaphore_all([name], permits)
+    }
+
+    /// Several semaphores of so many permits each, of which as many are taken of one as of the other, together or none, as
+    /// [`mutex_all`](Self::mutex_all) takes mutexes.
+    pub fn semaphore_all<Name: AsRef<[u8]>>(
+        &self,
+        names: impl IntoIterator<Item = Name>,
+        permits: u32,
+    ) -> Semaphore {
+        Semaphore::new(self.askers.clone(), self.keys(names), permits, Defaults::clone(&self.defaults))
+    }
+
+    fn keys<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> Result<Vec<Key>, Misuse> {
+        names.into_iter().map(|name| self.defaults.key(name.as_ref())).collect()
     }
 
     /// Who holds a lock, and who waits for it, in order. Takes nothing and changes nothing; a moment later it may be different.

@@ -1,4 +1,4 @@
-//! A lock that readers hold together and a writer alone.
+//! A lock that readers hold together and a writer alone, on one key or several.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,13 +46,13 @@ use crate::locks::Askers;
 #[must_use = "a description takes nothing: call read() or write()"]
 pub struct RwLock {
     askers: Arc<Askers>,
-    key: Result<Key, Misuse>,
+    keys: Result<Vec<Key>, Misuse>,
     defaults: Defaults,
 }
 
 impl RwLock {
-    pub(crate) const fn new(askers: Arc<Askers>, key: Result<Key, Misuse>, defaults: Defaults) -> Self {
-        Self { askers, key, defaults }
+    pub(crate) const fn new(askers: Arc<Askers>, keys: Result<Vec<Key>, Misuse>, defaults: Defaults) -> Self {
+        Self { askers, keys, defaults }
     }
 
     /// How long a lease lasts without renewal: how long a crashed holder keeps the others out. 10 ms to a year.
@@ -79,7 +79,7 @@ impl RwLock {
     ///
     /// Awaiting it gives a [`LockError`].
     pub fn read(&self) -> Acquire {
-        self.request(|key| Claim::shared([key]))
+        self.request(Claim::shared)
     }
 
     /// Takes the lock together with the other readers, if no writer holds it or waits for it; `None` otherwise.
@@ -102,7 +102,7 @@ impl RwLock {
     ///
     /// Awaiting it gives a [`LockError`].
     pub fn write(&self) -> Acquire {
-        self.request(|key| Ok(Claim::exclusive(key)))
+        self.request(Claim::exclusive_all)
     }
 
     /// Takes the lock alone if nobody holds it; `None` when a reader or a writer does.
@@ -118,8 +118,8 @@ impl RwLock {
         self.write().once().await
     }
 
-    fn request(&self, claim: impl FnOnce(Key) -> Result<Claim, Misuse>) -> Acquire {
-        let claim = self.key.clone().and_then(claim);
+    fn request(&self, claim: impl FnOnce(Vec<Key>) -> Result<Claim, Misuse>) -> Acquire {
+        let claim = self.keys.clone().and_then(claim);
         Acquire::new(self.askers.clone(), self.defaults.terms(claim))
     }
 }

@@ -1,4 +1,4 @@
-//! Permits of which there are so many.
+//! Permits of which there are so many, of one key or several.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ use crate::locks::Askers;
 #[must_use = "a description takes nothing: call acquire() or try_acquire()"]
 pub struct Semaphore {
     askers: Arc<Askers>,
-    key: Result<Key, Misuse>,
+    keys: Result<Vec<Key>, Misuse>,
     permits: u32,
     defaults: Defaults,
 }
@@ -56,11 +56,11 @@ pub struct Semaphore {
 impl Semaphore {
     pub(crate) const fn new(
         askers: Arc<Askers>,
-        key: Result<Key, Misuse>,
+        keys: Result<Vec<Key>, Misuse>,
         permits: u32,
         defaults: Defaults,
     ) -> Self {
-        Self { askers, key, permits, defaults }
+        Self { askers, keys, permits, defaults }
     }
 
     /// How long a lease lasts without renewal: how long a crashed holder keeps its permits from the others. 10 ms to a year.
@@ -96,7 +96,7 @@ impl Semaphore {
     ///
     /// Awaiting it gives a [`LockError`]; a [`Misuse`] where that is none or more than there are.
     pub fn acquire_many(&self, permits: u32) -> Acquire {
-        let claim = self.key.clone().and_then(|key| Claim::permits([key], permits, self.permits));
+        let claim = self.keys.clone().and_then(|keys| Claim::permits(keys, permits, self.permits));
         Acquire::new(self.askers.clone(), self.defaults.terms(claim))
     }
 

@@ -8,6 +8,7 @@ mod crowd;
 pub mod history;
 mod plan;
 mod pulse;
+pub mod sharing;
 pub mod worker;
 
 pub use account::{Account, Blow, Handover, Stay};
