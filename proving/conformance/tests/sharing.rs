@@ -1,23 +1,35 @@
 //! The lists of checks of readers and permits, on every store that has them.
 
 use conformance::venue::Venue;
+use servers::Flavor;
 
 mod readers {
-    use super::Venue;
+    use super::{Flavor, Venue};
 
     conformance::every_check_of_readers! {
         memory: super::Venue::memory();
         quorum_of_memory: super::Venue::quorum_of_memory();
+        quorum_of_redis: super::Venue::quorum_of_redis(
+            [super::Flavor::Redis70, super::Flavor::Redis82, super::Flavor::Valkey91],
+        );
         file: super::Venue::file();
+        redis_6_2: super::Venue::redis(super::Flavor::Redis62, "resp2");
+        redis_7_0: super::Venue::redis(super::Flavor::Redis70, "resp3");
+        redis_8_2: super::Venue::redis(super::Flavor::Redis82, "resp2");
+        valkey_9_1: super::Venue::redis(super::Flavor::Valkey91, "resp3");
     }
 }
 
 mod permits {
-    use super::Venue;
+    use super::{Flavor, Venue};
 
     conformance::every_check_of_permits! {
         memory: super::Venue::memory();
         file: super::Venue::file();
+        redis_6_2: super::Venue::redis(super::Flavor::Redis62, "resp2");
+        redis_7_0: super::Venue::redis(super::Flavor::Redis70, "resp3");
+        redis_8_2: super::Venue::redis(super::Flavor::Redis82, "resp2");
+        valkey_9_1: super::Venue::redis(super::Flavor::Valkey91, "resp3");
     }
 
     #[tokio::test]

@@ -47,6 +47,15 @@ fn readers_writers_and_permits_of_four_processes_at_a_file() {
     all_were_served(&place);
 }
 
+#[test]
+fn readers_writers_and_permits_of_four_processes_at_a_redis() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let place = Place::on(Server::start(flavor));
+        four_processes(&place, [&WISHES; 4], &["doc", "gpus"]);
+        all_were_served(&place);
+    }
+}
+
 /// Each takes its keys in one order, however they are named.
 #[test]
 fn takers_of_several_keys_at_a_file() {

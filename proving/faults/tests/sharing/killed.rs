@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::Acquire;
+use servers::{Flavor, Server};
 
 use crate::place::{BUSY, Place, until};
 
@@ -11,6 +12,11 @@ const TTL: Duration = Duration::from_secs(2);
 #[test]
 fn what_a_killed_process_shared_at_a_file_is_back_at_once() {
     the_share_of_a_killed_process_is_back(&Place::on_a_file(), Duration::from_secs(1));
+}
+
+#[test]
+fn what_a_killed_process_shared_at_a_redis_is_back_after_its_ttl() {
+    the_share_of_a_killed_process_is_back(&Place::on(Server::start(Flavor::Redis70)), TTL);
 }
 
 /// One process has four of five permits, and reads; another has one, and reads on. The first is killed.
