@@ -206,7 +206,17 @@ fn together(dice: &mut Dice) -> Vec<Step> {
         goes(dice.pick(&[1, 2])),
     ];
     let writes = asks(&write, 1, &heard[0]);
-    match dice.below(9) {
+    // Who asks stands behind one who is handed the key on the way, and before one who is not.
+    let asks_again = vec![
+        writes.clone(),
+        asks(&read, 2, &heard[0]),
+        asks(&read, 3, &heard[1]),
+        asks(&write, 4, &heard[0]),
+        Step::Expire(key.clone()),
+        asks(&read, 3, &heard[1]),
+    ];
+    match dice.below(10) {
+        9 => asks_again,
         0 => behind,
         1 => [behind, vec![goes(1), goes(2)]].concat(),
         2 => handed,

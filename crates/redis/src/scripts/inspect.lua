@@ -8,7 +8,7 @@
 --   1 1 value pttl fence      it is held, by this value, for so long (-1: no end); fence empty: unknown
 --   3 1 pttl                  it has something that is no string
 --   6 1                       nobody holds it
---  12 1 marker shares         several hold it: of each, in order of their ends, 32 digits, the end in ms since 1970, the weight, the
+--  12 1 marker shares         several hold it, or nobody any more: of each, in order of their ends, 32 digits, the end in ms since 1970, the weight, the
 --                             fence (-: none yet), and nothing or a space and the label
 
 -- More do not fit on Lua's stack at once.
@@ -42,5 +42,4 @@ each(KEYS[5], KEYS[6], 0, function(digits, ends, record)
   local share = share_of(record)
   for _, it in ipairs({ digits, ends, whole(share.weight), share.fence, share.tail }) do shares[#shares + 1] = it end
 end)
-if not shares[1] then return { 6, 1, time, line } end
 return { 12, 1, found, shares, time, line }

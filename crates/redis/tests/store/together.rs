@@ -8,7 +8,7 @@ use leasehold_core::{
 };
 use leasehold_redis::RedisStore;
 use leasehold_redis::script::{call_for, decode};
-use leasehold_redis::wire::channel_of;
+use leasehold_redis::wire::{Flag, channel_of, value_of};
 use servers::{Connection, Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
@@ -135,6 +135,50 @@ async fn shares_beside_which_no_marker_stands_never_come_back_to_life() {
         assert!(matches!(&gone[..], [Ok(HoldAnswer::NotHeld { .. })]), "{flavor}: {gone:?}");
         assert_eq!(server.text(&["ZCARD", HOLDERS]), Reply::Integer(1), "{flavor}");
     }
+}
+
+/// An older build took the key while they lay there, and this build takes it back.
+#[tokio::test]
+async fn shares_beside_a_lease_are_gone_before_there_is_a_marker_again() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&server.url());
+    let (one, lease, two) = (reader(), writer(), reader());
+    granted(grant(&store, &one).await);
+    let value = value_of(Flag::Plain, lease.holder, None);
+    server.command(&[b"SET", b"invoice:42", &value, b"PX", b"10000"]);
+    store.grant(&two, Manner::Wait { line_limit: None }).await.unwrap();
+    assert_eq!(store.release(&lease).await, Ok(HoldAnswer::Done));
+    assert!(matches!(store.woken(&two).await, Wake::Granted { .. }));
+    assert_eq!(server.text(&["ZRANGE", HOLDERS, "0", "-1"]), {
+        Reply::Array(Some(vec![Reply::Bulk(Some(two.holder.digits().into()))]))
+    });
+}
+
+/// More than go through one call of Redis's Lua at once.
+#[tokio::test]
+async fn an_inspection_shows_all_holders_and_all_waiters_however_many() {
+    const FILL: &str = "
+redis.call('SET', KEYS[1], 'lh1 shared', 'PX', 60000)
+local ends = redis.call('TIME')[1] * 1000 + 60000
+for n = 1, 2500 do
+  local digits = string.format('%032x', n)
+  redis.call('ZADD', KEYS[5], string.format('%.0f', ends), digits)
+  redis.call('HSET', KEYS[6], digits, '1 ' .. n .. ' -')
+  redis.call('ZADD', KEYS[3], n, digits)
+  redis.call('HSET', KEYS[4], digits, '10000 600000 0s ')
+end";
+    let server = Server::start(Flavor::Redis82);
+    let call = call_for(&Request::Inspect(key("invoice:42")), Duration::from_secs(2));
+    let mut fill = vec![b"EVAL".to_vec(), FILL.into(), b"6".to_vec()];
+    fill.extend(call.keys);
+    let fill: Vec<_> = fill.iter().map(Vec::as_slice).collect();
+    assert_eq!(server.command(&fill), Reply::Bulk(None));
+    let state = store(&server.url()).inspect(&key("invoice:42")).await.unwrap();
+    let fences: Vec<_> = state.tenancies.iter().filter_map(|it| it.fence).map(|fence| fence.get()).collect();
+    assert_eq!(fences, (1..=2500).collect::<Vec<_>>());
+    let waiters: Vec<_> = state.line.iter().map(|waiter| waiter.holder.bits()).collect();
+    assert_eq!(waiters, (1..=2500).collect::<Vec<_>>());
+    assert!(state.line.iter().all(|waiter| waiter.mode == Mode::Shared));
 }
 
 #[tokio::test]
