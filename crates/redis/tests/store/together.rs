@@ -174,7 +174,8 @@ end";
     let fill: Vec<_> = fill.iter().map(Vec::as_slice).collect();
     assert_eq!(server.command(&fill), Reply::Bulk(None));
     let state = store(&server.url()).inspect(&key("invoice:42")).await.unwrap();
-    let fences: Vec<_> = state.tenancies.iter().filter_map(|it| it.fence).map(|fence| fence.get()).collect();
+    let fences: Vec<_> =
+        state.tenancies.iter().filter_map(|it| it.fence).map(leasehold_core::Fence::get).collect();
     assert_eq!(fences, (1..=2500).collect::<Vec<_>>());
     let waiters: Vec<_> = state.line.iter().map(|waiter| waiter.holder.bits()).collect();
     assert_eq!(waiters, (1..=2500).collect::<Vec<_>>());
