@@ -219,7 +219,8 @@ fn together(dice: &mut Dice) -> Vec<Step> {
         9 => asks_again,
         0 => behind,
         1 => [behind, vec![goes(1), goes(2)]].concat(),
-        2 => handed,
+        // Another writer stands behind them, and is told once.
+        2 => [behind, vec![asks(&write, 5, &heard[1]), goes(3)]].concat(),
         3 => [handed, lies].concat(),
         4 | 5 => few,
         6 => vec![writes, crowd(&read, dice.pick(&[&heard[0], &heard[1], &unheard[0]])), goes(1)],
