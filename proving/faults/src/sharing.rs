@@ -163,15 +163,9 @@ pub async fn work(plan: &Plan, locks: &Locks, end: impl Future<Output = ()>) -> 
         tasks.spawn(async move {
             loop {
                 pen.write(number, &wish, "asks", 0, 0);
-                match wish.request(&locks).await {
-                    Ok(guard) => {
-                        hold_on(guard, hold, |what, fence, until| {
-                            pen.write(number, &wish, what, fence, until);
-                        })
-                        .await
-                    }
-                    Err(error) => return Err(error.to_string()),
-                }
+                let guard = wish.request(&locks).await.map_err(|error| error.to_string())?;
+                let tell = |what: &str, fence, until| pen.write(number, &wish, what, fence, until);
+                hold_on(guard, hold, tell).await;
             }
         });
     }

@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use faults::sharing::work;
 use leasehold::Locks;
-use servers::{Flavor, Server};
+use servers::{Flavor, Process, Server};
 
 use crate::place::{BUSY, Place, lasts};
 
@@ -76,7 +76,7 @@ fn several_keys(place: &Place) {
 fn four_processes(place: &Place, wishes: [&[&str]; 4], keys: &[&str]) {
     let mut processes: Vec<_> = wishes.iter().map(|wishes| Place::start(&place.plan(wishes))).collect();
     thread::sleep(for_a_while());
-    processes.iter_mut().for_each(|process| process.end());
+    processes.iter_mut().for_each(Process::end);
     place.is_forgotten(&place.locks(), keys);
 }
 
