@@ -18,7 +18,8 @@ pub(crate) struct Seen {
 pub(crate) struct SeenTenancy {
     #[serde(flatten)]
     tenant: SeenTenant,
-    mode: &'static str,
+    #[serde(flatten)]
+    mode: SeenMode,
     fence: Option<u64>,
     remaining_ms: Option<u64>,
 }
@@ -36,7 +37,8 @@ struct SeenWaiter {
     place: usize,
     holder: String,
     label: Option<String>,
-    mode: &'static str,
+    #[serde(flatten)]
+    mode: SeenMode,
     waited_ms: u64,
 }
 
@@ -63,7 +65,7 @@ impl From<&Tenancy> for SeenTenancy {
     fn from(tenancy: &Tenancy) -> Self {
         Self {
             tenant: SeenTenant::from(&tenancy.tenant),
-            mode: mode(tenancy.mode),
+            mode: tenancy.mode.into(),
             fence: tenancy.fence.map(Fence::get),
             remaining_ms: tenancy.remaining.map(millis),
         }
@@ -88,17 +90,39 @@ impl SeenWaiter {
             place,
             holder: waiter.holder.to_string(),
             label: waiter.label.as_ref().map(ToString::to_string),
-            mode: mode(waiter.mode),
+            mode: waiter.mode.into(),
             waited_ms: millis(waiter.waited),
         }
     }
 }
 
-/// How a key is held or wanted.
-pub(crate) fn mode(mode: Mode) -> &'static str {
+/// How a key is held or wanted: a word, and of permits how many of how many.
+#[derive(Debug, Serialize)]
+struct SeenMode {
+    mode: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permits: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of: Option<u32>,
+}
+
+impl From<Mode> for SeenMode {
+    fn from(mode: Mode) -> Self {
+        let (mode, permits, of) = match mode {
+            Mode::Exclusive => ("exclusive", None, None),
+            Mode::Shared => ("shared", None, None),
+            Mode::Permits { weight, of } => ("permits", Some(weight), Some(of)),
+            _ => ("unknown", None, None),
+        };
+        Self { mode, permits, of }
+    }
+}
+
+/// The same for people.
+pub(crate) fn mode(mode: Mode) -> String {
     match mode {
-        Mode::Exclusive => "exclusive",
-        _ => "unknown",
+        Mode::Permits { weight, of } => format!("{weight} of {of} permits"),
+        mode => mode.to_string(),
     }
 }
 
@@ -123,6 +147,18 @@ mod tests {
     use super::*;
 
     const HOLDER: Holder = Holder::from_bits(0x0123_4567 << 96);
+
+    #[test]
+    fn permits_are_a_mode_with_two_numbers() {
+        let key = Key::new("k").unwrap();
+        let tenant = Tenant::Holder { holder: HOLDER, label: None };
+        let tenancy = Tenancy::exclusive(key.clone(), tenant, Fence::new(7), None)
+            .in_mode(Mode::Permits { weight: 2, of: 4 });
+        let waiter = Waiter::exclusive(HOLDER, None, Duration::ZERO).in_mode(Mode::Shared);
+        let line = Seen::line(&KeyState::new(key, vec![tenancy], vec![waiter]));
+        assert!(line.contains(r#""mode":"permits","permits":2,"of":4,"fence":7"#), "{line}");
+        assert!(line.contains(r#""mode":"shared","waited_ms":0"#), "{line}");
+    }
 
     #[test]
     fn each_kind_of_tenant_and_a_waiter_have_these_fields() {

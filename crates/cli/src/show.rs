@@ -1,6 +1,6 @@
 //! `leasehold show`: who holds a lock, and who waits for it.
 
-use leasehold::{KeyState, Tenancy, Tenant};
+use leasehold::{KeyState, Mode, Tenancy, Tenant};
 use std::fmt::Write as _;
 
 use crate::args::ShowArgs;
@@ -52,7 +52,7 @@ fn text(state: &KeyState) -> String {
     }
     for tenancy in &state.tenancies {
         fact("held by", &plain(&tenancy.tenant.to_string()));
-        fact("mode", mode(tenancy.mode));
+        fact("mode", &mode(tenancy.mode));
         if let Some(fence) = tenancy.fence {
             fact("fence", &fence.to_string());
         }
@@ -73,7 +73,11 @@ fn text(state: &KeyState) -> String {
         .collect();
     for ((waiter, who), place) in state.line.iter().zip(waiters).zip(1..) {
         let waited = time::shown(waiter.waited);
-        writeln!(text, "  {place:width$}  {who}, for {waited}")
+        let wants = match waiter.mode {
+            Mode::Exclusive => String::new(),
+            wants => format!(", {}", mode(wants)),
+        };
+        writeln!(text, "  {place:width$}  {who}{wants}, for {waited}")
             .expect("a String takes all that is written to it");
     }
     text

@@ -1,6 +1,6 @@
 //! Locks in columns, as wide as the terminal allows.
 
-use leasehold::{KeyState, Tenancy, Tenant};
+use leasehold::{KeyState, Mode, Tenancy, Tenant};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::print::plain;
@@ -54,7 +54,7 @@ pub(crate) fn table(states: &[KeyState], width: Option<usize>) -> String {
 
 fn rows_of(state: &KeyState) -> Vec<[Cell; COLUMNS]> {
     let row = |tenancy: Option<&Tenancy>| {
-        let holder = tenancy.map_or_else(|| Cell::of("-"), |tenancy| Cell::of_tenant(&tenancy.tenant));
+        let holder = tenancy.map_or_else(|| Cell::of("-"), |tenancy| Cell::of_tenancy(tenancy));
         let fence = tenancy.and_then(|tenancy| tenancy.fence);
         let left = tenancy.map_or_else(|| "-".into(), |tenancy| time::left(tenancy.remaining));
         [
@@ -76,12 +76,17 @@ impl Cell {
         Self { text: text.into(), tail: String::new() }
     }
 
-    fn of_tenant(tenant: &Tenant) -> Self {
-        match tenant {
+    fn of_tenancy(tenancy: &Tenancy) -> Self {
+        let mode = match tenancy.mode {
+            Mode::Shared => " shared".into(),
+            Mode::Permits { weight, of } => format!(" {weight}/{of}"),
+            _ => String::new(),
+        };
+        match &tenancy.tenant {
             Tenant::Holder { holder, label: Some(label) } => {
-                Self { text: plain(label.as_str()), tail: format!(" ({holder})") }
+                Self { text: plain(label.as_str()), tail: format!(" ({holder}){mode}") }
             }
-            _ => Self::of(&plain(&tenant.to_string())),
+            tenant => Self { text: plain(&tenant.to_string()), tail: mode },
         }
     }
 

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use leasehold::{Guard, Held, Key, LockError, Locks, ReleaseError, Renewal, Tenant, Waiting};
+use leasehold::{Acquire, Guard, Held, Key, LockError, Locks, Mode, ReleaseError, Renewal, Tenant, Waiting};
 use rustix::process::Signal;
 use tokio::time::timeout;
 
@@ -41,7 +41,7 @@ pub(crate) async fn take(wanted: &Wanted, signals: &mut Signals) -> Result<Taken
         signal = signals.next() => return Ok(Taken::Interrupted(signal)),
         locks = connect(wanted) => locks?,
     };
-    let request = locks.mutex_all(wanted.keys.iter()).lock().on_wait(teller(wanted));
+    let request = request(wanted, &locks).on_wait(teller(wanted));
     let request = match wanted.patience {
         Patience::Endless => request,
         Patience::OneTry => request.within(Duration::ZERO),
@@ -68,6 +68,15 @@ pub(crate) async fn take(wanted: &Wanted, signals: &mut Signals) -> Result<Taken
             let signal = undo(&locks, signals).await.unwrap_or(signal);
             Ok(Taken::Interrupted(signal))
         }
+    }
+}
+
+fn request(wanted: &Wanted, locks: &Locks) -> Acquire {
+    let keys = wanted.keys.iter();
+    match wanted.mode {
+        Mode::Shared => locks.rw_lock_all(keys).read(),
+        Mode::Permits { weight, of } => locks.semaphore_all(keys, of).acquire_many(weight),
+        _ => locks.mutex_all(keys).lock(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Label, Ttl};
+use leasehold::{Label, Misuse, Mode, Ttl};
 
 use crate::args::TakingArgs;
 use crate::exit::{End, Failure};
@@ -17,6 +17,7 @@ use crate::time;
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) keys: Keys,
+    pub(crate) mode: Mode,
     pub(crate) patience: Patience,
     /// How we end when it is held.
     pub(crate) busy: End,
@@ -52,12 +53,33 @@ impl Wanted {
         let busy = args.busy_exit_code.map_or(Ok(End::BUSY), |text| exit_code(&text))?;
         let label = args.label.unwrap_or_else(default_label);
         Label::new(&label).map_err(|misuse| Failure::from(misuse).about("--label"))?;
+        let mode = mode(args.shared, args.permits)?;
         let keys = Keys::of(keys)?;
         let place = Place::of(args.place)?;
+        if let Mode::Permits { .. } = mode
+            && place.store.is_several()
+        {
+            let name = format!("quorum of {}", place.store);
+            return Err(Failure::from(Misuse::PermitsOfAQuorum { name }).about("--permits"));
+        }
         let status = Arc::new(args.status_fd.map_or(Ok(Status::to_nobody()), |text| Status::to(&text))?);
         let (quiet, verbose) = (args.quiet, args.verbose);
-        Ok(Self { keys, patience, busy, ttl, max_hold, label, place, status, quiet, verbose })
+        Ok(Self { keys, mode, patience, busy, ttl, max_hold, label, place, status, quiet, verbose })
     }
+}
+
+/// How the lock is wanted.
+fn mode(shared: bool, permits: Option<String>) -> Result<Mode, Failure> {
+    let Some(text) = permits else { return Ok(if shared { Mode::Shared } else { Mode::Exclusive }) };
+    let (weight, of) = text.split_once('/').unwrap_or(("1", &text));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = |text: &str| text.parse().ok().filter(|_| digits(text));
+    let (Some(weight), Some(of)) = (number(weight), number(of)) else {
+        return Err(Failure::usage(format!(
+            "--permits: {text:?} is no number of permits: write how many of how many, as in 1/4"
+        )));
+    };
+    Mode::permits(weight, of).map_err(|misuse| Failure::from(misuse).about("--permits"))
 }
 
 /// A lease is no longer than the lock may be held; asked for a longer one, we ask back.

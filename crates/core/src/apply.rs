@@ -12,7 +12,9 @@ mod mark;
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Answer, Channel, Fence, Key, KeyState, Line, Push, Records, Request, Served, Stamp, Waiter};
+use crate::{
+    Answer, Attempt, Channel, Fence, Key, KeyState, Line, Push, Records, Request, Served, Stamp, Waiter,
+};
 
 /// What a store knows besides its records when it serves a request.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +72,8 @@ impl Ears for Everybody {
 
 /// Serves one request: changes the records, and says the answer and whom it concerns.
 ///
-/// Every request about a key that is free hands it to the first in its line that can be told, whoever asked for what.
+/// Every request about a key that is free hands it to the first in its line that can be told, whoever asked for what; and to
+/// those behind that one, as long as they can hold it together.
 pub fn apply(records: &mut Records, request: Request, scene: &Scene<'_>) -> Served {
     let mut told = Told::default();
     if let Some(left) = quarantine(records, &request, scene.now) {
@@ -86,17 +89,28 @@ pub fn apply(records: &mut Records, request: Request, scene: &Scene<'_>) -> Serv
                 grant::grant(records, &attempt, wait.as_ref(), scene, &mut told)
             })
         }
-        Request::Renew(attempt) => Answer::Renew(hold::renew(records, &attempt, scene, &mut told)),
+        Request::Renew(attempt) => {
+            settle(records, &attempt, scene.now);
+            Answer::Renew(hold::renew(records, &attempt, scene, &mut told))
+        }
         Request::Rejoin { attempt, not_after } => {
+            settle(records, &attempt, scene.now);
             let late = not_after.is_some_and(|limit| scene.now > limit);
             // Too late to take anything; what it holds it still may renew.
             let serve = if late { hold::renew } else { hold::rejoin };
             Answer::Rejoin(serve(records, &attempt, scene, &mut told))
         }
-        Request::Raise(attempt) => Answer::Raise(hold::raise(records, &attempt, scene, &mut told)),
-        Request::Release(attempt) => Answer::Release(hold::release(records, &attempt, scene, &mut told)),
+        Request::Raise(attempt) => {
+            settle(records, &attempt, scene.now);
+            Answer::Raise(hold::raise(records, &attempt, scene, &mut told))
+        }
+        Request::Release(attempt) => {
+            settle(records, &attempt, scene.now);
+            Answer::Release(hold::release(records, &attempt, scene, &mut told))
+        }
         Request::Advance(keys) => {
             for key in &keys {
+                records.settle(key, None, scene.now);
                 advance::advance(records, key, None, scene, &mut told);
             }
             Answer::Advance
@@ -111,6 +125,13 @@ pub fn apply(records: &mut Records, request: Request, scene: &Scene<'_>) -> Serv
         }
     };
     Served { answer, pushes: told.pushes, unfinished: told.unfinished }
+}
+
+/// Puts the shares of the keys of a claim in order; the attempt has been heard.
+fn settle(records: &mut Records, attempt: &Attempt, now: Stamp) {
+    for key in attempt.claim.keys() {
+        records.settle(key, Some(attempt.holder), now);
+    }
 }
 
 /// What comes of a request besides its answer.
@@ -134,10 +155,10 @@ fn quarantine(records: &Records, request: &Request, now: Stamp) -> Option<Durati
 }
 
 fn inspect(records: &Records, key: Key, now: Stamp) -> KeyState {
-    let tenancies = records.tenancy(&key, now).into_iter().collect();
+    let tenancies = records.tenancies(&key, now);
     let line = records.line(&key, now).into_iter().flat_map(Line::waiters).map(|(ticket, standing)| {
         let waited = Stamp::from_micros(ticket.get()).saturating_until(now);
-        Waiter::exclusive(standing.holder, standing.label.clone(), waited)
+        Waiter::exclusive(standing.holder, standing.label.clone(), waited).in_mode(standing.mode)
     });
     let line = line.collect();
     KeyState::new(key, tenancies, line)

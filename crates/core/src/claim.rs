@@ -3,15 +3,7 @@
 use std::sync::Arc;
 
 use crate::holder::Label;
-use crate::{Fence, Holder, Key, Misuse, Ttl};
-
-/// How a key is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Mode {
-    /// Alone: nobody else holds the key in any way.
-    Exclusive,
-}
+use crate::{Fence, Holder, Key, Misuse, Mode, Ttl};
 
 /// One key of a claim, and how it is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,7 +34,30 @@ impl Claim {
     ///
     /// [`Misuse::NoKeys`] when there is none: a lock on nothing would keep nobody out.
     pub fn exclusive_all(keys: impl IntoIterator<Item = Key>) -> Result<Self, Misuse> {
-        let mut wants: Vec<Want> = keys.into_iter().map(|key| Want { key, mode: Mode::Exclusive }).collect();
+        Self::all(keys, Mode::Exclusive)
+    }
+
+    /// A claim on keys, each together with all others who share it.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoKeys`] when there is none.
+    pub fn shared(keys: impl IntoIterator<Item = Key>) -> Result<Self, Misuse> {
+        Self::all(keys, Mode::Shared)
+    }
+
+    /// A claim on `weight` of the `of` permits of each of these keys.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoKeys`] when there is none; [`Misuse::PermitsOutOfBounds`], [`Misuse::NoPermits`] and
+    /// [`Misuse::TooManyPermits`] where nobody could ever have so many.
+    pub fn permits(keys: impl IntoIterator<Item = Key>, weight: u32, of: u32) -> Result<Self, Misuse> {
+        Self::all(keys, Mode::permits(weight, of)?)
+    }
+
+    fn all(keys: impl IntoIterator<Item = Key>, mode: Mode) -> Result<Self, Misuse> {
+        let mut wants: Vec<Want> = keys.into_iter().map(|key| Want { key, mode }).collect();
         wants.sort();
         wants.dedup();
         if wants.is_empty() { Err(Misuse::NoKeys) } else { Ok(Self(wants.into())) }
@@ -131,5 +146,7 @@ mod tests {
     #[test]
     fn a_claim_on_nothing_is_a_misuse() {
         assert_eq!(Claim::exclusive_all([]).unwrap_err(), Misuse::NoKeys);
+        assert_eq!(Claim::shared([]).unwrap_err(), Misuse::NoKeys);
+        assert_eq!(Claim::permits([], 1, 2).unwrap_err(), Misuse::NoKeys);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::holder::Label;
-use crate::{Fence, Key, Mark, Ttl};
+use crate::{Fence, Key, Mark, Mode, Ttl};
 
 /// A request that no store can serve. Found before anything is sent; the text says what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,20 @@ pub enum Misuse {
     },
     /// No key was named.
     NoKeys,
+    /// A semaphore of no permits, or of more than [`Mode::MOST_PERMITS`].
+    PermitsOutOfBounds {
+        /// How many there were to be.
+        of: u32,
+    },
+    /// None of the permits was asked for.
+    NoPermits,
+    /// More permits were asked for than there are.
+    TooManyPermits {
+        /// How many were asked for.
+        weight: u32,
+        /// How many there are.
+        of: u32,
+    },
     /// The ttl is shorter than [`Ttl::MIN`].
     TtlTooShort {
         /// What was asked for.
@@ -45,6 +59,11 @@ pub enum Misuse {
     PeriodOutOfRange {
         /// The period.
         period: Duration,
+    },
+    /// Permits were asked for of a quorum.
+    PermitsOfAQuorum {
+        /// The quorum's name, without any password.
+        name: String,
     },
     /// A quorum has no members.
     NoMembers,
@@ -118,6 +137,18 @@ impl fmt::Display for Misuse {
                 write!(f, "{key}: keys that start with {} are reserved: choose another prefix", Key::RESERVED)
             }
             Self::NoKeys => write!(f, "no key was named: name at least one"),
+            Self::PermitsOutOfBounds { of } => write!(
+                f,
+                "a semaphore of {of} permits cannot be: it has one at least, and {} at most",
+                Mode::MOST_PERMITS
+            ),
+            Self::NoPermits => write!(f, "no permit was asked for: ask for one at least"),
+            Self::TooManyPermits { weight, of } => {
+                write!(
+                    f,
+                    "{weight} of {of} permits can never be had: ask for {of} at most, or raise their number"
+                )
+            }
             Self::TtlTooShort { asked } => write!(
                 f,
                 "a ttl of {} s is too short: {} s is the least, some seconds are usual",
@@ -140,6 +171,11 @@ impl fmt::Display for Misuse {
                 "a period of {} s is out of range: from {} s to a hundred years",
                 period.as_secs_f64(),
                 Mark::LEAST_PERIOD.as_secs_f64()
+            ),
+            Self::PermitsOfAQuorum { name } => write!(
+                f,
+                "{name}: a quorum cannot count permits, because each of its majorities would count others: use one store, or \
+                 a mutex for each permit"
             ),
             Self::NoMembers => write!(f, "a quorum of no stores: name three or five"),
             Self::SameMemberTwice { name } => {

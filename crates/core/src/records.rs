@@ -1,11 +1,13 @@
 //! What a store remembers.
 
+mod together;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holder::Label;
-use crate::{Fence, Holder, Key, Line, Mark, Stamp, Tenancy, Tenant, Ttl};
+use crate::{Family, Fence, Holder, Key, Line, Mark, Shares, Stamp, Ttl};
 
 /// What stands at a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub enum Content {
         /// Whether somebody was told to wait for it, so that its end concerns others.
         awaited: bool,
     },
+    /// The marker of those who hold the key together. It ends with the last of their [`Shares`], which stand beside it.
+    Marker(Family),
     /// A string that is none of ours. Only stores that others write to have it.
     Foreign(Arc<[u8]>),
     /// Something that is no string, and so no lock.
@@ -79,6 +83,9 @@ impl LastFence {
 pub struct Records {
     /// What stands at each key.
     pub locks: BTreeMap<Key, Lock>,
+    /// Those who hold each key together. Without the marker at the key they hold nothing; those that ended are remembered a
+    /// little longer, so that who let a hand-over lie can be passed over.
+    pub shares: BTreeMap<Key, Shares>,
     /// The last fence of each key.
     pub fences: BTreeMap<Key, LastFence>,
     /// Who waits for each key.
@@ -119,31 +126,10 @@ impl Records {
         self.lines.get(key).filter(|line| line.ends().is_none_or(|ends| now < ends))
     }
 
-    /// Whether this attempt holds the key now.
-    pub(crate) fn is_held_by(&self, key: &Key, holder: Holder, now: Stamp) -> bool {
-        matches!(self.lock(key, now), Some(Lock { content: Content::Lease { holder: owner, .. }, .. }) if *owner == holder)
-    }
-
-    /// Who holds the key now, as an onlooker sees it.
-    pub(crate) fn tenancy(&self, key: &Key, now: Stamp) -> Option<Tenancy> {
-        let lock = self.lock(key, now)?;
-        let (tenant, fence) = match &lock.content {
-            Content::Lease { holder, label, .. } => {
-                (Tenant::Holder { holder: *holder, label: label.clone() }, self.fence(key, now))
-            }
-            Content::Foreign(value) => (Tenant::Foreign { value: value.clone() }, None),
-            Content::NotALock => (Tenant::NotALock, None),
-        };
-        let remaining = lock.ends.map(|ends| now.saturating_until(ends));
-        Some(Tenancy::exclusive(key.clone(), tenant, fence, remaining))
-    }
-
     /// The keys that begin with a prefix and are held by one of ours or waited for, in byte order.
     #[must_use]
     pub fn keys_in_use(&self, prefix: &[u8], now: Stamp) -> Vec<Key> {
-        let held = self.locks.keys().filter(|key| {
-            self.lock(key, now).is_some_and(|lock| matches!(lock.content, Content::Lease { .. }))
-        });
+        let held = self.locks.keys().filter(|key| !self.holders(key, now).is_empty());
         let waited_for =
             self.lines.keys().filter(|key| self.line(key, now).is_some_and(|line| !line.is_empty()));
         let keys: BTreeSet<_> =
@@ -160,6 +146,7 @@ impl Records {
     pub fn forget_ended(&mut self, now: Stamp) {
         self.locks.retain(|_, lock| lock.ends.is_none_or(|ends| now < ends));
         self.fences.retain(|_, last| now < last.ends);
+        self.shares.retain(|_, shares| Self::is_remembered(shares, now));
         self.lines.retain(|_, line| line.ends().is_none_or(|ends| now < ends));
     }
 }

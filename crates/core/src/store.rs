@@ -27,12 +27,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Refuses a claim that the store can never serve, before anything is sent.
+    /// Refuses a claim that this store can never serve, whoever holds what. Asked before anything is sent.
     ///
     /// # Errors
     ///
-    /// [`Misuse`], which says what is wrong with it.
-    fn fits(&self, claim: &Claim) -> Result<(), Misuse> {
+    /// A [`Misuse`], which names the store and the remedy.
+    fn admit(&self, claim: &Claim) -> Result<(), Misuse> {
         let _ = claim;
         Ok(())
     }

@@ -71,11 +71,22 @@ impl Tenancy {
     ) -> Self {
         Self { key, tenant, mode: Mode::Exclusive, fence, remaining }
     }
+
+    /// The same, held in another mode.
+    #[must_use]
+    pub fn in_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
 }
 
 impl fmt::Display for Tenancy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.tenant)?;
+        match self.mode {
+            Mode::Exclusive => {}
+            Mode::Shared => write!(f, " as a reader")?,
+            Mode::Permits { weight, of } => write!(f, " with {weight} of {of} permits")?,
+        }
         match self.remaining {
             Some(left) => write!(f, " for {:.1} s more unless renewed", left.as_secs_f64()),
             None => write!(f, " without an end"),
@@ -114,6 +125,12 @@ impl Waiter {
     #[must_use]
     pub const fn exclusive(holder: Holder, label: Option<Label>, waited: Duration) -> Self {
         Self { holder, label, mode: Mode::Exclusive, waited }
+    }
+
+    /// The same, who wants it in another mode.
+    #[must_use]
+    pub fn in_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
     }
 }
 

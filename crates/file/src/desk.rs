@@ -262,7 +262,7 @@ impl Desk {
         let _ = self.serve(request, &mut post.turn());
     }
 
-    /// Looks whether somebody of this process holds what it waits for and was not told, and whether a key is free that was
+    /// Looks whether somebody of this process holds what it waits for and was not told, and whether there is room at a key that was
     /// handed to nobody: its holder was killed, or whoever let it go was before it could say so.
     fn look(&mut self) {
         self.looked = ThreadClock::now();
@@ -279,7 +279,7 @@ impl Desk {
         let Ok(seen) = self.ledger.look(&keys) else { return };
         let mut idle = Vec::new();
         for seen in seen {
-            if let Some(holder) = seen.holder {
+            for holder in seen.holders {
                 self.post.waiting.finds(holder, &seen.key);
             }
             if seen.is_idle {

@@ -7,14 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leasehold_core::{
-    Content, Ears, Fault, Fence, Holder, Key, Line, News, Records, Request, Runtime, Scene, Served, Stamp,
-    apply,
+    Ears, Fault, Fence, Holder, Key, Line, News, Records, Request, Runtime, Scene, Served, Stamp, apply,
 };
 use rusqlite::Connection;
 
 use crate::boot::BootId;
 use crate::connection::{Begin, Open};
-use crate::peer::Peers;
+use crate::peer::{Peer, Peers};
 use crate::place::Place;
 use crate::table::{Asker, Written};
 use crate::trouble::Trouble;
@@ -43,8 +42,8 @@ pub struct Ledger {
 pub(crate) struct Seen {
     pub(crate) key: Key,
     /// Who holds it.
-    pub(crate) holder: Option<Holder>,
-    /// Whether nobody holds it, and it should be handed on.
+    pub(crate) holders: Vec<Holder>,
+    /// Whether who stands first in line could hold it, and it should be handed on.
     pub(crate) is_idle: bool,
 }
 
@@ -171,13 +170,8 @@ impl Ledger {
             let written = table::load(connection, keys.iter(), None, 1)?;
             let records = void_the_dead(written, side, now).records;
             let seen = keys.iter().map(|key| {
-                let lock = records.lock(key, now);
-                let holder = lock.and_then(|lock| match &lock.content {
-                    Content::Lease { holder, .. } => Some(*holder),
-                    _ => None,
-                });
-                let is_idle = lock.is_none() && records.line(key, now).is_some();
-                Seen { key: key.clone(), holder, is_idle }
+                let (holders, is_idle) = (records.holders(key, now), records.is_idle(key, now));
+                Seen { key: key.clone(), holders, is_idle }
             });
             Ok(seen.collect())
         })
@@ -291,24 +285,17 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
         }
         for push in served.pushes.iter_mut().filter(|push| push.news == News::Broken) {
             // The holder does not wait; where it can be told is known by the life that its lease hangs on.
-            push.to = before.lives.get(&push.key).map(|life| life.channel());
+            push.to = before.life_of(&push.key, push.holder).map(Peer::channel);
         }
         return Ok((served, now));
     }
     Err(Trouble::damaged("a line is longer than the waiters in it"))
 }
 
-/// What was read, but that a lock has ended if nobody is left to hold it.
-fn void_the_dead(mut written: Written, side: &Side<'_>, now: Stamp) -> Written {
+/// What was read, but that a lease has ended if nobody is left to hold it.
+fn void_the_dead(written: Written, side: &Side<'_>, now: Stamp) -> Written {
     let own = side.peers.own();
-    for (key, life) in &written.lives {
-        let Some(lock) = written.records.locks.get_mut(key) else { continue };
-        let lasts = lock.ends.is_none_or(|ends| now < ends);
-        if lasts && own != Some(*life) && side.peers.is_dead(*life) {
-            lock.ends = Some(Stamp::from_micros(0));
-        }
-    }
-    written
+    written.without(|life| own != Some(life) && side.peers.is_dead(life), now)
 }
 
 /// Whether the file has to abstain while it may have forgotten leases.

@@ -17,20 +17,22 @@ const APPLICATION: u32 = 0x4c45_4153;
 /// The version of the tables. A program refuses a file of a later one and leaves it alone.
 const VERSION: u32 = 3;
 
-/// The version before marks.
-const WITHOUT_MARKS: u32 = 2;
-
 /// The version before lines, whose locks and fences are taken over.
 const WITHOUT_LINES: u32 = 1;
 
+/// The version before shares. A program that has such a file open knows the table by its old name: it must fail there, as it
+/// would take a key that is shared for a free one.
+const WITHOUT_SHARES: u32 = 2;
+
 /// All `ends` count microseconds of the clock that began when the machine was booted. `life` names the peer that a lock or a
-/// place in line hangs on. `waiters` is the length of the line, if there is one.
+/// place in line hangs on. `waiters` is the length of the line, if there is one, and `shares` how many hold the key together.
 const TABLES: &str = "
-    CREATE TABLE entry (
+    CREATE TABLE record (
         key BLOB PRIMARY KEY,
         holder BLOB CHECK (length(holder) = 16), label TEXT, ends INTEGER, awaited INTEGER, life BLOB,
         fence INTEGER, fence_ends INTEGER,
-        waiters INTEGER, handed BLOB CHECK (length(handed) = 16), handed_on BLOB, line_ends INTEGER
+        waiters INTEGER, handed BLOB CHECK (length(handed) = 16), handed_on BLOB, line_ends INTEGER,
+        marker TEXT, shares INTEGER
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE waiter (
         key BLOB NOT NULL, ticket INTEGER NOT NULL, holder BLOB NOT NULL CHECK (length(holder) = 16), label TEXT,
@@ -52,13 +54,28 @@ const MARKS: &str = "
     CREATE INDEX mark_by_end ON mark (ends);
 ";
 
+/// Those who hold a key together.
+const SHARES: &str = "
+    CREATE TABLE share (
+        key BLOB NOT NULL, holder BLOB NOT NULL CHECK (length(holder) = 16), weight INTEGER NOT NULL, fence INTEGER,
+        label TEXT, ends INTEGER NOT NULL, unclaimed BLOB, life BLOB,
+        PRIMARY KEY (key, holder)
+    ) STRICT, WITHOUT ROWID;
+";
+
 const TAKE_OVER: &str = "
-    INSERT INTO entry (key, holder, label, ends, awaited, fence, fence_ends)
+    INSERT INTO record (key, holder, label, ends, awaited, fence, fence_ends)
         SELECT key, lock.holder, lock.label, lock.ends, iif(lock.holder IS NULL, NULL, 0), fence.fence, fence.ends
         FROM fence LEFT JOIN lock USING (key);
     DROP TABLE lock;
     DROP TABLE fence;
     DELETE FROM meta WHERE name = 'hand';
+";
+
+const MAKE_ROOM_FOR_SHARES: &str = "
+    ALTER TABLE entry RENAME TO record;
+    ALTER TABLE record ADD COLUMN marker TEXT;
+    ALTER TABLE record ADD COLUMN shares INTEGER;
 ";
 
 /// Reads the head of a file by itself, because SQLite may write to a file that it merely opens: it rolls back what its last
@@ -90,6 +107,7 @@ pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Resu
     if is_empty(connection)? {
         connection.execute_batch(TABLES)?;
         connection.execute_batch(MARKS)?;
+        connection.execute_batch(SHARES)?;
         connection.pragma_update(None, "application_id", APPLICATION)?;
         connection.pragma_update(None, "user_version", VERSION)?;
     }
@@ -97,7 +115,12 @@ pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Resu
     judge(number(connection, "application_id")?, version)?;
     if version == WITHOUT_LINES {
         connection.execute_batch(TABLES)?;
+        connection.execute_batch(SHARES)?;
         connection.execute_batch(TAKE_OVER)?;
+    }
+    if version == WITHOUT_SHARES {
+        connection.execute_batch(MAKE_ROOM_FOR_SHARES)?;
+        connection.execute_batch(SHARES)?;
     }
     if version < VERSION {
         connection.execute_batch(MARKS)?;
@@ -114,11 +137,12 @@ pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Resu
     }
     // The old clock is gone, so nobody knows how much of its time a fence had left; a new term is never too short to matter.
     let fences_end = now + LastFence::kept_for(Ttl::MIN);
-    connection
-        .execute_batch("DELETE FROM waiter; DELETE FROM struck; DELETE FROM entry WHERE fence IS NULL")?;
+    connection.execute_batch(
+        "DELETE FROM waiter; DELETE FROM struck; DELETE FROM share; DELETE FROM record WHERE fence IS NULL",
+    )?;
     connection.execute(
-        "UPDATE entry SET holder = NULL, label = NULL, ends = NULL, awaited = NULL, life = NULL, fence_ends = ?1,
-             waiters = NULL, handed = NULL, handed_on = NULL, line_ends = NULL",
+        "UPDATE record SET holder = NULL, label = NULL, ends = NULL, awaited = NULL, life = NULL, fence_ends = ?1,
+             waiters = NULL, handed = NULL, handed_on = NULL, line_ends = NULL, marker = NULL, shares = NULL",
         [micros(fences_end)],
     )?;
     connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('boot', ?1)", [boot.as_str()])?;
@@ -138,7 +162,7 @@ pub(crate) fn voided(connection: &Connection) -> Result<Option<Stamp>, Trouble> 
 fn judge(application: u32, version: u32) -> Result<(), Trouble> {
     match version {
         _ if application != APPLICATION => Err(foreign()),
-        VERSION | WITHOUT_MARKS | WITHOUT_LINES => Ok(()),
+        VERSION | WITHOUT_SHARES | WITHOUT_LINES => Ok(()),
         _ => Err(Trouble::lasting(format_args!(
             "the file is of format {version}, and this program knows format {VERSION}: update the program, or use another file"
         ))),

@@ -1,15 +1,17 @@
 //! Records in tables: reading those of some keys, and writing back what changed.
 //!
 //! One row has all that there is of a key but its waiters, because a lock that nobody waits for is then one row read and one
-//! written. Of a line only a part is read: the first few, who asks, and the last.
+//! written; where the key is shared, each holder has another. Of a line only a part is read: the first few, who asks, and the
+//! last.
 
 mod line;
 pub(crate) mod mark;
+mod share;
 mod sweep;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use leasehold_core::{Content, Fence, Holder, Key, Label, LastFence, Lock, Records, Stamp, Ticket};
+use leasehold_core::{Content, Family, Fence, Holder, Key, Label, LastFence, Lock, Records, Stamp, Ticket};
 use rusqlite::{Connection, Row, params};
 
 use crate::peer::Peer;
@@ -21,8 +23,38 @@ pub(crate) struct Written {
     pub(crate) records: Records,
     /// Who keeps the lock of a key alive, where it hangs on somebody's life.
     pub(crate) lives: BTreeMap<Key, Peer>,
+    /// The same of those who hold a key together.
+    sharing: BTreeMap<(Key, Holder), Peer>,
     /// The same of those who wait.
     waiting: BTreeMap<(Key, Holder), Peer>,
+    /// The keys of which a share ended with its holder's life, whatever is written of it.
+    voided: BTreeSet<Key>,
+}
+
+impl Written {
+    /// On whose life hangs what somebody holds of a key.
+    pub(crate) fn life_of(&self, key: &Key, holder: Holder) -> Option<Peer> {
+        self.sharing.get(&(key.clone(), holder)).or_else(|| self.lives.get(key)).copied()
+    }
+
+    /// What was read, but that what hangs on a life has ended if that has.
+    pub(crate) fn without(mut self, is_dead: impl Fn(Peer) -> bool, now: Stamp) -> Self {
+        for (key, life) in &self.lives {
+            let Some(lock) = self.records.locks.get_mut(key) else { continue };
+            if lock.ends.is_none_or(|ends| now < ends) && is_dead(*life) {
+                lock.ends = Some(Stamp::from_micros(0));
+            }
+        }
+        // One process may have many shares.
+        let mut known = BTreeMap::new();
+        for ((key, holder), life) in &self.sharing {
+            if *known.entry(*life).or_insert_with(|| is_dead(*life)) {
+                self.records.end_share(key, *holder);
+                self.voided.insert(key.clone());
+            }
+        }
+        self
+    }
 }
 
 /// Who asks, for the sake of whose place in line more than its head is read.
@@ -45,8 +77,8 @@ pub(crate) fn load<'a>(
     first: usize,
 ) -> Result<Written, Trouble> {
     let mut select = connection.prepare_cached(
-        "SELECT holder, label, ends, awaited, life, fence, fence_ends, waiters, handed, handed_on, line_ends
-         FROM entry WHERE key = ?1",
+        "SELECT holder, label, ends, awaited, life, fence, fence_ends, waiters, handed, handed_on, line_ends, marker, shares
+         FROM record WHERE key = ?1",
     )?;
     let mut written = Written::default();
     for key in keys {
@@ -62,7 +94,9 @@ pub(crate) fn load<'a>(
 pub(crate) fn load_all(connection: &Connection) -> Result<Written, Trouble> {
     let mut written = Written::default();
     let mut select = connection.prepare(
-        "SELECT key, holder, label, ends, awaited, life, fence, fence_ends, waiters, handed, handed_on, line_ends FROM entry",
+        "SELECT key, holder, label, ends, awaited, life, fence, fence_ends, waiters, handed, handed_on, line_ends,
+             marker, shares
+         FROM record",
     )?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
@@ -84,7 +118,8 @@ pub(crate) fn save<'a>(
     now: Stamp,
 ) -> Result<(), Trouble> {
     for key in keys {
-        let changes_lock = before.records.locks.get(key) != after.locks.get(key);
+        let changes_lock =
+            before.voided.contains(key) || before.records.locks.get(key) != after.locks.get(key);
         let changes_fence = before.records.fences.get(key) != after.fences.get(key);
         let stands = asker
             .filter(|asker| after.lines.get(key).is_some_and(|line| line.ticket(asker.holder).is_some()));
@@ -95,9 +130,10 @@ pub(crate) fn save<'a>(
         if changes_line {
             line::save(connection, key, before, after, asker, now)?;
         }
+        let changes_shares = share::save(connection, key, before, after, asker, now)?;
         let life = after.locks.get(key).and_then(|lock| life(key, lock, before, asker, now));
         let changes_life = life.as_ref() != before.lives.get(key);
-        if changes_lock || changes_fence || changes_line || changes_life {
+        if changes_lock || changes_fence || changes_line || changes_shares || changes_life {
             let is_new = !has_row(&before.records, key);
             save_row(connection, key, after, life)?;
             if is_new && has_row(after, key) {
@@ -112,7 +148,8 @@ pub(crate) fn save<'a>(
 /// everybody who did not end in good order.
 pub(crate) fn end_with(connection: &Connection, life: Peer) -> Result<(), Trouble> {
     let lives = params![Peer::NOBODY.as_bytes(), life.as_bytes()];
-    connection.execute("UPDATE entry SET life = ?1 WHERE life = ?2", lives)?;
+    connection.execute("UPDATE record SET life = ?1 WHERE life = ?2", lives)?;
+    connection.execute("UPDATE share SET life = ?1 WHERE life = ?2", lives)?;
     connection.execute("UPDATE waiter SET life = ?1 WHERE life = ?2", lives)?;
     Ok(())
 }
@@ -138,7 +175,10 @@ fn life(key: &Key, lock: &Lock, before: &Written, asker: Option<Asker<'_>>, now:
 }
 
 fn has_row(records: &Records, key: &Key) -> bool {
-    records.locks.contains_key(key) || records.fences.contains_key(key) || records.lines.contains_key(key)
+    records.locks.contains_key(key)
+        || records.fences.contains_key(key)
+        || records.lines.contains_key(key)
+        || records.shares.contains_key(key)
 }
 
 fn save_row(
@@ -148,27 +188,29 @@ fn save_row(
     life: Option<Peer>,
 ) -> Result<(), Trouble> {
     if !has_row(records, key) {
-        connection.prepare_cached("DELETE FROM entry WHERE key = ?1")?.execute([key.as_bytes()])?;
+        connection.prepare_cached("DELETE FROM record WHERE key = ?1")?.execute([key.as_bytes()])?;
         return Ok(());
     }
-    let (mut holder, mut label, mut ends, mut awaited) = (None, None, None, None);
-    if let Some(lock) = records.locks.get(key) {
-        let (Content::Lease { holder: held_by, label: says, awaited: told }, Some(until)) =
-            (&lock.content, lock.ends)
-        else {
-            return Err(Trouble::lasting("only leases with an end have a place in the file"));
-        };
-        (holder, ends, awaited) = (Some(held_by.bits().to_be_bytes()), Some(micros(until)), Some(*told));
-        label = says.as_ref().map(Label::as_str);
+    let (mut holder, mut label, mut ends, mut awaited, mut marker) = (None, None, None, None, None);
+    match records.locks.get(key).map(|lock| (&lock.content, lock.ends)) {
+        None => {}
+        Some((Content::Lease { holder: held_by, label: says, awaited: told }, Some(until))) => {
+            (holder, ends, awaited) = (Some(held_by.bits().to_be_bytes()), Some(micros(until)), Some(*told));
+            label = says.as_ref().map(Label::as_str);
+        }
+        Some((Content::Marker(family), Some(until))) => {
+            (marker, ends) = (Some(family.to_string()), Some(micros(until)));
+        }
+        Some(_) => return Err(Trouble::lasting("only leases with an end have a place in the file")),
     }
     let fence = records.fences.get(key);
     let line = records.lines.get(key);
     let handed = line.and_then(leasehold_core::Line::unclaimed);
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO entry (key, holder, label, ends, awaited, life, fence, fence_ends,
-                 waiters, handed, handed_on, line_ends)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            "INSERT OR REPLACE INTO record (key, holder, label, ends, awaited, life, fence, fence_ends,
+                 waiters, handed, handed_on, line_ends, marker, shares)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         )?
         .execute(params![
             key.as_bytes(),
@@ -183,6 +225,8 @@ fn save_row(
             handed.map(|handed| handed.holder.bits().to_be_bytes()),
             handed.and_then(|handed| handed.channel.as_ref()).map(leasehold_core::Channel::as_bytes),
             line.and_then(leasehold_core::Line::ends).map(micros),
+            marker,
+            records.shares.get(key).map(|shares| shares.all().len() as i64),
         ])?;
     Ok(())
 }
@@ -208,9 +252,7 @@ fn read(
             written.lives.insert(key.clone(), Peer::from_bytes(life));
         }
     }
-    if let Some(number) = row.get::<_, Option<i64>>(at + 5)? {
-        let fence = u64::try_from(number).ok().and_then(Fence::new);
-        let fence = fence.ok_or_else(|| Trouble::damaged(format_args!("a fence is {number}")))?;
+    if let Some(fence) = fence(row.get(at + 5)?)? {
         written.records.fences.insert(key.clone(), LastFence::new(fence, stamp(row.get(at + 6)?)?));
     }
     if let Some(waiters) = row.get::<_, Option<i64>>(at + 7)? {
@@ -227,7 +269,24 @@ fn read(
         }
         written.records.lines.insert(key.clone(), line);
     }
+    if let Some(marker) = row.get::<_, Option<String>>(at + 11)? {
+        let family =
+            Family::read(&marker).ok_or_else(|| Trouble::damaged(format_args!("a key is held {marker}")))?;
+        let lock = Lock::new(Content::Marker(family), Some(stamp(row.get(at + 2)?)?));
+        written.records.locks.insert(key.clone(), lock);
+    }
+    if row.get::<_, Option<i64>>(at + 12)?.is_some() {
+        let shares = share::load(connection, key, &mut written.sharing)?;
+        written.records.shares.insert(key.clone(), shares);
+    }
     Ok(())
+}
+
+/// The fence of a number in a table.
+fn fence(number: Option<i64>) -> Result<Option<Fence>, Trouble> {
+    let fence = |number| u64::try_from(number).ok().and_then(Fence::new);
+    let damaged = |number| Trouble::damaged(format_args!("a fence is {number}"));
+    number.map(|number| fence(number).ok_or_else(|| damaged(number))).transpose()
 }
 
 /// The point in time of a number in a table.

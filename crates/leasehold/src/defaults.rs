@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Key, Label, Misuse, Renewal, Ttl};
+use leasehold_core::{Claim, Key, Label, Misuse, Patience, Renewal, Ttl};
+
+use crate::lock::Terms;
 
 /// What a lock is taken with when nothing else is said.
 #[derive(Clone, Debug)]
@@ -27,6 +29,14 @@ impl Defaults {
             }
             _ => Ok((ttl, self.label.clone()?)),
         }
+    }
+
+    /// What a claim is asked for with, to wait as long as it takes.
+    pub(crate) fn terms(&self, claim: Result<Claim, Misuse>) -> Result<Terms, Misuse> {
+        let claim = claim?;
+        let (ttl, label) = self.checked()?;
+        let patience = Patience::new(None, self.outage_limit);
+        Ok(Terms { claim, label, ttl, renewal: self.renewal, patience, line_limit: None, on_wait: None })
     }
 
     /// The key of this name, behind the prefix.

@@ -32,6 +32,8 @@ mod quorum;
 mod recipe;
 mod report;
 mod runtime;
+mod rw_lock;
+mod semaphore;
 
 pub use any_store::AnyStore;
 pub use breaking::BreakError;
@@ -53,6 +55,8 @@ pub use recipe::{
     OnceOutcome,
 };
 pub use runtime::TokioRuntime;
+pub use rw_lock::RwLock;
+pub use semaphore::Semaphore;
 
 /// The README's code, compiled.
 #[cfg(doctest)]

@@ -14,6 +14,8 @@ use crate::lock::Held;
 use crate::mutex::Mutex;
 use crate::place::Place;
 use crate::recipe::{Election, Every, Once};
+use crate::rw_lock::RwLock;
+use crate::semaphore::Semaphore;
 
 /// The locks of one place. Cheap to clone; all clones share their connection and the one task that renews their guards.
 #[derive(Clone, Debug)]
@@ -110,9 +112,7 @@ impl Locks {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn mutex_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> Mutex {
-        let keys: Result<Vec<_>, _> =
-            names.into_iter().map(|name| self.defaults.key(name.as_ref())).collect();
-        let claim = keys.and_then(Claim::exclusive_all);
+        let claim = self.keys(names).and_then(Claim::exclusive_all);
         Mutex::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
     }
 
@@ -133,6 +133,62 @@ impl Locks {
     pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
         let claim = self.defaults.key(name.as_ref()).map(Claim::exclusive);
         Election::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
+    }
+
+    /// The lock of this name, for readers and writers: readers hold it together, a writer alone. It keeps out mutexes and
+    /// semaphores of the same name, and other programs' locks, and they keep it out. Does no I/O.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// let locks = leasehold::Locks::in_memory();
+    /// let doc = locks.rw_lock("doc:7");
+    /// let (one, other) = (doc.read().await?, doc.read().await?);
+    /// assert!(doc.try_write().await?.is_none());
+    /// # drop((one, other));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rw_lock(&self, name: impl AsRef<[u8]>) -> RwLock {
+        self.rw_lock_all([name])
+    }
+
+    /// Several reader-writer locks taken together, or none of them, as [`mutex_all`](Self::mutex_all) takes mutexes.
+    pub fn rw_lock_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> RwLock {
+        RwLock::new(self.askers.clone(), self.keys(names), Defaults::clone(&self.defaults))
+    }
+
+    /// The semaphore of this name, of so many permits: 1 to 1,048,576. All who use it must name the same number; those who do not
+    /// keep each other out. It keeps out mutexes and reader-writer locks of the same name, and other programs' locks, and they keep
+    /// it out. Does no I/O.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// let locks = leasehold::Locks::in_memory();
+    /// let gpus = locks.semaphore("gpus", 4);
+    /// let (one, two) = (gpus.acquire().await?, gpus.acquire_many(2).await?);
+    /// assert!(gpus.try_acquire_many(2).await?.is_none());
+    /// # drop((one, two));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn semaphore(&self, name: impl AsRef<[u8]>, permits: u32) -> Semaphore {
+        self.semaphore_all([name], permits)
+    }
+
+    /// Several semaphores of so many permits each, of which as many are taken of one as of the other, together or none, as
+    /// [`mutex_all`](Self::mutex_all) takes mutexes.
+    pub fn semaphore_all<Name: AsRef<[u8]>>(
+        &self,
+        names: impl IntoIterator<Item = Name>,
+        permits: u32,
+    ) -> Semaphore {
+        Semaphore::new(self.askers.clone(), self.keys(names), permits, Defaults::clone(&self.defaults))
+    }
+
+    fn keys<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> Result<Vec<Key>, Misuse> {
+        names.into_iter().map(|name| self.defaults.key(name.as_ref())).collect()
     }
 
     /// Who holds a lock, and who waits for it, in order. Takes nothing and changes nothing; a moment later it may be different.
@@ -281,7 +337,7 @@ impl Locks {
     const LAST_RELEASES: Duration = Duration::from_secs(1);
 }
 
-/// Everybody who can ask for a lock here: [`Locks`], [`Mutex`] and requests, but not guards. When the last of them is gone the
+/// Everybody who can ask for a lock here: [`Locks`], [`Mutex`] and its like, and requests, but not guards. When the last of them is gone the
 /// keeper is told, so that it ends with the last guard.
 #[derive(Debug)]
 pub(crate) struct Askers(Arc<Place>);

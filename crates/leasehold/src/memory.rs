@@ -132,8 +132,8 @@ impl State {
     }
 
     fn count(&self) -> usize {
-        let Records { locks, fences, lines, marks, .. } = &self.records;
-        locks.len() + fences.len() + lines.len() + marks.len()
+        let Records { locks, shares, fences, lines, marks, .. } = &self.records;
+        locks.len() + shares.len() + fences.len() + lines.len() + marks.len()
     }
 }
 

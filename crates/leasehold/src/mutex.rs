@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Label, Misuse, Patience, Renewal, Ttl};
+use leasehold_core::{Claim, Label, Misuse, Renewal, Ttl};
 
 use crate::defaults::Defaults;
 use crate::error::{InspectError, LockError};
-use crate::lock::{Acquire, Guard, Terms, Unlocked};
+use crate::lock::{Acquire, Guard, Unlocked};
 use crate::locks::Askers;
 
 /// A lock that one holder has at a time: the description of what to take. Making and cloning it does no I/O.
@@ -62,7 +62,7 @@ impl Mutex {
     ///
     /// Awaiting it gives a [`LockError`].
     pub fn lock(&self) -> Acquire {
-        Acquire::new(self.askers.clone(), self.terms())
+        Acquire::new(self.askers.clone(), self.defaults.terms(self.claim.clone()))
     }
 
     /// Takes the lock if it is free; `None` when somebody else holds it.
@@ -112,13 +112,5 @@ impl Mutex {
     /// Awaiting it gives a [`LockError`]; when the time is up it says who holds the lock.
     pub fn unlocked(&self) -> Unlocked {
         Unlocked::new(self.askers.clone(), self.claim.clone(), self.defaults.outage_limit)
-    }
-
-    fn terms(&self) -> Result<Terms, Misuse> {
-        let claim = self.claim.clone()?;
-        let (ttl, label) = self.defaults.checked()?;
-        let renewal = self.defaults.renewal;
-        let patience = Patience::new(None, self.defaults.outage_limit);
-        Ok(Terms { claim, label, ttl, renewal, patience, line_limit: None, on_wait: None })
     }
 }

@@ -27,13 +27,13 @@ impl Place {
         Arc::new(Self { store, runtime, drift, roster, report })
     }
 
-    /// Refuses what the store cannot serve.
-    pub(crate) fn fits(&self, claim: &Claim, ttl: Ttl) -> Result<(), Misuse> {
-        self.store.fits(claim)?;
-        self.check(ttl)
+    /// Refuses what the store cannot serve, before it is asked.
+    pub(crate) fn admit(&self, claim: &Claim, ttl: Ttl) -> Result<(), Misuse> {
+        self.check(ttl)?;
+        self.store.admit(claim)
     }
 
-    /// Refuses what the store cannot keep.
+    /// Refuses a ttl that the store cannot keep.
     pub(crate) fn check(&self, ttl: Ttl) -> Result<(), Misuse> {
         match self.store.longest_ttl().filter(|longest| ttl > *longest) {
             Some(longest) => Err(Misuse::TtlOverLongest { asked: ttl, longest }),

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, BreakAnswer, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Key, KeyState,
-    Manner, Mark, Marked, Misuse, Notices, Runtime, Stance, Store, Ttl, Wake,
+    Attempt, BoxFuture, BreakAnswer, Claim, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Key,
+    KeyState, Manner, Mark, Marked, Misuse, Mode, Notices, Runtime, Stance, Store, Ttl, Wake,
 };
 
 use desk::Desk;
@@ -77,7 +77,12 @@ impl QuorumStore {
         self.desk.contests.len()
     }
 
-    /// A second line of defence: the locks refuse a longer ttl before they ask.
+    /// A second line of defence: the locks refuse this before they ask.
+    fn out_of_reach(&self, attempt: &Attempt) -> Option<Fault> {
+        let admitted = self.admit(&attempt.claim).err().map(|misuse| Fault::lasting(self.name(), misuse));
+        admitted.or_else(|| self.too_long(attempt))
+    }
+
     fn too_long(&self, attempt: &Attempt) -> Option<Fault> {
         let misuse = Misuse::TtlOverLongest { asked: attempt.ttl, longest: self.desk.max_ttl };
         (attempt.ttl > self.desk.max_ttl).then(|| Fault::lasting(self.name(), misuse))
@@ -87,6 +92,15 @@ impl QuorumStore {
 impl Store for QuorumStore {
     fn name(&self) -> &str {
         &self.desk.name
+    }
+
+    /// Any two majorities have a member in common, which keeps a writer from readers. Three of them need not have one: of three
+    /// members, each could count two holders of two permits, and three would hold them.
+    fn admit(&self, claim: &Claim) -> Result<(), Misuse> {
+        if claim.wants().iter().any(|want| matches!(want.mode, Mode::Permits { .. })) {
+            return Err(Misuse::PermitsOfAQuorum { name: self.name().into() });
+        }
+        Ok(())
     }
 
     /// The widest of the members'.
@@ -138,7 +152,7 @@ impl Store for QuorumStore {
         manner: Manner,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
-            match self.too_long(attempt) {
+            match self.out_of_reach(attempt) {
                 Some(fault) => Err(fault),
                 None => asking::grant(&self.desk, attempt, manner).await,
             }

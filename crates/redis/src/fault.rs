@@ -20,7 +20,7 @@ pub(crate) struct Faults {
 
 /// The commands that a user of the store must be allowed. `docs/wire.md` has the whole line.
 pub(crate) const ALLOWED: &str = "+ping +eval +evalsha +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange \
-    +zrank +zrem +zscore +hdel +hget +hmget +hset +pubsub +publish +subscribe +unsubscribe";
+    +zrangebyscore +zrank +zrem +zscore +hdel +hget +hmget +hset +pubsub +publish +subscribe +unsubscribe";
 
 /// What servers say when there is nothing to mend but time.
 const PASSING: [(&str, &str); 9] = [

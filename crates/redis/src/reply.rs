@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, BreakAnswer, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Label, Marked,
-    Misuse, Place, RaiseAnswer, Request, Stamp, Tenancy, Tenant, Ticket, Waiter,
+    Misuse, Mode, Place, RaiseAnswer, Request, Stamp, Tenancy, Tenant, Ticket, Waiter,
 };
 use redis::Value;
 
@@ -52,7 +52,7 @@ pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
         }
         Request::Break { key, .. } => (Answer::Break(fields.broken(key)?), vec![key]),
         Request::Inspect(key) => {
-            let tenancies = fields.tenancy(key)?.into_iter().collect();
+            let tenancies = fields.tenancies(key)?;
             let state = KeyState::new(key.clone(), tenancies, fields.waiters()?);
             return Ok(Reply { answer: Answer::Inspect(state), unfinished: Vec::new() });
         }
@@ -99,6 +99,7 @@ const FULL: i64 = 8;
 const UNFINISHED: i64 = 9;
 const QUARANTINED: i64 = 10;
 const TTL_TOO_LONG: i64 = 11;
+const HELD_TOGETHER: i64 = 12;
 
 /// The fields of an answer: a code first, and then what belongs to it.
 struct Fields {
@@ -224,23 +225,62 @@ impl Fields {
         Ok(BreakAnswer::Broken { tenancy })
     }
 
-    /// Who the answer says holds a key.
+    /// Who the answer says holds a key; of several, whose share ends first.
     fn tenancy(&self, key: &Key) -> Result<Option<Tenancy>, String> {
-        let (tenant, fence, remaining) = match (self.code, self.rest.as_slice()) {
+        let (tenant, mode, fence, remaining) = match (self.code, self.rest.as_slice()) {
             (FREE, _) => return Ok(None),
-            (NO_LOCK, [_, Value::Int(pttl), ..]) => (Tenant::NotALock, None, *pttl),
+            (NO_LOCK, [_, Value::Int(pttl), ..]) => (Tenant::NotALock, Mode::Exclusive, None, *pttl),
             (
                 DONE | HELD | STANDS | FULL,
                 [_, Value::BulkString(value), Value::Int(pttl), Value::BulkString(fence), ..],
             ) => {
                 let tenant = wire::read(value);
                 let ours = matches!(tenant, Tenant::Holder { .. });
-                (tenant, number(fence).and_then(Fence::new).filter(|_| ours), *pttl)
+                (tenant, Mode::Exclusive, Some(fence).filter(|_| ours), *pttl)
+            }
+            (
+                DONE | HELD | STANDS | FULL,
+                [_, Value::Array(share), Value::Int(left), Value::BulkString(fence), ..],
+            ) => {
+                let (tenant, mode) = holder_of_a_share(share).ok_or_else(|| self.strange())?;
+                (tenant, mode, Some(fence), *left)
             }
             _ => return Err(self.strange()),
         };
+        let fence = fence.and_then(|fence| number(fence)).and_then(Fence::new);
         let remaining = u64::try_from(remaining).ok().map(Duration::from_millis);
-        Ok(Some(Tenancy::exclusive(key.clone(), tenant, fence, remaining)))
+        Ok(Some(Tenancy::exclusive(key.clone(), tenant, fence, remaining).in_mode(mode)))
+    }
+
+    /// All who an inspection says hold a key, in order of their fences.
+    fn tenancies(&self, key: &Key) -> Result<Vec<Tenancy>, String> {
+        let (HELD_TOGETHER, [_, Value::BulkString(marker), Value::Array(shares), ..]) =
+            (self.code, self.rest.as_slice())
+        else {
+            return Ok(self.tenancy(key)?.into_iter().collect());
+        };
+        let (now, mut tenancies) = (self.time()?, Vec::new());
+        for share in shares.chunks(5) {
+            let read = || {
+                let [digits, Value::BulkString(ends), weight, Value::BulkString(fence), tail] = share else {
+                    return None;
+                };
+                let marker = Value::BulkString(marker.clone());
+                let share = [&marker, digits, weight, tail].map(Clone::clone);
+                let (tenant, mode) = holder_of_a_share(&share)?;
+                let ends = Stamp::from_micros(number(ends)?.checked_mul(1000)?);
+                let fence = number(fence).and_then(Fence::new);
+                let remaining = Some(now.saturating_until(ends));
+                Some(Tenancy::exclusive(key.clone(), tenant, fence, remaining).in_mode(mode))
+            };
+            tenancies.push(read().ok_or_else(|| self.strange())?);
+        }
+        let holder = |tenancy: &Tenancy| match tenancy.tenant {
+            Tenant::Holder { holder, .. } => Some(holder),
+            _ => None,
+        };
+        tenancies.sort_by_key(|tenancy| (tenancy.fence, holder(tenancy)));
+        Ok(tenancies)
     }
 
     /// The key that the answer is about.
@@ -249,21 +289,35 @@ impl Fields {
         nth.and_then(|nth| attempt.claim.keys().nth(nth)).ok_or_else(|| self.strange())
     }
 
-    /// Who waits, which comes last in the answer to an inspection, behind the server's time.
-    fn waiters(&self) -> Result<Vec<Waiter>, String> {
-        let [.., Value::BulkString(time), Value::Array(line)] = self.rest.as_slice() else {
+    /// The server's time, which comes before the line in the answer to an inspection.
+    fn time(&self) -> Result<Stamp, String> {
+        let [.., Value::BulkString(time), Value::Array(_)] = self.rest.as_slice() else {
             return Err(self.strange());
         };
-        let now = number(time).map(Stamp::from_micros).ok_or_else(|| self.strange())?;
+        number(time).map(Stamp::from_micros).ok_or_else(|| self.strange())
+    }
+
+    /// Who waits, which comes last in the answer to an inspection.
+    fn waiters(&self) -> Result<Vec<Waiter>, String> {
+        let now = self.time()?;
+        let Some(Value::Array(line)) = self.rest.last() else { return Err(self.strange()) };
         let waiter = |said: &[Value]| {
-            let [Value::BulkString(digits), Value::BulkString(ticket), Value::BulkString(tail)] = said else {
+            let [
+                Value::BulkString(digits),
+                Value::BulkString(ticket),
+                Value::BulkString(mode),
+                Value::BulkString(tail),
+            ] = said
+            else {
                 return None;
             };
             let label = tail.strip_prefix(b" ").map(Label::read);
             let waited = Stamp::from_micros(number(ticket)?).saturating_until(now);
-            Some(Waiter::exclusive(Holder::from_digits(digits)?, label, waited))
+            // What a stranger wrote is handed over as if it wanted the key alone, and so shown.
+            let mode = wire::read_mode(mode).unwrap_or(Mode::Exclusive);
+            Some(Waiter::exclusive(Holder::from_digits(digits)?, label, waited).in_mode(mode))
         };
-        line.chunks(3).map(|said| waiter(said).ok_or_else(|| self.strange())).collect()
+        line.chunks(4).map(|said| waiter(said).ok_or_else(|| self.strange())).collect()
     }
 
     /// Which keys are free although somebody waits, which comes last in the answer.
@@ -284,6 +338,23 @@ fn no_mark(key: &Key) -> String {
     format!("{side} holds something that is no mark: find out who wrote it, and delete it")
 }
 
+/// Who has a share, and how: the marker, digits, weight and tail.
+fn holder_of_a_share(said: &[Value]) -> Option<(Tenant, Mode)> {
+    let [
+        Value::BulkString(marker),
+        Value::BulkString(digits),
+        Value::BulkString(weight),
+        Value::BulkString(tail),
+    ] = said
+    else {
+        return None;
+    };
+    let weight = number(weight).and_then(|weight| u32::try_from(weight).ok())?;
+    let label = tail.strip_prefix(b" ").map(Label::read);
+    let tenant = Tenant::Holder { holder: Holder::from_digits(digits)?, label };
+    Some((tenant, wire::family(marker)?.mode(weight)))
+}
+
 /// Scripts count from 1.
 fn nth_of(value: &Value) -> Option<usize> {
     let Value::Int(nth) = value else { return None };
@@ -301,10 +372,43 @@ mod tests {
 
     use super::*;
 
+    const DIGITS: &str = "000000000000000000000000000000cd";
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    fn held_by_a_share(share: &[&str]) -> Value {
+        let share = Value::Array(share.iter().map(|it| text(it)).collect());
+        let time = text("1700000000000000");
+        Value::Array(vec![
+            Value::Int(HELD),
+            Value::Int(1),
+            share,
+            Value::Int(1500),
+            text("7"),
+            time,
+            Value::Array(vec![]),
+        ])
+    }
+
+    #[test]
+    fn a_share_is_read_as_its_holders() {
+        let key = Key::new("a").unwrap();
+        let attempt =
+            Attempt::new(Claim::exclusive(key.clone()), Holder::from_bits(0xab), None, Ttl::DEFAULT);
+        let request = Request::Grant { attempt, wait: None, not_after: None };
+        let value = held_by_a_share(&["lh1 permits 4", DIGITS, "2", " web-3"]);
+        let tenant = Tenant::Holder { holder: Holder::from_bits(0xcd), label: Label::new("web-3").ok() };
+        let held_by = Tenancy::exclusive(key, tenant, Fence::new(7), Some(Duration::from_millis(1500)))
+            .in_mode(Mode::permits(2, 4).unwrap());
+        let answer = Answer::Grant(GrantAnswer::Busy { held_by, place: None });
+        assert_eq!(decode(&request, value), Ok(Reply { answer, unfinished: Vec::new() }));
+    }
+
     #[test]
     fn what_is_no_answer_is_an_error_and_not_a_panic() {
         let int = Value::Int;
-        let text = |text: &str| Value::BulkString(text.into());
         let none = || Value::Array(vec![]);
         let strange = [
             Value::Nil,
@@ -333,6 +437,10 @@ mod tests {
             ]),
             Value::Array(vec![int(8), int(1), text("x"), int(1), text(""), int(-1), text("1"), none()]),
             Value::Array(vec![int(i64::MIN), int(i64::MIN)]),
+            held_by_a_share(&["lh1 shared", "ab", "1", ""]),
+            held_by_a_share(&["lh1 shared", DIGITS, "-1", ""]),
+            held_by_a_share(&["lh2 shared", DIGITS, "1", ""]),
+            held_by_a_share(&["lh1 shared", DIGITS, "1"]),
         ];
         let claim = Claim::exclusive(Key::new("a").unwrap());
         let attempt = Attempt::new(claim, Holder::from_bits(0xab), None, Ttl::DEFAULT);

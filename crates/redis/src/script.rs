@@ -20,6 +20,8 @@ pub static GRANT: Script = Script::new(concat!(
     include_str!("scripts/read.lua"),
     include_str!("scripts/state.lua"),
     include_str!("scripts/line.lua"),
+    include_str!("scripts/shares.lua"),
+    include_str!("scripts/turn.lua"),
     include_str!("scripts/grant.lua")
 ));
 /// The same at a member of a quorum.
@@ -27,6 +29,8 @@ pub static MEMBER_GRANT: Script = Script::new(concat!(
     include_str!("scripts/read.lua"),
     include_str!("scripts/state.lua"),
     include_str!("scripts/line.lua"),
+    include_str!("scripts/shares.lua"),
+    include_str!("scripts/turn.lua"),
     include_str!("scripts/member.lua"),
     include_str!("scripts/grant.lua")
 ));
@@ -35,6 +39,8 @@ pub static RENEW: Script = Script::new(concat!(
     include_str!("scripts/read.lua"),
     include_str!("scripts/state.lua"),
     include_str!("scripts/line.lua"),
+    include_str!("scripts/shares.lua"),
+    include_str!("scripts/turn.lua"),
     include_str!("scripts/renew.lua")
 ));
 /// The same at a member of a quorum.
@@ -42,6 +48,8 @@ pub static MEMBER_RENEW: Script = Script::new(concat!(
     include_str!("scripts/read.lua"),
     include_str!("scripts/state.lua"),
     include_str!("scripts/line.lua"),
+    include_str!("scripts/shares.lua"),
+    include_str!("scripts/turn.lua"),
     include_str!("scripts/member.lua"),
     include_str!("scripts/renew.lua")
 ));
@@ -50,6 +58,8 @@ pub static REJOIN: Script = Script::new(concat!(
     include_str!("scripts/read.lua"),
     include_str!("scripts/state.lua"),
     include_str!("scripts/line.lua"),
+    include_str!("scripts/shares.lua"),
+    include_str!("scripts/turn.lua"),
     include_str!("scripts/member.lua"),
     include_str!("scripts/rejoin.lua"),
     include_str!("scripts/renew.lua")
@@ -59,6 +69,8 @@ pub static RAISE: Script = Script::new(concat!(
     include_str!("scripts/read.lua"),
     include_str!("scripts/state.lua"),
     include_str!("scripts/line.lua"),
+    include_str!("scripts/shares.lua"),
+    include_str!("scripts/turn.lua"),
     include_str!("scripts/member.lua"),
     include_str!("scripts/raise.lua")
 ));
@@ -67,6 +79,8 @@ pub static RELEASE: Script = Script::new(concat!(
     include_str!("scripts/read.lua"),
     include_str!("scripts/state.lua"),
     include_str!("scripts/line.lua"),
+    include_str!("scripts/shares.lua"),
+    include_str!("scripts/turn.lua"),
     include_str!("scripts/release.lua")
 ));
 /// Ends the lease with a fence.
@@ -74,14 +88,21 @@ pub static BREAK: Script = Script::new(concat!(
     include_str!("scripts/read.lua"),
     include_str!("scripts/state.lua"),
     include_str!("scripts/line.lua"),
+    include_str!("scripts/shares.lua"),
+    include_str!("scripts/turn.lua"),
     include_str!("scripts/break.lua")
 ));
 /// Says who holds a key.
 pub static INSPECT: Script =
     Script::new(concat!(include_str!("scripts/read.lua"), include_str!("scripts/inspect.lua")));
 /// Says that what the keys of a claim stand for was done.
-pub static MARK: Script =
-    Script::new(concat!(include_str!("scripts/read.lua"), include_str!("scripts/mark.lua")));
+pub static MARK: Script = Script::new(concat!(
+    include_str!("scripts/read.lua"),
+    include_str!("scripts/state.lua"),
+    include_str!("scripts/line.lua"),
+    include_str!("scripts/shares.lua"),
+    include_str!("scripts/mark.lua")
+));
 /// Says whether it was.
 pub static MARKED: Script =
     Script::new(concat!(include_str!("scripts/read.lua"), include_str!("scripts/marked.lua")));
@@ -172,14 +193,14 @@ pub fn call_at_member(request: &Request, window: Duration, run: Option<&str>) ->
         Request::Grant { attempt, wait, not_after } => {
             let [ttl, keep] = lengths(attempt);
             let tail = wire::tail_of(attempt.label.as_ref());
-            let mut args = vec![holder(attempt), window, tail, ttl, keep, limit(*not_after)];
+            let mut args = vec![holder(attempt), window, tail, ttl, keep, limit(*not_after), modes(attempt)];
             args.extend(wait.iter().flat_map(|wait| waiting(attempt, wait)));
             by_whom(attempt, [&GRANT, &MEMBER_GRANT], args, run)
         }
         Request::Rejoin { attempt, not_after } => {
             let [ttl, keep] = lengths(attempt);
             let tail = wire::tail_of(attempt.label.as_ref());
-            let args = vec![holder(attempt), window, ttl, keep, tail, limit(*not_after)];
+            let args = vec![holder(attempt), window, ttl, keep, tail, limit(*not_after), modes(attempt)];
             by_whom(attempt, [&REJOIN; 2], args, run)
         }
         Request::Raise(attempt) => {
@@ -199,8 +220,8 @@ pub fn call_at_member(request: &Request, window: Duration, run: Option<&str>) ->
             Call { script: &RELEASE, keys, args: vec![vec![b'0'; Holder::DIGITS], window] }
         }
         Request::Mark { attempt, mark, keep } => {
-            let with_mark = |key| [key_of(key), side_key(Side::Fence, key), side_key(Side::Mark, key)];
-            let keys = attempt.claim.keys().flat_map(with_mark).collect();
+            let mut keys = keys(attempt);
+            keys.extend(attempt.claim.keys().map(|key| side_key(Side::Mark, key)));
             let args = vec![holder(attempt), wire::mark_of(mark), keep.as_millis().to_string().into()];
             Call { script: &MARK, keys, args }
         }
@@ -240,13 +261,16 @@ fn keys(attempt: &Attempt) -> Vec<Vec<u8>> {
     attempt.claim.keys().flat_map(with_sides).collect()
 }
 
-fn key_of(key: &Key) -> Vec<u8> {
-    key.as_bytes().to_vec()
+fn with_sides(key: &Key) -> [Vec<u8>; 6] {
+    let [fence, line, waiters, holders, shares] =
+        [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares].map(|side| side_key(side, key));
+    [key.as_bytes().to_vec(), fence, line, waiters, holders, shares]
 }
 
-fn with_sides(key: &Key) -> [Vec<u8>; 4] {
-    let side = |side| side_key(side, key);
-    [key.as_bytes().to_vec(), side(Side::Fence), side(Side::Line), side(Side::Waiters)]
+/// How each key is wanted, in the order of the keys.
+fn modes(attempt: &Attempt) -> Vec<u8> {
+    let modes: Vec<_> = attempt.claim.wants().iter().map(|want| wire::mode_of(want.mode)).collect();
+    modes.join(" ").into()
 }
 
 fn holder(attempt: &Attempt) -> Vec<u8> {
@@ -301,20 +325,37 @@ mod tests {
             called(&request)
         };
         let call = grant(Some(Stamp::from_micros(1_700_000_000_000_000)), None);
-        let of_a = ["a", "leasehold:f{a}a", "leasehold:l{a}a", "leasehold:w{a}a"];
-        let of_b = ["b", "leasehold:f{b}b", "leasehold:l{b}b", "leasehold:w{b}b"];
+        let of_a = [
+            "a",
+            "leasehold:f{a}a",
+            "leasehold:l{a}a",
+            "leasehold:w{a}a",
+            "leasehold:h{a}a",
+            "leasehold:i{a}a",
+        ];
+        let of_b = [
+            "b",
+            "leasehold:f{b}b",
+            "leasehold:l{b}b",
+            "leasehold:w{b}b",
+            "leasehold:h{b}b",
+            "leasehold:i{b}b",
+        ];
         assert_eq!(shown(&call.keys), [of_a, of_b].concat());
         let what = [DIGITS, "2000", " web-3", "10000", "600000"];
-        assert_eq!(shown(&call.args), [&what[..], &["1700000000000000"]].concat());
-        assert_eq!(shown(&grant(None, None).args), [&what[..], &[""]].concat());
+        assert_eq!(shown(&call.args), [&what[..], &["1700000000000000", "x x"]].concat());
+        assert_eq!(shown(&grant(None, None).args), [&what[..], &["", "x x"]].concat());
 
         let ticket = Some((Key::new("b").unwrap(), Ticket::new(1_600_000_000_000_000)));
         let wait = Wait { channel: Some(wire::channel_of(0xcd)), ticket, line_limit: Some(50) };
         let channel = "leasehold:000000000000000000000000000000cd";
         let waits = [channel, "2", "1600000000000000", "50", "15000"];
-        assert_eq!(shown(&grant(None, Some(wait)).args), [&what[..], &[""], &waits[..]].concat());
+        assert_eq!(shown(&grant(None, Some(wait)).args), [&what[..], &["", "x x"], &waits[..]].concat());
         let waits = ["", "", "", "", "15000"];
-        assert_eq!(shown(&grant(None, Some(Wait::default())).args), [&what[..], &[""], &waits[..]].concat());
+        assert_eq!(
+            shown(&grant(None, Some(Wait::default())).args),
+            [&what[..], &["", "x x"], &waits[..]].concat()
+        );
 
         let long = attempt(&["a"]).with_ttl(Ttl::MAX);
         let call = called(&Request::Renew(long));
@@ -326,9 +367,9 @@ mod tests {
         );
         let call = called(&Request::Advance(vec![Key::new("a").unwrap()]));
         let nobody = "0".repeat(32);
-        assert_eq!((call.keys.len(), shown(&call.args)), (4, shown(&[&*nobody, "2000"].map(Into::into))));
+        assert_eq!((call.keys.len(), shown(&call.args)), (6, shown(&[&*nobody, "2000"].map(Into::into))));
         let call = called(&Request::Inspect(Key::new("a").unwrap()));
-        assert_eq!((call.keys.len(), call.args.len()), (4, 0));
+        assert_eq!((call.keys.len(), call.args.len()), (6, 0));
         let fence = Fence::new(1_700_000_000_000_000).unwrap();
         let call = called(&Request::Break { key: Key::new("a").unwrap(), fence });
         let args = ["1700000000000000", "2000", "600000", "leasehold:broken"];
@@ -348,27 +389,48 @@ mod tests {
         let cases = [
             (
                 Request::Grant { attempt: ours.clone(), wait: None, not_after },
-                &[DIGITS, "2000", " web-3", "10000", "600000", "1700000000000000"][..],
+                &[DIGITS, "2000", " web-3", "10000", "600000", "1700000000000000", "x"][..],
             ),
             (
                 Request::Rejoin { attempt: ours.clone(), not_after },
-                &[DIGITS, "2000", "10000", "600000", " web-3", "1700000000000000"],
+                &[DIGITS, "2000", "10000", "600000", " web-3", "1700000000000000", "x"],
             ),
             (
                 Request::Rejoin { attempt: ours.clone(), not_after: None },
-                &[DIGITS, "2000", "10000", "600000", " web-3", ""],
+                &[DIGITS, "2000", "10000", "600000", " web-3", "", "x"],
             ),
             (Request::Raise(ours.clone()), &[DIGITS, "2000", "600000"]),
             (Request::Renew(ours.clone()), &[DIGITS, "2000", "10000", "600000"]),
         ];
         for (request, args) in cases {
             let call = call_at_member(&request, Duration::from_secs(2), Some("c0ffee"));
-            let keys = ["a", "leasehold:f{a}a", "leasehold:l{a}a", "leasehold:w{a}a", "leasehold:member"];
+            let sides = ["f", "l", "w", "h", "i"].map(|side| format!("leasehold:{side}{{a}}a"));
+            let keys = [&["a".to_owned()][..], &sides, &["leasehold:member".to_owned()]].concat();
             assert_eq!(shown(&call.keys), keys);
             assert_eq!(shown(&call.args), [args, &["1700000000000007", "c0ffee", "60000"]].concat());
             assert_eq!(shown(&called(&request).args), [args, &["1700000000000007", "", "60000"]].concat());
         }
-        assert_eq!(called(&Request::Release(ours)).keys.len(), 4, "a release is everywhere the same");
+        assert_eq!(called(&Request::Release(ours)).keys.len(), 6, "a release is everywhere the same");
+    }
+
+    #[test]
+    fn calls_say_how_each_key_is_wanted() {
+        let of = |claim| {
+            let attempt = Attempt::new(claim, Holder::from_bits(0xab), None, Ttl::DEFAULT);
+            let grant = called(&Request::Grant { attempt: attempt.clone(), wait: None, not_after: None });
+            let rejoin = called(&Request::Rejoin { attempt, not_after: None });
+            [grant, rejoin].map(|call| shown(&call.args[6..]))
+        };
+        let keys = || ["a", "b"].map(|name| Key::new(name).unwrap());
+        assert_eq!(of(Claim::shared(keys()).unwrap()), [["s s"], ["s s"]]);
+        assert_eq!(of(Claim::permits(keys(), 2, 4).unwrap()), [["p2/4 p2/4"], ["p2/4 p2/4"]]);
+    }
+
+    /// The scripts have it as a number of theirs.
+    #[test]
+    fn shares_are_remembered_as_long_as_a_line() {
+        let kept = format!("local SHARES_KEPT = {}\n", Line::KEPT_FOR.as_millis());
+        assert!(RELEASE.text().contains(&kept));
     }
 
     #[test]
@@ -377,10 +439,9 @@ mod tests {
         let mark = Mark::new(at, Fence::new(1_700_000_000_000_007).unwrap(), Label::new("web-3").ok());
         let keep = Duration::from_secs(7200);
         let call = called(&Request::Mark { attempt: attempt(&["b", "a"]), mark, keep });
-        let of = |key: &str| {
-            [key.into(), format!("leasehold:f{{{key}}}{key}"), format!("leasehold:m{{{key}}}{key}")]
-        };
-        assert_eq!(shown(&call.keys), [of("a"), of("b")].concat());
+        let marks = ["leasehold:m{a}a", "leasehold:m{b}b"].map(String::from);
+        let lease = called(&Request::Release(attempt(&["b", "a"])));
+        assert_eq!(shown(&call.keys), [&shown(&lease.keys)[..], &marks].concat());
         assert_eq!(shown(&call.args), [DIGITS, "1700000000000000 1700000000000007 web-3", "7200000"]);
         let call = called(&Request::Marked(Key::new("a").unwrap()));
         assert_eq!((shown(&call.keys), call.args.len()), (vec!["leasehold:m{a}a".to_owned()], 0));
@@ -394,9 +455,9 @@ mod tests {
             .map(|command| String::from_utf8(command.get_packed_command()).unwrap())
             .collect();
         assert!(
-            words[0].starts_with(&format!("*9\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n4\r\n", RELEASE.sha()))
+            words[0].starts_with(&format!("*11\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n6\r\n", RELEASE.sha()))
         );
-        assert!(words[1].starts_with("*9\r\n$4\r\nEVAL\r\n") && words[1].contains(RELEASE.text()));
+        assert!(words[1].starts_with("*11\r\n$4\r\nEVAL\r\n") && words[1].contains(RELEASE.text()));
     }
 
     #[test]

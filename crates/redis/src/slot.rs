@@ -16,7 +16,7 @@ pub const MEMBER_KEY: &str = "leasehold:member";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Side {
-    /// The last fence of the key. (`h`, the holders, is reserved.)
+    /// The last fence of the key.
     Fence,
     /// The order of those who wait for the key.
     Line,
@@ -24,6 +24,10 @@ pub enum Side {
     Waiters,
     /// When what the key stands for was done.
     Mark,
+    /// Those who hold the key together, in the order in which their shares end.
+    Holders,
+    /// What each of them has.
+    Shares,
 }
 
 impl Side {
@@ -33,6 +37,8 @@ impl Side {
             Self::Line => 'l',
             Self::Waiters => 'w',
             Self::Mark => 'm',
+            Self::Holders => 'h',
+            Self::Shares => 'i',
         }
     }
 }
@@ -190,6 +196,14 @@ mod tests {
             let made = side_key(Side::Fence, &Key::new(key).unwrap());
             assert_eq!(made.escape_ascii().to_string(), side.escape_ascii().to_string());
         }
+    }
+
+    #[test]
+    fn sides_have_these_letters() {
+        let sides = [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares];
+        let key = Key::new("a").unwrap();
+        let names = sides.map(|side| side_key(side, &key).escape_ascii().to_string());
+        assert_eq!(names, ["f", "l", "w", "h", "i"].map(|letter| format!("leasehold:{letter}{{a}}a")));
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Channel, Fence, Holder, Key, Label, Mark, News, Stamp, Tenant, Ttl};
+use leasehold_core::{Channel, Family, Fence, Holder, Key, Label, Mark, Mode, News, Stamp, Tenant, Ttl};
 
 /// What all our values begin with: the version of the format.
 pub(crate) const MARK: &[u8] = b"lh1";
@@ -85,6 +85,38 @@ pub fn read_mark(value: &[u8]) -> Option<Mark> {
     let at = number(words.next()?).map(Stamp::from_micros)?;
     let fence = number(words.next()?).and_then(Fence::new)?;
     Some(Mark::new(at, fence, words.next().map(Label::read)))
+}
+
+/// What stands at a key that several hold together. To versions before it, and to other programs, it is somebody else's lock.
+#[must_use]
+pub fn marker_of(family: Family) -> Vec<u8> {
+    [MARK, b" ", family.to_string().as_bytes()].concat()
+}
+
+/// Who a value says holds the key together, if it says exactly that.
+#[must_use]
+pub fn family(value: &[u8]) -> Option<Family> {
+    let family = Family::read(std::str::from_utf8(value.strip_prefix(MARK)?.strip_prefix(b" ")?).ok()?)?;
+    (marker_of(family) == value).then_some(family)
+}
+
+/// How a key is wanted, in the arguments of scripts.
+#[must_use]
+pub fn mode_of(mode: Mode) -> String {
+    match mode {
+        Mode::Shared => "s".into(),
+        Mode::Permits { weight, of } => format!("p{weight}/{of}"),
+        _ => "x".into(),
+    }
+}
+
+/// How a waiter's record says that it wants the key: as in the arguments of scripts, but nothing if it wants it alone.
+pub(crate) fn read_mode(text: &[u8]) -> Option<Mode> {
+    match text {
+        b"" => Some(Mode::Exclusive),
+        b"s" => Some(Mode::Shared),
+        _ => Mode::read(&format!("permits {}", std::str::from_utf8(text.strip_prefix(b"p")?).ok()?)),
+    }
 }
 
 /// The channel of a connection, drawn afresh for each: `leasehold:` and 32 digits of random bits. Whoever knows it could tell the
@@ -213,6 +245,43 @@ mod tests {
         for value in foreign {
             let value = value.as_bytes();
             assert_eq!(read(value), Tenant::Foreign { value: value.into() });
+        }
+    }
+
+    #[test]
+    fn a_marker_has_these_bytes_and_nothing_else_is_one() {
+        let most = Mode::MOST_PERMITS;
+        for (kind, bytes) in [
+            (Family::Shared, "lh1 shared".to_owned()),
+            (Family::Permits { of: 4 }, "lh1 permits 4".into()),
+            (Family::Permits { of: most }, format!("lh1 permits {most}")),
+        ] {
+            assert_eq!(marker_of(kind), bytes.as_bytes());
+            assert_eq!(family(bytes.as_bytes()), Some(kind));
+        }
+        for value in
+            ["lh1shared", "lh1 shared ", "lh1 Shared", "lh2 shared", "lh1 permits 0", "lh1 permits 04"]
+        {
+            assert_eq!(family(value.as_bytes()), None, "{value}");
+        }
+        assert_eq!(family(format!("lh1 permits {}", most + 1).as_bytes()), None);
+    }
+
+    /// A version that knows no markers reads them as this version reads what it does not know.
+    #[test]
+    fn a_marker_is_no_lease() {
+        for marker in [marker_of(Family::Shared), marker_of(Family::Permits { of: 4 })] {
+            assert_eq!(read(&marker), Tenant::Foreign { value: marker.as_slice().into() });
+        }
+    }
+
+    #[test]
+    fn modes_have_these_bytes() {
+        let modes = [Mode::Exclusive, Mode::Shared, Mode::permits(2, 4).unwrap()];
+        assert_eq!(modes.map(mode_of), ["x", "s", "p2/4"]);
+        assert_eq!([&b""[..], b"s", b"p2/4"].map(read_mode), modes.map(Some));
+        for text in ["x", "p", "p0/4", "p5/4", "p2/", "ss"] {
+            assert_eq!(read_mode(text.as_bytes()), None, "{text}");
         }
     }
 

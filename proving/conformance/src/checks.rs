@@ -16,12 +16,14 @@ mod line;
 mod listing;
 mod marks;
 mod member;
+mod sharing;
 
 pub use breaking::*;
 pub use line::*;
 pub use listing::*;
 pub use marks::*;
 pub use member::*;
+pub use sharing::*;
 
 use crate::poll::poll_and_drop;
 use crate::venue::Venue;
@@ -57,6 +59,42 @@ macro_rules! every_check_of_notices {
             $crate::every_check!(@ $venue;
                 a_holder_hears_at_once_that_its_lease_was_broken,
                 a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
+            );
+        })*
+    };
+}
+
+/// Makes one test of each check of readers and writers.
+#[macro_export]
+macro_rules! every_check_of_readers {
+    ($($store:ident: $venue:expr;)*) => {
+        $(mod $store {
+            $crate::every_check!(@ $venue;
+                readers_hold_together_and_keep_a_writer_out,
+                a_writer_keeps_readers_out,
+                readers_do_not_pass_a_writer_that_waits,
+                all_readers_in_front_are_let_in_together,
+                a_writer_that_gives_up_lets_readers_go_on,
+                a_reader_whose_lease_ended_never_comes_back,
+                an_onlooker_sees_all_who_hold_together,
+                a_dropped_request_to_read_leaves_nothing,
+                a_writer_is_alone_under_contention,
+                a_marker_and_a_strangers_value_keep_each_other_out,
+            );
+        })*
+    };
+}
+
+/// Makes one test of each check of permits, which a quorum has none of.
+#[macro_export]
+macro_rules! every_check_of_permits {
+    ($($store:ident: $venue:expr;)*) => {
+        $(mod $store {
+            $crate::every_check!(@ $venue;
+                permits_never_exceed_their_number,
+                a_wish_for_many_permits_is_not_starved,
+                the_permits_of_a_dead_holder_come_back,
+                who_counts_other_permits_is_kept_out_and_told,
             );
         })*
     };

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, BreakAnswer, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, Key, LastFence, Line,
-    Marked, News, Place, RaiseAnswer, Stamp, Tenancy, Ticket, Waiter,
+    Marked, Mode, News, Place, RaiseAnswer, Share, Shares, Stamp, Tenancy, Ticket, Waiter,
 };
+use leasehold_redis::wire::mode_of;
 
 /// Contents, numbers, waiters, and the time that each has left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Dump {
     pub lines: BTreeMap<Key, LineDump>,
     /// What was done, as it is written.
     pub marks: BTreeMap<Key, (Vec<u8>, Option<Duration>)>,
+    /// Who holds each key together with others.
+    pub shares: BTreeMap<Key, SharesDump>,
     /// Which run vouches for the leases, for members of a quorum.
     pub voucher: Option<Voucher>,
 }
@@ -74,7 +77,11 @@ impl LineDump {
             let (more, channel) = (u8::from(standing.wants_more), name(standing.channel.as_ref()));
             let label =
                 standing.label.as_ref().map_or_else(String::new, |label| format!(" {}", label.as_str()));
-            fields.insert(standing.holder.digits(), format!("{ttl} {keep} {more} {channel}{label}"));
+            let mode = match standing.mode {
+                Mode::Exclusive => String::new(),
+                mode => mode_of(mode),
+            };
+            fields.insert(standing.holder.digits(), format!("{ttl} {keep} {more}{mode} {channel}{label}"));
         }
         if let Some(unclaimed) = line.unclaimed() {
             let record = format!("{} {}", unclaimed.holder.digits(), name(unclaimed.channel.as_ref()));
@@ -86,8 +93,53 @@ impl LineDump {
     }
 }
 
-/// Left out of the comparison, by name: how much of a ttl has passed since it was set (up to ten seconds), and the value of
-/// a fence, a ticket or a waiting time that came from a clock (within two minutes of ours; their order is compared).
+/// All that a store holds of those who hold a key together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
+pub struct SharesDump {
+    /// What each has.
+    pub shares: BTreeMap<Holder, ShareDump>,
+    /// How long they are remembered.
+    pub left: Option<Duration>,
+}
+
+/// One share, in the bytes that servers have where those can be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "what is compared is written by two sides")]
+pub struct ShareDump {
+    /// How much it takes up.
+    pub weight: u32,
+    /// Its fence, if it has one yet.
+    pub fence: Option<u64>,
+    /// Where its holder was told of it that has not been heard since, or `-`; and the label behind it.
+    pub rest: String,
+    /// How long it lasts.
+    pub left: Duration,
+}
+
+impl SharesDump {
+    /// Shares as the one semantics has them.
+    #[must_use]
+    pub fn of(shares: &Shares, now: Stamp) -> Self {
+        let share = |share: &Share| {
+            let channel = share.unclaimed.as_ref().map(Channel::as_bytes);
+            let channel = String::from_utf8_lossy(channel.unwrap_or(b"-"));
+            let label = share.label.as_ref().map_or_else(String::new, |label| format!(" {}", label.as_str()));
+            ShareDump {
+                weight: share.weight,
+                fence: share.fence.map(Fence::get),
+                rest: format!("{channel}{label}"),
+                left: now.saturating_until(share.ends),
+            }
+        };
+        let left = shares.end().map(|end| now.saturating_until(end + Line::KEPT_FOR));
+        Self { shares: shares.all().map(|(holder, it)| (holder, share(it))).collect(), left }
+    }
+}
+
+/// Left out of the comparison, by name: how much of a ttl has passed since it was set (up to ten seconds), and so which of two
+/// shares ends first that lasted as long as each other; and the value of a fence, a ticket or a waiting time that came from a clock
+/// (within two minutes of ours; their order is compared).
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a tolerance has no more to it")]
 pub struct Tolerance {
@@ -97,7 +149,9 @@ pub struct Tolerance {
 
 impl Tolerance {
     fn left(left: Option<Duration>) -> Option<Duration> {
-        left.map(|left| Duration::from_secs(left.as_millis().div_ceil(10_000) as u64 * 10))
+        // A share ends at a whole millisecond, which may be one more than was asked for.
+        let millis = |left: Duration| left.as_millis().saturating_sub(1);
+        left.map(|left| Duration::from_secs(millis(left).div_ceil(10_000) as u64 * 10))
     }
 
     fn number(self, number: u64) -> u64 {
@@ -132,6 +186,13 @@ impl Tolerance {
         for (_, left) in dump.marks.values_mut() {
             *left = Self::left(*left);
         }
+        for held in dump.shares.values_mut() {
+            held.left = Self::left(held.left.map(|left| left.saturating_sub(Line::KEPT_FOR)));
+            for share in held.shares.values_mut() {
+                share.left = Self::left(Some(share.left)).unwrap_or_default();
+                share.fence = share.fence.map(|fence| self.number(fence));
+            }
+        }
         if let Some(voucher) = &mut dump.voucher {
             voucher.left = Self::left(voucher.left);
             voucher.since = voucher.since.map(|since| self.number(since));
@@ -153,6 +214,18 @@ impl Tolerance {
             News::Granted { fence, lasts } => News::Granted { fence: self.fence(fence), lasts },
             News::First { left } => News::First { left: Self::left(Some(left)).unwrap_or(left) },
             News::AskAgain | News::Broken => news,
+        }
+    }
+
+    /// An answer that names one of several who hold a key, as if it had named whom the other side did: of two shares whose ends
+    /// are compared as one, each may be said to end first.
+    pub fn name_alike(self, answer: &mut Answer, right: &Answer, holders: &[Tenancy]) {
+        if let (Some(named), Some(right)) = (named(answer), named(&mut right.clone()))
+            && named.mode != Mode::Exclusive
+            && named.remaining == right.remaining
+            && holders.iter().any(|holder| self.tenancy(holder.clone()) == *named)
+        {
+            *named = right.clone();
         }
     }
 
@@ -221,5 +294,19 @@ impl Tolerance {
         const MINUTES: Duration = Duration::from_secs(120);
         waiter.waited = if waiter.waited < MINUTES { Duration::ZERO } else { Duration::MAX };
         waiter
+    }
+}
+
+/// Whom an answer names.
+const fn named(answer: &mut Answer) -> Option<&mut Tenancy> {
+    match answer {
+        Answer::Grant(GrantAnswer::Busy { held_by, .. } | GrantAnswer::LineFull { held_by, .. }) => {
+            Some(held_by)
+        }
+        Answer::Renew(HoldAnswer::NotHeld { held_by, .. })
+        | Answer::Release(HoldAnswer::NotHeld { held_by, .. })
+        | Answer::Rejoin(HoldAnswer::NotHeld { held_by, .. })
+        | Answer::Raise(RaiseAnswer::NotHeld { held_by, .. }) => held_by.as_mut(),
+        _ => None,
     }
 }

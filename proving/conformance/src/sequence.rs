@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, Channel, Claim, Content, Ears, Fence, GrantAnswer, Holder, Key, Label, LastFence, Lock,
-    Mark, Proposal, Records, Request, Scene, Served, Stamp, Ticket, Ttl, Wait, apply,
+    Mark, Proposal, Records, Request, Scene, Served, Stamp, Tenancy, Ticket, Ttl, Wait, apply,
 };
-use leasehold_redis::wire::{channel_of, mark_of};
+use leasehold_redis::wire::{self, channel_of, mark_of};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::dump::{Dump, LineDump, Voucher};
+use crate::dump::{Dump, LineDump, SharesDump, Voucher};
 
 /// One step of a history.
 #[derive(Clone, Debug)]
@@ -39,6 +39,11 @@ pub enum Step {
     SetFence(Key, u64, Duration),
     /// The line ends.
     ForgetLine(Key),
+    /// The shares of a key have just ended, all of them or that of one holder; and the marker with them, unless it still stands for
+    /// the rest of the millisecond.
+    EndShares(Key, Option<Holder>, bool),
+    /// What is known of the shares of a key is lost.
+    ForgetShares(Key),
     /// Somebody writes who vouches for the leases, and for how long that is kept.
     Vouch(String, Duration),
     /// Nobody vouches for them any more.
@@ -158,7 +163,8 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
     let goes = Step::Ask(Request::Release(of(&both, 1)));
     let goes = vec![took_other.clone(), stands(1, &heard[0]), stands(6, &heard[1]), goes];
     let breaks = Step::Break(key.clone());
-    match dice.below(20) {
+    match dice.below(28) {
+        16..=22 => together(dice),
         0 => line,
         10 => [line, vec![breaks]].concat(),
         11 => [handed, vec![breaks]].concat(),
@@ -176,9 +182,76 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
     }
 }
 
+/// What leads to where several hold a key: readers with a writer in line behind them, and readers behind that one; permits of which
+/// too few are left; shares that were handed over and not claimed; more of them than one request hands over or clears away.
+fn together(dice: &mut Dice) -> Vec<Step> {
+    let key = keys().remove(0);
+    let only = || [key.clone()];
+    let read = Claim::shared(only()).expect("a key");
+    let write = Claim::exclusive(key.clone());
+    let permits = |weight| Claim::permits(only(), weight, 3).expect("some of them");
+    let ttl = Ttl::new(Duration::from_secs(900)).expect("a ttl");
+    let by = |claim: &Claim, who: u128| Attempt::new(claim.clone(), Holder::from_bits(who), None, ttl);
+    let waits = |claim: &Claim, who: u128, channel: &Channel| {
+        let wait = Some(Wait { channel: Some(channel.clone()), ..Wait::default() });
+        Request::Grant { attempt: by(claim, who), wait, not_after: None }
+    };
+    let [heard, unheard] = [heard(), unheard()];
+    let asks = |claim: &Claim, who, channel| Step::Ask(waits(claim, who, channel));
+    let goes = |who| Step::Ask(Request::Release(by(&write, who)));
+    let last = u128::MAX - 7;
+    let many = dice.pick(&[99, 100, 101, 205]);
+    let crowd = |claim: &Claim, channel| Step::Crowd(waits(claim, 9, channel), many);
+    let behind = vec![
+        asks(&read, 1, &heard[0]),
+        asks(&read, 2, &heard[0]),
+        asks(&write, 3, &heard[0]),
+        asks(&read, 4, &heard[1]),
+        asks(&read, last, &heard[0]),
+    ];
+    // The writer goes, and those behind it are handed what it waited for; or the readers go, and it has its turn.
+    let handed = [behind.clone(), vec![goes(3)]].concat();
+    let lies = vec![Step::EndShares(key.clone(), Some(Holder::from_bits(4)), false)];
+    let few = vec![
+        asks(&permits(2), 1, &heard[0]),
+        asks(&permits(1), 2, &heard[1]),
+        asks(&permits(2), 3, &heard[0]),
+        asks(&permits(1), 4, &heard[1]),
+        asks(&write, last, &heard[0]),
+        goes(dice.pick(&[1, 2])),
+    ];
+    let writes = asks(&write, 1, &heard[0]);
+    // Who asks stands behind one who is handed the key on the way, and before one who is not.
+    let asks_again = vec![
+        writes.clone(),
+        asks(&read, 2, &heard[0]),
+        asks(&read, 3, &heard[1]),
+        asks(&write, 4, &heard[0]),
+        Step::Expire(key.clone()),
+        asks(&read, 3, &heard[1]),
+    ];
+    match dice.below(10) {
+        9 => asks_again,
+        0 => behind,
+        1 => [behind, vec![goes(1), goes(2)]].concat(),
+        // Another writer stands behind them, and is told once.
+        2 => [behind, vec![asks(&write, 5, &heard[1]), goes(3)]].concat(),
+        3 => [handed, lies].concat(),
+        4 | 5 => few,
+        6 => vec![writes, crowd(&read, dice.pick(&[&heard[0], &heard[1], &unheard[0]])), goes(1)],
+        7 => vec![crowd(&read, &heard[0]), Step::EndShares(key.clone(), None, dice.below(2) > 0)],
+        _ => vec![
+            writes,
+            crowd(&read, &heard[1]),
+            goes(1),
+            Step::EndShares(key.clone(), None, dice.below(2) > 0),
+        ],
+    }
+}
+
 fn step(dice: &mut Dice, wall: Stamp) -> Step {
     let key = key(dice);
-    match dice.below(68) {
+    match dice.below(73) {
         64 | 65 => Step::Ask(Request::Mark {
             attempt: attempt(dice, wall),
             mark: mark(dice),
@@ -228,6 +301,11 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
                 "lh1-0000000000000000000000000000000A",
                 "lh1-00000000000000000000000000000001x",
                 "lh1!00000000000000000000000000000001",
+                "lh1 shared",
+                "lh1 permits 3",
+                "lh1 permits 03",
+                "lh1 permits 1048577",
+                "lh1 shared ",
             ]);
             let ttl = dice.pick(&[None, Some(Duration::from_secs(300))]);
             Step::Set(key, value.into(), ttl)
@@ -237,6 +315,11 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
         41..=43 => Step::Expire(key),
         44 => Step::ForgetFence(key),
         45 => Step::ForgetLine(key),
+        68 => Step::ForgetShares(key),
+        69..=72 => {
+            let whose = holders().map(Some);
+            Step::EndShares(key, dice.pick(&[&[None, None][..], &whose].concat()), dice.below(3) > 0)
+        }
         _ => {
             let high = ABOVE_ANY_CLOCK + dice.below(1000);
             let number = dice.pick(&[5, high, high, high, Fence::MAX.get() - 1, Fence::MAX.get()]);
@@ -315,12 +398,24 @@ fn at_member(dice: &mut Dice, wall: Stamp) -> Attempt {
 
 fn alone(dice: &mut Dice) -> Attempt {
     let count = dice.pick(&[1, 1, 1, 1, 2, 3]);
-    let claim = Claim::exclusive_all((0..count).map(|_| key(dice))).expect("some keys");
-    let holder = Holder::from_bits(dice.pick(&[1, 2, 3, 4, u128::MAX - 7]));
+    let keys: Vec<_> = (0..count).map(|_| key(dice)).collect();
+    let claim = match dice.below(12) {
+        0..=5 => Claim::exclusive_all(keys),
+        6..=8 => Claim::shared(keys),
+        9 | 10 => Claim::permits(keys, dice.pick(&[1, 1, 2, 3]), 3),
+        _ => Claim::permits(keys, 1, 2),
+    };
+    let claim = claim.expect("some keys");
+    let holder = dice.pick(&holders());
     let label = dice.pick(&[None, Some("web-3"), Some(""), Some(" two words")]);
     let label = label.map(|text| Label::new(text).expect("a label"));
     let ttl = Ttl::new(Duration::from_secs(dice.pick(&[100, 900, 1000, 5000]))).expect("a ttl");
     Attempt::new(claim, holder, label, ttl)
+}
+
+/// Who asks in all histories, besides crowds.
+fn holders() -> [Holder; 5] {
+    [1, 2, 3, 4, u128::MAX - 7].map(Holder::from_bits)
 }
 
 /// The tickets that one side gave, and the fences that it showed.
@@ -402,6 +497,8 @@ pub struct Oracle {
     now: Stamp,
     tickets: Tickets,
     ears: Listening,
+    /// When shares ended that ended.
+    ended: Stamp,
     /// Who vouches for the leases, and until when that is remembered.
     voucher: Option<(Voucher, Stamp)>,
 }
@@ -415,21 +512,37 @@ impl Ears for Listening {
     }
 }
 
+/// When shares end that end in a history which begins at `wall`: at a whole millisecond before it.
+#[must_use]
+pub fn just_before(wall: Stamp) -> Stamp {
+    Stamp::from_micros((wall.as_micros() / 1000 - 1) * 1000)
+}
+
 impl Oracle {
     /// An empty store whose clock stands at `wall`.
     #[must_use]
     pub fn new(wall: Stamp) -> Self {
         let ears = Listening(heard().into_iter().collect());
-        Self { records: Records::default(), now: wall, tickets: Tickets::default(), ears, voucher: None }
+        let tickets = Tickets::default();
+        Self {
+            records: Records::default(),
+            now: wall,
+            tickets,
+            ears,
+            ended: just_before(wall),
+            voucher: None,
+        }
     }
 
-    /// Takes one step; what came of what was asked. The clock moves on by a tick with each request, as every store's does.
-    pub fn take(&mut self, step: &Step) -> Vec<Served> {
+    /// Takes one step; what came of what was asked, and who held those keys before it or after it. The clock moves on by a tick
+    /// with each request, as every store's does.
+    pub fn take(&mut self, step: &Step) -> Vec<(Served, Vec<Tenancy>)> {
         let requests = self.tickets.requests(step);
         let served = requests.into_iter().map(|request| {
             self.now = self.now + Duration::from_micros(1);
             let floor = Fence::new(self.now.as_micros()).unwrap_or(Fence::MAX);
             let scene = Scene::new(self.now, floor).with_window(WINDOW);
+            let mut holders = self.holders_of(&request);
             let served = match proposal(&request) {
                 Some(proposal) => {
                     let voucher = self.vouch(proposal);
@@ -441,11 +554,32 @@ impl Oracle {
                 None => apply(&mut self.records, request.clone(), &scene.with_ears(&self.ears)),
             };
             self.tickets.note(&request, &served.answer);
-            served
+            holders.extend(self.holders_of(&request));
+            (served, holders)
         });
         let served = served.collect();
         self.meddle(step);
         served
+    }
+
+    /// All who hold a key that a request is about.
+    fn holders_of(&mut self, request: &Request) -> Vec<Tenancy> {
+        let (Request::Grant { attempt, .. }
+        | Request::Renew(attempt)
+        | Request::Rejoin { attempt, .. }
+        | Request::Raise(attempt)
+        | Request::Release(attempt)) = request
+        else {
+            return Vec::new();
+        };
+        let floor = Fence::new(self.now.as_micros()).unwrap_or(Fence::MAX);
+        let scene = Scene::new(self.now, floor);
+        let inspect = |key: &Key| match apply(&mut self.records, Request::Inspect(key.clone()), &scene).answer
+        {
+            Answer::Inspect(state) => state.tenancies,
+            _ => Vec::new(),
+        };
+        attempt.claim.keys().flat_map(inspect).collect()
     }
 
     /// Who vouches for the leases once somebody has asked.
@@ -477,7 +611,8 @@ impl Oracle {
         match step {
             Step::Ask(_) | Step::Return(_) | Step::Break(_) | Step::Crowd(..) => {}
             Step::Set(key, value, ttl) => {
-                let content = Content::Foreign(value.as_slice().into());
+                let foreign = || Content::Foreign(value.as_slice().into());
+                let content = wire::family(value).map_or_else(foreign, Content::Marker);
                 records.locks.insert(key.clone(), Lock::new(content, ttl.map(|ttl| now + ttl)));
             }
             Step::MakeList(key) => {
@@ -490,6 +625,21 @@ impl Oracle {
                 records.fences.insert(key.clone(), LastFence::new(fence, now + *ttl));
             }
             Step::ForgetLine(key) => drop(records.lines.remove(key)),
+            Step::EndShares(key, whose, marker) => {
+                let shares = records.shares.entry(key.clone()).or_default();
+                let all: Vec<_> = shares.all().map(|(holder, _)| holder).collect();
+                for holder in all.into_iter().filter(|holder| whose.is_none_or(|whose| whose == *holder)) {
+                    shares.change(holder, |share| share.ends = self.ended);
+                }
+                if shares.is_empty() {
+                    records.shares.remove(key);
+                }
+                let is_marker = |lock: &Lock| matches!(lock.content, Content::Marker(_));
+                if *marker && records.locks.get(key).is_some_and(is_marker) {
+                    records.locks.remove(key);
+                }
+            }
+            Step::ForgetShares(key) => drop(records.shares.remove(key)),
             Step::Vouch(value, kept) => self.voucher = Some((Voucher::read(value, None), now + *kept)),
             Step::Unvouch => self.voucher = None,
         }
@@ -499,7 +649,8 @@ impl Oracle {
     #[must_use]
     pub fn dump(&self) -> Dump {
         let (now, records) = (self.now, &self.records);
-        let locks = records.locks.iter().map(|(key, lock)| {
+        let lasts = |(_, lock): &(&Key, &Lock)| lock.ends.is_none_or(|ends| now < ends);
+        let locks = records.locks.iter().filter(lasts).map(|(key, lock)| {
             let left = lock.ends.map(|ends| now.saturating_until(ends));
             (key.clone(), (lock.content.clone(), left))
         });
@@ -512,6 +663,7 @@ impl Oracle {
             .marks
             .iter()
             .map(|(key, (mark, ends))| (key.clone(), (mark_of(mark), Some(now.saturating_until(*ends)))));
+        let shares = records.shares.iter().map(|(key, shares)| (key.clone(), SharesDump::of(shares, now)));
         let voucher = self
             .voucher
             .clone()
@@ -520,6 +672,7 @@ impl Oracle {
             locks: locks.collect(),
             fences: fences.collect(),
             lines: lines.collect(),
+            shares: shares.collect(),
             marks: marks.collect(),
             voucher,
         }

@@ -9,6 +9,7 @@ pub mod history;
 pub mod judge;
 mod plan;
 mod pulse;
+pub mod sharing;
 pub mod worker;
 
 pub use account::{Account, Blow, Handover, Stay};

@@ -21,7 +21,8 @@ pub(crate) struct ShowArgs {
     ///
     /// key, held, tenancies and line. A tenancy is of a kind: \"lease\" (holder, label), \"foreign\" (value: another program's lock)
     /// or \"not_a_lock\"; each has mode, fence (null: not known) and remaining_ms (null: it has no end). Who stands in line has place,
-    /// holder, label, mode and waited_ms.
+    /// holder, label, mode and waited_ms. A mode is \"exclusive\", \"shared\" or \"permits\", and has beside it then permits and of: how
+    /// many of how many.
     #[arg(long)]
     pub(crate) json: bool,
 

@@ -31,6 +31,16 @@ pub(crate) struct TakingArgs {
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) max_hold: Option<String>,
 
+    /// Hold the lock together with all others who share it; who does not share it is kept out, and keeps us out
+    #[arg(long, conflicts_with = "permits")]
+    pub(crate) shared: bool,
+
+    /// Take N of the M permits of the lock, as in 1/4; M alone means one of them
+    ///
+    /// All who use the lock must name the same M. Who names another is kept out, and keeps us out.
+    #[arg(long, value_name = "N/M", allow_negative_numbers = true)]
+    pub(crate) permits: Option<String>,
+
     /// What others are told about who holds the lock [default: host:pid]
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,

@@ -3,7 +3,7 @@
 use crate::harness::{SECRET, Site};
 
 /// Command lines of `leasehold run` that make no sense, and what is said of each.
-const WRONG: [(&[&str], &str); 33] = [
+const WRONG: [(&[&str], &str); 42] = [
     (&["--ttl", "0", "k"], "--ttl: a ttl of 0 s is too short"),
     (&["--ttl", "3650d", "k"], "too long: a year is the most"),
     (&["--ttl", "99999999999999999999", "k"], "write seconds"),
@@ -23,6 +23,21 @@ const WRONG: [(&[&str], &str); 33] = [
     (&["--status-fd", "1", "k"], "--status-fd: 1 is the command's own"),
     (&["--status-fd", "-3", "k"], "--status-fd: \"-3\" is no descriptor"),
     (&["--status-fd", "1023", "k"], "--status-fd: 1023 is not open for writing"),
+    (&["--permits", "0/4", "k"], "--permits: no permit was asked for"),
+    (&["--permits", "5/4", "k"], "--permits: 5 of 4 permits can never be had: ask for 4 at most"),
+    (&["--permits", "0", "k"], "--permits: a semaphore of 0 permits cannot be"),
+    (&["--permits", "1/9999999", "k"], "1048576 at most"),
+    (
+        &["--permits", "1/", "k"],
+        "--permits: \"1/\" is no number of permits: write how many of how many, as in 1/4",
+    ),
+    (&["--permits", "x/4", "k"], "is no number of permits"),
+    (&["--permits", "1/2/3", "k"], "is no number of permits"),
+    (&["--permits", "4", "--shared", "k"], "exclude each other"),
+    (
+        &["--permits", "4", "--store", "redis://127.0.0.1:1", "--store", "redis://127.0.0.1:2", "k"],
+        "a quorum cannot count permits",
+    ),
     (&["--label", "a\nb", "k"], "--label: the label has a control character"),
     (&["--label", LONG, "k"], "--label: "),
     (&[""], "the key is empty"),

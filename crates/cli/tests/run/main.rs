@@ -14,6 +14,7 @@ mod home;
 mod loss;
 mod ls;
 mod minder;
+mod modes;
 mod options;
 mod pty;
 mod servers_refusing;

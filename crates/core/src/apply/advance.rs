@@ -1,22 +1,25 @@
 //! Handing a free key to who has waited for it longest.
 
 use super::{Scene, Told};
-use crate::{Content, Fence, Holder, Key, Line, Lock, News, Push, Records, Stamp};
+use crate::{Content, Fence, Holder, Key, Line, Lock, News, Push, Records, Share, Stamp, Standing, Want};
 
 /// Whose turn it is at a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Nobody waits, and nobody holds the key.
+    /// Nobody waits: the key is for whoever finds room there.
     Anybodys,
-    /// Who asks stands first and has just been taken out of the line.
+    /// Who asks stands first, finds room, and has just been taken out of the line.
     Asking,
-    /// Somebody holds the key.
+    /// Others hold the key or stand before.
     Anothers,
-    /// Nobody holds the key, and more waiters were gone than one request clears away.
+    /// More waiters were gone, or more were handed the key, or more shares had ended, than one request deals with.
     Unknown,
 }
 
-/// Hands a key, if it is free, to the first of its line who can be told. Who asks needs not be told.
+/// Hands a key to the first of its line who can be told, as long as that one finds room. Who asks needs not be told.
+///
+/// Whoever finds no room blocks all who stand behind, also those who would find some: else readers who come and go could keep
+/// a writer waiting for ever.
 ///
 /// The push may get lost, and who was told may be dead all the same: so the lock lasts a window only, and it is written down
 /// that it was not claimed yet. If it ends unclaimed, everybody who listens there is passed over until heard again; a process
@@ -28,18 +31,34 @@ pub(super) fn advance(
     scene: &Scene<'_>,
     told: &mut Told,
 ) -> Turn {
-    let held = records.lock(key, scene.now).is_some();
-    let nobody = if held { Turn::Anothers } else { Turn::Anybodys };
     forget_ended(records, key, scene.now);
-    let Some(mut line) = records.lines.remove(key) else { return nobody };
+    if !records.is_settled(key, scene.now) {
+        told.unfinished.push(key.clone());
+        return Turn::Unknown;
+    }
+    let Some(mut line) = records.lines.remove(key) else { return Turn::Anybodys };
     if let Some(unclaimed) = line.unclaimed()
         && !records.is_held_by(key, unclaimed.holder, scene.now)
     {
         line.strike_unclaimed();
     }
-    let turn = if held { Turn::Anothers } else { next(records, &mut line, key, asking, scene, told) };
+    let turn = next(records, &mut line, key, asking, scene, told);
     put_back(records, key, line);
     turn
+}
+
+/// The same for who wants the key and may not be first in line: it is anybody's only if this one finds room.
+pub(super) fn turn(
+    records: &mut Records,
+    want: &Want,
+    asking: Option<Holder>,
+    scene: &Scene<'_>,
+    told: &mut Told,
+) -> Turn {
+    match advance(records, &want.key, asking, scene, told) {
+        Turn::Anybodys if !records.has_room(&want.key, want.mode, scene.now) => Turn::Anothers,
+        turn => turn,
+    }
 }
 
 fn next(
@@ -50,46 +69,85 @@ fn next(
     scene: &Scene<'_>,
     told: &mut Told,
 ) -> Turn {
-    let mut cleared = 0;
-    while let Some(first) = line.first() {
+    let mut done = 0;
+    let mut last_handed = None;
+    let turn = loop {
+        let Some(first) = line.first() else { break Turn::Anybodys };
+        let has_room = records.has_room(key, first.mode, scene.now);
         if asking == Some(first.holder) {
-            line.pop();
-            return Turn::Asking;
+            if has_room {
+                line.pop();
+            }
+            break if has_room { Turn::Asking } else { Turn::Anothers };
         }
-        if cleared == Line::CLEARED_AT_ONCE {
+        // Nobody passes a lease. But past a share those behind may go, once it is known that the first is not there any more.
+        if !has_room && records.family(key, scene.now).is_none() {
+            break Turn::Anothers;
+        }
+        if done == Line::CLEARED_AT_ONCE {
             told.unfinished.push(key.clone());
-            return Turn::Unknown;
+            break Turn::Unknown;
         }
-        let Some(standing) = line.pop() else { break };
-        let hears = standing.channel.as_ref().is_none_or(|channel| scene.ears.listens(channel));
-        if !hears || line.is_struck(&standing) {
-            cleared += 1;
-            continue;
+        let hears = first.channel.as_ref().is_none_or(|channel| scene.ears.listens(channel));
+        let is_there = hears && !line.is_struck(first);
+        if is_there && !has_room {
+            break Turn::Anothers;
         }
-        let lasts = standing.ttl.up_to(scene.window);
-        let news = if standing.wants_more {
-            News::AskAgain
-        } else {
-            let Some(fence) = Fence::next(records.fence(key, scene.now), scene.floor) else {
-                // It is told why by the answer.
-                told.push(key, standing.channel, standing.holder, News::AskAgain);
-                cleared += 1;
-                continue;
-            };
-            records.remember(key, fence, standing.ttl, scene.now);
-            News::Granted { fence, lasts }
-        };
-        let awaited = !line.is_empty();
-        let content = Content::Lease { holder: standing.holder, label: standing.label, awaited };
-        records.locks.insert(key.clone(), Lock::new(content, Some(scene.now + lasts.duration())));
-        told.push(key, standing.channel.clone(), standing.holder, news);
-        if let Some(witness) = line.witness(standing.channel.as_ref()) {
-            told.push(key, witness.channel, witness.holder, News::First { left: lasts.duration() });
-            line.hand_to(standing.holder, standing.channel);
+        done += 1;
+        let Some(standing) = line.pop() else { break Turn::Anybodys };
+        if is_there && hand_over(records, line, key, &standing, scene, told) {
+            last_handed = Some(standing);
         }
-        return Turn::Anothers;
+    };
+    if let Some(handed) = last_handed
+        && let Some(witness) = line.witness(handed.channel.as_ref())
+    {
+        let left = records.next_end(key, scene.now).map(|ends| scene.now.saturating_until(ends));
+        told.push(key, witness.channel, witness.holder, News::First { left: left.unwrap_or_default() });
+        if handed.mode.family().is_none() {
+            line.hand_to(handed.holder, handed.channel);
+        }
     }
-    Turn::Anybodys
+    turn
+}
+
+/// Gives a key to somebody who has just been taken out of its line, and says so there.
+fn hand_over(
+    records: &mut Records,
+    line: &Line,
+    key: &Key,
+    standing: &Standing,
+    scene: &Scene<'_>,
+    told: &mut Told,
+) -> bool {
+    let Standing { holder, label, mode, channel, .. } = standing.clone();
+    let lasts = standing.ttl.up_to(scene.window);
+    let news = if standing.wants_more {
+        News::AskAgain
+    } else {
+        let Some(fence) = Fence::next(records.fence(key, scene.now), scene.floor) else {
+            // It is told why by the answer.
+            told.push(key, channel, holder, News::AskAgain);
+            return false;
+        };
+        records.remember(key, fence, standing.ttl, scene.now);
+        News::Granted { fence, lasts }
+    };
+    let fence = if let News::Granted { fence, .. } = news { Some(fence) } else { None };
+    match mode.family() {
+        None => {
+            let content = Content::Lease { holder, label, awaited: !line.is_empty() };
+            records.locks.insert(key.clone(), Lock::new(content, Some(scene.now + lasts.duration())));
+        }
+        Some(family) => {
+            let share = Share::new(mode.weight(), fence, label, Share::end(scene.now, lasts));
+            let share = share.unclaimed_at(channel.clone());
+            records.shares.entry(key.clone()).or_default().put(holder, share);
+            records.mark(key, family);
+        }
+    }
+    told.push(key, channel, holder, news);
+    true
 }
 
 /// Who was handed a key has been heard.
@@ -127,7 +185,7 @@ impl Told {
     /// Who stands first now that somebody else has gone learns when it is worth asking.
     pub(super) fn who_stands_first(&mut self, records: &Records, key: &Key, now: Stamp) {
         let first = records.line(key, now).and_then(Line::first);
-        let left = records.lock(key, now).and_then(|lock| lock.ends).map(|ends| now.saturating_until(ends));
+        let left = records.next_end(key, now).map(|ends| now.saturating_until(ends));
         if let (Some(first), Some(left)) = (first, left) {
             self.push(key, first.channel.clone(), first.holder, News::First { left });
         }

@@ -2,9 +2,10 @@
 
 use super::advance::{advance, leave};
 use super::{Scene, Told};
-use crate::{BreakAnswer, Content, Fence, Key, Lock, News, Records, Tenant, Ttl};
+use crate::{BreakAnswer, Fence, Holder, Key, News, Records, Stamp, Tenant, Ttl};
 
-/// Ends the lease whose fence this is, and no other; hands the key on.
+/// Ends the lease whose fence this is, and no other; hands the key on. Others who hold the key together with that one keep their
+/// shares.
 ///
 /// Every grant of a key has a fence of its own, so a fence names one holding: whoever broke what it saw earlier breaks nothing of
 /// what has come since. The fence is raised, so that it shows also where nobody waits that this holding is over: whatever
@@ -17,23 +18,31 @@ pub(super) fn break_lease(
     told: &mut Told,
 ) -> BreakAnswer {
     let now = scene.now;
-    let held_by = records.tenancy(key, now);
-    let ours = held_by.as_ref().filter(|tenancy| tenancy.fence == Some(fence));
-    let Some((tenancy, holder)) = ours.and_then(|tenancy| match tenancy.tenant {
-        Tenant::Holder { holder, .. } => Some((tenancy.clone(), holder)),
+    // Not passed over for it: who was handed the key and has not been heard yet did not let it end.
+    let named = sharer(records, key, fence, now);
+    records.settle(key, named, now);
+    let ours = records.tenancies(key, now).into_iter().find_map(|tenancy| match tenancy.tenant {
+        Tenant::Holder { holder, .. } if named.is_none_or(|named| named == holder) => Some((tenancy, holder)),
         _ => None,
-    }) else {
+    });
+    let Some((tenancy, holder)) = ours.filter(|(tenancy, _)| tenancy.fence == Some(fence)) else {
+        let held_by = records.tenancy(key, now);
         advance(records, key, None, scene, told);
         return BreakAnswer::NotHeld { held_by };
     };
-    debug_assert!(matches!(records.lock(key, now), Some(Lock { content: Content::Lease { .. }, .. })));
-    records.locks.remove(key);
-    if let Some(above) = Fence::next(Some(fence), scene.floor) {
+    records.free(key, holder, now);
+    if let Some(above) = Fence::next(records.fence(key, now), scene.floor) {
         records.remember(key, above, Ttl::DEFAULT, now);
     }
-    // Not passed over for it: who was handed the key and has not been heard yet did not let it end.
     leave(records, key, holder);
     told.push(key, None, holder, News::Broken);
     advance(records, key, None, scene, told);
     BreakAnswer::Broken { tenancy }
+}
+
+/// Whose share has this fence, where several hold the key.
+fn sharer(records: &Records, key: &Key, fence: Fence, now: Stamp) -> Option<Holder> {
+    records.family(key, now)?;
+    let mut shares = records.shares.get(key)?.all();
+    shares.find(|(_, share)| share.fence == Some(fence)).map(|(holder, _)| holder)
 }

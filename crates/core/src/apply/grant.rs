@@ -1,9 +1,10 @@
 //! Taking the keys of a claim, or a place in line.
 
-use super::advance::{Turn, advance, forget_ended, leave};
-use super::{Scene, Told};
+use super::advance::{Turn, advance, forget_ended, leave, turn};
+use super::{Scene, Told, settle};
 use crate::{
-    Attempt, Content, Fence, GrantAnswer, Holder, Key, Line, Lock, Mode, Place, Records, Standing, Wait,
+    Attempt, Content, Fence, GrantAnswer, Holder, Key, Line, Lock, Place, Records, Share, Standing, Wait,
+    Want,
 };
 
 /// All keys free, or held by this very attempt: then they are its own for a ttl from now. Asking again is no different from
@@ -27,72 +28,71 @@ pub(super) fn grant(
             return GrantAnswer::FencesSpent { key: key.clone() };
         }
     }
-    let taken = match wait {
+    settle(records, attempt, now);
+    let refused = match wait {
         None => all_or_none(records, attempt, scene, told),
         Some(wait) => step_by_step(records, attempt, wait, scene, told),
     };
-    match taken {
-        Ok(()) => GrantAnswer::Granted { fence: seal(records, attempt, scene) },
-        Err(answer) => answer,
-    }
+    refused.unwrap_or_else(|| GrantAnswer::Granted { fence: seal(records, attempt, scene) })
 }
 
+/// Takes all keys, or says what keeps it from that.
 fn all_or_none(
     records: &mut Records,
     attempt: &Attempt,
     scene: &Scene<'_>,
     told: &mut Told,
-) -> Result<(), GrantAnswer> {
+) -> Option<GrantAnswer> {
     let mut refused = None;
-    for key in attempt.claim.keys() {
-        if records.is_held_by(key, attempt.holder, scene.now) {
+    for want in attempt.claim.wants() {
+        if records.is_held_in(&want.key, attempt.holder, want.mode, scene.now) {
             continue;
         }
-        match advance(records, key, None, scene, told) {
+        match turn(records, want, None, scene, told) {
             Turn::Anybodys | Turn::Asking => {}
-            Turn::Anothers => refused = refused.or_else(|| busy(records, key, None, scene)),
+            Turn::Anothers => refused = refused.or_else(|| busy(records, &want.key, None, scene)),
             Turn::Unknown => refused = refused.or(Some(GrantAnswer::Unfinished)),
         }
     }
-    if let Some(refused) = refused {
-        return Err(refused);
+    if refused.is_none() {
+        attempt.claim.wants().iter().for_each(|want| take(records, want, attempt, scene));
     }
-    attempt.claim.keys().for_each(|key| take(records, key, attempt, scene));
-    Ok(())
+    refused
 }
 
+/// Takes the keys one by one, or says where it waits.
 fn step_by_step(
     records: &mut Records,
     attempt: &Attempt,
     wait: &Wait,
     scene: &Scene<'_>,
     told: &mut Told,
-) -> Result<(), GrantAnswer> {
-    for (n, key) in attempt.claim.keys().enumerate() {
-        let Some(answer) = step(records, key, attempt, wait, scene, told) else { continue };
+) -> Option<GrantAnswer> {
+    for (n, want) in attempt.claim.wants().iter().enumerate() {
+        let Some(answer) = step(records, want, attempt, wait, scene, told) else { continue };
         // Whoever kept keys behind the one that it waits for could wait for somebody who waits for those. And whoever may not
         // wait keeps nothing at all.
         let first = if matches!(answer, GrantAnswer::LineFull { .. }) { 0 } else { n + 1 };
         for key in attempt.claim.keys().skip(first) {
             give_back(records, key, attempt, scene, told);
         }
-        return Err(answer);
+        return Some(answer);
     }
-    Ok(())
+    None
 }
 
 /// Takes one key, or stands in its line.
 fn step(
     records: &mut Records,
-    key: &Key,
+    want: &Want,
     attempt: &Attempt,
     wait: &Wait,
     scene: &Scene<'_>,
     told: &mut Told,
 ) -> Option<GrantAnswer> {
-    let (now, holder) = (scene.now, attempt.holder);
-    if records.is_held_by(key, holder, now) {
-        take(records, key, attempt, scene);
+    let (now, holder, key) = (scene.now, attempt.holder, &want.key);
+    if records.is_held_in(key, holder, want.mode, now) {
+        take(records, want, attempt, scene);
         return None;
     }
     forget_ended(records, key, now);
@@ -104,15 +104,21 @@ fn step(
         stood = line.ticket(holder).is_some();
     }
     if stood || ticket.is_some() {
-        join(records, key, attempt, wait, scene);
+        join(records, want, attempt, wait, scene);
     }
-    match advance(records, key, Some(holder), scene, told) {
-        Turn::Anybodys | Turn::Asking => {
-            take(records, key, attempt, scene);
+    match turn(records, want, Some(holder), scene, told) {
+        Turn::Anybodys => {
+            take(records, want, attempt, scene);
+            return None;
+        }
+        Turn::Asking => {
+            take(records, want, attempt, scene);
+            // Those behind may hold the key together with this one.
+            advance(records, key, None, scene, told);
             return None;
         }
         Turn::Unknown => {
-            join(records, key, attempt, wait, scene);
+            join(records, want, attempt, wait, scene);
             return Some(GrantAnswer::Unfinished);
         }
         Turn::Anothers => {}
@@ -124,7 +130,7 @@ fn step(
             let held_by = records.tenancy(key, now)?;
             return Some(GrantAnswer::LineFull { held_by, length });
         }
-        join(records, key, attempt, wait, scene);
+        join(records, want, attempt, wait, scene);
     }
     if let Some(Lock { content: Content::Lease { awaited, .. }, .. }) = records.locks.get_mut(key) {
         *awaited = true;
@@ -138,12 +144,12 @@ fn busy(records: &Records, key: &Key, place: Option<Place>, scene: &Scene<'_>) -
     records.tenancy(key, scene.now).map(|held_by| GrantAnswer::Busy { held_by, place })
 }
 
-fn join(records: &mut Records, key: &Key, attempt: &Attempt, wait: &Wait, scene: &Scene<'_>) {
-    let want = attempt.claim.wants().iter().find(|want| want.key == *key);
+fn join(records: &mut Records, want: &Want, attempt: &Attempt, wait: &Wait, scene: &Scene<'_>) {
+    let Want { key, mode } = want;
     let standing = Standing {
         holder: attempt.holder,
         label: attempt.label.clone(),
-        mode: want.map_or(Mode::Exclusive, |want| want.mode),
+        mode: *mode,
         ttl: attempt.ttl,
         channel: wait.channel.clone(),
         wants_more: attempt.claim.wants().len() > 1,
@@ -158,11 +164,22 @@ fn join(records: &mut Records, key: &Key, attempt: &Attempt, wait: &Wait, scene:
 ///
 /// Like a renewal, asking again never shortens a lease: a request that was delayed on its way could else cut off what a
 /// renewal, already answered, made longer.
-pub(super) fn take(records: &mut Records, key: &Key, attempt: &Attempt, scene: &Scene<'_>) {
-    let now = scene.now;
+pub(super) fn take(records: &mut Records, want: &Want, attempt: &Attempt, scene: &Scene<'_>) {
+    let (now, key) = (scene.now, &want.key);
+    leave(records, key, attempt.holder);
+    if let Some(family) = want.mode.family() {
+        let shares = records.shares.entry(key.clone()).or_default();
+        let mut share =
+            Share::new(want.mode.weight(), None, attempt.label.clone(), Share::end(now, attempt.ttl));
+        if let Some(own) = shares.of(attempt.holder) {
+            share = Share { ends: share.ends.max(own.ends), weight: own.weight, fence: own.fence, ..share };
+        }
+        shares.put(attempt.holder, share);
+        records.mark(key, family);
+        return;
+    }
     let mut ends = now + attempt.ttl.duration();
     let mut awaited = false;
-    leave(records, key, attempt.holder);
     // Whatever stands there now is this attempt's own.
     if let Some(own) = records.lock(key, now) {
         ends = own.ends.map_or(ends, |own| own.max(ends));
@@ -181,6 +198,7 @@ fn seal(records: &mut Records, attempt: &Attempt, scene: &Scene<'_>) -> Fence {
     let fence = Fence::next(last, floor).unwrap_or(Fence::MAX);
     for key in attempt.claim.keys() {
         records.remember(key, fence, attempt.ttl, now);
+        records.stamp(key, attempt.holder, fence);
     }
     fence
 }
@@ -194,13 +212,14 @@ pub(super) fn give_back(
     told: &mut Told,
 ) {
     if records.is_held_by(key, attempt.holder, scene.now) {
-        records.locks.remove(key);
+        records.free(key, attempt.holder, scene.now);
     }
     let is_anothers = records.lock(key, scene.now).is_some();
     let stood_first = first(records, key) == Some(attempt.holder);
     leave(records, key, attempt.holder);
+    let told_before = told.pushes.len();
     advance(records, key, None, scene, told);
-    if stood_first && is_anothers {
+    if stood_first && is_anothers && told.pushes.len() == told_before {
         told.who_stands_first(records, key, scene.now);
     }
 }

@@ -1,6 +1,6 @@
 //! Keeping a lease, and letting it go.
 
-use super::advance::{Turn, advance, claim};
+use super::advance::{Turn, advance, claim, turn};
 use super::grant::{give_back, take};
 use super::{Scene, Told};
 use crate::{Attempt, HoldAnswer, LastFence, RaiseAnswer, Records};
@@ -24,9 +24,7 @@ pub(super) fn renew(
             advance(records, key, None, scene, told);
             continue;
         }
-        if let Some(lock) = records.locks.get_mut(key) {
-            lock.ends = lock.ends.max(Some(now + attempt.ttl.duration()));
-        }
+        records.prolong(key, attempt.holder, attempt.ttl, now);
         if let Some(last) = records.fences.get_mut(key).filter(|last| now < last.ends) {
             last.ends = last.ends.max(now + LastFence::kept_for(attempt.ttl));
         }
@@ -46,12 +44,13 @@ pub(super) fn rejoin(
 ) -> HoldAnswer {
     let now = scene.now;
     let mut refused = None;
-    for key in attempt.claim.keys() {
+    for want in attempt.claim.wants() {
+        let key = &want.key;
         claim(records, key, attempt.holder);
-        if records.is_held_by(key, attempt.holder, now) {
+        if records.is_held_in(key, attempt.holder, want.mode, now) {
             continue;
         }
-        if advance(records, key, None, scene, told) != Turn::Anybodys {
+        if turn(records, want, None, scene, told) != Turn::Anybodys {
             let held_by = records.tenancy(key, now);
             refused = refused.or(Some(HoldAnswer::NotHeld { key: key.clone(), held_by }));
         }
@@ -59,11 +58,15 @@ pub(super) fn rejoin(
     if let Some(refused) = refused {
         return refused;
     }
-    for key in attempt.claim.keys() {
-        take(records, key, attempt, scene);
-        let last = records.fence(key, now);
+    for want in attempt.claim.wants() {
+        take(records, want, attempt, scene);
+        let last = records.fence(&want.key, now);
         if let Some(fence) = last.max(attempt.proposal.map(|it| it.fence)) {
-            records.remember(key, fence, attempt.ttl, now);
+            records.remember(&want.key, fence, attempt.ttl, now);
+        }
+        // Also if others who hold the key together with this one have greater ones by now.
+        if let Some(own) = attempt.proposal {
+            records.stamp(&want.key, attempt.holder, own.fence);
         }
     }
     HoldAnswer::Done
@@ -87,6 +90,7 @@ pub(super) fn raise(
     let fence = last.max(attempt.proposal.map(|it| it.fence)).unwrap_or(scene.floor);
     for key in attempt.claim.keys() {
         records.remember(key, fence, attempt.ttl, now);
+        records.stamp(key, attempt.holder, fence);
     }
     RaiseAnswer::Raised { fence }
 }
@@ -105,7 +109,7 @@ pub(super) fn release(
     gone.unwrap_or(HoldAnswer::Done)
 }
 
-pub(super) fn first_not_held(records: &Records, attempt: &Attempt, scene: &Scene<'_>) -> Option<HoldAnswer> {
+fn first_not_held(records: &Records, attempt: &Attempt, scene: &Scene<'_>) -> Option<HoldAnswer> {
     let now = scene.now;
     let key = attempt.claim.keys().find(|key| !records.is_held_by(key, attempt.holder, now))?;
     Some(HoldAnswer::NotHeld { key: key.clone(), held_by: records.tenancy(key, now) })

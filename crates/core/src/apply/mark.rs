@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use super::Scene;
-use super::hold::first_not_held;
-use crate::{Attempt, HoldAnswer, Key, Mark, Marked, Records, Stamp};
+use crate::{Attempt, HoldAnswer, Key, Mark, Marked, Mode, Records, Stamp};
 
-/// Whoever holds the keys may say that what they stand for was done; a late word of somebody who does not hold them any more
+/// Whoever holds the keys alone may say that what they stand for was done; a late word of somebody who does not hold them any more
 /// counts for nothing.
 pub(super) fn mark(
     records: &mut Records,
@@ -15,8 +14,10 @@ pub(super) fn mark(
     keep: Duration,
     scene: &Scene<'_>,
 ) -> HoldAnswer {
-    if let Some(gone) = first_not_held(records, attempt, scene) {
-        return gone;
+    let now = scene.now;
+    let is_alone = |key: &&Key| records.is_held_in(key, attempt.holder, Mode::Exclusive, now);
+    if let Some(key) = attempt.claim.keys().find(|key| !is_alone(key)) {
+        return HoldAnswer::NotHeld { key: key.clone(), held_by: records.tenancy(key, now) };
     }
     let ends = wall(scene) + keep;
     for key in attempt.claim.keys() {

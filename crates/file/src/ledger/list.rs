@@ -8,8 +8,7 @@ use crate::connection::Begin;
 use crate::trouble::Trouble;
 
 /// The keys that may be held or waited for, from a key on, in byte order. The others have nothing but a fence.
-const KEYS_FROM: &str =
-    "SELECT key FROM entry WHERE key >= ?1 AND (holder IS NOT NULL OR waiters > 0) ORDER BY key";
+const KEYS_FROM: &str = "SELECT key FROM record WHERE key >= ?1 AND (holder IS NOT NULL OR marker IS NOT NULL OR waiters > 0) ORDER BY key";
 
 impl Ledger {
     /// Says of all keys that begin with a prefix who holds them and who waits, in byte order, in one transaction. Keys that nobody

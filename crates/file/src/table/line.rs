@@ -177,7 +177,7 @@ fn write(
             number(ticket),
             standing.holder.bits().to_be_bytes(),
             standing.label.as_ref().map(Label::as_str),
-            EXCLUSIVE,
+            standing.mode.to_string(),
             number(Ticket::new(standing.ttl.as_millis())),
             standing.channel.as_ref().map(Channel::as_bytes),
             standing.wants_more,
@@ -186,24 +186,20 @@ fn write(
     Ok(())
 }
 
-/// The only mode that there is; a place is kept for others.
-const EXCLUSIVE: &str = "exclusive";
-
 type Stands = (Ticket, Standing, Option<Peer>);
 
 fn standing(row: &Row<'_>) -> Result<Stands, Trouble> {
     let (ticket, ttl): (i64, i64) = (row.get(0)?, row.get(4)?);
     let label: Option<String> = row.get(2)?;
     let mode: String = row.get(3)?;
-    if mode != EXCLUSIVE {
-        return Err(Trouble::damaged(format_args!("somebody waits in mode {mode}")));
-    }
+    let mode =
+        Mode::read(&mode).ok_or_else(|| Trouble::damaged(format_args!("somebody waits in mode {mode}")))?;
     let ttl = u64::try_from(ttl).ok().and_then(|ttl| Ttl::new(Duration::from_millis(ttl)).ok());
     let channel: Option<Vec<u8>> = row.get(5)?;
     let standing = Standing::new(
         Holder::from_bits(u128::from_be_bytes(row.get(1)?)),
         label.map(|text| Label::read(text.as_bytes())),
-        Mode::Exclusive,
+        mode,
         ttl.ok_or_else(|| Trouble::damaged("the ttl of a waiter is out of bounds"))?,
         channel.map(Channel::new),
         row.get(6)?,

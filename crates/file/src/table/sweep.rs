@@ -3,7 +3,7 @@
 use leasehold_core::Stamp;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{line, micros};
+use super::{line, micros, share};
 use crate::trouble::Trouble;
 
 /// Removes what has ended from a few rows, and remembers in the file where to go on.
@@ -20,7 +20,7 @@ pub(super) fn sweep(connection: &Connection, now: Stamp) -> Result<(), Trouble> 
         .optional()?;
     let mut statement = connection.prepare_cached(
         "SELECT key, line_ends <= ?3, coalesce(ends <= ?3, 1) AND coalesce(fence_ends <= ?3, 1) AND coalesce(line_ends <= ?3, 1)
-         FROM entry WHERE key > ?1 ORDER BY key LIMIT ?2",
+         FROM record WHERE key > ?1 ORDER BY key LIMIT ?2",
     )?;
     let looked_at: Vec<(Vec<u8>, Option<bool>, bool)> = statement
         .query_map(params![hand.unwrap_or_default(), ROWS as i64, now], |row| {
@@ -32,11 +32,12 @@ pub(super) fn sweep(connection: &Connection, now: Stamp) -> Result<(), Trouble> 
             line::forget(connection, key)?;
         }
         if *all_ended {
-            connection.prepare_cached("DELETE FROM entry WHERE key = ?1")?.execute([key])?;
+            connection.prepare_cached("DELETE FROM record WHERE key = ?1")?.execute([key])?;
+            share::forget(connection, key)?;
         } else if *line_ended == Some(true) {
             connection
                 .prepare_cached(
-                    "UPDATE entry SET waiters = NULL, handed = NULL, handed_on = NULL, line_ends = NULL WHERE key = ?1",
+                    "UPDATE record SET waiters = NULL, handed = NULL, handed_on = NULL, line_ends = NULL WHERE key = ?1",
                 )?
                 .execute([key])?;
         }

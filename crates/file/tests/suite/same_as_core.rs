@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use leasehold_core::{
     Answer, Attempt, BreakAnswer, Channel, Claim, Content, Ears, Fault, Fence, GrantAnswer, Holder, Key,
-    Label, LastFence, Line, Lock, Manner, Mark, Marked, News, Proposal, RaiseAnswer, Records, Request,
-    Runtime, Scene, Served, Stamp, Store, Ticket, Ttl, Wait, apply,
+    Label, LastFence, Line, Manner, Mark, Marked, News, Proposal, RaiseAnswer, Records, Request, Runtime,
+    Scene, Served, Shares, Stamp, Store, Ticket, Ttl, Wait, apply,
 };
 use leasehold_file::{BootId, FileStore, Ledger};
 use tempfile::TempDir;
@@ -166,8 +166,8 @@ struct World {
     plain: Records,
     listening: Arc<Listening>,
     ledgers: u32,
-    /// Through which ledger each lock was granted, or its waiter joined.
-    lives: BTreeMap<Key, u32>,
+    /// Through which ledger each lease was granted, or its waiter joined.
+    lives: BTreeMap<(Key, Holder), u32>,
     waiting: BTreeMap<(Key, Holder), u32>,
     tickets: BTreeMap<Holder, (Key, Ticket)>,
     dead: BTreeSet<u32>,
@@ -222,15 +222,26 @@ impl World {
     /// Also what somebody dead was handed in line.
     fn void_the_dead(&mut self) {
         let (lives, dead) = (&self.lives, &self.dead);
+        let is_dead =
+            |key: &Key, holder| lives.get(&(key.clone(), holder)).is_some_and(|life| dead.contains(life));
         let before = self.plain.locks.len();
-        self.plain.locks.retain(|key, _| lives.get(key).is_none_or(|life| !dead.contains(life)));
+        self.plain.locks.retain(|key, lock| match lock.content {
+            Content::Lease { holder, .. } => !is_dead(key, holder),
+            _ => true,
+        });
         self.deaths += u32::try_from(before - self.plain.locks.len()).unwrap();
+        for (key, holder) in shares(&self.plain) {
+            if is_dead(&key, holder) {
+                self.plain.end_share(&key, holder);
+                self.deaths += 1;
+            }
+        }
     }
 
     /// Has a request served by the file and by the model, which must agree.
     fn serve(&mut self, ledger: &mut Numbered, request: &Request, seen: &mut Seen) -> Served {
         self.plain.forget_ended(self.now());
-        let before = self.plain.locks.clone();
+        let before = self.plain.clone();
         let expected = self.expect(request);
         let mut served = ledger.0.serve(request.clone()).unwrap();
         for push in served.pushes.iter_mut().filter(|push| push.news == News::Broken) {
@@ -254,7 +265,7 @@ impl World {
         served
     }
 
-    fn note_lives(&mut self, before: &BTreeMap<Key, Lock>, request: &Request, ledger: u32) {
+    fn note_lives(&mut self, before: &Records, request: &Request, ledger: u32) {
         let asker = match request {
             Request::Grant { attempt, .. }
             | Request::Rejoin { attempt, .. }
@@ -270,15 +281,16 @@ impl World {
         let asks_for = |key: &Key, holder: Holder| {
             asker.is_some_and(|asker| asker.holder == holder && asker.claim.keys().any(|own| own == key))
         };
-        for (key, lock) in &self.plain.locks {
-            let Content::Lease { holder, .. } = lock.content else { continue };
-            let held = before.get(key).is_some_and(
-                |lock| matches!(lock.content, Content::Lease { holder: was, .. } if was == holder),
-            );
-            if asks_for(key, holder) {
-                self.lives.insert(key.clone(), ledger);
-            } else if !held {
-                self.lives.insert(key.clone(), self.waiting[&(key.clone(), holder)]);
+        let now = self.now();
+        for key in self.plain.locks.keys() {
+            for holder in self.plain.holders(key, now) {
+                let place = (key.clone(), holder);
+                if asks_for(key, holder) {
+                    self.lives.insert(place, ledger);
+                } else if !before.holders(key, now).contains(&holder) {
+                    let life = self.waiting[&place];
+                    self.lives.insert(place, life);
+                }
             }
         }
         for (key, line) in &self.plain.lines {
@@ -331,9 +343,10 @@ impl World {
     fn pass_until_something_ends(&mut self) {
         let now = self.now();
         let locks = self.plain.locks.values().filter_map(|lock| lock.ends);
+        let shares = self.plain.shares.values().flat_map(Shares::all).map(|(_, share)| share.ends);
         let lines = self.plain.lines.values().filter_map(Line::ends);
         let fences = self.plain.fences.values().map(|last| last.ends);
-        let ends: Vec<_> = locks.chain(lines).chain(fences).collect();
+        let ends: Vec<_> = locks.chain(shares).chain(lines).chain(fences).collect();
         let soon: Vec<_> = ends
             .into_iter()
             .filter(|ends| *ends > now && now.saturating_until(*ends).as_secs() < 7200)
@@ -350,6 +363,7 @@ impl World {
         self.clock.set_lease_clock(self.dice.below(100_000_000));
         let ends = self.now() + LastFence::kept_for(Ttl::MIN);
         self.plain.locks.clear();
+        self.plain.shares.clear();
         self.plain.lines.clear();
         self.plain.voided = Some(self.now());
         // Of those that had ended the file may still know some, and the model none: both give them up here.
@@ -417,13 +431,31 @@ impl World {
     /// Mostly of one who holds, or nobody would ever release anything.
     fn some_holders_attempt(&mut self) -> Attempt {
         let attempt = self.some_attempt();
-        let held: Vec<_> = self.plain.locks.iter().map(|(key, lock)| (key.clone(), lock.clone())).collect();
+        let leases = self.plain.locks.iter().filter_map(|(key, lock)| match lock.content {
+            Content::Lease { holder, .. } => Some((key.clone(), holder)),
+            _ => None,
+        });
+        let held: Vec<_> = leases.chain(shares(&self.plain)).collect();
         if held.is_empty() || self.dice.once_in(3) {
             return attempt;
         }
-        let (key, lock) = self.dice.one_of(&held);
-        let Content::Lease { holder, .. } = lock.content else { unreachable!("nobody else writes here") };
-        Attempt::new(Claim::exclusive(key), holder, attempt.label, attempt.ttl)
+        let (key, holder) = self.dice.one_of(&held);
+        Attempt::new(self.some_claim(vec![key]), holder, attempt.label, attempt.ttl)
+    }
+
+    /// In any mode: a holder is released and renewed whatever its claim says.
+    fn some_claim(&mut self, keys: Vec<Key>) -> Claim {
+        match self.dice.below(8) {
+            0..3 => Claim::exclusive_all(keys),
+            3..6 => Claim::shared(keys),
+            // Few numbers, or nobody would ever hold permits together.
+            _ => {
+                let of = self.dice.one_of(&[3, 3, 2]);
+                let weight = self.dice.below(2) as u32 + 1;
+                Claim::permits(keys, weight, of)
+            }
+        }
+        .unwrap()
     }
 
     fn some_wait(&mut self, holder: Holder) -> Wait {
@@ -441,7 +473,7 @@ impl World {
         // Long leases are rare, or nobody else would ever be granted anything.
         let ttl = if ttl > 30_000 && !self.dice.once_in(20) { 500 } else { ttl };
         let attempt = Attempt::new(
-            Claim::exclusive_all(keys).unwrap(),
+            self.some_claim(keys),
             Holder::from_bits(u128::MAX - u128::from(self.dice.below(14))),
             label.map(|text| Label::new(text).unwrap()),
             Ttl::new(Duration::from_millis(ttl)).unwrap(),
@@ -469,6 +501,11 @@ impl World {
     }
 }
 
+fn shares(records: &Records) -> Vec<(Key, Holder)> {
+    let shares = records.shares.iter();
+    shares.flat_map(|(key, shares)| shares.all().map(|(holder, _)| (key.clone(), holder))).collect()
+}
+
 const CHANNELS: [&str; 4] = ["left", "right", "far away", "gone"];
 
 const KEYS: [&str; 4] = ["a", "b", "\u{1}\u{0}{c}", "d d"];
@@ -481,6 +518,7 @@ struct Seen {
     done: u32,
     not_held: u32,
     held: u32,
+    together: u32,
     places: u32,
     pushes: u32,
     deaths: u32,
@@ -506,14 +544,17 @@ impl Seen {
             Answer::Break(BreakAnswer::Broken { .. }) => self.broken += 1,
             Answer::Renew(HoldAnswer::Done) | Answer::Release(HoldAnswer::Done) => self.done += 1,
             Answer::Renew(_) | Answer::Release(_) => self.not_held += 1,
-            Answer::Inspect(state) if !state.tenancies.is_empty() => self.held += 1,
+            Answer::Inspect(state) if !state.tenancies.is_empty() => {
+                self.held += 1;
+                self.together += u32::from(state.tenancies.len() > 1);
+            }
             _ => {}
         }
     }
 
     fn enough(&self) {
         let least = [self.granted, self.busy, self.done, self.not_held, self.held].into_iter().min();
-        assert!(least >= Some(30), "{self:?}");
+        assert!(least >= Some(30) && self.together >= 3, "{self:?}");
         let at_member = [self.rejoined, self.raised, self.quarantined, self.broken].into_iter().min();
         assert!(at_member >= Some(15), "{self:?}");
         assert!(self.marked.min(self.found) >= 15, "{self:?}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use leasehold_core::{Fault, FaultKind};
+use leasehold_core::{Attempt, Claim, Fault, FaultKind, Holder, Ttl};
 use leasehold_file::Ledger;
 use tempfile::TempDir;
 
@@ -206,9 +206,9 @@ fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
     let mut ledger = open(&file).unwrap();
     take(&mut ledger, &attempt(1, &["a"], 1000)).unwrap();
     drop(ledger);
-    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 3).unwrap();
+    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 4).unwrap();
     let before = fs::read(&file).unwrap();
-    refused(&file, &["format 3", "knows format 2", "update"]);
+    refused(&file, &["format 4", "knows format 3", "update"]);
     assert_eq!(fs::read(&file).unwrap(), before);
 }
 
@@ -221,14 +221,41 @@ fn a_file_from_before_there_were_lines_is_taken_over_with_its_locks_and_fences()
         .execute_batch(
             "CREATE TABLE lock (key BLOB PRIMARY KEY, holder BLOB, label TEXT, ends INTEGER) STRICT, WITHOUT ROWID;
              CREATE TABLE fence (key BLOB PRIMARY KEY, fence INTEGER, ends INTEGER) STRICT, WITHOUT ROWID;
-             INSERT INTO lock SELECT key, holder, label, ends FROM entry;
-             INSERT INTO fence SELECT key, fence, fence_ends FROM entry;
-             DROP TABLE entry; DROP TABLE waiter; DROP TABLE struck; PRAGMA user_version = 1;",
+             INSERT INTO lock SELECT key, holder, label, ends FROM record;
+             INSERT INTO fence SELECT key, fence, fence_ends FROM record;
+             DROP TABLE record; DROP TABLE waiter; DROP TABLE struck; DROP TABLE share; PRAGMA user_version = 1;",
         )
         .unwrap();
     let mut ledger = open(&file).unwrap();
     assert_eq!(take(&mut ledger, &attempt(2, &["a"], 60_000)), None);
     assert_eq!(ledger.dump().unwrap().fences[&crate::seeds::key("a")].fence, fence);
+}
+
+/// A program of that version that has the file open would take a shared key for a free one. It must not find its table.
+#[test]
+fn a_file_from_before_keys_were_shared_is_taken_over_and_closed_to_programs_of_then() {
+    let (_directory, file) = a_place();
+    let fence = take(&mut open(&file).unwrap(), &attempt(1, &["a"], 60_000)).unwrap();
+    let before = rusqlite::Connection::open(&file).unwrap();
+    before
+        .execute_batch(
+            "ALTER TABLE record DROP COLUMN marker; ALTER TABLE record DROP COLUMN shares; DROP TABLE share;
+             ALTER TABLE record RENAME TO entry; PRAGMA user_version = 2;",
+        )
+        .unwrap();
+    let mut of_then = before.prepare("SELECT holder FROM entry").unwrap();
+    assert!(of_then.exists([]).unwrap());
+    let mut ledger = open(&file).unwrap();
+    assert_eq!(take(&mut ledger, &attempt(2, &["a"], 60_000)), None);
+    assert_eq!(ledger.dump().unwrap().fences[&crate::seeds::key("a")].fence, fence);
+    let shared = Claim::shared([crate::seeds::key("b")]).unwrap();
+    for who in 3..5 {
+        assert!(
+            take(&mut ledger, &Attempt::new(shared.clone(), Holder::from_bits(who), None, Ttl::DEFAULT))
+                .is_some()
+        );
+    }
+    assert!(of_then.exists([]).is_err());
 }
 
 #[test]

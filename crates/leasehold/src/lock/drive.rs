@@ -41,7 +41,7 @@ impl fmt::Debug for OnWait {
 ///
 /// Cancel safe: dropped at any await, it gives the attempt up in the background.
 pub(crate) async fn acquire(place: &Arc<Place>, terms: Terms) -> Result<Guard, LockError> {
-    place.fits(&terms.claim, terms.ttl)?;
+    place.admit(&terms.claim, terms.ttl)?;
     let span = Span::of(&terms.claim);
     span.around(run(place, terms, &span)).await
 }

@@ -60,12 +60,14 @@ fn seen(desk: &Desk, key: Key, states: &[KeyState]) -> KeyState {
     KeyState::new(key, tenancies, line.cloned().unwrap_or_default())
 }
 
+/// In order of the fences; several where they hold it together.
 pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Tenancy> {
     let all: Vec<&Tenancy> = states.iter().flat_map(|state| &state.tenancies).collect();
-    let held = all.iter().find_map(|one| {
+    let mut seen: Vec<Tenancy> = Vec::new();
+    for one in &all {
         let mut same: Vec<&Tenancy> = all.iter().filter(|other| is_same(one, other)).copied().collect();
-        if same.len() < majority {
-            return None;
+        if same.len() < majority || seen.iter().any(|held| is_same(one, held)) {
+            continue;
         }
         // It is held for as long as a majority of the members keep it; what never ends lasts longest.
         same.sort_by_key(|tenancy| {
@@ -77,9 +79,10 @@ pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Te
         let shown = |fence| same.iter().filter(|tenancy| tenancy.fence == fence).count();
         let agreed = same.iter().map(|tenancy| tenancy.fence).find(|fence| shown(*fence) >= majority);
         held.fence = agreed.unwrap_or_else(|| same.iter().filter_map(|tenancy| tenancy.fence).max());
-        Some(held)
-    });
-    held.into_iter().collect()
+        seen.push(held);
+    }
+    seen.sort_by_key(|held| held.fence);
+    seen
 }
 
 /// Whether two members speak of one holding.

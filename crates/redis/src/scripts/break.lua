@@ -1,4 +1,5 @@
--- Ends the lease on a key, whoever holds it, if its fence is the one that is named; raises the fence, and hands the key on.
+-- Ends the lease on a key, whoever holds it, if its fence is the one that is named; or the share with that fence. Raises the fence of
+-- the key, and hands it on.
 --
 -- KEYS  as for all: here one key
 -- ARGV  1  the fence
@@ -15,14 +16,33 @@
 -- A fence names one holding of its key. Whoever broke what it saw earlier breaks nothing of what has come since.
 
 local s = see(1)
-local last, follows = fence(s)
-local answer = tenancy(s)
 
-if s.owner and last == ARGV[1] then
-  answer[1] = 0
+-- Whose share has this fence.
+if s.room then
+  local found = redis.call('HGETALL', s.shares_key)
+  for i = 1, #found, 2 do
+    local is_it = found[i] ~= 'n' and share_of(found[i + 1]).fence == ARGV[1]
+    if is_it and (me == ARGV[1] or found[i] < me) then me = found[i] end
+  end
+end
+
+settle(s)
+local last, follows = fence(s)
+local answer
+if s.room and s.shares.mine then
+  local mine = s.shares.mine
+  answer = { 0, 1, { s.value, me, whole(mine.weight), mine.tail }, mine.ends - now_ms, mine.fence }
+  shares().drop(s)
+else
+  answer = tenancy(s)
+  if s.owner and last == ARGV[1] then
+    answer[1], me = 0, s.owner
+    free(s)
+  end
+end
+
+if answer[1] == 0 then
   -- As if its holder let it go: what was handed to it is not held against its neighbours.
-  me = s.owner
-  free(s)
   if follows then remember(s, above(last), tonumber(ARGV[3])) end
   leave(s)
   pushes[1] = { ARGV[4], 'b ' .. me .. ' ' .. s.key }

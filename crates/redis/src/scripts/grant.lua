@@ -7,17 +7,20 @@
 --       4  the ttl, in ms
 --       5  how long to remember the fence, in ms
 --       6  past this time on the server's clock, in µs since 1970, do nothing; empty: never
+--       7  how each key is wanted, a space between each two: x alone, s shared, p2/4 two of four permits
 --     and only if it waits:
---       7  its channel; empty: it cannot be told
---       8  which key it has a ticket for; empty: none
---       9  the ticket
---      10  the length of a line that it does not join any more; empty: it joins any
---      11  how long to remember the line, in ms
+--       8  its channel; empty: it cannot be told
+--       9  which key it has a ticket for; empty: none
+--      10  the ticket
+--      11  the length of a line that it does not join any more; empty: it joins any
+--      12  how long to remember the line, in ms
 --
 -- The last field of each answer says which keys are free although somebody waits, and the field before it is the server's time
 -- in µs. n counts the keys from 1.
 --   0 fence                              granted; the fence is new to each of the keys
---   1 n value pttl fence                 key n is taken, by this value, for so long (-1: no end); fence empty: unknown
+--   1 n value pttl fence                 key n is taken, by this value, for so long (-1: no end); fence empty: unknown. Where several
+--                                        hold it, not the value but an array: the marker, and digits, weight and tail of whose share
+--                                        ends first; the rest of that share (fence -: none yet)
 --   2                                    too late
 --   3 n                                  key n has something that is no string
 --   4 n                                  the fence of key n is the last that a double can count
@@ -33,22 +36,24 @@
 -- overtook it.
 
 local tail, ttl, keep, not_after = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local channel, ticket_at, ticket, limit = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
-local kept = channel and whole(math.floor(now / 1000) + tonumber(ARGV[11]))
-local several = #KEYS > 4
+local channel, ticket_at, ticket, limit = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local kept = channel and whole(now_ms + tonumber(ARGV[12]))
+local several = #KEYS > 6
 
 if ttl > longest then return { 11, time, {} } end
 if not_after ~= '' and now > tonumber(not_after) then return { 2, time, {} } end
 
 local all = {}
-for n = 1, #KEYS / 4 do
-  local s = see(n)
+for mode in string.gmatch(ARGV[7], '[^ ]+') do
+  local n = #all + 1
+  local s = see(n, wanted(mode))
   if s.other then return { 3, n, time, {} } end
   local _, follows = fence(s)
   if s.odd then return { 5, n, time, {} } end
   if not follows then return { 4, n, time, {} } end
   all[n] = s
 end
+for _, s in ipairs(all) do settle(s) end
 
 -- At its ticket's place if it has one, else where it stands already, else at the end.
 local function join(s)
@@ -60,13 +65,13 @@ local function join(s)
     at = above(last and last[2])
   end
   if not line.me then line.length = line.length + 1 end
-  local record = table.concat({ ARGV[4], ARGV[5], several and 1 or 0, channel }, ' ') .. tail
+  local record = table.concat({ ARGV[4], ARGV[5], (several and 1 or 0) .. s.want.mode, channel }, ' ') .. tail
   line.me, line.joined = standing(me, at, record), true
 end
 
 -- Takes one key and answers nothing, or stands in its line.
 local function step(s)
-  if s.owner == me then return take(s, tail, ttl) end
+  if holds(s, s.want) then return take(s, tail, ttl) end
   local stood = false
   if line(s) then
     heard_from(s, channel)
@@ -74,7 +79,12 @@ local function step(s)
   end
   if stood or ticket_at == s.n then join(s) end
   local turn = advance(s, true)
-  if turn == 'free' then return take(s, tail, ttl) end
+  if turn == 'free' or turn == 'asking' then
+    take(s, tail, ttl)
+    -- Those behind may hold the key together with this one.
+    if turn == 'asking' then advance(s) end
+    return
+  end
   if turn == 'unknown' then
     join(s)
     return { 9 }
@@ -96,7 +106,7 @@ end
 local function try()
   local refused
   for n, s in ipairs(all) do
-    local turn = s.owner ~= me and advance(s)
+    local turn = not holds(s, s.want) and advance(s)
     if turn == 'taken' then refused = refused or tenancy(s) end
     if turn == 'unknown' then refused = refused or { 9 } end
   end
@@ -122,7 +132,10 @@ if not answer then
   local last = 0
   for _, s in ipairs(all) do last = math.max(last, tonumber(fence(s) or 0)) end
   local number = math.max(last + 1, floor)
-  for _, s in ipairs(all) do remember(s, number, keep) end
+  for _, s in ipairs(all) do
+    remember(s, number, keep)
+    if s.room then shares().stamp(s, number) end
+  end
   answer = { 0, whole(number) }
 end
 answer[#answer + 1] = time

@@ -1,8 +1,9 @@
 -- Stands before each script that may hand a key on: its line.
 --
 -- The line is a sorted set: the holders' digits by their tickets. What it says of them is in a hash, the waiters:
---   digits      ttl, how long to remember the fence, 1 if other keys are wanted too, else 0, the channel, and a space and the label
---               if there is one; a space between each two. No channel: cannot be told, and is believed to listen.
+--   digits      ttl, how long to remember the fence, 1 if other keys are wanted too, else 0, and directly behind that the mode unless
+--               the key is wanted alone, the channel, and a space and the label if there is one; a space between each two. No channel:
+--               cannot be told, and is believed to listen.
 --   u           to whom the key was handed that has not been heard since: digits, a space, the channel
 --   s:channel   who listens there is passed over
 
@@ -10,10 +11,10 @@ local CLEARED_AT_ONCE = 100
 local LOOKED_AHEAD = 8
 
 local function standing(digits, ticket, record)
-  local ttl, keep, more, channel, tail = string.match(record or '', '^(%d+) (%d+) ([01]) ([^ ]*)(.*)$')
+  local ttl, keep, more, mode, channel, tail = string.match(record or '', '^(%d+) (%d+) ([01])([^ ]*) ([^ ]*)(.*)$')
   return {
     digits = digits, ticket = ticket, record = record, channel = channel, tail = tail,
-    ttl = tonumber(ttl), keep = tonumber(keep), more = more == '1',
+    ttl = tonumber(ttl), keep = tonumber(keep), more = more == '1', want = wanted(mode or ''),
   }
 end
 
@@ -28,7 +29,7 @@ end
 local function line(s)
   if s.line ~= nil then return s.line end
   s.line = false
-  if redis.call('EXISTS', s.line_key, s.waiters_key) == 0 then return false end
+  if s.beside == 0 or redis.call('EXISTS', s.line_key, s.waiters_key) == 0 then return false end
   s.line = new_line(redis.call('ZCARD', s.line_key), redis.call('HGET', s.waiters_key, 'u'))
   local ticket = redis.call('ZSCORE', s.line_key, me)
   if ticket then s.line.me = standing(me, tonumber(ticket), redis.call('HGET', s.waiters_key, me)) end
@@ -151,127 +152,5 @@ local function leave(s)
   if line and line.me then out(s, line.me) end
   claim(s)
   put_back(s)
-end
-
--- The key is to be the asker's. Whatever stands there now is its own.
-local function take(s, tail, ttl)
-  leave(s)
-  local ms, awaited = ttl, s.line and s.line.length > 0
-  if s.value then
-    ms = math.max(left(s), ttl)
-    awaited = awaited or string.sub(s.value, 4, 4) == '+'
-  end
-  own(s, me, tail, ms, awaited)
-end
-
-local function push(s, letter, waiter, ...)
-  if waiter.channel ~= '' then
-    pushes[#pushes + 1] = { waiter.channel, table.concat({ letter, waiter.digits, ... }, ' ') .. ' ' .. s.key }
-  end
-end
-
--- Gives the key to a waiter that was taken out, and tells it; false if there is no fence for it.
-local function hand(s, waiter)
-  local line, ms = s.line, math.min(waiter.ttl, window)
-  if waiter.more then
-    push(s, 'a', waiter)
-  else
-    local last, follows = fence(s)
-    if not follows then return push(s, 'a', waiter) end -- It is told why by the answer.
-    remember(s, above(last), waiter.keep)
-    push(s, 'g', waiter, s.fence, whole(ms))
-  end
-  own(s, waiter.digits, waiter.tail, ms, line.length > 0)
-  local second = first(s)
-  if second and second.channel then
-    push(s, 'f', witness(s, waiter.channel), whole(ms))
-    line.unclaimed = waiter.digits .. ' ' .. waiter.channel
-  end
-  return true
-end
-
--- Hands a key, if it is free, to the first of its line who can be told; who asks needs not be told. Says whether it is `free`
--- for who asks, `taken`, or `unknown`, because more waiters were gone than one request clears away.
-local function hand_on(s, asks)
-  local line = s.line
-  if s.value or s.other then return 'taken' end
-  local cleared = 0
-  local head = line and first(s)
-  while head and not (asks and head == line.me) do
-    if cleared == CLEARED_AT_ONCE then
-      unfinished[#unfinished + 1] = s.n
-      return 'unknown'
-    end
-    out(s, head)
-    if hears(s, head) and hand(s, head) then return 'taken' end
-    cleared = cleared + 1
-    head = first(s)
-  end
-  return 'free'
-end
-
--- The same, once it is known that who was handed the key before has claimed it, or has let it end.
-local function advance(s, asks)
-  local line = line(s)
-  if line and line.unclaimed then
-    local digits, channel = string.match(line.unclaimed, '^(%x+) (.*)$')
-    if s.owner ~= digits then
-      line.unclaimed = false
-      strike(s, channel, true)
-    end
-  end
-  local turn = hand_on(s, asks)
-  put_back(s)
-  return turn
-end
-
--- Frees a key if who asks holds it, takes that one out of its line, and hands the key on. Who stands first now that somebody
--- else has gone learns when it is worth asking.
-local function give_back(s)
-  if s.owner == me then free(s) end
-  local line = s.value and line(s)
-  local stood_first = line and line.me and first(s) == line.me
-  leave(s)
-  advance(s)
-  local head = stood_first and s.line and first(s)
-  if head and head.channel and left(s) >= 0 then push(s, 'f', head, whole(left(s))) end
-end
-
--- What takes away comes first: a server whose memory is full lets the rest follow it.
-local function write_line(s, kept)
-  local line = s.line
-  if line.anew then redis.call('DEL', s.line_key, s.waiters_key) end
-  if line.me and line.joined then
-    redis.call('ZADD', s.line_key, whole(line.me.ticket), me)
-    redis.call('HSET', s.waiters_key, me, line.me.record)
-  end
-  for channel, struck in pairs(line.strikes) do
-    if struck then redis.call('HSET', s.waiters_key, 's:' .. channel, '') else redis.call('HDEL', s.waiters_key, 's:' .. channel) end
-  end
-  if line.unclaimed ~= line.was_unclaimed then
-    if line.unclaimed then redis.call('HSET', s.waiters_key, 'u', line.unclaimed) else redis.call('HDEL', s.waiters_key, 'u') end
-  end
-  if line.joined then
-    redis.call('PEXPIREAT', s.line_key, kept)
-    redis.call('PEXPIREAT', s.waiters_key, kept)
-  end
-end
-
--- Writes what has changed, tells who is to be told, and answers.
-local function finish(all, answer, kept)
-  for _, s in ipairs(all) do
-    if s.line and #s.line.gone > 0 then
-      redis.call('ZREM', s.line_key, unpack(s.line.gone))
-      redis.call('HDEL', s.waiters_key, unpack(s.line.gone))
-    end
-    if s.how then
-      if s.value then redis.call('SET', s.key, s.value, unpack(s.how)) else redis.call('DEL', s.key) end
-    end
-    if s.keep then redis.call('SET', s.fence_key, s.fence, 'PX', s.keep) end
-    if s.line then write_line(s, kept) end
-  end
-  for _, it in ipairs(pushes) do redis.pcall('PUBLISH', it[1], it[2]) end
-  answer[#answer + 1] = unfinished
-  return answer
 end
 

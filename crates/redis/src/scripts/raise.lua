@@ -16,15 +16,21 @@
 local keep = tonumber(ARGV[3])
 
 local all, answer, greatest = {}, nil, proposed
-for n = 1, #KEYS / 4 do
+for n = 1, #KEYS / 6 do
   local s = see(n)
+  settle(s)
   greatest = math.max(greatest, tonumber(fence(s) or 0) or 0)
   if s.odd then return { 5, n, {} } end
-  if s.owner ~= me then answer = answer or tenancy(s) end
+  if not holds(s) then answer = answer or tenancy(s) end
   all[n] = s
 end
 
 for _, s in ipairs(all) do
-  if answer then advance(s) else remember(s, greatest, keep) end
+  if answer then
+    advance(s)
+  else
+    remember(s, greatest, keep)
+    if s.room then shares().stamp(s, greatest) end
+  end
 end
 return finish(all, answer or { 0, whole(greatest) })

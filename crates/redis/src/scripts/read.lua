@@ -1,6 +1,6 @@
 -- Stands before each script that looks at keys.
 --
--- KEYS  four for each key of the claim: the key, its fence, its line, its waiters.
+-- KEYS  six for each key of the claim: the key, its fence, its line, its waiters, its holders, their shares.
 
 -- The string at a key, or false; and whether there is something else.
 local function read(key)
@@ -18,4 +18,18 @@ end
 
 -- A number in decimal digits: Lua's own way has an exponent.
 local function whole(number) return string.format('%.0f', number) end
+
+-- Whether a value says that several hold the key at once: how much they may have in all (no end if they only share it), or nil.
+local function room_of(value)
+  if value == 'lh1 shared' then return math.huge end
+  local of = tonumber(string.match(value, '^lh1 permits ([1-9]%d*)$'))
+  return of and of <= 1048576 and of or nil
+end
+
+-- What is known of a share: its weight, its fence (-: none yet), where its holder was told of it that has not been heard since
+-- (-: it has been), and the tail.
+local function share_of(record)
+  local weight, fence, channel, tail = string.match(record or '', '^(%d+) ([^ ]*) ([^ ]*)(.*)$')
+  return { weight = tonumber(weight or 0), fence = fence or '-', channel = channel or '-', tail = tail or '' }
+end
 

@@ -7,6 +7,7 @@
 --       4  how long to remember the fence, in ms
 --       5  what stands behind the digits in the value: nothing, or a space and the label
 --       6  past this time on the server's clock, in µs since 1970, take nothing; empty: never
+--       7  how each key is wanted, as in a grant
 --
 -- It answers as the renewal does, whose script stands behind it: past that time, it is one. And:
 --   5 n                       the fence key of key n holds something that is no number; nothing is written
@@ -18,16 +19,18 @@ if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
   if ttl > longest then return { 11, time, {} } end
 
   local all, answer = {}, nil
-  for n = 1, #KEYS / 4 do
-    local s = see(n)
+  for mode in string.gmatch(ARGV[7], '[^ ]+') do
+    local n = #all + 1
+    local s = see(n, wanted(mode))
     fence(s)
     if s.odd then return { 5, n, {} } end
     all[n] = s
   end
+  for _, s in ipairs(all) do settle(s) end
 
   for _, s in ipairs(all) do
     claim(s)
-    if s.owner == me then
+    if holds(s, s.want) then
       put_back(s)
     elseif advance(s) ~= 'free' then
       answer = answer or tenancy(s)
@@ -39,6 +42,7 @@ if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
     for _, s in ipairs(all) do
       take(s, tail, ttl)
       remember(s, math.max(tonumber(fence(s) or 0), proposed), keep)
+      if s.room then shares().stamp(s, proposed) end -- others who hold it together with this one may have greater ones by now
     end
   end
   return finish(all, answer)

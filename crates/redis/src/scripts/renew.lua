@@ -21,9 +21,10 @@ local ttl, keep = tonumber(ARGV[3]), tonumber(ARGV[4])
 if ttl > longest then return { 11, time, {} } end
 
 local all, answer = {}, nil
-for n = 1, #KEYS / 4 do
+for n = 1, #KEYS / 6 do
   all[n] = see(n)
-  if all[n].owner ~= me then answer = answer or tenancy(all[n]) end
+  settle(all[n])
+  if not holds(all[n]) then answer = answer or tenancy(all[n]) end
 end
 
 for _, s in ipairs(all) do
@@ -35,7 +36,13 @@ end
 if not answer then
   answer = { 0 }
   for _, s in ipairs(all) do
-    if left(s) < ttl then redis.call('PEXPIRE', s.key, ARGV[3]) end
+    if s.room then
+      shares().prolong(s, ends_after(ttl))
+      -- A server whose memory is full does not refuse this, and so not what follows.
+      redis.call('PEXPIREAT', s.key, whole(shares().last_end(s)))
+    elseif left(s) < ttl then
+      redis.call('PEXPIRE', s.key, ARGV[3])
+    end
     if redis.call('PTTL', s.fence_key) < keep then redis.call('PEXPIRE', s.fence_key, ARGV[4]) end
   end
 end

@@ -6,10 +6,13 @@
 local FENCE_MAX = 9007199254740991
 local me, window = ARGV[1], tonumber(ARGV[2])
 local now = time_now()
-local time = whole(now)
+local time, now_ms = whole(now), math.floor(now / 1000)
 -- The least fence that is granted, and the longest ttl, in ms. A quorum proposes others.
 local floor, longest = now, math.huge
-local pushes, unfinished = {}, {}
+local pushes, told, unfinished = {}, 0, {}
+
+-- When a share ends that is to last so long: at a whole millisecond, and not before its time.
+local function ends_after(ms) return math.ceil(now / 1000) + ms end
 
 -- Whose lease a value is, whatever its flag and label; nil: none of ours.
 local LEASE = '^lh1[-+?](' .. string.rep('[0-9a-f]', 32) .. ')(.?)'
@@ -18,18 +21,27 @@ local function owner_of(value)
   if behind == '' or behind == ' ' then return digits end
 end
 
--- All that is known of the n-th key.
-local function see(n)
-  local s = { n = n, key = KEYS[4 * n - 3], fence_key = KEYS[4 * n - 2], line_key = KEYS[4 * n - 1], waiters_key = KEYS[4 * n] }
-  s.value, s.other = read(s.key)
-  s.owner = s.value and owner_of(s.value)
-  return s
+-- How a key is wanted. Where others may hold it as well: what stands there then, how much is wanted, and how much there is.
+local ALONE = { mode = '' }
+local function wanted(mode)
+  if mode == 'x' or mode == '' then return ALONE end
+  if mode == 's' then return { mode = 's', marker = 'lh1 shared', weight = 1, room = math.huge } end
+  local weight, of = string.match(mode, '^p(%d+)/(%d+)$')
+  if not of then return ALONE end
+  return { mode = mode, marker = 'lh1 permits ' .. of, weight = tonumber(weight), room = tonumber(of) }
 end
 
--- How long the key lasts, in ms; -1: without an end.
-local function left(s)
-  s.left = s.left or redis.call('PTTL', s.key)
-  return s.left
+-- All that is known of the n-th key. Where it does not matter how it is wanted, it is alone.
+local function see(n, want)
+  local at = 6 * n
+  local s = {
+    n = n, key = KEYS[at - 5], fence_key = KEYS[at - 4], line_key = KEYS[at - 3], waiters_key = KEYS[at - 2],
+    holders_key = KEYS[at - 1], shares_key = KEYS[at], want = want or ALONE,
+  }
+  s.value, s.other = read(s.key)
+  s.owner = s.value and owner_of(s.value)
+  s.room = s.value and not s.owner and room_of(s.value)
+  return s
 end
 
 -- The last fence, or false; and whether another can follow it.
@@ -46,13 +58,6 @@ local function above(last)
   return math.max(tonumber(last or 0) + 1, now)
 end
 
--- Who holds a key, and so why somebody else does not: a code, and the fields that go with it.
-local function tenancy(s)
-  if s.other then return { 3, s.n, left(s) } end
-  if not s.value then return { 6, s.n } end
-  return { 1, s.n, s.value, left(s), (fence(s)) or '' }
-end
-
 -- The key is to be a holder's.
 local function own(s, holder, tail, ms, awaited)
   s.value = 'lh1' .. (awaited and '+' or '-') .. holder .. tail
@@ -61,7 +66,7 @@ end
 
 -- The key is to be free.
 local function free(s)
-  s.value, s.owner, s.left, s.how = false, nil, nil, {}
+  s.value, s.owner, s.room, s.left, s.how = false, nil, nil, nil, {}
 end
 
 -- Somebody waits for the key: its holder must let it go by a script. What is none of ours stays as it is.

@@ -12,8 +12,8 @@ use crate::world::{attempt, grant, granted, key, lasting, store, value};
 
 /// The line of `docs/wire.md`, and it is checked to stand there.
 pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha \
-    +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrank +zrem +zscore +hdel +hget +hmget +hset \
-    +pubsub +publish +subscribe +unsubscribe";
+    +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel \
+    +hget +hmget +hset +pubsub +publish +subscribe +unsubscribe";
 
 /// What a member of a quorum needs besides.
 const OF_A_MEMBER: &str = "~leasehold:member +info";

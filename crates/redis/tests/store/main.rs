@@ -17,4 +17,5 @@ mod secrets;
 mod sentinel;
 mod settling;
 mod tls;
+mod together;
 mod world;

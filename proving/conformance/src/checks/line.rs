@@ -12,14 +12,14 @@ use super::{LONG, SHORT, attempt, key, take};
 use crate::venue::Venue;
 
 /// Far more than anything here takes, and less than a lease lasts.
-const IN_TIME: Duration = Duration::from_secs(10);
+pub(super) const IN_TIME: Duration = Duration::from_secs(10);
 
-fn locks(venue: &Venue) -> Locks {
+pub(super) fn locks(venue: &Venue) -> Locks {
     Locks::builder().ttl(LONG).over(venue.store()).unwrap()
 }
 
 /// Waits until so many stand in the line of `k`.
-async fn until_waiting(store: &dyn Store, count: usize) {
+pub(super) async fn until_waiting(store: &dyn Store, count: usize) {
     let waiting = async {
         while store.inspect(&key("k")).await.unwrap().line.len() != count {
             sleep(Duration::from_millis(1)).await;
@@ -29,7 +29,7 @@ async fn until_waiting(store: &dyn Store, count: usize) {
 }
 
 /// A task that stands in line behind all that did before.
-async fn joins<T: Send + 'static>(
+pub(super) async fn joins<T: Send + 'static>(
     store: &dyn Store,
     before: usize,
     waits: impl Future<Output = T> + Send + 'static,

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use conformance::dump::{Dump, LineDump, Tolerance, Voucher};
-use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, keys};
-use leasehold_core::{Answer, Channel, Content, Holder, News, Request, Served, Stamp, Tenant, Ticket};
+use conformance::dump::{Dump, LineDump, ShareDump, SharesDump, Tolerance, Voucher};
+use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, just_before, keys};
+use leasehold_core::{Answer, Channel, Content, Holder, Line, News, Request, Served, Stamp, Tenant, Ticket};
 use leasehold_redis::script::{self, Call, Reply};
 use leasehold_redis::slot::{MEMBER_KEY, Side, side_key};
 use leasehold_redis::wire::{self, Flag, Told};
@@ -31,6 +31,21 @@ for _, key in ipairs(KEYS) do
 end
 return {seen, redis.call('DBSIZE')}";
 
+/// Lets shares end, and perhaps the marker.
+const END: &str = "
+for _, digits in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+  if ARGV[2] == '' or ARGV[2] == digits then redis.call('ZADD', KEYS[2], ARGV[1], digits) end
+end
+local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
+if last[2] then
+  local kept = string.format('%.0f', tonumber(last[2]) + ARGV[4])
+  redis.call('PEXPIREAT', KEYS[2], kept)
+  redis.call('PEXPIREAT', KEYS[3], kept)
+end
+local at = redis.call('TYPE', KEYS[1]).ok == 'string' and redis.call('GET', KEYS[1]) or ''
+local marker = at == 'lh1 shared' or string.find(at, '^lh1 permits [1-9]%d?$')
+if marker and ARGV[3] == '1' then redis.call('DEL', KEYS[1]) end";
+
 /// Other texts for the scripts: each with the one that it stands for.
 type Instead = Vec<(&'static str, String)>;
 
@@ -40,6 +55,8 @@ pub(crate) struct Subject {
     listener: Connection,
     look: redis::Script,
     instead: Instead,
+    /// When shares ended that ended in this history, in ms.
+    ended: u64,
 }
 
 impl Subject {
@@ -56,7 +73,7 @@ impl Subject {
             listener.recv_response().unwrap();
         }
         let look = redis::Script::new(LOOK);
-        Self { connection: client.get_connection().unwrap(), listener, look, instead: Vec::new() }
+        Self { connection: client.get_connection().unwrap(), listener, look, instead: Vec::new(), ended: 0 }
     }
 
     /// Runs other texts instead of the scripts' own from now on; an error if one is no script at all.
@@ -82,15 +99,19 @@ impl Subject {
         let tolerance = Tolerance { wall };
         let (mut oracle, mut tickets) = (Oracle::new(wall), Tickets::default());
         let mut dice = Dice::new(seed);
+        self.ended = just_before(wall).as_micros() / 1000;
         cmd("FLUSHALL").exec(&mut self.connection).map_err(|error| error.to_string())?;
         for (n, step) in history(&mut dice, STEPS, wall).into_iter().enumerate() {
             let place = |what: String| format!("step {n}, {step:?}: {what}");
-            let (right, mut told) = right(oracle.take(&step), tolerance);
+            let (served, holders): (Vec<_>, Vec<_>) = oracle.take(&step).into_iter().unzip();
+            let (right, mut told) = right(served, tolerance);
             let mut given = Vec::new();
             for request in tickets.requests(&step) {
                 let reply = self.ask(&request).map_err(|error| place(error.to_string()))??;
                 tickets.note(&request, &reply.answer);
-                given.push(Reply { answer: tolerance.answer(reply.answer), ..reply });
+                let (mut answer, nth) = (tolerance.answer(reply.answer), given.len());
+                tolerance.name_alike(&mut answer, &right[nth].answer, &holders[nth]);
+                given.push(Reply { answer, ..reply });
             }
             self.meddle(&step).map_err(|error| place(error.to_string()))?;
             if given != right {
@@ -147,6 +168,20 @@ impl Subject {
             Step::ForgetLine(key) => {
                 strangers.cmd("DEL").arg(side_key(Side::Line, key)).arg(side_key(Side::Waiters, key))
             }
+            Step::EndShares(key, whose, marker) => strangers
+                .cmd("EVAL")
+                .arg(END)
+                .arg(3)
+                .arg(key.as_bytes())
+                .arg(side_key(Side::Holders, key))
+                .arg(side_key(Side::Shares, key))
+                .arg(self.ended)
+                .arg(whose.map_or_else(String::new, Holder::digits))
+                .arg(u8::from(*marker))
+                .arg(ms(Line::KEPT_FOR)),
+            Step::ForgetShares(key) => {
+                strangers.cmd("DEL").arg(side_key(Side::Holders, key)).arg(side_key(Side::Shares, key))
+            }
             Step::Vouch(value, kept) => {
                 strangers.cmd("SET").arg(MEMBER_KEY).arg(value).arg("PX").arg(ms(*kept))
             }
@@ -174,7 +209,7 @@ impl Subject {
 
     /// Everything on the server, and nothing that is not accounted for.
     fn dump(&mut self) -> Result<Dump, String> {
-        let sides = [Side::Fence, Side::Line, Side::Waiters, Side::Mark];
+        let sides = [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares, Side::Mark];
         let names = keys().into_iter().flat_map(|key| {
             let sides = sides.map(|side| side_key(side, &key));
             [vec![key.as_bytes().to_vec()], sides.to_vec()].concat()
@@ -191,15 +226,18 @@ impl Subject {
         if size != known {
             return Err(format!("{size} entries, {known} known"));
         }
+        let now =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_err(|error| error.to_string())?;
+        let now = ms(now);
         let mut dump = Dump::default();
         let (kind, value, pttl) = seen.pop().expect("the member key is looked at last");
         if kind != "none" {
             let value: String = redis::from_redis_value(value).map_err(|error| error.to_string())?;
             dump.voucher = Some(Voucher::read(&value, left(pttl)));
         }
-        for (key, seen) in keys().into_iter().zip(seen.chunks(5)) {
-            let [(kind, value, pttl), fence, line, waiters, mark] = seen else {
-                unreachable!("five of each")
+        for (key, seen) in keys().into_iter().zip(seen.chunks(7)) {
+            let [(kind, value, pttl), fence, line, waiters, holders, shares, mark] = seen else {
+                unreachable!("seven of each")
             };
             if mark.0 != "none" {
                 let value = redis::from_redis_value(mark.1.clone()).map_err(|error| error.to_string())?;
@@ -213,7 +251,10 @@ impl Subject {
                 dump.fences.insert(key.clone(), (number, left(fence.2)));
             }
             if (&*line.0, &*waiters.0) != ("none", "none") {
-                dump.lines.insert(key, line_dump(line, waiters)?);
+                dump.lines.insert(key.clone(), line_dump(line, waiters)?);
+            }
+            if (&*holders.0, &*shares.0) != ("none", "none") {
+                dump.shares.insert(key, shares_dump(holders, shares, now)?);
             }
         }
         Ok(dump)
@@ -238,8 +279,46 @@ fn content(kind: &str, value: &Value) -> Content {
         Tenant::Holder { holder, label } => {
             Content::Lease { holder, label, awaited: wire::flag(value) == Some(Flag::Awaited) }
         }
-        _ => Content::Foreign(value.as_slice().into()),
+        _ => wire::family(value).map_or_else(|| Content::Foreign(value.as_slice().into()), Content::Marker),
     }
+}
+
+fn shares_dump(
+    (_, ends, pttl): &Seen,
+    (_, fields, shares_pttl): &Seen,
+    now: u64,
+) -> Result<SharesDump, String> {
+    let strange = |what: &dyn std::fmt::Debug| format!("shares hold {what:?}");
+    let ends: Vec<(String, u64)> =
+        redis::from_redis_value(ends.clone()).map_err(|error| error.to_string())?;
+    let mut fields: BTreeMap<String, String> =
+        redis::from_redis_value(fields.clone()).map_err(|error| error.to_string())?;
+    let mut dump = SharesDump { left: left(*shares_pttl), ..SharesDump::default() };
+    let sum = fields.remove("n").ok_or("shares have no sum")?;
+    for (digits, ends) in ends {
+        let holder = Holder::from_digits(digits.as_bytes()).ok_or_else(|| strange(&digits))?;
+        let record = fields.remove(&digits).ok_or_else(|| strange(&digits))?;
+        let words: Vec<_> = record.splitn(3, ' ').collect();
+        let [weight, fence, rest] = words[..] else { return Err(strange(&record)) };
+        let share = ShareDump {
+            weight: weight.parse().map_err(|_| strange(&record))?,
+            fence: Some(fence)
+                .filter(|fence| *fence != "-")
+                .map(str::parse)
+                .transpose()
+                .map_err(|_| strange(&record))?,
+            rest: rest.into(),
+            left: Duration::from_millis(ends.saturating_sub(now)),
+        };
+        dump.shares.insert(holder, share);
+    }
+    let weights: u32 = dump.shares.values().map(|share| share.weight).sum();
+    if !fields.is_empty() || weights.to_string() != sum || pttl.abs_diff(*shares_pttl) > 50 {
+        return Err(format!(
+            "{fields:?} has no end, or {weights} is not {sum}, or {pttl} ms not {shares_pttl} ms"
+        ));
+    }
+    Ok(dump)
 }
 
 fn line_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> Result<LineDump, String> {

@@ -163,7 +163,7 @@ impl Store for ClusterStore {
         Drift::BETWEEN_MACHINES
     }
 
-    fn fits(&self, claim: &Claim) -> Result<(), Misuse> {
+    fn admit(&self, claim: &Claim) -> Result<(), Misuse> {
         one_slot(claim).map(drop)
     }
 

@@ -68,11 +68,11 @@ fn attempt_on(name: &[u8]) -> Attempt {
 async fn keys_of_different_slots_are_refused_by_name_before_anything_is_sent() {
     let store = store("redis+cluster://127.0.0.1:1");
     let apart = attempt(&["a", "b", "{a}c"]);
-    let misuse = store.fits(&apart.claim).unwrap_err().to_string();
+    let misuse = store.admit(&apart.claim).unwrap_err().to_string();
     assert!(misuse.starts_with("a and b lie in different slots") && misuse.contains("{order:7}"), "{misuse}");
     let fault = grant(&store, &apart).await.unwrap_err();
     assert!(fault.is_lasting() && fault.to_string().contains("a and b"), "{fault}");
-    assert_eq!(store.fits(&attempt(&["a", "{a}c", "x{a}"]).claim), Ok(()));
+    assert_eq!(store.admit(&attempt(&["a", "{a}c", "x{a}"]).claim), Ok(()));
 }
 
 #[tokio::test]

@@ -1,0 +1,55 @@
+//! Readers beside each other, and permits by number.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Running, Site, until};
+
+fn holder(site: &Site, words: &[&str], name: &str) -> Running {
+    let words = [&["--ttl", "20", "--label", name], words].concat();
+    let script = format!("echo $$ > {name}; until [ -e go ]; do sleep 0.02; done");
+    let run = site.start(site.run_script(&words, &script));
+    site.wait_for(name);
+    run
+}
+
+fn shown(site: &Site, words: &[&str]) -> String {
+    site.finish(site.leasehold(&[&["show", "--store", site.store()], words].concat())).out
+}
+
+#[test]
+fn commands_that_share_run_beside_each_other_and_one_that_does_not_waits_for_all() {
+    let site = Site::new();
+    let readers = ["one", "two"].map(|name| holder(&site, &["--shared", "k"], name));
+    site.finish(site.run(&["-n", "k", "--", "true"])).says(75, &["k: held by one (", " as a reader"]);
+    let writer = site.start(site.run(&["-v", "k", "--", "touch", "written"]));
+    until("it waits", || writer.err().contains("waiting for k"));
+    // Nor does a reader pass the one that waits.
+    site.finish(site.run(&["-nq", "--shared", "k", "--", "true"])).is_silent(75);
+    let text = shown(&site, &["k"]);
+    assert_eq!(text.matches("mode     shared").count(), 2, "{text}");
+    assert!(!site.path("written").exists());
+    fs::write(site.path("go"), "").unwrap();
+    readers.into_iter().for_each(|reader| reader.finish().is_silent(0));
+    writer.finish();
+    assert!(site.path("written").exists());
+}
+
+#[test]
+fn permits_are_taken_by_number_and_shown_so() {
+    let site = Site::new();
+    let two = holder(&site, &["--permits", "2/3", "k"], "two");
+    let one = holder(&site, &["--permits", "3", "k"], "one");
+    let seen: Value = serde_json::from_str(&shown(&site, &["--json", "k"])).unwrap();
+    let modes = seen["tenancies"].as_array().unwrap().iter();
+    let modes: Vec<_> = modes.map(|it| json!([it["label"], it["mode"], it["permits"], it["of"]])).collect();
+    assert_eq!(modes, [json!(["two", "permits", 2, 3]), json!(["one", "permits", 1, 3])]);
+    site.finish(site.run(&["-n", "--permits", "1/3", "k", "--", "true"])).says(75, &["with 2 of 3 permits"]);
+    site.finish(site.run(&["-n", "--permits", "1/9", "k", "--", "true"])).says(75, &["with 2 of 3 permits"]);
+    let table = site.finish(site.leasehold(&["ls", "--all", "--store", site.store()])).out;
+    assert!(table.contains(") 2/3 ") && table.contains(") 1/3 "), "{table}");
+    fs::write(site.path("go"), "").unwrap();
+    [two, one].into_iter().for_each(|holder| holder.finish().is_silent(0));
+    site.finish(site.run(&["-n", "--permits", "3/3", "k", "--", "true"])).is_silent(0);
+}

@@ -1,0 +1,170 @@
+//! Random histories, and all short ones.
+
+use std::collections::{BTreeSet, HashSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+proptest! {
+    /// Random histories of waiters, holders, strangers and the deaf, on two keys.
+    ///
+    /// After each request: fences rose with every grant, answered or pushed; a key that was asked about is not free while
+    /// somebody waits for it; who was handed it stood before everybody that can be told; no lease of another's was touched.
+    #[test]
+    fn no_history_leaves_a_waiter_beside_a_free_key(
+        steps in prop::collection::vec((0..8u8, 1..6u128, 0..3u8, 0..3u64), 1..60),
+    ) {
+        let mut records = Records::default();
+        let mut now = 100;
+        let mut last = std::collections::BTreeMap::<Key, Fence>::new();
+        for (what, who, keys, pass) in steps {
+            now += pass;
+            let keys: &[&str] = [&["a"][..], &["b"], &["a", "b"]][usize::from(keys)];
+            let attempt = attempt(who, keys, 10);
+            let scene = at(now);
+            let scene = scene.with_ears(&Deaf("gone"));
+            let channel = Some(Channel::new(if who == 4 { "gone" } else { "here" }));
+            let request = match what {
+                0..=2 => {
+                    let wait = Wait { channel, ..Wait::default() };
+                    Request::Grant { attempt: attempt.clone(), wait: Some(wait), not_after: None }
+                }
+                3 => Request::Grant { attempt: attempt.clone(), wait: None, not_after: None },
+                4 => Request::Renew(attempt.clone()),
+                5 | 6 => Request::Release(attempt.clone()),
+                _ => {
+                    records.locks.remove(&key("a"));
+                    continue;
+                }
+            };
+            let before = records.clone();
+            let Served { answer, pushes, unfinished } = apply(&mut records, request, &scene);
+            prop_assert!(unfinished.is_empty());
+            let mut fences = Vec::new();
+            if let Answer::Grant(GrantAnswer::Granted { fence }) = answer {
+                fences.extend(attempt.claim.keys().map(|key| (key.clone(), fence)));
+            }
+            for push in &pushes {
+                let news_only = matches!(push.news, News::First { .. });
+                prop_assert!(push.to != Some(Channel::new("gone")) || news_only);
+                if let News::Granted { fence, .. } = push.news {
+                    fences.push((push.key.clone(), fence));
+                    let line = before.line(&push.key, scene.now);
+                    let passed = line.into_iter().flat_map(Line::waiters)
+                        .take_while(|(_, standing)| standing.holder != push.holder)
+                        .find(|(_, it)| it.channel != Some(Channel::new("gone")) && it.holder != attempt.holder);
+                    prop_assert!(passed.is_none(), "{:?} was passed over by {:?}", passed, push);
+                }
+            }
+            for (key, fence) in fences {
+                prop_assert!(last.insert(key, fence).is_none_or(|last| fence > last));
+            }
+            for key in attempt.claim.keys() {
+                let line = records.line(key, scene.now).map_or(0, Line::len);
+                prop_assert!(line == 0 || records.lock(key, scene.now).is_some(), "{line} wait for a free key");
+                let (was, is) = (before.lock(key, scene.now), records.lock(key, scene.now));
+                let other = was.filter(|_| !before.is_held_by(key, attempt.holder, scene.now));
+                if let Some(other) = other {
+                    let is = is.map(|lock| (lock.ends, format!("{:?}", lock.content).replace("true", "false")));
+                    prop_assert_eq!(is, Some((other.ends, format!("{:?}", other.content).replace("true", "false"))));
+                }
+            }
+        }
+    }
+}
+
+/// One step of the little world below.
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    Grant(u128),
+    Renew(u128),
+    Release(u128),
+    /// Another program takes the key if it is free.
+    Foreign,
+    /// An operator deletes the key, or a server loses it.
+    Delete,
+    /// The store loses everything.
+    Flush,
+    /// Time passes.
+    Pass(u64),
+}
+
+/// Every history of seven steps, by two attempts and a hostile world, on one key.
+///
+/// After each step: fences rose with every grant; nobody's lease was ended, lengthened or replaced by somebody else's request;
+/// everything of ours has an end.
+#[test]
+fn no_short_history_breaks_exclusion_or_the_order_of_fences() {
+    #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    struct World {
+        records: String,
+        now: u64,
+        last: Option<Fence>,
+    }
+    let moves = [1, 2].into_iter().flat_map(|who| [Move::Grant(who), Move::Renew(who), Move::Release(who)]);
+    let moves: Vec<_> = moves
+        .chain([Move::Foreign, Move::Delete, Move::Flush, Move::Pass(1), Move::Pass(11), Move::Pass(1000)])
+        .collect();
+    let name = key("a");
+    let mut frontier = vec![(Records::default(), 100, None::<Fence>)];
+    let mut seen = HashSet::new();
+    for _ in 0..7 {
+        let mut next = Vec::new();
+        for (records, now, last) in &frontier {
+            for step in &moves {
+                let (mut records, mut now, mut last) = (records.clone(), *now, *last);
+                let scene = at(now);
+                let owner = records.lock(&name, scene.now).cloned();
+                match *step {
+                    Move::Grant(who) => match ask(&mut records, &attempt(who, &["a"], 10), now) {
+                        GrantAnswer::Granted { fence } => {
+                            let own = owner.is_none_or(|lock| {
+                                matches!(lock.content, Content::Lease { holder, .. } if holder == Holder::from_bits(who))
+                            });
+                            assert!(own, "granted over another's lease");
+                            assert!(last.is_none_or(|last| fence > last), "{fence} after {last:?}");
+                            last = Some(fence);
+                        }
+                        _ => assert_eq!(records.lock(&name, scene.now), owner.as_ref()),
+                    },
+                    Move::Renew(who) => {
+                        let done = renew(&mut records, &attempt(who, &["a"], 10), &scene) == HoldAnswer::Done;
+                        let after = records.lock(&name, scene.now).map(|lock| lock.content.clone());
+                        assert_eq!(after, owner.as_ref().map(|lock| lock.content.clone()));
+                        assert!(!done || owner.is_some());
+                    }
+                    Move::Release(who) => {
+                        let answer = release(&mut records, &attempt(who, &["a"], 10), &scene);
+                        if answer != HoldAnswer::Done {
+                            assert_eq!(records.lock(&name, scene.now), owner.as_ref());
+                        }
+                    }
+                    Move::Foreign if owner.is_none() => {
+                        let ends = Some(at(now + 5).now);
+                        records
+                            .locks
+                            .insert(name.clone(), Lock::new(Content::Foreign(b"x"[..].into()), ends));
+                    }
+                    Move::Foreign => {}
+                    Move::Delete => drop(records.locks.remove(&name)),
+                    Move::Flush => records = Records::default(),
+                    Move::Pass(seconds) => now += seconds,
+                }
+                assert!(records.locks.values().all(|lock| lock.ends.is_some()));
+                // A grant takes some time, so that the clock's floor has moved when the next one comes.
+                if matches!(step, Move::Grant(_)) {
+                    now += 1;
+                }
+                let world = World { records: format!("{records:?}"), now, last };
+                if seen.insert(world) {
+                    next.push((records, now, last));
+                }
+            }
+        }
+        frontier = next;
+    }
+    let holders: BTreeSet<_> =
+        frontier.iter().flat_map(|(records, ..)| records.locks.len().checked_add(0)).collect();
+    assert!(seen.len() > 5_000 && holders.len() == 2, "the search went too shallow: {} worlds", seen.len());
+}

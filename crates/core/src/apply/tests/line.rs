@@ -1,0 +1,215 @@
+//! Who waits, and whose turn it is.
+
+use super::*;
+
+#[test]
+fn a_release_hands_the_lock_for_a_window_to_who_came_first_and_tells_the_next() {
+    let mut records = a_line();
+    let pushes = pushed(&mut records, Request::Release(attempt(1, &["a"], 10)), &at(105));
+    assert_eq!(pushes, [(2, handed(105_000_000)), (3, FIRST)]);
+    let lock = records.lock(&key("a"), at(105).now).unwrap();
+    assert_eq!(lock.ends, Some(at(107).now));
+    assert!(matches!(lock.content, Content::Lease { awaited: true, .. }));
+    assert_eq!(renew(&mut records, &attempt(2, &["a"], 10), &at(106)), HoldAnswer::Done);
+    assert_eq!(records.lock(&key("a"), at(106).now).unwrap().ends, Some(at(116).now));
+}
+
+#[test]
+fn who_is_handed_the_lock_and_asks_all_the_same_is_granted_it() {
+    let mut records = a_line();
+    release(&mut records, &attempt(1, &["a"], 10), &at(105));
+    let (answer, pushes) = wait(&mut records, &attempt(2, &["a"], 10), &at(106));
+    assert_eq!((answer, pushes), (granted(106_000_000), vec![]));
+    assert!(records.line(&key("a"), at(106).now).unwrap().unclaimed().is_none());
+}
+
+#[test]
+fn a_try_does_not_slip_past_the_line() {
+    let mut records = a_line();
+    let (answer, late) = (ask(&mut records, &attempt(9, &["a"], 10), 110), at(110));
+    let GrantAnswer::Busy { held_by, place: None } = answer else { panic!("{answer:?}") };
+    assert!(matches!(held_by.tenant, Tenant::Holder { holder, .. } if holder == Holder::from_bits(2)));
+    assert!(records.is_held_by(&key("a"), Holder::from_bits(2), late.now));
+}
+
+#[test]
+fn whoever_goes_leaves_the_line_and_nothing_stays_behind() {
+    let mut records = a_line();
+    for who in [3, 1, 2, 4] {
+        release(&mut records, &attempt(who, &["a"], 10), &at(105));
+    }
+    assert!(records.locks.is_empty() && records.lines.is_empty());
+}
+
+#[test]
+fn nobody_is_handed_a_lock_who_does_not_listen() {
+    let mut records = Records::default();
+    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    for (who, channel) in [(2, "gone"), (3, "gone"), (4, "here"), (5, "gone")] {
+        let wait = Wait { channel: Some(Channel::new(channel)), ..Wait::default() };
+        wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
+    }
+    let scene = at(105);
+    let scene = scene.with_ears(&Deaf("gone"));
+    let pushes = pushed(&mut records, Request::Release(attempt(1, &["a"], 10)), &scene);
+    assert_eq!(pushes, [(4, handed(105_000_000)), (5, FIRST)]);
+}
+
+#[test]
+fn a_process_that_lets_a_lock_lie_costs_one_window_for_all_its_waiters() {
+    let mut records = Records::default();
+    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    for (who, channel) in [(2, "stopped"), (3, "stopped"), (4, "here")] {
+        let wait = Wait { channel: Some(Channel::new(channel)), ..Wait::default() };
+        wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
+    }
+    release(&mut records, &attempt(1, &["a"], 10), &at(105));
+    let pushes = pushed(&mut records, Request::Advance(vec![key("a")]), &at(107));
+    assert_eq!(pushes, [(4, handed(107_000_000))]);
+    // It comes to itself again, and finds its place before those who came later.
+    let ticket = Some((key("a"), Ticket::new(101_000_001)));
+    let (answer, _) = wait(&mut records, &attempt(6, &["a"], 10), &at(108));
+    assert_eq!(place(&answer).before, 0);
+    let wait = Wait { channel: Some(Channel::new("stopped")), ticket, line_limit: None };
+    let (answer, _) = wait_as(&mut records, &attempt(3, &["a"], 10), wait, &at(108));
+    assert_eq!(place(&answer), Place { ticket: Ticket::new(101_000_001), before: 0, stood: false });
+    let pushes = pushed(&mut records, Request::Release(attempt(4, &["a"], 10)), &at(108));
+    assert_eq!(pushes, [(3, handed(108_000_000)), (6, FIRST)]);
+}
+
+#[test]
+fn no_request_clears_away_more_than_a_hundred_waiters() {
+    let mut records = Records::default();
+    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    for who in 2..=251 {
+        let wait = Wait { channel: Some(Channel::new("gone")), ..Wait::default() };
+        wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
+    }
+    let scene = at(105);
+    let scene = scene.with_ears(&Deaf("gone"));
+    for left in [150, 50] {
+        let served = apply(&mut records, Request::Release(attempt(1, &["a"], 10)), &scene);
+        assert_eq!((served.unfinished, served.pushes), (vec![key("a")], vec![]));
+        assert_eq!(records.line(&key("a"), scene.now).unwrap().len(), left);
+    }
+    // Nobody slips past those who are yet to be cleared away.
+    assert_eq!(grant(&mut records.clone(), &attempt(1000, &["a"], 10), None, &scene), granted(105_000_000));
+    let served = apply(&mut records, Request::Advance(vec![key("a")]), &scene);
+    assert!(served.unfinished.is_empty() && records.lines.is_empty() && records.locks.is_empty());
+}
+
+/// A head that gives up would else leave a line in which nobody knows when the holder's lease ends.
+#[test]
+fn who_stands_first_because_the_first_gave_up_is_told_when_the_lease_ends() {
+    let mut records = a_line();
+    let pushes = pushed(&mut records, Request::Release(attempt(3, &["a"], 10)), &at(105));
+    assert_eq!(pushes, []);
+    let pushes = pushed(&mut records, Request::Release(attempt(2, &["a"], 10)), &at(106));
+    assert_eq!(pushes, [(4, News::First { left: Duration::from_secs(4) })]);
+}
+
+/// Whoever is heard will hear of what its process was handed, too; struck again at once, it would lose its place a second time.
+#[test]
+fn a_process_that_asks_is_not_passed_over_for_what_another_of_its_waiters_let_lie() {
+    let mut records = Records::default();
+    ask(&mut records, &attempt(1, &["a"], 10), 100);
+    for who in 2..=4 {
+        wait(&mut records, &attempt(who, &["a"], 10), &at(101));
+    }
+    release(&mut records, &attempt(1, &["a"], 10), &at(102));
+    // Number 2 was handed it and did not hear; its sibling asks when that has ended.
+    let (answer, pushes) = wait(&mut records, &attempt(4, &["a"], 10), &at(104));
+    assert_eq!(pushes, [(3, handed(104_000_000)), (4, FIRST)]);
+    assert_eq!(place(&answer).before, 0);
+}
+
+/// Whoever is behind the same channel may be as dead as the one that was handed the lock.
+#[test]
+fn somebody_of_another_process_is_told_when_to_ask_if_one_stands_near() {
+    let lines = [(vec!["x", "x", "x", "y"], 5), (vec!["x"; 9], 3)];
+    for (channels, witness) in lines {
+        let mut records = Records::default();
+        ask(&mut records, &attempt(1, &["a"], 10), 100);
+        for (who, channel) in (2..).zip(channels) {
+            let wait = Wait { channel: Some(Channel::new(channel)), ..Wait::default() };
+            wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
+        }
+        let pushes = pushed(&mut records, Request::Release(attempt(1, &["a"], 10)), &at(105));
+        assert_eq!(pushes, [(2, handed(105_000_000)), (witness, FIRST)]);
+    }
+}
+
+#[test]
+fn a_line_can_be_full() {
+    let mut records = a_line();
+    let wait = |line_limit| Wait { line_limit: Some(line_limit), ..Wait::default() };
+    let (answer, _) = wait_as(&mut records, &attempt(5, &["a"], 10), wait(3), &at(105));
+    assert!(matches!(answer, GrantAnswer::LineFull { length: 3, .. }), "{answer:?}");
+    assert_eq!(records, a_line());
+    // Who stands there already is not turned away.
+    let (answer, _) = wait_as(&mut records, &attempt(3, &["a"], 10), wait(3), &at(105));
+    assert!(place(&answer).stood);
+    let (answer, _) = wait_as(&mut records, &attempt(5, &["a"], 10), wait(4), &at(105));
+    assert_eq!(place(&answer).before, 3);
+}
+
+#[test]
+fn a_line_that_nobody_asks_about_is_forgotten() {
+    let mut records = a_line();
+    let end = 104 + Line::KEPT_FOR.as_secs();
+    let (answer, pushes) = wait(&mut records.clone(), &attempt(9, &["a"], 10), &at(end - 1));
+    assert_eq!((place(&answer).before, pushes.len()), (2, 2));
+    assert_eq!(wait(&mut records, &attempt(9, &["a"], 10), &at(end)), (granted(end * 1_000_000), vec![]));
+}
+
+#[test]
+fn who_waits_for_several_keys_keeps_those_it_has_and_is_handed_the_others_one_by_one() {
+    let mut records = Records::default();
+    ask(&mut records, &attempt(1, &["b"], 10), 100);
+    ask(&mut records, &attempt(2, &["c"], 10), 100);
+    let all = attempt(3, &["a", "b", "c"], 10);
+    let GrantAnswer::Busy { held_by, .. } = wait(&mut records, &all, &at(101)).0 else { panic!() };
+    assert_eq!(held_by.key, key("b"));
+    assert!(matches!(ask(&mut records, &attempt(4, &["a"], 10), 102), GrantAnswer::Busy { .. }));
+    let pushes = pushed(&mut records, Request::Release(attempt(1, &["b"], 10)), &at(103));
+    assert_eq!(pushes, [(3, News::AskAgain)]);
+    let GrantAnswer::Busy { held_by, .. } = wait(&mut records, &all, &at(104)).0 else { panic!() };
+    assert_eq!(held_by.key, key("c"));
+    assert!(records.lock(&key("a"), at(113).now).is_some(), "what it has is renewed by asking");
+    assert_eq!(
+        pushed(&mut records, Request::Release(attempt(2, &["c"], 10)), &at(105)),
+        [(3, News::AskAgain)]
+    );
+    assert_eq!(wait(&mut records, &all, &at(106)).0, granted(106_000_000));
+    assert_eq!(
+        ["a", "b", "c"].map(|name| records.fence(&key(name), at(106).now)),
+        [Fence::new(106_000_000); 3]
+    );
+    release(&mut records, &all, &at(107));
+    assert!(records.locks.is_empty() && records.lines.is_empty());
+}
+
+#[test]
+fn who_has_lost_a_key_gives_back_those_behind_it_while_it_waits_there() {
+    let mut records = Records::default();
+    ask(&mut records, &attempt(1, &["c"], 10), 100);
+    let all = attempt(3, &["a", "b", "c"], 10);
+    wait(&mut records, &all, &at(101));
+    wait(&mut records, &attempt(5, &["b"], 10), &at(102));
+    records.locks.remove(&key("a"));
+    ask(&mut records, &attempt(4, &["a"], 10), 103);
+    let (answer, pushes) = wait(&mut records, &all, &at(104));
+    assert_eq!(place(&answer).before, 0);
+    assert_eq!(pushes, [(5, handed(104_000_000))]);
+    assert!(records.line(&key("c"), at(104).now).is_none());
+}
+
+#[test]
+fn an_onlooker_sees_the_line_in_order() {
+    let mut records = a_line();
+    let served = apply(&mut records, Request::Inspect(key("a")), &at(110));
+    let Answer::Inspect(state) = served.answer else { panic!() };
+    let line: Vec<_> =
+        state.line.iter().map(|waiter| (waiter.holder.bits(), waiter.waited.as_secs())).collect();
+    assert_eq!(line, [(2, 8), (3, 7), (4, 6)]);
+}

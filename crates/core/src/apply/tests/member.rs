@@ -1,0 +1,112 @@
+//! A store as a member of a quorum.
+
+use super::*;
+
+const MAX_TTL: u64 = 60;
+
+/// The same attempt, proposing a fence to a member of a quorum.
+pub(super) fn proposing(attempt: &Attempt, fence: u64) -> Attempt {
+    let max_ttl = Ttl::new(Duration::from_secs(MAX_TTL)).unwrap();
+    attempt.at_member(attempt.holder, crate::Proposal { fence: Fence::new(fence).unwrap(), max_ttl })
+}
+
+pub(super) fn rejoin(
+    records: &mut Records,
+    attempt: &Attempt,
+    not_after: Option<Stamp>,
+    scene: &Scene<'_>,
+) -> HoldAnswer {
+    match apply(records, Request::Rejoin { attempt: attempt.clone(), not_after }, scene).answer {
+        Answer::Rejoin(answer) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn raise(records: &mut Records, attempt: &Attempt, scene: &Scene<'_>) -> RaiseAnswer {
+    match apply(records, Request::Raise(attempt.clone()), scene).answer {
+        Answer::Raise(answer) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_member_grants_the_fence_that_is_proposed_or_the_next() {
+    let mut records = Records::default();
+    let one = attempt(1, &["a"], 10);
+    assert_eq!(ask(&mut records, &proposing(&one, 99_000_000), 100), granted(99_000_000));
+    release(&mut records, &one, &at(100));
+    assert_eq!(ask(&mut records, &proposing(&attempt(2, &["a"], 10), 98_500_000), 100), granted(99_000_001));
+}
+
+#[test]
+fn only_the_holder_raises_a_fence_and_none_is_lowered() {
+    let mut records = Records::default();
+    let one = attempt(1, &["a", "b"], 10);
+    let Answer::Grant(GrantAnswer::Granted { .. }) =
+        apply(&mut records, Request::Grant { attempt: one.clone(), wait: None, not_after: None }, &at(100))
+            .answer
+    else {
+        panic!()
+    };
+    let to = |fence| RaiseAnswer::Raised { fence: Fence::new(fence).unwrap() };
+    assert_eq!(raise(&mut records, &proposing(&one, 100_000_007), &at(101)), to(100_000_007));
+    assert_eq!(raise(&mut records, &proposing(&one, 5), &at(101)), to(100_000_007));
+    let before = records.clone();
+    let other = raise(&mut records, &proposing(&attempt(2, &["b"], 10), 200_000_000), &at(101));
+    assert!(matches!(other, RaiseAnswer::NotHeld { held_by: Some(_), .. }));
+    assert_eq!(records, before);
+}
+
+#[test]
+fn a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_waits() {
+    let one = proposing(&attempt(1, &["a"], 10), 100_000_005);
+    let mut records = Records::default();
+    assert_eq!(rejoin(&mut records, &one, None, &at(100)), HoldAnswer::Done);
+    assert_eq!(records.fence(&key("a"), at(100).now), Fence::new(100_000_005));
+    assert_eq!(
+        ask(&mut records, &proposing(&attempt(2, &["a"], 10), 100_000_001), 111),
+        granted(109_000_000)
+    );
+    let taken = rejoin(&mut records, &one, None, &at(112));
+    assert!(matches!(taken, HoldAnswer::NotHeld { held_by: Some(_), .. }), "{taken:?}");
+    wait(&mut records, &attempt(3, &["a"], 10), &at(112));
+    let waited_for = rejoin(&mut records, &one, None, &at(121));
+    assert!(matches!(waited_for, HoldAnswer::NotHeld { held_by: Some(_), .. }), "{waited_for:?}");
+    assert!(records.is_held_by(&key("a"), Holder::from_bits(3), at(121).now));
+}
+
+/// A renewal that is delayed past the release would bring the attempt back to life.
+#[test]
+fn a_member_is_not_rejoined_too_late_but_a_lease_that_lasts_is_renewed() {
+    let one = proposing(&attempt(1, &["a"], 10), 100_000_005);
+    let mut records = Records::default();
+    let nobody = HoldAnswer::NotHeld { key: key("a"), held_by: None };
+    assert_eq!(rejoin(&mut records, &one, Some(at(99).now), &at(100)), nobody);
+    assert_eq!(records, Records::default());
+    assert_eq!(rejoin(&mut records, &one, Some(at(100).now), &at(100)), HoldAnswer::Done);
+    assert_eq!(rejoin(&mut records, &one, Some(at(100).now), &at(105)), HoldAnswer::Done);
+    assert!(records.lock(&key("a"), at(114).now).is_some());
+}
+
+#[test]
+fn a_member_that_may_have_forgotten_abstains_for_the_longest_ttl_and_releases_all_the_same() {
+    let one = attempt(1, &["a"], 10);
+    let (mut records, end) = (Records::default(), 100 + MAX_TTL + 1);
+    records.voided = Some(at(100).now);
+    for request in [
+        Request::Grant { attempt: proposing(&one, 100_000_000), wait: None, not_after: None },
+        Request::Rejoin { attempt: proposing(&one, 100_000_000), not_after: None },
+        Request::Raise(proposing(&one, 100_000_000)),
+        Request::Renew(proposing(&one, 100_000_000)),
+    ] {
+        let before = records.clone();
+        let answer = apply(&mut records, request, &at(end - 3)).answer;
+        assert_eq!((answer, &records), (Answer::Quarantined { left: Duration::from_secs(3) }, &before));
+    }
+    assert!(
+        matches!(ask(&mut records, &one, end - 3), GrantAnswer::Granted { .. }),
+        "without a quorum it serves"
+    );
+    assert_eq!(release(&mut records, &one, &at(end - 2)), HoldAnswer::Done);
+    assert!(matches!(ask(&mut records, &proposing(&one, 1), end), GrantAnswer::Granted { .. }));
+}

@@ -1,0 +1,412 @@
+//! Readers and permits.
+
+use super::*;
+use crate::{Family, Misuse, Mode, Share, Shares};
+
+fn claiming(who: u128, claim: Result<Claim, Misuse>, ttl_s: u64) -> Attempt {
+    let ttl = Ttl::new(Duration::from_secs(ttl_s)).unwrap();
+    Attempt::new(claim.unwrap(), Holder::from_bits(who), None, ttl)
+}
+
+fn reader(who: u128) -> Attempt {
+    claiming(who, Claim::shared([key("a")]), 10)
+}
+
+fn permits(who: u128, weight: u32, of: u32) -> Attempt {
+    claiming(who, Claim::permits([key("a")], weight, of), 10)
+}
+
+fn writer(who: u128) -> Attempt {
+    attempt(who, &["a"], 10)
+}
+
+fn is_granted(answer: &GrantAnswer) -> bool {
+    matches!(answer, GrantAnswer::Granted { .. })
+}
+
+fn here(records: &mut Records, attempt: &Attempt, second: u64) -> (GrantAnswer, Vec<(u128, News)>) {
+    wait(records, attempt, &at(second))
+}
+
+fn listening(records: &mut Records, attempt: &Attempt, channel: &str, second: u64) -> GrantAnswer {
+    let wait = Wait { channel: Some(Channel::new(channel)), ..Wait::default() };
+    wait_as(records, attempt, wait, &at(second)).0
+}
+
+fn state(records: &Records, second: u64) -> KeyState {
+    let served = apply(&mut records.clone(), Request::Inspect(key("a")), &at(second));
+    let Answer::Inspect(state) = served.answer else { panic!() };
+    state
+}
+
+/// Who holds, with which fence.
+fn held(records: &Records, second: u64) -> Vec<(u128, Mode, u64)> {
+    let seen = state(records, second).tenancies.into_iter().map(|tenancy| {
+        let Tenant::Holder { holder, .. } = tenancy.tenant else { panic!() };
+        (holder.bits(), tenancy.mode, tenancy.fence.map_or(0, Fence::get))
+    });
+    seen.collect()
+}
+
+fn holders(records: &Records, second: u64) -> Vec<u128> {
+    held(records, second).into_iter().map(|(who, ..)| who).collect()
+}
+
+fn nothing_is_left(records: &Records) -> bool {
+    records.locks.is_empty() && records.shares.is_empty() && records.lines.is_empty()
+}
+
+fn marker_ends(records: &Records) -> u64 {
+    let lock = &records.locks[&key("a")];
+    assert_eq!(lock.content, Content::Marker(records.family(&key("a"), at(0).now).unwrap()));
+    assert_eq!(lock.ends, records.shares[&key("a")].end());
+    lock.ends.unwrap().as_micros() / 1_000_000
+}
+
+#[test]
+fn readers_hold_together_each_with_its_fence_and_keep_a_writer_out() {
+    let mut records = Records::default();
+    assert_eq!(ask(&mut records, &reader(1), 100), granted(100_000_000));
+    assert_eq!(ask(&mut records, &reader(2), 100), granted(100_000_001));
+    assert_eq!(ask(&mut records, &reader(3), 103), granted(103_000_000));
+    let GrantAnswer::Busy { held_by, place: None } = ask(&mut records, &writer(4), 104) else { panic!() };
+    assert_eq!((held_by.mode, held_by.fence), (Mode::Shared, Fence::new(100_000_000)));
+    assert_eq!(held_by.remaining, Some(Duration::from_secs(6)), "the share that ends first");
+    let seen = [(1, 100_000_000), (2, 100_000_001), (3, 103_000_000)];
+    assert_eq!(held(&records, 104), seen.map(|(who, fence)| (who, Mode::Shared, fence)));
+    assert_eq!(marker_ends(&records), 113);
+}
+
+#[test]
+fn a_writer_keeps_readers_out_and_so_does_a_stranger() {
+    let mut records = Records::default();
+    ask(&mut records, &writer(1), 100);
+    assert!(matches!(ask(&mut records, &reader(2), 101), GrantAnswer::Busy { .. }));
+    records.locks.insert(key("a"), Lock::new(Content::Foreign(b"x"[..].into()), None));
+    for asks in [reader(2), permits(3, 1, 2)] {
+        let GrantAnswer::Busy { held_by, .. } = ask(&mut records, &asks, 101) else { panic!() };
+        assert!(matches!(held_by.tenant, Tenant::Foreign { .. }));
+    }
+}
+
+#[test]
+fn permits_are_held_until_there_are_none_left_whatever_they_weigh() {
+    let mut records = Records::default();
+    assert!(is_granted(&ask(&mut records, &permits(1, 2, 4), 100)));
+    assert!(is_granted(&ask(&mut records, &permits(2, 1, 4), 100)));
+    let GrantAnswer::Busy { held_by, .. } = ask(&mut records, &permits(3, 2, 4), 100) else { panic!() };
+    assert_eq!(held_by.to_string(), "00000000 with 2 of 4 permits for 10.0 s more unless renewed");
+    assert!(is_granted(&ask(&mut records, &permits(4, 1, 4), 100)));
+    assert!(!is_granted(&ask(&mut records, &permits(5, 1, 4), 100)));
+    release(&mut records, &permits(1, 2, 4), &at(101));
+    assert!(!is_granted(&ask(&mut records, &permits(3, 3, 4), 101)));
+    assert!(is_granted(&ask(&mut records, &permits(3, 2, 4), 101)));
+}
+
+/// Three of "own number only" would exceed the two that somebody was promised.
+#[test]
+fn permits_of_another_number_and_readers_are_kept_out_like_writers() {
+    for others in [permits(2, 1, 3), reader(2), writer(2)] {
+        let mut records = Records::default();
+        ask(&mut records, &permits(1, 1, 2), 100);
+        let GrantAnswer::Busy { held_by, .. } = ask(&mut records, &others, 101) else { panic!() };
+        assert!(held_by.to_string().contains("with 1 of 2 permits"), "{held_by}");
+        release(&mut records, &permits(1, 1, 2), &at(102));
+        assert!(is_granted(&ask(&mut records, &others, 102)));
+        assert!(!is_granted(&ask(&mut records, &permits(1, 1, 2), 102)));
+    }
+}
+
+#[test]
+fn asking_again_is_granted_again_and_takes_up_no_more() {
+    let mut records = Records::default();
+    ask(&mut records, &permits(1, 2, 3), 100);
+    assert_eq!(
+        renew(&mut records, &claiming(1, Claim::permits([key("a")], 2, 3), 60), &at(101)),
+        HoldAnswer::Done
+    );
+    assert_eq!(ask(&mut records, &permits(1, 2, 3), 102), granted(102_000_000));
+    assert_eq!(records.shares[&key("a")].weight(), 2);
+    assert_eq!(marker_ends(&records), 161, "no ask shortens what a renewal made longer");
+    assert_eq!(held(&records, 102), [(1, Mode::Permits { weight: 2, of: 3 }, 102_000_000)]);
+}
+
+#[test]
+fn the_marker_ends_with_the_last_share_also_when_that_becomes_earlier() {
+    let mut records = Records::default();
+    ask(&mut records, &reader(1), 100);
+    ask(&mut records, &claiming(2, Claim::shared([key("a")]), 60), 100);
+    assert_eq!(marker_ends(&records), 160);
+    release(&mut records, &reader(2), &at(101));
+    assert_eq!(marker_ends(&records), 110);
+    assert_eq!(renew(&mut records, &reader(1), &at(105)), HoldAnswer::Done);
+    assert_eq!(marker_ends(&records), 115);
+    release(&mut records, &reader(1), &at(106));
+    assert!(nothing_is_left(&records));
+}
+
+#[test]
+fn a_share_that_was_not_renewed_is_back_at_its_end() {
+    let mut records = Records::default();
+    ask(&mut records, &permits(1, 1, 2), 100);
+    ask(&mut records, &permits(2, 1, 2), 105);
+    assert!(!is_granted(&ask(&mut records, &permits(3, 1, 2), 109)));
+    assert!(is_granted(&ask(&mut records, &permits(3, 1, 2), 110)));
+    assert_eq!(holders(&records, 110), [2, 3]);
+    assert!(matches!(renew(&mut records, &permits(1, 1, 2), &at(110)), HoldAnswer::NotHeld { .. }));
+}
+
+#[test]
+fn a_release_takes_back_ones_own_share_and_no_other() {
+    let mut records = Records::default();
+    for who in [1, 2] {
+        ask(&mut records, &reader(who), 100);
+    }
+    assert!(matches!(release(&mut records, &reader(3), &at(101)), HoldAnswer::NotHeld { .. }));
+    assert_eq!(holders(&records, 101), [1, 2]);
+    // Whoever was handed a share and is not there any more is released by its id alone.
+    assert_eq!(release(&mut records, &writer(1), &at(101)), HoldAnswer::Done);
+    assert_eq!(holders(&records, 101), [2]);
+}
+
+/// The marker was deleted, a mutex was held and released, and a new reader put the marker there again.
+#[test]
+fn a_reader_whose_marker_was_lost_never_comes_back_to_life() {
+    for in_between in [None, Some(writer(9)), Some(permits(9, 1, 2))] {
+        let mut records = Records::default();
+        ask(&mut records, &reader(1), 100);
+        records.locks.remove(&key("a"));
+        if let Some(other) = in_between {
+            assert!(is_granted(&ask(&mut records, &other, 101)));
+            release(&mut records, &other, &at(102));
+        }
+        assert!(is_granted(&ask(&mut records, &reader(2), 103)));
+        assert_eq!(holders(&records, 103), [2]);
+        assert!(matches!(renew(&mut records, &reader(1), &at(103)), HoldAnswer::NotHeld { .. }));
+        assert!(matches!(release(&mut records, &reader(1), &at(103)), HoldAnswer::NotHeld { .. }));
+        assert_eq!(holders(&records, 103), [2]);
+    }
+}
+
+#[test]
+fn a_stranger_s_value_voids_the_shares_and_is_left_alone() {
+    let mut records = Records::default();
+    ask(&mut records, &reader(1), 100);
+    let foreign = Lock::new(Content::Foreign(b"x"[..].into()), None);
+    records.locks.insert(key("a"), foreign.clone());
+    assert!(matches!(
+        renew(&mut records, &reader(1), &at(101)),
+        HoldAnswer::NotHeld { held_by: Some(_), .. }
+    ));
+    assert_eq!((records.locks.get(&key("a")), records.shares.len()), (Some(&foreign), 0));
+}
+
+#[test]
+fn a_marker_without_shares_is_nobody_s() {
+    for asks in [reader(1), permits(1, 1, 2), writer(1)] {
+        let mut records = Records::default();
+        records.locks.insert(key("a"), Lock::new(Content::Marker(Family::Shared), None));
+        assert_eq!(held(&records, 100), []);
+        assert!(is_granted(&ask(&mut records, &asks, 100)));
+        release(&mut records, &asks, &at(100));
+        assert!(nothing_is_left(&records));
+    }
+}
+
+#[test]
+fn readers_do_not_pass_a_writer_that_waits() {
+    let mut records = Records::default();
+    ask(&mut records, &reader(1), 100);
+    assert_eq!(place(&here(&mut records, &writer(2), 101).0).before, 0);
+    assert_eq!(place(&here(&mut records, &reader(3), 102).0).before, 1);
+    assert!(!is_granted(&ask(&mut records, &reader(4), 102)), "not even by a try");
+    let pushes = pushed(&mut records, Request::Release(reader(1)), &at(103));
+    assert_eq!(pushes, [(2, handed(103_000_000)), (3, FIRST)]);
+    renew(&mut records, &writer(2), &at(103));
+    let pushes = pushed(&mut records, Request::Release(writer(2)), &at(104));
+    assert_eq!(pushes, [(3, handed(104_000_000))]);
+}
+
+#[test]
+fn all_readers_up_to_the_next_writer_are_handed_the_lock_at_once_in_order() {
+    let mut records = Records::default();
+    ask(&mut records, &writer(1), 100);
+    for waits in [reader(2), reader(3), reader(4), writer(5), reader(6)] {
+        here(&mut records, &waits, 101);
+    }
+    let pushes = pushed(&mut records, Request::Release(writer(1)), &at(105));
+    let all = [(2, handed(105_000_000)), (3, handed(105_000_001)), (4, handed(105_000_002)), (5, FIRST)];
+    assert_eq!(pushes, all);
+    assert_eq!((holders(&records, 105), marker_ends(&records)), (vec![2, 3, 4], 107));
+    assert_eq!(
+        state(&records, 105).line.iter().map(|it| it.mode).collect::<Vec<_>>(),
+        [Mode::Exclusive, Mode::Shared]
+    );
+}
+
+#[test]
+fn a_great_wish_for_permits_is_not_starved_by_small_ones() {
+    let mut records = Records::default();
+    for who in 1..=3 {
+        ask(&mut records, &permits(who, 1, 4), 100);
+    }
+    here(&mut records, &permits(4, 3, 4), 101);
+    here(&mut records, &permits(5, 1, 4), 101);
+    assert_eq!(holders(&records, 101), [1, 2, 3], "one would fit, but stands behind");
+    assert_eq!(pushed(&mut records, Request::Release(permits(1, 1, 4)), &at(102)), []);
+    let pushes = pushed(&mut records, Request::Release(permits(2, 1, 4)), &at(102));
+    assert_eq!(pushes, [(4, handed(102_000_000)), (5, FIRST)]);
+    assert_eq!(
+        pushed(&mut records, Request::Release(permits(3, 1, 4)), &at(103)),
+        [(5, handed(103_000_000))]
+    );
+}
+
+#[test]
+fn when_a_writer_gives_up_the_readers_behind_it_go_on_at_once() {
+    let mut records = Records::default();
+    ask(&mut records, &reader(1), 100);
+    for waits in [writer(2), reader(3), writer(4)] {
+        here(&mut records, &waits, 101);
+    }
+    let pushes = pushed(&mut records, Request::Release(writer(2)), &at(102));
+    assert_eq!(pushes, [(3, handed(102_000_000)), (4, FIRST)]);
+    assert_eq!(holders(&records, 102), [1, 3]);
+}
+
+#[test]
+fn who_asks_in_its_turn_takes_along_those_behind_it() {
+    let mut records = Records::default();
+    ask(&mut records, &writer(1), 100);
+    for waits in [reader(2), reader(3)] {
+        here(&mut records, &waits, 109);
+    }
+    let (answer, pushes) = here(&mut records, &reader(2), 110);
+    assert!(is_granted(&answer));
+    assert_eq!(pushes.iter().map(|(who, _)| *who).collect::<Vec<_>>(), [3]);
+    assert_eq!(holders(&records, 110), [3, 2], "the fence of an answer is the last that a request makes");
+}
+
+/// Else a process that died while its writer waited would keep readers from joining those who read on.
+#[test]
+fn a_writer_that_is_gone_keeps_no_reader_waiting() {
+    let mut records = Records::default();
+    ask(&mut records, &reader(1), 100);
+    listening(&mut records, &writer(2), "gone", 101);
+    let scene = at(102);
+    let scene = scene.with_ears(&Deaf("gone"));
+    let (answer, _) = wait(&mut records, &reader(3), &scene);
+    assert!(is_granted(&answer));
+    assert!(records.lines.is_empty());
+}
+
+#[test]
+fn who_lets_a_share_lie_is_passed_over_with_all_its_waiters() {
+    let mut records = Records::default();
+    ask(&mut records, &writer(1), 100);
+    listening(&mut records, &reader(2), "stopped", 101);
+    listening(&mut records, &reader(3), "here", 101);
+    listening(&mut records, &writer(4), "stopped", 101);
+    listening(&mut records, &writer(5), "here", 101);
+    pushed(&mut records, Request::Release(writer(1)), &at(102));
+    assert_eq!(holders(&records, 102), [2, 3]);
+    renew(&mut records, &reader(3), &at(103));
+    let pushes = pushed(&mut records, Request::Release(reader(3)), &at(105));
+    assert_eq!(pushes, [(5, handed(105_000_000))], "number 4 listens where number 2 did");
+}
+
+#[test]
+fn who_claimed_its_share_is_not_passed_over_when_that_ends() {
+    let claims: [fn(&mut Records); 3] = [
+        |records| drop(renew(records, &reader(2), &at(103))),
+        |records| drop(ask(records, &reader(2), 103)),
+        |records| drop(renew(records, &reader(2), &at(105))),
+    ];
+    for claims in claims {
+        let mut records = Records::default();
+        ask(&mut records, &writer(1), 100);
+        listening(&mut records, &reader(2), "here", 101);
+        listening(&mut records, &writer(3), "here", 101);
+        pushed(&mut records, Request::Release(writer(1)), &at(102));
+        claims(&mut records);
+        pushed(&mut records, Request::Advance(vec![key("a")]), &at(114));
+        assert!(records.is_held_by(&key("a"), Holder::from_bits(3), at(105).now));
+    }
+}
+
+#[test]
+fn no_request_clears_away_or_hands_out_more_than_a_hundred_shares() {
+    let mut records = Records::default();
+    ask(&mut records, &writer(1), 100);
+    for who in 2..=151 {
+        here(&mut records, &reader(who), 101);
+    }
+    let served = apply(&mut records, Request::Release(writer(1)), &at(102));
+    assert_eq!((served.unfinished, holders(&records, 102).len()), (vec![key("a")], 100));
+    let served = apply(&mut records, Request::Advance(vec![key("a")]), &at(102));
+    assert_eq!((served.unfinished, holders(&records, 102).len()), (vec![], 150));
+    // All end at once.
+    let answer = ask(&mut records, &writer(200), 104);
+    assert_eq!((answer, records.shares[&key("a")].all().len()), (GrantAnswer::Unfinished, 50));
+    assert!(is_granted(&ask(&mut records, &writer(200), 104)));
+}
+
+#[test]
+fn several_keys_are_shared_together_under_one_fence() {
+    let mut records = Records::default();
+    let both = |who| claiming(who, Claim::shared([key("b"), key("a")]), 10);
+    ask(&mut records, &attempt(1, &["b"], 10), 100);
+    let GrantAnswer::Busy { held_by, .. } = here(&mut records, &both(2), 101).0 else { panic!() };
+    assert_eq!((held_by.key, holders(&records, 101)), (key("b"), vec![2]));
+    let pushes = pushed(&mut records, Request::Release(attempt(1, &["b"], 10)), &at(102));
+    assert_eq!(pushes, [(2, News::AskAgain)]);
+    assert_eq!(here(&mut records, &both(2), 103).0, granted(103_000_000));
+    let fences = ["a", "b"].map(|name| records.shares[&key(name)].of(Holder::from_bits(2)).unwrap().fence);
+    assert_eq!(fences, [Fence::new(103_000_000); 2]);
+    assert!(is_granted(&ask(&mut records, &both(3), 104)));
+    for who in [2, 3] {
+        release(&mut records, &both(who), &at(105));
+    }
+    assert!(nothing_is_left(&records));
+}
+
+/// Servers count milliseconds; on one clock a lease must not end before its time.
+#[test]
+fn a_share_ends_at_the_next_whole_millisecond() {
+    let ttl = Ttl::new(Duration::from_millis(50)).unwrap();
+    assert_eq!(Share::end(Stamp::from_micros(7_000), ttl), Stamp::from_micros(57_000));
+    assert_eq!(Share::end(Stamp::from_micros(7_001), ttl), Stamp::from_micros(58_000));
+}
+
+#[test]
+fn a_member_raises_and_is_rejoined_by_who_shares() {
+    use super::member::{proposing, raise, rejoin};
+    let mut records = Records::default();
+    let one = |fence| proposing(&reader(1), fence);
+    ask(&mut records, &reader(2), 100);
+    assert_eq!(rejoin(&mut records, &one(100_000_007), None, &at(100)), HoldAnswer::Done);
+    assert_eq!(held(&records, 100), [(2, Mode::Shared, 100_000_000), (1, Mode::Shared, 100_000_007)]);
+    let to = |fence| RaiseAnswer::Raised { fence: Fence::new(fence).unwrap() };
+    assert_eq!(raise(&mut records, &one(100_000_009), &at(101)), to(100_000_009));
+    here(&mut records, &writer(3), 101);
+    assert!(matches!(
+        rejoin(&mut records, &proposing(&reader(4), 100_000_010), None, &at(102)),
+        HoldAnswer::NotHeld { .. }
+    ));
+    assert_eq!(
+        rejoin(&mut records, &one(100_000_009), None, &at(102)),
+        HoldAnswer::Done,
+        "who holds is renewed"
+    );
+}
+
+#[test]
+fn those_that_ended_are_forgotten_in_the_end() {
+    let mut records = Records::default();
+    ask(&mut records, &reader(1), 100);
+    let end = 110 + Line::KEPT_FOR.as_secs();
+    records.forget_ended(at(end - 1).now);
+    assert_eq!(records.shares.get(&key("a")).map(|shares: &Shares| shares.all().len()), Some(1));
+    records.forget_ended(at(end).now);
+    assert!(nothing_is_left(&records));
+}

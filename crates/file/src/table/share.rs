@@ -1,0 +1,100 @@
+//! Those who hold a key together: a row each.
+
+use std::collections::BTreeMap;
+
+use leasehold_core::{Channel, Holder, Key, Label, Records, Share, Shares, Stamp};
+use rusqlite::{Connection, params};
+
+use super::{Asker, Written, fence, micros, stamp};
+use crate::peer::Peer;
+use crate::trouble::Trouble;
+
+/// Reads all who hold a key together. They are as many as processes of one machine use it at a time.
+pub(super) fn load(
+    connection: &Connection,
+    key: &Key,
+    lives: &mut BTreeMap<(Key, Holder), Peer>,
+) -> Result<Shares, Trouble> {
+    let mut select = connection.prepare_cached(
+        "SELECT holder, weight, fence, label, ends, unclaimed, life FROM share WHERE key = ?1",
+    )?;
+    let mut rows = select.query([key.as_bytes()])?;
+    let mut shares = Shares::default();
+    while let Some(row) = rows.next()? {
+        let holder = Holder::from_bits(u128::from_be_bytes(row.get(0)?));
+        let label: Option<String> = row.get(3)?;
+        let label = label.map(|text| Label::read(text.as_bytes()));
+        let unclaimed: Option<Vec<u8>> = row.get(5)?;
+        let share = Share::new(row.get(1)?, fence(row.get(2)?)?, label, stamp(row.get(4)?)?);
+        shares.put(holder, share.unclaimed_at(unclaimed.map(Channel::new)));
+        if let Some(life) = row.get(6)? {
+            lives.insert((key.clone(), holder), Peer::from_bytes(life));
+        }
+    }
+    Ok(shares)
+}
+
+/// Writes what became of the shares of a key, and says whether there are more or fewer of them now.
+pub(super) fn save(
+    connection: &Connection,
+    key: &Key,
+    before: &Written,
+    after: &Records,
+    asker: Option<Asker<'_>>,
+    now: Stamp,
+) -> Result<bool, Trouble> {
+    let (was, is) = (before.records.shares.get(key), after.shares.get(key));
+    let had = |holder| was.and_then(|shares| shares.of(holder));
+    for (holder, _) in was.into_iter().flat_map(Shares::all) {
+        if is.and_then(|shares| shares.of(holder)).is_none() {
+            connection
+                .prepare_cached("DELETE FROM share WHERE key = ?1 AND holder = ?2")?
+                .execute(params![key.as_bytes(), holder.bits().to_be_bytes()])?;
+        }
+    }
+    for (holder, share) in is.into_iter().flat_map(Shares::all) {
+        let place = (key.clone(), holder);
+        let lived_on = before.sharing.get(&place);
+        let life = match asker.filter(|asker| asker.holder == holder) {
+            Some(asker) => asker.life,
+            // One that had ended is not the one that its holder was handed now.
+            None if had(holder).is_some_and(|had| now < had.ends || had == share) => lived_on.copied(),
+            None => before.waiting.get(&place).copied(),
+        };
+        if had(holder) != Some(share) || life.as_ref() != lived_on {
+            write(connection, key, holder, share, life)?;
+        }
+    }
+    Ok(was.map_or(0, |shares| shares.all().len()) != is.map_or(0, |shares| shares.all().len()))
+}
+
+/// Removes all shares of a key.
+pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), Trouble> {
+    connection.prepare_cached("DELETE FROM share WHERE key = ?1")?.execute([key])?;
+    Ok(())
+}
+
+fn write(
+    connection: &Connection,
+    key: &Key,
+    holder: Holder,
+    share: &Share,
+    life: Option<Peer>,
+) -> Result<(), Trouble> {
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO share (key, holder, weight, fence, label, ends, unclaimed, life)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![
+            key.as_bytes(),
+            holder.bits().to_be_bytes(),
+            share.weight,
+            share.fence.map(i64::from),
+            share.label.as_ref().map(Label::as_str),
+            micros(share.ends),
+            share.unclaimed.as_ref().map(Channel::as_bytes),
+            life.as_ref().map(Peer::as_bytes),
+        ])?;
+    Ok(())
+}

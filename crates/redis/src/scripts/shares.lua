@@ -1,0 +1,235 @@
+-- Stands before each script that may give a key to several at once: their shares.
+--
+-- The holders are a sorted set: their digits by the ends of their shares, in ms since 1970. What each has is in a hash, the shares:
+--   digits      weight, fence, channel, and a space and the label if there is one; a space between each two. For the fence, -: none
+--               yet. The channel is where the holder was told of it and has not been heard since; -: it has been.
+--   n           the sum of the weights
+--
+-- They count as long as the marker stands at the key, which ends with the last of them. They themselves are known a little longer:
+-- so who let one lie can be passed over.
+
+local SHARES_KEPT = 15000
+
+-- What is done with shares. It is made ready only where there are some: most scripts meet none, and it would cost each of them more
+-- than all that it asks of the server.
+local function make_shares()
+  -- The first two of those that end after this.
+  local function soonest(s, after)
+    return redis.call('ZRANGEBYSCORE', s.holders_key, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
+  end
+
+  -- When the last of the others' ends; asked for before anything is written.
+  local function others_last(s)
+    local shares = s.shares
+    if not shares.last then
+      shares.last = 0
+      local found = redis.call('ZRANGE', s.holders_key, -2, -1, 'WITHSCORES')
+      for i = 1, #found, 2 do
+        if found[i] ~= me then shares.last = tonumber(found[i + 1]) end
+      end
+    end
+    return shares.last
+  end
+
+  local function gone(s, digits, weight)
+    local shares = s.shares
+    others_last(s)
+    shares.gone[#shares.gone + 1] = digits
+    shares.put[digits] = nil
+    shares.sum = shares.sum - weight
+  end
+
+  -- Takes out those that have ended, as many as one request clears away. Who was handed one and has not been heard is passed over.
+  local function clear_ended(s)
+    local ended = redis.call('ZRANGEBYSCORE', s.holders_key, '-inf', whole(now_ms), 'LIMIT', 0, CLEARED_AT_ONCE + 1)
+    s.unsettled = #ended > CLEARED_AT_ONCE
+    ended[CLEARED_AT_ONCE + 1] = nil
+    for i, record in ipairs(redis.call('HMGET', s.shares_key, unpack(ended))) do
+      local share = share_of(record)
+      gone(s, ended[i], share.weight)
+      if ended[i] ~= me and share.channel ~= '-' and line(s) then strike(s, share.channel, true) end
+    end
+  end
+
+  -- Whatever was found of the shares is put in order.
+  local function settle(s)
+    local known = redis.call('HMGET', s.shares_key, me, 'n')
+    -- If the sum was lost, nobody knows how much is left.
+    local shares = { sum = tonumber(known[2]) or math.huge, put = {}, gone = {} }
+    s.shares = shares
+    local ends = tonumber(redis.call('ZSCORE', s.holders_key, me))
+    if ends then
+      local mine = share_of(known[1])
+      mine.ends = ends
+      if ends > now_ms then shares.mine = mine end
+      if mine.channel ~= '-' then
+        mine.channel, shares.put[me] = '-', mine
+        others_last(s)
+      end
+    end
+    local first = soonest(s, '-inf')
+    if first[2] and tonumber(first[2]) <= now_ms then
+      clear_ended(s)
+      first = soonest(s, '(' .. whole(now_ms))
+    end
+    local at = first[1] == me and 3 or 1
+    if first[at] then shares.other = { digits = first[at], ends = tonumber(first[at + 1]) } end
+    if s.unsettled then return end
+    if s.room and not shares.mine and not shares.other then free(s) end
+    if not s.room then s.shares, s.void = nil, true end
+  end
+
+  -- Somebody is to hold the key with others until then, or longer if it does already.
+  local function share_out(s, digits, want, ends, channel, tail)
+    if not s.value then
+      s.value, s.room, s.how, s.void = want.marker, want.room, { 'PX', SHARES_KEPT }, s.void or s.beside ~= 0
+      s.shares = { sum = 0, put = {}, gone = {}, last = 0 }
+    end
+    others_last(s)
+    local shares, before = s.shares, digits == me and s.shares.mine or nil
+    local share = { weight = want.weight, fence = '-', channel = channel, tail = tail, ends = ends }
+    if before then
+      share.weight, share.fence, share.ends = before.weight, before.fence, math.max(ends, before.ends)
+    else
+      shares.sum = shares.sum + want.weight
+    end
+    if digits == me then shares.mine = share end
+    shares.put[digits], shares.marked = share, true
+  end
+
+  -- Who asks holds its share until then, or longer if it does already.
+  local function prolong(s, ends)
+    local mine = s.shares.mine
+    if mine.ends < ends then
+      others_last(s)
+      mine.ends, s.shares.put[me] = ends, mine
+    end
+  end
+
+  -- This is to be the fence of who asks.
+  local function stamp(s, number)
+    local mine = s.shares.mine
+    others_last(s)
+    mine.fence, s.shares.put[me] = whole(number), mine
+  end
+
+  -- The share that ends first: whose it is, and what is known of it.
+  local function first_to_end(s)
+    local shares = s.shares
+    local digits, share = shares.other and shares.other.digits, shares.other
+    local function sooner(other, its)
+      if its.ends > now_ms and (not share or its.ends < share.ends or its.ends == share.ends and other < digits) then
+        digits, share = other, its
+      end
+    end
+    for other, its in pairs(shares.put) do sooner(other, its) end
+    if shares.mine then sooner(me, shares.mine) end
+    return digits, share
+  end
+
+  -- Who asks holds its share no more.
+  local function drop(s)
+    local shares = s.shares
+    gone(s, me, shares.mine.weight)
+    shares.mine, shares.marked = nil, true
+    if not shares.other and not next(shares.put) and not s.unsettled then
+      free(s)
+      s.shares, s.void = nil, true
+    end
+  end
+
+  -- How a key is held whose share ends first: a code, and the fields that go with it.
+  local function tenancy(s)
+    local digits, share = first_to_end(s)
+    if not share then return { 6, s.n } end
+    if not share.weight then
+      local ends = share.ends
+      share = share_of(redis.call('HGET', s.shares_key, digits))
+      share.ends = ends
+    end
+    return { 1, s.n, { s.value, digits, whole(share.weight), share.tail }, share.ends - now_ms, share.fence }
+  end
+
+  -- When the last of them ends; the marker ends then, by the very same number.
+  local function last_end(s)
+    local shares, last = s.shares, others_last(s)
+    for _, share in pairs(shares.put) do last = math.max(last, share.ends) end
+    return math.max(last, shares.mine and shares.mine.ends or 0)
+  end
+
+  local function write_shares(s)
+    local shares = s.shares
+    if not (shares and shares.last) then return end
+    local last, scores, records = last_end(s), {}, {}
+    for digits, share in pairs(shares.put) do
+      scores[#scores + 1] = whole(share.ends)
+      scores[#scores + 1] = digits
+      records[#records + 1] = digits
+      records[#records + 1] = table.concat({ whole(share.weight), share.fence, share.channel }, ' ') .. share.tail
+    end
+    if shares.sum < math.huge then
+      records[#records + 1] = 'n'
+      records[#records + 1] = whole(shares.sum)
+    end
+    if scores[1] then redis.call('ZADD', s.holders_key, unpack(scores)) end
+    if records[1] then redis.call('HSET', s.shares_key, unpack(records)) end
+    if shares.marked then redis.call('PEXPIREAT', s.key, whole(last)) end
+    redis.call('PEXPIREAT', s.holders_key, whole(last + SHARES_KEPT))
+    redis.call('PEXPIREAT', s.shares_key, whole(last + SHARES_KEPT))
+  end
+
+  return {
+    settle = settle, share_out = share_out, prolong = prolong, stamp = stamp, first_to_end = first_to_end, drop = drop, tenancy = tenancy,
+    last_end = last_end, write = write_shares,
+  }
+end
+
+local made
+local function shares()
+  made = made or make_shares()
+  return made
+end
+
+-- Puts the shares of a key in order, before anything else is done with it. Without the marker none counts any more, and none may
+-- come back to life when others have held the key in between; without shares the marker goes. Who asks has been heard.
+--
+-- Beside a lease there is nothing to be looked for: whatever there is goes before there is a marker again.
+local function settle(s)
+  if s.owner then return end
+  if not s.room then
+    s.beside = redis.call('EXISTS', s.line_key, s.waiters_key, s.holders_key, s.shares_key)
+    if s.beside == 0 or redis.call('EXISTS', s.holders_key, s.shares_key) == 0 then return end
+  end
+  shares().settle(s)
+end
+
+-- Whether who asks holds the key; and, where it matters, as it is wanted.
+local function holds(s, want)
+  if s.room then return s.shares.mine ~= nil and (not want or s.value == want.marker) end
+  return s.owner == me and not (want and want.marker)
+end
+
+-- Whether somebody who holds nothing of the key could have it.
+local function fits(s, want)
+  if not s.value then return not s.other end
+  return s.value == want.marker and s.shares.sum + want.weight <= want.room
+end
+
+-- How long the key lasts, in ms, or the share that ends first; -1: without an end.
+local function left(s)
+  if s.room then
+    local _, share = shares().first_to_end(s)
+    return share and share.ends - now_ms or 0
+  end
+  s.left = s.left or redis.call('PTTL', s.key)
+  return s.left
+end
+
+-- Who holds a key, and so why somebody else does not: a code, and the fields that go with it. Of several, who is to be waited for first.
+local function tenancy(s)
+  if s.other then return { 3, s.n, left(s) } end
+  if not s.value then return { 6, s.n } end
+  if s.room then return shares().tenancy(s) end
+  return { 1, s.n, s.value, left(s), (fence(s)) or '' }
+end
+

@@ -1,0 +1,155 @@
+-- Stands before each script that may hand a key on: whose turn it is, and what is written of it.
+
+-- The key is to be the asker's, as it is wanted. Whatever stands there now is its own, or that of others with whom it holds it.
+local function take(s, tail, ttl)
+  leave(s)
+  if s.want.marker then return shares().share_out(s, me, s.want, ends_after(ttl), '-', tail) end
+  local ms, awaited = ttl, s.line and s.line.length > 0
+  if s.value then
+    ms = math.max(left(s), ttl)
+    awaited = awaited or string.sub(s.value, 4, 4) == '+'
+  end
+  own(s, me, tail, ms, awaited)
+end
+
+local function push(s, letter, waiter, ...)
+  told = told + 1
+  if waiter.channel ~= '' then
+    pushes[#pushes + 1] = { waiter.channel, table.concat({ letter, waiter.digits, ... }, ' ') .. ' ' .. s.key }
+  end
+end
+
+-- Gives the key to a waiter that was taken out, and tells it; false if there is no fence for it.
+local function hand(s, waiter)
+  local line, ms, number = s.line, math.min(waiter.ttl, window), '-'
+  if waiter.more then
+    push(s, 'a', waiter)
+  else
+    local last, follows = fence(s)
+    if not follows then return push(s, 'a', waiter) end -- It is told why by the answer.
+    remember(s, above(last), waiter.keep)
+    number = s.fence
+    push(s, 'g', waiter, number, whole(ms))
+  end
+  if waiter.want.marker then
+    shares().share_out(s, waiter.digits, waiter.want, ends_after(ms), waiter.channel == '' and '-' or waiter.channel, waiter.tail)
+    s.shares.put[waiter.digits].fence = number
+  else
+    own(s, waiter.digits, waiter.tail, ms, line.length > 0)
+  end
+  return true
+end
+
+-- Hands a key to the first of its line who can be told, and to those behind that one, as long as each fits; who does not, but is there,
+-- blocks all who stand behind it. Who asks needs not be told. Says whether nobody waits any more (`free`), who asks is first and fits
+-- (`asking`), others hold the key or stand before (`taken`), or that is `unknown`, because more were handed it or gone than one request
+-- deals with.
+local function hand_on(s, asks)
+  local line, done, handed = s.line, 0, nil
+  local function turn_of(head)
+    local room = fits(s, head.want)
+    if asks and head == line.me then return room and 'asking' or 'taken' end
+    if not room and not s.room then return 'taken' end
+    if done == CLEARED_AT_ONCE then return 'unknown' end
+    local there = hears(s, head)
+    if there and not room then return 'taken' end
+    done = done + 1
+    out(s, head)
+    if there and hand(s, head) then handed = head end
+  end
+  local turn
+  repeat
+    local head = line and first(s)
+    turn = not head and 'free' or turn_of(head)
+  until turn
+  if turn == 'asking' then out(s, line.me) end
+  if turn == 'unknown' then unfinished[#unfinished + 1] = s.n end
+  local second = handed and first(s)
+  if second and second.channel then
+    push(s, 'f', witness(s, handed.channel), whole(left(s)))
+    if not handed.want.marker then line.unclaimed = handed.digits .. ' ' .. handed.channel end
+  end
+  return turn
+end
+
+-- The same, once it is known that who was handed the key before has claimed it, or has let it end. What nobody waits for may be taken
+-- all the same.
+local function advance(s, asks)
+  if s.unsettled then
+    unfinished[#unfinished + 1] = s.n
+    return 'unknown'
+  end
+  local line = line(s)
+  if line and line.unclaimed then
+    local digits, channel = string.match(line.unclaimed, '^(%x+) (.*)$')
+    if s.owner ~= digits then
+      line.unclaimed = false
+      strike(s, channel, true)
+    end
+  end
+  local turn = 'free'
+  if not s.room and (s.value or s.other) then turn = 'taken' elseif line then turn = hand_on(s, asks) end
+  put_back(s)
+  return turn == 'free' and not fits(s, s.want) and 'taken' or turn
+end
+
+-- Frees a key if who asks holds it, takes that one out of its line, and hands the key on. Who stands first now that somebody
+-- else has gone learns when it is worth asking.
+local function give_back(s)
+  if holds(s) then
+    if s.room then shares().drop(s) else free(s) end
+  end
+  local line = s.value and line(s)
+  local stood_first = line and line.me and first(s) == line.me
+  leave(s)
+  local before = told
+  advance(s)
+  local head = stood_first and told == before and s.line and first(s)
+  if head and head.channel and left(s) >= 0 then push(s, 'f', head, whole(left(s))) end
+end
+
+-- What takes away comes first: a server whose memory is full lets the rest follow it.
+local function write_line(s, kept)
+  local line = s.line
+  if line.anew then redis.call('DEL', s.line_key, s.waiters_key) end
+  if line.me and line.joined then
+    redis.call('ZADD', s.line_key, whole(line.me.ticket), me)
+    redis.call('HSET', s.waiters_key, me, line.me.record)
+  end
+  for channel, struck in pairs(line.strikes) do
+    if struck then redis.call('HSET', s.waiters_key, 's:' .. channel, '') else redis.call('HDEL', s.waiters_key, 's:' .. channel) end
+  end
+  if line.unclaimed ~= line.was_unclaimed then
+    if line.unclaimed then redis.call('HSET', s.waiters_key, 'u', line.unclaimed) else redis.call('HDEL', s.waiters_key, 'u') end
+  end
+  if line.joined then
+    redis.call('PEXPIREAT', s.line_key, kept)
+    redis.call('PEXPIREAT', s.waiters_key, kept)
+  end
+end
+
+-- Writes what has changed, tells who is to be told, and answers.
+local function finish(all, answer, kept)
+  for _, s in ipairs(all) do
+    if s.line and #s.line.gone > 0 then
+      redis.call('ZREM', s.line_key, unpack(s.line.gone))
+      redis.call('HDEL', s.waiters_key, unpack(s.line.gone))
+    end
+    if s.void then
+      redis.call('DEL', s.holders_key, s.shares_key)
+    elseif s.shares and #s.shares.gone > 0 then
+      redis.call('ZREM', s.holders_key, unpack(s.shares.gone))
+      redis.call('HDEL', s.shares_key, unpack(s.shares.gone))
+    end
+    if s.how then
+      if s.value then redis.call('SET', s.key, s.value, unpack(s.how)) else redis.call('DEL', s.key) end
+    end
+    if s.shares then shares().write(s) end
+    if s.keep then redis.call('SET', s.fence_key, s.fence, 'PX', s.keep) end
+    if s.line then write_line(s, kept) end
+  end
+  for _, it in ipairs(pushes) do redis.pcall('PUBLISH', it[1], it[2]) end
+  answer[#answer + 1] = unfinished
+  return answer
+end
+

@@ -1,0 +1,306 @@
+//! Several who hold a key together, and what is left of them on the server.
+
+use std::slice::from_ref;
+use std::time::Duration;
+
+use leasehold_core::{
+    Answer, Attempt, Claim, GrantAnswer, HoldAnswer, Manner, Mode, Request, Store, Tenant, Ttl, Wait, Wake,
+};
+use leasehold_redis::RedisStore;
+use leasehold_redis::script::{call_for, decode};
+use leasehold_redis::wire::{Flag, channel_of, value_of};
+use servers::{Connection, Flavor, Reply, Server};
+
+use crate::login::MINIMAL;
+use crate::world::{attempt, grant, granted, key, pttl, store, value};
+
+const HOLDERS: &str = "leasehold:h{1ps}invoice:42";
+const SHARES: &str = "leasehold:i{1ps}invoice:42";
+
+/// What one asks for that is to hold `invoice:42` together with others.
+fn reader() -> Attempt {
+    with(Claim::shared([key("invoice:42")]).unwrap())
+}
+
+fn permits(weight: u32, of: u32) -> Attempt {
+    with(Claim::permits([key("invoice:42")], weight, of).unwrap())
+}
+
+fn with(claim: Claim) -> Attempt {
+    let like = attempt(&["invoice:42"]);
+    Attempt::new(claim, like.holder, like.label, like.ttl)
+}
+
+fn writer() -> Attempt {
+    attempt(&["invoice:42"])
+}
+
+async fn is_refused(store: &RedisStore, attempt: &Attempt) -> leasehold_core::Tenancy {
+    match grant(store, attempt).await {
+        Ok(GrantAnswer::Busy { held_by, .. }) => held_by,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn everything(server: &Server) -> Vec<String> {
+    let Reply::Array(Some(keys)) = server.text(&["KEYS", "*"]) else { panic!("KEYS") };
+    let mut keys: Vec<_> = keys.iter().filter_map(Reply::as_text).map(str::to_owned).collect();
+    keys.sort();
+    keys
+}
+
+#[tokio::test]
+async fn what_stands_on_the_server_has_these_bytes_and_the_marker_ends_with_the_last_share() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let store = store(&server.url());
+        let (one, two) = (permits(2, 4), permits(1, 4).with_ttl(Ttl::new(Duration::from_secs(30)).unwrap()));
+        let fence = granted(grant(&store, &one).await);
+        granted(grant(&store, &two).await);
+        assert_eq!(value(&server, "invoice:42").as_deref(), Some("lh1 permits 4"));
+        let field = |name: &str| server.text(&["HGET", SHARES, name]).as_text().map(str::to_owned);
+        assert_eq!(field(&one.holder.digits()), Some(format!("2 {fence} - web-3")), "{flavor}");
+        assert_eq!(field("n").as_deref(), Some("3"));
+        let ends = |attempt: &Attempt| {
+            let score = server.text(&["ZSCORE", HOLDERS, &attempt.holder.digits()]);
+            score.as_text().unwrap().parse::<i64>().unwrap()
+        };
+        let last = |attempt: &Attempt| {
+            // Servers from before 7.0 do not say when, but how much later the shares are forgotten.
+            assert!((14_900..=15_100).contains(&(pttl(&server, HOLDERS) - pttl(&server, "invoice:42"))));
+            assert!((pttl(&server, HOLDERS) - pttl(&server, SHARES)).abs() < 100);
+            if let Some(at) = server.text(&["PEXPIRETIME", "invoice:42"]).as_integer() {
+                assert_eq!(at, ends(attempt), "{flavor}");
+            }
+        };
+        last(&two);
+        assert_eq!(store.renew(from_ref(&one)).await, [Ok(HoldAnswer::Done)]);
+        last(&two);
+        // Whoever leaves last may be who ends first.
+        assert_eq!(store.release(&two).await, Ok(HoldAnswer::Done));
+        last(&one);
+        assert_eq!(field("n").as_deref(), Some("2"));
+        assert!(everything(&server).iter().all(|key| pttl(&server, key) > 0), "{flavor}");
+        assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));
+        assert_eq!(everything(&server), ["leasehold:f{1ps}invoice:42"], "{flavor}");
+    }
+}
+
+/// The patterns by which builds from before markers know a lease and a waiter.
+#[tokio::test]
+async fn an_older_build_takes_a_marker_for_somebody_elses_lock_and_finds_the_waiters_that_it_knows() {
+    const LEASE: &str = "^lh1[-+?](%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x)(.?)";
+    const WAITER: &str = "^(%d+) (%d+) ([01]) ([^ ]*)(.*)$";
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&server.url());
+    let matches = |text: &str, pattern: &str| {
+        let found = "return string.find(ARGV[1], ARGV[2]) and 1 or 0";
+        server.text(&["EVAL", found, "0", text, pattern]).as_integer() == Some(1)
+    };
+    let in_line = |attempt: &Attempt| {
+        let record = server.text(&["HGET", "leasehold:w{1ps}invoice:42", &attempt.holder.digits()]);
+        record.as_text().unwrap().to_owned()
+    };
+    let wait = Manner::Wait { line_limit: None };
+    let (one, two, three) = (reader(), writer(), reader());
+    granted(grant(&store, &one).await);
+    let marker = value(&server, "invoice:42").unwrap();
+    assert!(!matches(&marker, LEASE));
+    assert_eq!(server.text(&["SET", "invoice:42", "theirs", "NX", "PX", "1000"]), Reply::Bulk(None));
+    store.grant(&two, wait).await.unwrap();
+    store.grant(&three, wait).await.unwrap();
+    assert!(matches(&in_line(&two), WAITER));
+    assert!(!matches(&in_line(&three), WAITER), "it would be handed a lease of its own");
+    assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));
+    assert!(matches(&value(&server, "invoice:42").unwrap(), LEASE));
+}
+
+#[tokio::test]
+async fn shares_beside_which_no_marker_stands_never_come_back_to_life() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let store = store(&server.url());
+        let (one, two) = (reader(), reader());
+        granted(grant(&store, &one).await);
+        // An older build's, or another program's: it looks at nothing but the key.
+        server.text(&["SET", "invoice:42", "lh1-000000000000000000000000000000ff", "PX", "10000"]);
+        let gone = store.renew(from_ref(&one)).await;
+        assert!(
+            matches!(&gone[..], [Ok(HoldAnswer::NotHeld { held_by: Some(_), .. })]),
+            "{flavor}: {gone:?}"
+        );
+        server.text(&["DEL", "invoice:42"]);
+        granted(grant(&store, &two).await);
+        let gone = store.renew(from_ref(&one)).await;
+        assert!(matches!(&gone[..], [Ok(HoldAnswer::NotHeld { .. })]), "{flavor}: {gone:?}");
+        assert_eq!(server.text(&["ZCARD", HOLDERS]), Reply::Integer(1), "{flavor}");
+    }
+}
+
+/// An older build took the key while they lay there, and this build takes it back.
+#[tokio::test]
+async fn shares_beside_a_lease_are_gone_before_there_is_a_marker_again() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&server.url());
+    let (one, lease, two) = (reader(), writer(), reader());
+    granted(grant(&store, &one).await);
+    let value = value_of(Flag::Plain, lease.holder, None);
+    server.command(&[b"SET", b"invoice:42", &value, b"PX", b"10000"]);
+    store.grant(&two, Manner::Wait { line_limit: None }).await.unwrap();
+    assert_eq!(store.release(&lease).await, Ok(HoldAnswer::Done));
+    assert!(matches!(store.woken(&two).await, Wake::Granted { .. }));
+    assert_eq!(server.text(&["ZRANGE", HOLDERS, "0", "-1"]), {
+        Reply::Array(Some(vec![Reply::Bulk(Some(two.holder.digits().into()))]))
+    });
+}
+
+/// More than go through one call of Redis's Lua at once.
+#[tokio::test]
+async fn an_inspection_shows_all_holders_and_all_waiters_however_many() {
+    const FILL: &str = "
+redis.call('SET', KEYS[1], 'lh1 shared', 'PX', 60000)
+local ends = redis.call('TIME')[1] * 1000 + 60000
+for n = 1, 2500 do
+  local digits = string.format('%032x', n)
+  redis.call('ZADD', KEYS[5], string.format('%.0f', ends), digits)
+  redis.call('HSET', KEYS[6], digits, '1 ' .. n .. ' -')
+  redis.call('ZADD', KEYS[3], n, digits)
+  redis.call('HSET', KEYS[4], digits, '10000 600000 0s ')
+end";
+    let server = Server::start(Flavor::Redis82);
+    let call = call_for(&Request::Inspect(key("invoice:42")), Duration::from_secs(2));
+    let mut fill = vec![b"EVAL".to_vec(), FILL.into(), b"6".to_vec()];
+    fill.extend(call.keys);
+    let fill: Vec<_> = fill.iter().map(Vec::as_slice).collect();
+    assert_eq!(server.command(&fill), Reply::Bulk(None));
+    let state = store(&server.url()).inspect(&key("invoice:42")).await.unwrap();
+    let fences: Vec<_> =
+        state.tenancies.iter().filter_map(|it| it.fence).map(leasehold_core::Fence::get).collect();
+    assert_eq!(fences, (1..=2500).collect::<Vec<_>>());
+    let waiters: Vec<_> = state.line.iter().map(|waiter| waiter.holder.bits()).collect();
+    assert_eq!(waiters, (1..=2500).collect::<Vec<_>>());
+    assert!(state.line.iter().all(|waiter| waiter.mode == Mode::Shared));
+}
+
+#[tokio::test]
+async fn who_does_not_know_how_many_permits_are_left_gives_out_none_until_all_are_back() {
+    let server = Server::start(Flavor::Redis70);
+    let store = store(&server.url());
+    let (one, two) = (permits(1, 4), permits(1, 4));
+    granted(grant(&store, &one).await);
+    server.text(&["DEL", SHARES]);
+    assert_eq!(store.renew(from_ref(&one)).await, [Ok(HoldAnswer::Done)]);
+    assert_eq!(is_refused(&store, &two).await.mode, Mode::Permits { weight: 0, of: 4 });
+    assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));
+    granted(grant(&store, &two).await);
+}
+
+/// Which of them the differential test cannot tell: there, time passes otherwise.
+#[tokio::test]
+async fn of_two_shares_that_end_together_that_of_the_smaller_digits_is_waited_for() {
+    let server = Server::start(Flavor::Redis82);
+    let (at, readers) = (server.url(), [reader(), reader(), reader()]);
+    let store = store(&at);
+    for (n, order) in [[0, 1, 2], [2, 1, 0], [1, 2, 0]].into_iter().enumerate() {
+        let writes = writer();
+        granted(grant(&store, &writes).await);
+        for n in order {
+            store.grant(&readers[n], Manner::Wait { line_limit: None }).await.unwrap();
+        }
+        assert_eq!(store.release(&writes).await, Ok(HoldAnswer::Done));
+        let held_by = is_refused(&store, &writer()).await;
+        let Tenant::Holder { holder, .. } = held_by.tenant else { panic!("{held_by:?}") };
+        let least = readers.iter().map(|reader| reader.holder).min_by_key(|holder| holder.bits());
+        assert_eq!(Some(holder), least, "order {n}");
+        for reader in &readers {
+            assert_eq!(store.release(reader).await, Ok(HoldAnswer::Done));
+        }
+    }
+}
+
+#[tokio::test]
+async fn readers_are_listed_as_holders() {
+    let server = Server::start(Flavor::Redis62);
+    let store = store(&server.url());
+    let (one, two) = (reader(), reader());
+    let fences = [granted(grant(&store, &one).await), granted(grant(&store, &two).await)];
+    server.text(&["SET", "invoice:43", "lh1 shared"]);
+    server.text(&["SET", "invoice:44", "theirs"]);
+    let listed = store.list(b"inv").await.unwrap();
+    let [state] = &listed[..] else { panic!("{listed:?}") };
+    assert_eq!(state.tenancies.iter().map(|it| it.fence).collect::<Vec<_>>(), fences.map(Some));
+    assert!(
+        state
+            .tenancies
+            .iter()
+            .all(|it| it.mode == Mode::Shared && it.remaining > Some(Duration::from_secs(9)))
+    );
+}
+
+/// Memory that is full must not keep a lock from its next holder, nor a holder from keeping it.
+#[tokio::test]
+async fn a_server_whose_memory_is_full_renews_takes_back_and_hands_on_shares() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let store = store(&server.url());
+        let (one, two, three, four) = (reader(), reader(), writer(), reader());
+        granted(grant(&store, &one).await);
+        granted(grant(&store, &two).await);
+        for waits in [&three, &four] {
+            store.grant(waits, Manner::Wait { line_limit: None }).await.unwrap();
+        }
+        server.text(&["CONFIG", "SET", "maxmemory", "1"]);
+        crate::world::lasting(grant(&store, &attempt(&["other"])).await, &["maxmemory"]);
+        assert_eq!(store.renew(from_ref(&one)).await, [Ok(HoldAnswer::Done)], "{flavor}");
+        assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done), "{flavor}");
+        assert_eq!(store.release(&two).await, Ok(HoldAnswer::Done), "{flavor}");
+        assert!(matches!(store.woken(&three).await, Wake::Granted { .. }), "{flavor}");
+        assert_eq!(store.release(&three).await, Ok(HoldAnswer::Done), "{flavor}");
+        assert!(matches!(store.woken(&four).await, Wake::Granted { .. }), "{flavor}");
+        assert_eq!(value(&server, "invoice:42").as_deref(), Some("lh1 shared"), "{flavor}");
+        assert_eq!(store.release(&four).await, Ok(HoldAnswer::Done), "{flavor}");
+        assert_eq!(everything(&server), ["leasehold:f{1ps}invoice:42"], "{flavor}");
+    }
+}
+
+/// What is done with shares, with every command that the scripts have for it: some that ended are among them.
+#[tokio::test]
+async fn the_documented_permissions_are_enough_for_those_who_hold_together() {
+    for flavor in Flavor::ALL {
+        let server = Server::setup(flavor).acl_user("lock", &MINIMAL.replace("app:", "invoice:")).start();
+        let url = format!("redis://lock:secret@127.0.0.1:{}", server.port());
+        let client = redis::Client::open(url).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut ask = async |request: Request| {
+            let call = call_for(&request, Duration::from_millis(100));
+            decode(&request, call.by_text().query_async(&mut connection).await.unwrap()).unwrap().answer
+        };
+        let grant = |attempt: &Attempt, channel| {
+            let wait = Some(Wait { channel: Some(channel_of(channel)), ..Wait::default() });
+            Request::Grant { attempt: attempt.clone(), wait, not_after: None }
+        };
+        let mut listener = Connection::open(server.port()).unwrap();
+        let channel = String::from_utf8(channel_of(1).as_bytes().to_vec()).unwrap();
+        listener.text(&["SUBSCRIBE", &channel]).unwrap();
+        let (one, two, three) = (permits(3, 4), permits(2, 4), permits(2, 4));
+        ask(grant(&one, 1)).await;
+        ask(grant(&two, 1)).await;
+        ask(grant(&three, 1)).await;
+        // They are handed to the second and third, who do not claim them.
+        assert_eq!(ask(Request::Release(one.clone())).await, Answer::Release(HoldAnswer::Done), "{flavor}");
+        assert_eq!(server.text(&["ZCARD", HOLDERS]), Reply::Integer(2), "{flavor}");
+        while value(&server, "invoice:42").is_some() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let Answer::Grant(GrantAnswer::Granted { .. }) = ask(grant(&one, 1)).await else {
+            panic!("{flavor}")
+        };
+        assert_eq!(server.text(&["ZCARD", HOLDERS]), Reply::Integer(1), "{flavor}");
+        assert_eq!(ask(Request::Renew(one.clone())).await, Answer::Renew(HoldAnswer::Done), "{flavor}");
+        let Answer::Inspect(state) = ask(Request::Inspect(key("invoice:42"))).await else {
+            panic!("{flavor}")
+        };
+        assert_eq!(state.tenancies.len(), 1, "{flavor}");
+        assert_eq!(ask(Request::Release(one)).await, Answer::Release(HoldAnswer::Done), "{flavor}");
+    }
+}

@@ -1,0 +1,329 @@
+//! Readers and writers, and permits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use leasehold::{Guard, LockError, Mode, Tenant};
+use leasehold_core::{Attempt, Claim, Family, HoldAnswer, Label, Store};
+use servers::Reply;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::line::{IN_TIME, joins, locks, until_waiting};
+use super::{LONG, SHORT, attempt, holders, key, refused, renew, take, take_within};
+use crate::poll::poll_and_drop;
+use crate::venue::Venue;
+
+/// Shares end at whole milliseconds.
+const A_MILLISECOND: Duration = Duration::from_millis(1);
+
+fn reading(ttl: Duration) -> Attempt {
+    let mut one = attempt(&["k"], ttl);
+    one.claim = Claim::shared([key("k")]).unwrap();
+    one
+}
+
+fn with_permits(weight: u32, of: u32, ttl: Duration) -> Attempt {
+    let mut one = attempt(&["k"], ttl);
+    one.claim = Claim::permits([key("k")], weight, of).unwrap();
+    one
+}
+
+async fn served(task: JoinHandle<Result<Guard, LockError>>) -> Guard {
+    timeout(IN_TIME, task).await.expect("served in time").unwrap().unwrap()
+}
+
+async fn nothing_is_left(store: &dyn Store) {
+    let gone = async {
+        loop {
+            let state = store.inspect(&key("k")).await.unwrap();
+            if state.tenancies.is_empty() && state.line.is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(timeout(IN_TIME, gone).await.is_ok(), "{:?}", store.inspect(&key("k")).await);
+}
+
+/// Readers of two processes hold together; a writer gets in when all have gone.
+pub async fn readers_hold_together_and_keep_a_writer_out(venue: &Venue) {
+    let (here, there) = (venue.store(), venue.store());
+    let (one, other, writer) = (reading(LONG), reading(LONG), attempt(&["k"], LONG));
+    let first = take(&*here, &one).await;
+    assert!(take(&*there, &other).await > first || !venue.hands_over());
+    assert_eq!(refused(&*here, &writer).await.mode, Mode::Shared);
+    assert_eq!(here.release(&one).await.unwrap(), HoldAnswer::Done);
+    assert_eq!(refused(&*here, &writer).await.mode, Mode::Shared);
+    assert_eq!(here.release(&other).await.unwrap(), HoldAnswer::Done);
+    take(&*there, &writer).await;
+}
+
+/// A mutex and the writer of a reader-writer lock are the same; and one who reads is not released or renewed by another.
+pub async fn a_writer_keeps_readers_out(venue: &Venue) {
+    let store = venue.store();
+    let (reader, writer) = (reading(LONG), attempt(&["k"], LONG));
+    take(&*store, &writer).await;
+    assert_eq!(refused(&*store, &reader).await.mode, Mode::Exclusive);
+    assert!(matches!(store.release(&reader).await.unwrap(), HoldAnswer::NotHeld { .. }));
+    assert!(matches!(renew(&*store, &reader).await, HoldAnswer::NotHeld { .. }));
+    assert_eq!(holders(&*store, "k").await.len(), 1);
+    store.release(&writer).await.unwrap();
+    take(&*store, &reader).await;
+    assert!(matches!(store.release(&writer).await.unwrap(), HoldAnswer::NotHeld { .. }));
+    assert_eq!(holders(&*store, "k").await.len(), 1);
+}
+
+/// Neither by a try nor in line.
+pub async fn readers_do_not_pass_a_writer_that_waits(venue: &Venue) {
+    let (store, [here, there]) = (venue.store(), [locks(venue), locks(venue)]);
+    let (one, other) = (here.rw_lock("k"), there.rw_lock("k"));
+    let first = one.read().await.unwrap();
+    let writer = joins(&*store, 0, other.write().into_future()).await;
+    assert!(one.try_read().await.unwrap().is_none());
+    let reader = joins(&*store, 1, one.read().into_future()).await;
+    let state = store.inspect(&key("k")).await.unwrap();
+    let modes: Vec<_> = state.line.iter().map(|waiter| waiter.mode).collect();
+    assert_eq!(modes, [Mode::Exclusive, Mode::Shared]);
+    first.release().await.unwrap();
+    let writer = served(writer).await;
+    assert!(!reader.is_finished());
+    writer.release().await.unwrap();
+    served(reader).await.release().await.unwrap();
+    nothing_is_left(&*store).await;
+}
+
+/// All who stand in front and read, and nobody behind the next writer.
+pub async fn all_readers_in_front_are_let_in_together(venue: &Venue) {
+    let (store, all) = (venue.store(), [locks(venue), locks(venue)]);
+    let writer = all[0].rw_lock("k").write().await.unwrap();
+    let mut readers = Vec::new();
+    for n in 0..10 {
+        readers.push(joins(&*store, n, all[n % 2].rw_lock("k").read().into_future()).await);
+    }
+    let next = joins(&*store, 10, all[0].rw_lock("k").write().into_future()).await;
+    let last = joins(&*store, 11, all[1].rw_lock("k").read().into_future()).await;
+    writer.release().await.unwrap();
+    let mut guards = Vec::new();
+    for reader in readers {
+        guards.push(served(reader).await);
+    }
+    assert!(!next.is_finished() && !last.is_finished());
+    // They hold on, past the window in which what is handed over must be claimed.
+    tokio::time::sleep(leasehold_core::Line::WINDOW + SHORT).await;
+    assert!(guards.iter().all(Guard::is_held) && !next.is_finished());
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+    served(next).await.release().await.unwrap();
+    served(last).await.release().await.unwrap();
+    nothing_is_left(&*store).await;
+}
+
+/// The readers behind it can join those who read on.
+pub async fn a_writer_that_gives_up_lets_readers_go_on(venue: &Venue) {
+    let (store, [here, there]) = (venue.store(), [locks(venue), locks(venue)]);
+    let first = here.rw_lock("k").read().await.unwrap();
+    let writer = joins(&*store, 0, there.rw_lock("k").write().into_future()).await;
+    let reader = joins(&*store, 1, here.rw_lock("k").read().into_future()).await;
+    writer.abort();
+    let reader = served(reader).await;
+    assert!(first.is_held() && reader.is_held());
+}
+
+/// A reader that was not renewed is out, stays out, and does not come back when others read after a writer.
+pub async fn a_reader_whose_lease_ended_never_comes_back(venue: &Venue) {
+    let store = venue.store();
+    let (stale, writer) = (reading(SHORT), attempt(&["k"], LONG));
+    take(&*store, &stale).await;
+    let waited = take_within(&*store, &writer, IN_TIME).await;
+    assert!(waited > SHORT / 2, "let in after {waited:?}");
+    store.release(&writer).await.unwrap();
+    let next = reading(LONG);
+    take(&*store, &next).await;
+    // A quorum lets a lease be taken again where its members were away; whoever knows that it ended does not ask.
+    if venue.hands_over() {
+        assert!(matches!(renew(&*store, &stale).await, HoldAnswer::NotHeld { .. }));
+    }
+    assert!(matches!(store.release(&stale).await.unwrap(), HoldAnswer::NotHeld { .. }));
+    assert_eq!(holders(&*store, "k").await.len(), 1);
+}
+
+/// Each with its own label, fence and mode, in order of the fences.
+pub async fn an_onlooker_sees_all_who_hold_together(venue: &Venue) {
+    let store = venue.store();
+    let mut fences = Vec::new();
+    for name in ["web-1", "web-2", "web-3"] {
+        let mut one = reading(LONG);
+        one.label = Some(Label::new(name).unwrap());
+        fences.push(take(&*store, &one).await);
+    }
+    let mut seen = holders(&*store, "k").await;
+    assert!(
+        seen.iter().all(
+            |it| it.mode == Mode::Shared && it.remaining.is_some_and(|left| left <= LONG + A_MILLISECOND)
+        )
+    );
+    if venue.hands_over() {
+        assert_eq!(
+            seen.iter().map(|it| it.fence).collect::<Vec<_>>(),
+            fences.into_iter().map(Some).collect::<Vec<_>>()
+        );
+    }
+    seen.sort_by_key(|it| format!("{}", it.tenant));
+    let labels = seen.iter().map(|it| match &it.tenant {
+        Tenant::Holder { label, .. } => label.as_ref().map(ToString::to_string).unwrap_or_default(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(labels.collect::<Vec<_>>(), ["web-1", "web-2", "web-3"]);
+    let listed = store.list(b"k").await.unwrap();
+    assert_eq!(listed.iter().map(|state| state.tenancies.len()).collect::<Vec<_>>(), [3]);
+}
+
+/// Whether the key was free, read or written, with somebody reading on or not.
+pub async fn a_dropped_request_to_read_leaves_nothing(venue: &Venue) {
+    let (locks, store) = (locks(venue), venue.store());
+    for holder in [None, Some(reading(LONG)), Some(attempt(&["k"], LONG))] {
+        for polls in 0..25 {
+            if let Some(holder) = &holder {
+                take_within(&*store, holder, IN_TIME).await;
+            }
+            let guard = poll_and_drop(locks.rw_lock("k").read().into_future(), polls).await;
+            let done = guard.is_some();
+            drop(guard);
+            if let Some(holder) = &holder {
+                store.release(holder).await.unwrap();
+            }
+            nothing_is_left(&*store).await;
+            if done {
+                break;
+            }
+        }
+    }
+}
+
+/// Readers and writers of two processes: a writer is alone, and all get their turns.
+pub async fn a_writer_is_alone_under_contention(venue: &Venue) {
+    const WRITER: i64 = 1000;
+    let inside = Arc::new(AtomicI64::new(0));
+    let all = [locks(venue), locks(venue)];
+    let mut tasks = Vec::new();
+    for n in 0..8 {
+        let (lock, inside) = (all[n % 2].rw_lock("k"), inside.clone());
+        let weight = if n % 4 == 0 { WRITER } else { 1 };
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..8 {
+                let request = if weight == WRITER { lock.write() } else { lock.read() };
+                let guard = request.within(LONG).await.unwrap();
+                let others = inside.fetch_add(weight, Ordering::SeqCst);
+                assert!(if weight == WRITER { others == 0 } else { others < WRITER }, "{others} were inside");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                inside.fetch_sub(weight, Ordering::SeqCst);
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    nothing_is_left(&*venue.store()).await;
+}
+
+/// On a server: the marker keeps others' SET NX out, their value keeps readers out, and who deletes the marker ends all shares.
+pub async fn a_marker_and_a_strangers_value_keep_each_other_out(venue: &Venue) {
+    let Some(server) = venue.server() else { return };
+    let store = venue.store();
+    let (one, other) = (reading(LONG), reading(LONG));
+    take(&*store, &one).await;
+    let marker = server.text(&["GET", "k"]);
+    assert_eq!(marker.as_text(), Some(&*format!("lh1 {}", Family::Shared)));
+    assert_eq!(server.text(&["SET", "k", "x", "NX", "PX", "60000"]), Reply::Bulk(None));
+    server.text(&["SET", "k", "x", "PX", "60000"]);
+    assert!(matches!(refused(&*store, &other).await.tenant, Tenant::Foreign { .. }));
+    assert!(matches!(renew(&*store, &one).await, HoldAnswer::NotHeld { .. }));
+    assert_eq!(server.text(&["GET", "k"]).as_text(), Some("x"));
+    server.text(&["DEL", "k"]);
+    take(&*store, &other).await;
+    server.text(&["DEL", "k"]);
+    let writer = attempt(&["k"], LONG);
+    take(&*store, &writer).await;
+    store.release(&writer).await.unwrap();
+    take(&*store, &one).await;
+    assert_eq!(holders(&*store, "k").await.len(), 1);
+    assert!(matches!(renew(&*store, &other).await, HoldAnswer::NotHeld { .. }));
+    store.release(&one).await.unwrap();
+    assert_eq!(server.text(&["EXISTS", "k"]), Reply::Integer(0));
+}
+
+/// As many as there are and no more, whatever they weigh; and each that is back is there for others.
+pub async fn permits_never_exceed_their_number(venue: &Venue) {
+    const PERMITS: u32 = 5;
+    let inside = Arc::new(AtomicI64::new(0));
+    let all = [locks(venue), locks(venue)];
+    let mut tasks = Vec::new();
+    for n in 0..8_u32 {
+        let (gpus, inside) = (all[n as usize % 2].semaphore("k", PERMITS), inside.clone());
+        let weight = n % 3 + 1;
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..8 {
+                let guard = gpus.acquire_many(weight).within(LONG).await.unwrap();
+                let used = inside.fetch_add(weight.into(), Ordering::SeqCst) + i64::from(weight);
+                assert!(used <= PERMITS.into(), "{used} of {PERMITS} permits were in use");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                inside.fetch_sub(weight.into(), Ordering::SeqCst);
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    nothing_is_left(&*venue.store()).await;
+}
+
+/// Who wants many is not passed by those who want few.
+pub async fn a_wish_for_many_permits_is_not_starved(venue: &Venue) {
+    let (store, [here, there]) = (venue.store(), [locks(venue), locks(venue)]);
+    let (one, other) = (here.semaphore("k", 3), there.semaphore("k", 3));
+    let (first, second) = (one.acquire().await.unwrap(), other.acquire().await.unwrap());
+    let many = joins(&*store, 0, one.acquire_many(3).into_future()).await;
+    let few = joins(&*store, 1, other.acquire().into_future()).await;
+    assert!(other.try_acquire().await.unwrap().is_none());
+    first.release().await.unwrap();
+    until_waiting(&*store, 2).await;
+    second.release().await.unwrap();
+    let many = served(many).await;
+    assert!(!few.is_finished());
+    many.release().await.unwrap();
+    served(few).await.release().await.unwrap();
+    nothing_is_left(&*store).await;
+}
+
+/// What a crashed holder had is back when its lease has ended, and not before.
+pub async fn the_permits_of_a_dead_holder_come_back(venue: &Venue) {
+    let store = venue.store();
+    let (dead, alive, next) = (with_permits(2, 3, SHORT), with_permits(1, 3, LONG), with_permits(2, 3, LONG));
+    take(&*store, &dead).await;
+    take(&*store, &alive).await;
+    let waited = take_within(&*store, &next, IN_TIME).await;
+    assert!(waited > SHORT / 2, "let in after {waited:?}");
+    assert_eq!(holders(&*store, "k").await.len(), 2);
+    assert!(matches!(renew(&*store, &dead).await, HoldAnswer::NotHeld { .. }));
+    assert_eq!(renew(&*store, &alive).await, HoldAnswer::Done);
+}
+
+/// They keep each other out, and are told why.
+pub async fn who_counts_other_permits_is_kept_out_and_told(venue: &Venue) {
+    let locks = locks(venue);
+    let guard = locks.semaphore("k", 2).acquire().await.unwrap();
+    for request in [locks.semaphore("k", 3).acquire(), locks.rw_lock("k").read(), locks.mutex("k").lock()] {
+        let error = request.within(Duration::ZERO).await.unwrap_err().to_string();
+        assert!(error.contains("with 1 of 2 permits"), "{error}");
+    }
+    guard.release().await.unwrap();
+    let reading = locks.rw_lock("k").read().await.unwrap();
+    let error = locks.semaphore("k", 2).acquire().within(Duration::ZERO).await.unwrap_err().to_string();
+    assert!(error.contains("as a reader"), "{error}");
+    drop(reading);
+}

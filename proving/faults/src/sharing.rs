@@ -1,0 +1,225 @@
+//! Processes that hold locks together, alone and several at a time, each task in its own way.
+
+mod judge;
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{self, ExitCode},
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
+
+pub use judge::{Hold, Judge};
+use leasehold::{Acquire, Guard, Locks};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+    time::sleep,
+};
+
+use crate::history::now;
+
+/// Between two looks at a lease.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long the last releases may take.
+const CLOSES_WITHIN: Duration = Duration::from_secs(3);
+
+/// How one task wants which keys: `read doc`, `write doc`, `permits 2/5 gpus`, `alone a,b`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a wish has no more to it")]
+pub struct Wish {
+    /// How.
+    pub mode: Wanted,
+    /// Which.
+    pub keys: Vec<String>,
+}
+
+/// How keys are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "these are all that there are")]
+pub enum Wanted {
+    /// By nobody else.
+    Alone,
+    /// With other readers.
+    Read,
+    /// So many of so many.
+    Permits(u32, u32),
+}
+
+impl FromStr for Wish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let words: Vec<_> = text.split(' ').collect();
+        let (mode, keys) = match words[..] {
+            ["alone" | "write", keys] => (Wanted::Alone, keys),
+            ["read", keys] => (Wanted::Read, keys),
+            ["permits", number, keys] => {
+                let numbers = number.split_once('/').and_then(|(n, of)| n.parse().ok().zip(of.parse().ok()));
+                let (weight, of) = numbers.ok_or_else(|| format!("{number} is no number of permits"))?;
+                (Wanted::Permits(weight, of), keys)
+            }
+            _ => return Err(format!("{text} is no wish")),
+        };
+        Ok(Self { mode, keys: keys.split(',').map(ToOwned::to_owned).collect() })
+    }
+}
+
+impl Wish {
+    fn request(&self, locks: &Locks) -> Acquire {
+        match self.mode {
+            // A writer of a reader-writer lock is a mutex.
+            Wanted::Alone => locks.rw_lock_all(&self.keys).write(),
+            Wanted::Read => locks.rw_lock_all(&self.keys).read(),
+            Wanted::Permits(weight, of) => locks.semaphore_all(&self.keys, of).acquire_many(weight),
+        }
+    }
+}
+
+/// What a process is to do: a task for each wish, round after round.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "a plan has no more to it")]
+pub struct Plan {
+    /// Where the locks are.
+    pub url: String,
+    /// Where the history is written.
+    pub history: PathBuf,
+    /// How long a lease lasts.
+    pub ttl: Duration,
+    /// How long it is held.
+    pub hold: Duration,
+    /// As [`Wish`] reads them.
+    pub wishes: Vec<String>,
+}
+
+impl Plan {
+    /// As the arguments of a process.
+    ///
+    /// # Panics
+    ///
+    /// If the path of the history is no text.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let path = self.history.to_str().expect("a path of a test is text");
+        let mut words = vec![self.url.clone(), path.to_owned()];
+        words.extend([self.ttl, self.hold].map(|time| time.as_millis().to_string()));
+        words.extend(self.wishes.iter().cloned());
+        words
+    }
+
+    fn parse(words: &[String]) -> Option<Self> {
+        let [url, history, ttl, hold, wishes @ ..] = words else { return None };
+        let [ttl, hold] = [ttl, hold].map(|word| word.parse().map(Duration::from_millis).ok());
+        let wishes = wishes.to_vec();
+        Some(Self { url: url.clone(), history: history.into(), ttl: ttl?, hold: hold?, wishes })
+    }
+}
+
+/// A process's whole life, until SIGTERM, by the words that it was started with.
+#[must_use]
+pub fn run(words: &[String]) -> ExitCode {
+    let Some(plan) = Plan::parse(words) else {
+        eprintln!("a sharer is started with a plan");
+        return ExitCode::FAILURE;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut told_to_end = signal(SignalKind::terminate()).expect("signals can be heard");
+        let connecting = Locks::builder().ttl(plan.ttl).connect(&plan.url);
+        let ended = match connecting.await {
+            Ok(locks) => {
+                work(&plan, &locks, async {
+                    let _ = told_to_end.recv().await;
+                })
+                .await
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        match ended {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("sharer {}: {error}", process::id());
+                ExitCode::FAILURE
+            }
+        }
+    })
+}
+
+/// Does as the plan says until `end`, and then lets go of everything.
+///
+/// # Errors
+///
+/// What kept it from that.
+pub async fn work(plan: &Plan, locks: &Locks, end: impl Future<Output = ()>) -> Result<(), String> {
+    let pen = Arc::new(Pen::at(&plan.history));
+    let mut tasks = JoinSet::new();
+    for (number, wish) in plan.wishes.iter().enumerate() {
+        let wish: Wish = wish.parse()?;
+        let (locks, pen, hold) = (locks.clone(), pen.clone(), plan.hold);
+        tasks.spawn(async move {
+            loop {
+                pen.write(number, &wish, "asks", 0, 0);
+                let guard = wish.request(&locks).await.map_err(|error| error.to_string())?;
+                let tell = |what: &str, fence, until| pen.write(number, &wish, what, fence, until);
+                hold_on(guard, hold, tell).await;
+            }
+        });
+    }
+    let failed: Option<Result<(), String>> = tokio::select! {
+        () = end => None,
+        ended = tasks.join_next() => ended.and_then(Result::ok),
+    };
+    // Whoever is stopped in the middle lets go without a word of its own.
+    for (number, wish) in plan.wishes.iter().enumerate() {
+        pen.write(number, &wish.parse()?, "ends", 0, 0);
+    }
+    tasks.shutdown().await;
+    if let Some(failed) = failed {
+        return failed;
+    }
+    locks.close(CLOSES_WITHIN).await.map_err(|error| error.to_string())
+}
+
+async fn hold_on(guard: Guard, hold: Duration, tell: impl Fn(&str, u64, u64)) {
+    let believed = || now() + u64::try_from(guard.remaining().as_nanos()).unwrap_or(0);
+    let fence = guard.fence().get();
+    tell("in", fence, believed());
+    let mut left = hold;
+    while !left.is_zero() && guard.is_held() {
+        let nap = left.min(LOOK);
+        sleep(nap).await;
+        left -= nap;
+        if hold > LOOK {
+            tell("on", fence, believed());
+        }
+    }
+    tell("out", fence, 0);
+    // Whoever lost it let go of nothing.
+    let _ = guard.release().await;
+}
+
+/// One write a line, so that those of several processes do not mix, and one that dies has said all that it believed.
+#[derive(Debug)]
+struct Pen(File);
+
+impl Pen {
+    fn at(path: &Path) -> Self {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        Self(file.expect("the history can be written"))
+    }
+
+    fn write(&self, task: usize, wish: &Wish, what: &str, fence: u64, until: u64) {
+        let mode = match wish.mode {
+            Wanted::Alone => "alone".to_owned(),
+            Wanted::Read => "read".to_owned(),
+            Wanted::Permits(weight, of) => format!("{weight}/{of}"),
+        };
+        let (at, process, keys) = (now(), process::id(), wish.keys.join(","));
+        let line = format!("{at} {process} {task} {what} {mode} {keys} {fence} {until}\n");
+        (&self.0).write_all(line.as_bytes()).expect("the history can be written");
+    }
+}
