@@ -306,6 +306,8 @@ const fn named(answer: &mut Answer) -> Option<&mut Tenancy> {
         Answer::Renew(HoldAnswer::NotHeld { held_by, .. })
         | Answer::Release(HoldAnswer::NotHeld { held_by, .. })
         | Answer::Rejoin(HoldAnswer::NotHeld { held_by, .. })
+        | Answer::Mark(HoldAnswer::NotHeld { held_by, .. })
+        | Answer::Break(BreakAnswer::NotHeld { held_by })
         | Answer::Raise(RaiseAnswer::NotHeld { held_by, .. }) => held_by.as_mut(),
         _ => None,
     }

@@ -564,13 +564,15 @@ impl Oracle {
 
     /// All who hold a key that a request is about.
     fn holders_of(&mut self, request: &Request) -> Vec<Tenancy> {
-        let (Request::Grant { attempt, .. }
-        | Request::Renew(attempt)
-        | Request::Rejoin { attempt, .. }
-        | Request::Raise(attempt)
-        | Request::Release(attempt)) = request
-        else {
-            return Vec::new();
+        let keys: Vec<_> = match request {
+            Request::Grant { attempt, .. }
+            | Request::Renew(attempt)
+            | Request::Rejoin { attempt, .. }
+            | Request::Raise(attempt)
+            | Request::Mark { attempt, .. }
+            | Request::Release(attempt) => attempt.claim.keys().collect(),
+            Request::Break { key, .. } => vec![key],
+            Request::Advance(_) | Request::Inspect(_) | Request::Marked(_) => Vec::new(),
         };
         let floor = Fence::new(self.now.as_micros()).unwrap_or(Fence::MAX);
         let scene = Scene::new(self.now, floor);
@@ -579,7 +581,7 @@ impl Oracle {
             Answer::Inspect(state) => state.tenancies,
             _ => Vec::new(),
         };
-        attempt.claim.keys().flat_map(inspect).collect()
+        keys.into_iter().flat_map(inspect).collect()
     }
 
     /// Who vouches for the leases once somebody has asked.

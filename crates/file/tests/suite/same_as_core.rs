@@ -81,7 +81,7 @@ fn a_crowd_that_is_gone_is_cleared_away_as_core_does_it() {
 #[tokio::test]
 async fn a_store_answers_and_remembers_as_core_does() {
     let mut seen = Seen::default();
-    for seed in 100..114 {
+    for seed in 100..118 {
         let mut world = World::new(seed);
         let mut stores = [world.store(), world.store()];
         let mut retired = Vec::new();
@@ -554,7 +554,7 @@ impl Seen {
 
     fn enough(&self) {
         let least = [self.granted, self.busy, self.done, self.not_held, self.held].into_iter().min();
-        assert!(least >= Some(30) && self.together >= 3, "{self:?}");
+        assert!(least >= Some(30) && self.together >= 2, "{self:?}");
         let at_member = [self.rejoined, self.raised, self.quarantined, self.broken].into_iter().min();
         assert!(at_member >= Some(15), "{self:?}");
         assert!(self.marked.min(self.found) >= 15, "{self:?}");

@@ -8,6 +8,7 @@
 --   6 now                     it was not
 
 local value, other = read(KEYS[1])
+local now = whole(time_now())
 if other then return { 3, 1, redis.call('PTTL', KEYS[1]) } end
-if not value then return { 6, whole(time_now()) } end
-return { 0, value, whole(time_now()) }
+if not value then return { 6, now } end
+return { 0, value, now }
