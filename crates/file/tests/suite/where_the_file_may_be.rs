@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use leasehold_core::{Fault, FaultKind};
+use leasehold_core::{Answer, Fault, FaultKind, HoldAnswer, Mark, Marked, Request, Stamp};
 use leasehold_file::Ledger;
 use tempfile::TempDir;
 
@@ -206,9 +206,9 @@ fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
     let mut ledger = open(&file).unwrap();
     take(&mut ledger, &attempt(1, &["a"], 1000)).unwrap();
     drop(ledger);
-    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 3).unwrap();
+    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 4).unwrap();
     let before = fs::read(&file).unwrap();
-    refused(&file, &["format 3", "knows format 2", "update"]);
+    refused(&file, &["format 4", "knows format 3", "update"]);
     assert_eq!(fs::read(&file).unwrap(), before);
 }
 
@@ -223,12 +223,33 @@ fn a_file_from_before_there_were_lines_is_taken_over_with_its_locks_and_fences()
              CREATE TABLE fence (key BLOB PRIMARY KEY, fence INTEGER, ends INTEGER) STRICT, WITHOUT ROWID;
              INSERT INTO lock SELECT key, holder, label, ends FROM entry;
              INSERT INTO fence SELECT key, fence, fence_ends FROM entry;
-             DROP TABLE entry; DROP TABLE waiter; DROP TABLE struck; PRAGMA user_version = 1;",
+             DROP TABLE entry; DROP TABLE waiter; DROP TABLE struck; DROP TABLE mark; PRAGMA user_version = 1;",
         )
         .unwrap();
     let mut ledger = open(&file).unwrap();
     assert_eq!(take(&mut ledger, &attempt(2, &["a"], 60_000)), None);
     assert_eq!(ledger.dump().unwrap().fences[&crate::seeds::key("a")].fence, fence);
+}
+
+#[test]
+fn a_file_from_before_there_were_marks_is_taken_over_with_its_locks_and_fences() {
+    let (_directory, file) = a_place();
+    let one = attempt(1, &["a"], 60_000);
+    let fence = take(&mut open(&file).unwrap(), &one).unwrap();
+    rusqlite::Connection::open(&file)
+        .unwrap()
+        .execute_batch("DROP TABLE mark; PRAGMA user_version = 2;")
+        .unwrap();
+    let mut ledger = open(&file).unwrap();
+    assert_eq!(take(&mut ledger, &attempt(2, &["a"], 60_000)), None);
+    let mark = Mark::new(Stamp::from_micros(1), fence, None);
+    let request = Request::Mark { attempt: one, mark: mark.clone(), keep: Mark::FOR_EVER };
+    assert_eq!(ledger.serve(request).unwrap().answer, Answer::Mark(HoldAnswer::Done));
+    let marked = ledger.serve(Request::Marked(crate::seeds::key("a"))).unwrap().answer;
+    assert!(
+        matches!(&marked, Answer::Marked(Marked { mark: Some(found), .. }) if *found == mark),
+        "{marked:?}"
+    );
 }
 
 #[test]
