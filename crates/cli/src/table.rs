@@ -54,7 +54,7 @@ pub(crate) fn table(states: &[KeyState], width: Option<usize>) -> String {
 
 fn rows_of(state: &KeyState) -> Vec<[Cell; COLUMNS]> {
     let row = |tenancy: Option<&Tenancy>| {
-        let holder = tenancy.map_or_else(|| Cell::of("-"), |tenancy| Cell::of_tenancy(tenancy));
+        let holder = tenancy.map_or_else(|| Cell::of("-"), Cell::of_tenancy);
         let fence = tenancy.and_then(|tenancy| tenancy.fence);
         let left = tenancy.map_or_else(|| "-".into(), |tenancy| time::left(tenancy.remaining));
         [

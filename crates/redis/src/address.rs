@@ -142,7 +142,10 @@ impl Address {
         if user.is_some() && parameters.user.is_some() {
             return refuse("the store URL has the user or the password twice: leave one out");
         }
-        let in_path = if kind == Kind::Host { db_in_path(url.path())? } else { None };
+        let in_path = match kind {
+            Kind::Host | Kind::Cluster => db_in_path(url.path())?,
+            Kind::Socket | Kind::Sentinels => None,
+        };
         let db = match (in_path, parameters.db) {
             (Some(one), Some(other)) if one != other => {
                 return refuse("the store URL names two databases, in its path and as db: leave one out");
@@ -419,7 +422,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_url_makes_parsing_panic_or_tell_the_password(
-            head in "(redis|rediss|redis\\+unix|rediss?\\+sentinel)://[a-z:]{0,3}",
+            head in "(redis|rediss|redis\\+unix|rediss?\\+(sentinel|cluster))://[a-z:]{0,3}",
             between in "[ -~]{0,6}",
             tail in "[ -~]{0,12}",
         ) {

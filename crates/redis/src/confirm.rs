@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Fault, HoldAnswer, Instant};
+use leasehold_core::{BoxFuture, Fault, HoldAnswer, Instant, Wake};
 use redis::{Value, cmd};
 
 use crate::client::{Client, Route, one};
@@ -86,6 +86,23 @@ impl Client {
             held.for_each(|answer| *answer = Err(fault.clone()));
         }
     }
+}
+
+/// A wake-up, where what it says may be believed.
+///
+/// Whoever handed a lock over did not wait for replicas, and `WAIT` counts what is written on its own connection: asking again is a
+/// write of ours, and comes behind the hand-over.
+pub(crate) fn confirmed_first(
+    called: BoxFuture<'_, Wake>,
+    confirmation: Option<Confirmation>,
+) -> BoxFuture<'_, Wake> {
+    if confirmation.is_none() {
+        return called;
+    }
+    Box::pin(async move {
+        called.await;
+        Wake::AskAgain
+    })
 }
 
 /// Whether the master has it, and how many replicas do.

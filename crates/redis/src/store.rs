@@ -14,6 +14,7 @@ use crate::access::Access;
 use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site, refuse};
 use crate::client::{Bounds, Client, Common, Source};
 use crate::clock::ServerClock;
+use crate::confirm::confirmed_first;
 use crate::connect::Connector;
 use crate::fault::Faults;
 use crate::topology::{Sentinels, Topology};
@@ -227,15 +228,7 @@ impl Store for RedisStore {
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         let called = self.client.waiting.called(attempt.holder, &*self.client.runtime);
-        if self.client.confirmation.is_none() {
-            return called;
-        }
-        // Whoever handed it over did not wait for replicas, and WAIT counts what is written on its own connection: asking again is
-        // a write of ours, and comes behind the hand-over.
-        Box::pin(async move {
-            called.await;
-            Wake::AskAgain
-        })
+        confirmed_first(called, self.client.confirmation)
     }
 }
 

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use leasehold_core::{Attempt, Claim, Fault, FaultKind, Holder, Ttl};
+use leasehold_core::{
+    Answer, Attempt, Claim, Fault, FaultKind, HoldAnswer, Holder, Mark, Marked, Request, Stamp, Ttl,
+};
 use leasehold_file::Ledger;
 use tempfile::TempDir;
 
@@ -223,7 +225,8 @@ fn a_file_from_before_there_were_lines_is_taken_over_with_its_locks_and_fences()
              CREATE TABLE fence (key BLOB PRIMARY KEY, fence INTEGER, ends INTEGER) STRICT, WITHOUT ROWID;
              INSERT INTO lock SELECT key, holder, label, ends FROM record;
              INSERT INTO fence SELECT key, fence, fence_ends FROM record;
-             DROP TABLE record; DROP TABLE waiter; DROP TABLE struck; DROP TABLE share; PRAGMA user_version = 1;",
+             DROP TABLE record; DROP TABLE waiter; DROP TABLE struck; DROP TABLE share; DROP TABLE mark;
+             PRAGMA user_version = 1;",
         )
         .unwrap();
     let mut ledger = open(&file).unwrap();
@@ -239,7 +242,7 @@ fn a_file_from_before_keys_were_shared_is_taken_over_and_closed_to_programs_of_t
     let before = rusqlite::Connection::open(&file).unwrap();
     before
         .execute_batch(
-            "ALTER TABLE record DROP COLUMN marker; ALTER TABLE record DROP COLUMN shares; DROP TABLE share;
+            "ALTER TABLE record DROP COLUMN marker; ALTER TABLE record DROP COLUMN shares; DROP TABLE share; DROP TABLE mark;
              ALTER TABLE record RENAME TO entry; PRAGMA user_version = 2;",
         )
         .unwrap();
@@ -256,6 +259,30 @@ fn a_file_from_before_keys_were_shared_is_taken_over_and_closed_to_programs_of_t
         );
     }
     assert!(of_then.exists([]).is_err());
+}
+
+#[test]
+fn a_file_from_before_there_were_marks_is_taken_over_with_its_locks_and_fences() {
+    let (_directory, file) = a_place();
+    let one = attempt(1, &["a"], 60_000);
+    let fence = take(&mut open(&file).unwrap(), &one).unwrap();
+    rusqlite::Connection::open(&file)
+        .unwrap()
+        .execute_batch(
+            "ALTER TABLE record DROP COLUMN marker; ALTER TABLE record DROP COLUMN shares; DROP TABLE share; DROP TABLE mark;
+             ALTER TABLE record RENAME TO entry; PRAGMA user_version = 2;",
+        )
+        .unwrap();
+    let mut ledger = open(&file).unwrap();
+    assert_eq!(take(&mut ledger, &attempt(2, &["a"], 60_000)), None);
+    let mark = Mark::new(Stamp::from_micros(1), fence, None);
+    let request = Request::Mark { attempt: one, mark: mark.clone(), keep: Mark::FOR_EVER };
+    assert_eq!(ledger.serve(request).unwrap().answer, Answer::Mark(HoldAnswer::Done));
+    let marked = ledger.serve(Request::Marked(crate::seeds::key("a"))).unwrap().answer;
+    assert!(
+        matches!(&marked, Answer::Marked(Marked { mark: Some(found), .. }) if *found == mark),
+        "{marked:?}"
+    );
 }
 
 #[test]

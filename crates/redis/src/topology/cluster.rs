@@ -19,7 +19,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use leasehold_core::{Claim, Fault, Instant, Misuse, Notices, Runtime, Waiting};
 
@@ -28,7 +27,7 @@ use self::redirect::Node;
 pub(crate) use self::redirect::{Redirect, say_all, say_one};
 use self::seeds::Seeds;
 pub use self::store::ClusterStore;
-use crate::client::{Client, Common};
+use crate::client::{Bounds, Client, Common};
 use crate::fault::Faults;
 use crate::slot::slot_of;
 
@@ -37,7 +36,8 @@ pub(crate) struct Cluster {
     runtime: Arc<dyn Runtime>,
     faults: Faults,
     seeds: Seeds,
-    call_limit: Duration,
+    /// What each node is asked besides, and how long it may take.
+    bounds: Bounds,
     common: Common,
     known: Mutex<Known>,
     /// Whoever has it asks for the owners of the slots.
@@ -63,13 +63,13 @@ struct Known {
 }
 
 impl Cluster {
-    fn new(seeds: Seeds, call_limit: Duration, faults: Faults, runtime: Arc<dyn Runtime>) -> Arc<Self> {
+    fn new(seeds: Seeds, bounds: Bounds, faults: Faults, runtime: Arc<dyn Runtime>) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             common: Common::new(&*runtime, Some(me.clone())),
             runtime,
             faults,
             seeds,
-            call_limit,
+            bounds,
             known: Mutex::default(),
             learning: tokio::sync::Mutex::new(()),
             learns_soon: AtomicBool::new(false),

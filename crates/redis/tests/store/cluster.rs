@@ -1,4 +1,5 @@
 //! A store on a cluster.
 
 mod permissions;
+mod replicas;
 mod slots;

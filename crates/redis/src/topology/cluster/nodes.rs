@@ -8,7 +8,7 @@ use leasehold_core::Fault;
 
 use super::redirect::Node;
 use super::{Cluster, Known};
-use crate::client::{Bounds, Client, Source};
+use crate::client::{Client, Source};
 use crate::connect::Connector;
 use crate::place::Place;
 use crate::settle::ConnectionId;
@@ -23,9 +23,8 @@ impl Cluster {
             let place = Place::Tcp { host: node.host.clone(), port: node.port };
             let access = self.seeds.access.clone();
             let connector = Connector::new(Topology::Single(place), access, faults.clone());
-            let bounds = Bounds { call_limit: self.call_limit, quarantine: true, confirmation: None };
             let (common, runtime) = (self.common.clone(), Arc::clone(&self.runtime));
-            let client = Client::over(connector, faults, bounds, common, runtime);
+            let client = Client::over(connector, faults, self.bounds, common, runtime);
             if self.hears_of_breaks.load(Ordering::SeqCst) {
                 client.hear_of_breaks();
             }

@@ -38,7 +38,8 @@ impl Cluster {
     /// One answer for each attempt, from one round trip to each node. A node that is silent does not keep back what the others said for
     /// longer than one call.
     pub(super) async fn renew(&self, attempts: &[Attempt]) -> Vec<Renewed> {
-        let Some(limit) = attempts.iter().map(|attempt| limit_of(self.call_limit, attempt.ttl)).min() else {
+        let Some(limit) = attempts.iter().map(|attempt| limit_of(self.bounds.call_limit, attempt.ttl)).min()
+        else {
             return Vec::new();
         };
         let unasked = || Err(self.faults.passing("the cluster is moving the key"));

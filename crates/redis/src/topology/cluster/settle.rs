@@ -18,7 +18,7 @@ impl Cluster {
     /// and what comes there later is refused.
     pub(super) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         self.waiting().leave(attempt.holder, self.runtime.now());
-        let limit = limit_of(self.call_limit, attempt.ttl);
+        let limit = limit_of(self.bounds.call_limit, attempt.ttl);
         let mut way = self.way(self.slot(&attempt.claim)?, limit);
         let (answer, settles_at) = loop {
             let (client, mut route) = way.next().await?;

@@ -12,7 +12,8 @@ use leasehold_core::{
 use super::seeds::Seeds;
 use super::{Cluster, one_slot};
 use crate::address::Address;
-use crate::client::limit_of;
+use crate::client::{Bounds, limit_of};
+use crate::confirm::confirmed_first;
 use crate::fault::Faults;
 use crate::slot::slot_of;
 
@@ -36,19 +37,20 @@ impl ClusterStore {
     ///
     /// `redis+cluster://[user[:password]@]host[:port][,host[:port]]…`, or `rediss+cluster:` for TLS to every node. Any node will do to
     /// begin with, and the others are learnt from it by the addresses that the cluster announces; name several, for when one is down. All
-    /// are asked with the same user and password. The parameters `protocol`, `ca` and `call-limit` are those of
-    /// [`RedisStore::from_url`](crate::RedisStore::from_url).
+    /// are asked with the same user and password. The parameters are those of [`RedisStore::from_url`](crate::RedisStore::from_url),
+    /// without those of a quorum, of sentinels and of sockets; `replicas` counts those of the master that owns the key.
     ///
     /// # Errors
     ///
     /// [`Misuse::Url`], which says what is wrong and never the password.
     pub fn from_url(url: &str, runtime: Arc<dyn Runtime>) -> Result<Self, Misuse> {
         let address = Address::parse(url)?;
-        let call_limit = address.call_limit;
+        let Address { call_limit, quarantine, confirmation, .. } = address;
+        let bounds = Bounds { call_limit, quarantine, confirmation };
         let seeds = Seeds::of(address)?;
         let user = seeds.access.user.as_deref().unwrap_or("default").into();
         let faults = Faults::new(Arc::from(&*seeds.name), Some(user));
-        Ok(Self { cluster: Cluster::new(seeds, call_limit, faults, runtime) })
+        Ok(Self { cluster: Cluster::new(seeds, bounds, faults, runtime) })
     }
 
     /// Why nobody can tell this process that its turn has come, if that is so at some node. Waiters then ask by themselves, a few
@@ -85,7 +87,7 @@ impl Cluster {
         if attempt.proposal.is_some() {
             return Err(self.faults.lasting(no_member(&self.seeds.name)));
         }
-        let limit = limit_of(self.call_limit, attempt.ttl);
+        let limit = limit_of(self.bounds.call_limit, attempt.ttl);
         let mut way = self.way(self.slot(&attempt.claim)?, limit);
         loop {
             let (client, mut route) = way.next().await?;
@@ -100,7 +102,7 @@ impl Cluster {
     }
 
     pub(super) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
-        let mut way = self.way(slot_of(key.as_bytes()), self.call_limit);
+        let mut way = self.way(slot_of(key.as_bytes()), self.bounds.call_limit);
         loop {
             let (client, mut route) = way.next().await?;
             let answer = client.inspect_on(key, &mut route).await;
@@ -111,7 +113,7 @@ impl Cluster {
     }
 
     async fn mark(&self, attempt: &Attempt, mark: &Mark, keep: Duration) -> Result<HoldAnswer, Fault> {
-        let limit = limit_of(self.call_limit, attempt.ttl);
+        let limit = limit_of(self.bounds.call_limit, attempt.ttl);
         let mut way = self.way(self.slot(&attempt.claim)?, limit);
         loop {
             let (client, mut route) = way.next().await?;
@@ -123,7 +125,7 @@ impl Cluster {
     }
 
     async fn marked(&self, key: &Key) -> Result<Marked, Fault> {
-        let mut way = self.way(slot_of(key.as_bytes()), self.call_limit);
+        let mut way = self.way(slot_of(key.as_bytes()), self.bounds.call_limit);
         loop {
             let (client, mut route) = way.next().await?;
             let answer = client.marked_on(key, &mut route).await;
@@ -134,7 +136,7 @@ impl Cluster {
     }
 
     async fn break_lease(&self, key: &Key, fence: Fence) -> Result<BreakAnswer, Fault> {
-        let mut way = self.way(slot_of(key.as_bytes()), self.call_limit);
+        let mut way = self.way(slot_of(key.as_bytes()), self.bounds.call_limit);
         loop {
             let (client, mut route) = way.next().await?;
             let answer = client.break_on(key, fence, &mut route).await;
@@ -235,7 +237,8 @@ impl Store for ClusterStore {
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        self.cluster.waiting().called(attempt.holder, &*self.cluster.runtime)
+        let called = self.cluster.waiting().called(attempt.holder, &*self.cluster.runtime);
+        confirmed_first(called, self.cluster.bounds.confirmation)
     }
 }
 

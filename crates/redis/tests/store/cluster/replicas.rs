@@ -1,0 +1,77 @@
+//! Leases on a cluster that count only when the owner's replica has them.
+
+use std::slice::from_ref;
+use std::time::Duration;
+
+use leasehold_core::{GrantAnswer, HoldAnswer, Manner, Store, Wake};
+use leasehold_redis::ClusterStore;
+use leasehold_redis::slot::slot_of;
+use servers::{Cluster, Flavor, Server};
+
+use crate::queue::until;
+use crate::world::{attempt, granted, passing, runtime};
+
+/// The one that follows the owner of a key.
+fn replica<'a>(cluster: &'a Cluster, owner: &Server) -> &'a Server {
+    let follows = |server: &&Server| {
+        let info = server.text(&["INFO", "replication"]);
+        let port = format!("master_port:{}", owner.port());
+        info.as_text().is_some_and(|info| info.lines().any(|line| line == port))
+    };
+    cluster.nodes().iter().find(follows).expect("each master has a replica")
+}
+
+async fn linked(owner: &Server) {
+    let says =
+        || owner.text(&["INFO", "replication"]).as_text().is_some_and(|info| info.contains("state=online"));
+    until("the replica is in touch", Duration::from_secs(10), says).await;
+}
+
+fn store(cluster: &Cluster, query: &str) -> ClusterStore {
+    ClusterStore::from_url(&format!("{}?{query}", cluster.url()), runtime()).unwrap()
+}
+
+/// The URL asked for replicas, and nobody did: a cluster's store took the parameter and left it out.
+#[tokio::test]
+async fn a_lease_counts_when_the_owners_replica_has_it() {
+    let cluster = Cluster::start(Flavor::Valkey91, 3, 1);
+    let owner = cluster.owner(slot_of(b"k"));
+    linked(owner).await;
+    let patient = store(&cluster, "replicas=1&call-limit=10s&replicas-limit=2s");
+    let ours = attempt(&["k"]);
+    granted(patient.grant(&ours, Manner::Try).await);
+    assert_eq!(patient.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+    patient.release(&ours).await.unwrap();
+
+    let too_many = store(&cluster, "replicas=2");
+    let words = ["1 of 2 replicas", "within 250ms", "does not count"];
+    passing(too_many.grant(&ours, Manner::Try).await, &words);
+    passing(too_many.renew(from_ref(&ours)).await.remove(0), &words);
+    too_many.give_up(&ours).await.unwrap();
+    assert!(too_many.inspect(ours.claim.first_key()).await.unwrap().tenancies.is_empty());
+}
+
+/// Whoever hands a lock over waits for no replica.
+#[tokio::test]
+async fn a_lock_that_is_handed_over_on_a_cluster_is_asked_for_once_more() {
+    let cluster = Cluster::start(Flavor::Redis82, 3, 1);
+    let owner = cluster.owner(slot_of(b"k"));
+    linked(owner).await;
+    let (here, there) =
+        (store(&cluster, ""), store(&cluster, "replicas=1&call-limit=10s&replicas-limit=500ms"));
+    let [holder, next] = [(); 2].map(|()| attempt(&["k"]));
+    granted(here.grant(&holder, Manner::Try).await);
+    let wait = Manner::Wait { line_limit: None };
+    let stands = there.grant(&next, wait).await.unwrap();
+    assert!(matches!(stands, GrantAnswer::Busy { place: Some(_), .. }), "{stands:?}");
+    let replica = replica(&cluster, owner);
+    replica.stop();
+    here.release(&holder).await.unwrap();
+    assert_eq!(there.woken(&next).await, Wake::AskAgain);
+    passing(there.grant(&next, wait).await, &["0 of 1 replicas"]);
+    replica.cont();
+    linked(owner).await;
+    let asks = async { while !matches!(there.grant(&next, wait).await, Ok(GrantAnswer::Granted { .. })) {} };
+    tokio::time::timeout(Duration::from_secs(5), asks).await.expect("confirmed");
+    there.release(&next).await.unwrap();
+}
