@@ -56,7 +56,17 @@ pub async fn readers_hold_together_and_keep_a_writer_out(venue: &Venue) {
     assert_eq!(refused(&*here, &writer).await.mode, Mode::Shared);
     assert_eq!(here.release(&one).await.unwrap(), HoldAnswer::Done);
     assert_eq!(refused(&*here, &writer).await.mode, Mode::Shared);
+    // Not past the longest ttl of a quorum.
+    assert_eq!(renew(&*here, &other.with_ttl(Ttl::new(SHORT).unwrap())).await, HoldAnswer::Done);
+    let left = holders(&*there, "k").await[0].remaining.unwrap();
+    assert!(left > LONG / 2, "a renewal does not shorten: {left:?} left");
     assert_eq!(here.release(&other).await.unwrap(), HoldAnswer::Done);
+    let short = reading(SHORT);
+    take(&*there, &short).await;
+    assert_eq!(renew(&*there, &short.with_ttl(Ttl::new(LONG).unwrap())).await, HoldAnswer::Done);
+    let left = holders(&*here, "k").await[0].remaining.unwrap();
+    assert!(left > LONG / 2, "a renewal lengthens: {left:?} left");
+    assert_eq!(there.release(&short).await.unwrap(), HoldAnswer::Done);
     take(&*there, &writer).await;
 }
 

@@ -8,21 +8,13 @@ use servers::{Flavor, Server};
 use crate::subject::Subject;
 
 /// Changes that the histories cannot notice, each with what does instead.
-const NOT_IN_HISTORIES: [(&str, &str); 29] = [
+const NOT_IN_HISTORIES: [(&str, &str); 37] = [
     ("-- fails again", "errors other than WRONGTYPE at a key come from the server's own troubles"),
     (
         "return { 5, n, time, {} }",
         "a fence that is no number is an error and no answer; the store's own tests have it",
     ),
     ("if s.odd then return { 5, n, {} }", "the same"),
-    (
-        "or found[i] > me",
-        "two shares have one fence only where a stranger wrote to the fence key in between; either may be broken then",
-    ),
-    (
-        "return { 3, 1, redis.call('PTTL', KEYS[1]) }",
-        "a mark that is no string is an error and no answer; the store's own tests have it",
-    ),
     ("left out:     fence(s)", "the same"),
     ("s.odd = s.odd or", "the same"),
     ("s.odd = s.odd and", "the same"),
@@ -56,6 +48,28 @@ const NOT_IN_HISTORIES: [(&str, &str); 29] = [
         "what is near the clock is not compared; the store's own tests have the fence that is proposed",
     ),
     ("math.ceil((till + now)", "how long it still abstains is not compared; the store's own tests have it"),
+    (
+        "or found[i] > me",
+        "two shares have one fence only where a stranger wrote to the fence key in between; either may be broken then",
+    ),
+    (
+        "return { 3, 1, redis.call('PTTL', KEYS[1]) }",
+        "a mark that is no string is an error and no answer; the store's own tests have it",
+    ),
+    ("of and of < 1048576", "more permits than that are refused before anything is sent"),
+    ("now < tonumber(ARGV[6])", "nothing comes at the very microsecond after which it is too late"),
+    ("if mode == 'x' ", "what is no other mode is alone all the same"),
+    ("left out:   if not of then return ALONE end", "what is no mode is never sent"),
+    ("{ 'EX', SHARES_KEPT }", "the end of the marker is set anew behind it"),
+    (
+        "left out:       others_last(s)",
+        "few histories lengthen a share; the list of what every store must do has it",
+    ),
+    (
+        "s.unsekeeped then",
+        "few histories release while more have ended than one request clears away; the store's own tests have it",
+    ),
+    ("if not (shares and shares.last)", "it saves writing what has not changed"),
 ];
 
 /// Most are found out by the first few.

@@ -334,7 +334,7 @@ fn line_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> Re
     let fields: BTreeMap<String, String> =
         redis::from_redis_value(fields.clone()).map_err(|error| error.to_string())?;
     // Older servers' clocks go on while they look.
-    if kind != "none" && pttl.abs_diff(*waiters_pttl) > 50 {
+    if kind != "none" && pttl.abs_diff(*waiters_pttl) > 1000 {
         return Err(format!("the line lasts {pttl} ms, and the waiters {waiters_pttl} ms"));
     }
     Ok(LineDump { order: order.collect::<Result<_, _>>()?, fields, left: left(*waiters_pttl) })
