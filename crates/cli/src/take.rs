@@ -234,7 +234,7 @@ pub(crate) async fn give_back(wanted: &Wanted, locks: &Locks, guard: Guard, sign
             | ReleaseError::Broken { .. }
             | ReleaseError::TakenByOther { .. }),
         )) => {
-            undo_for(locks, Duration::ZERO, signals).await;
+            undo_for(locks, UNDOING_THE_LOST, signals).await;
             Return::NotOurs(error)
         }
         Some(Err(error)) => Return::Unconfirmed(format!("{keys}: {error}: others must wait for that")),
@@ -244,6 +244,9 @@ pub(crate) async fn give_back(wanted: &Wanted, locks: &Locks, guard: Guard, sign
         )),
     }
 }
+
+/// One call to a store that answers slowly: what was lost ends by itself soon after.
+const UNDOING_THE_LOST: Duration = Duration::from_secs(1);
 
 async fn undo_for(locks: &Locks, within: Duration, signals: &mut Signals) {
     tokio::select! {

@@ -28,6 +28,15 @@ mod told_after_waiting {
         @ Venue::redis(Flavor::Redis62, "resp2");
         a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
     }
+
+    mod on_a_cluster {
+        use super::{Flavor, Venue};
+
+        conformance::every_check! {
+            @ Venue::cluster(Flavor::Redis62, "resp2");
+            a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
+        }
+    }
 }
 
 mod told {
@@ -42,6 +51,8 @@ mod told {
         );
         file: super::Venue::file();
         redis_7_0: super::Venue::redis(super::Flavor::Redis70, "resp3");
+        cluster_7_0: super::Venue::cluster(super::Flavor::Redis70, "resp3");
+        cluster_9_1: super::Venue::cluster(super::Flavor::Valkey91, "resp3");
         valkey_9_1: super::Venue::redis(super::Flavor::Valkey91, "resp3");
     }
 }

@@ -50,11 +50,15 @@ fn a_majority_has_the_lock_and_one_that_is_down_does_not_matter() {
 }
 
 #[test]
-fn two_of_three_that_are_down_are_named_with_their_reasons() {
+fn two_of_three_that_are_down_are_named_with_what_is_known_of_them() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&format!("{} redis://127.0.0.1:1 redis://127.0.0.1:2", server.url()));
     let done = site.finish(by_environment(&site, &["run", "-w", "1", "k", "--", "true"]));
-    done.says(69, &["k: 0 of 3 stores granted", "127.0.0.1:1: cannot connect", "127.0.0.1:2", "2 needed"]);
+    // The first of the two decides it, and then the other may not have answered yet.
+    done.says(
+        69,
+        &["k: 0 of 3 stores granted", "127.0.0.1:1", "127.0.0.1:2", ": cannot connect", "2 needed"],
+    );
 }
 
 #[test]

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{
-    Attempt, Ballot, BoxFuture, Fault, Fence, HoldAnswer, Key, Mark, Marked, Stamp, Store, Vote,
-};
+use leasehold_core::{Attempt, Ballot, BoxFuture, Fault, Fence, HoldAnswer, Key, Mark, Marked, Stamp, Store};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::contest::Contest;
@@ -34,8 +32,9 @@ pub(super) async fn mark(
         }));
     }
     drop(tell);
-    while ballot.vote() == Vote::Open {
-        let Some((member, answer)) = heard.recv().await else { break };
+    // A majority is enough, but a member that was only slower is waited for: the release that comes next could overtake its mark, and
+    // then fewer would remember it than could.
+    while let Some((member, answer)) = heard.recv().await {
         ballot.handle(member, answer);
     }
     desk.verdict(&ballot, "marked")

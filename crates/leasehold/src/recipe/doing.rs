@@ -80,7 +80,11 @@ impl Job {
         let guard = request.await.map_err(BeginError::NotTaken)?;
         let marked = self.marked().await.map_err(BeginError::NotKnown)?;
         Ok(match is_done(&marked) {
-            Some(mark) => Err(mark),
+            Some(mark) => {
+                // A program that finds it done often ends at once, and what it left to the background with it; others wait.
+                let _ = guard.release().await;
+                Err(mark)
+            }
             None => Ok(Doing { guard, at: marked.now, keep }),
         })
     }

@@ -90,7 +90,7 @@ fn cannot_change_unnoticed(part: &'static str) {
         .exec(&mut redis::Client::open(server.url()).unwrap().get_connection().unwrap())
         .unwrap();
     let mutants = mutants(part);
-    assert!(mutants.len() >= 4, "only {} ways to break the script were found", mutants.len());
+    assert!(mutants.len() >= 3, "only {} ways to break the script were found", mutants.len());
     let unnoticed: Vec<_> = mutants
         .into_iter()
         .filter(|(_, text)| !is_noticed(&server, part, text))
