@@ -98,7 +98,6 @@ async fn slots_move_under_load(flavor: Flavor) {
                 }
             }
             mover.end(slot, from, to);
-            std::thread::sleep(Duration::from_millis(50));
         }
     });
     moved.await.unwrap();

@@ -154,18 +154,24 @@ impl Cluster {
         keys.len()
     }
 
-    /// A slot has arrived.
+    /// A slot has arrived, and all nodes know.
+    ///
+    /// A node counts its epoch up by what it has heard. If it has not heard of the move before, the next may be older than what another
+    /// node knows; that one takes the slot away again, and its keys are deleted.
     ///
     /// # Panics
     ///
-    /// If the nodes refuse.
+    /// If the nodes refuse, or do not agree in time.
     #[track_caller]
     pub fn end(&self, slot: u16, from: &Server, to: &Server) {
-        let (slot, id) = (slot.to_string(), id(to));
+        let (name, id) = (slot.to_string(), id(to));
         // The new owner first: between the two, the old one still sends on whoever asks.
         for server in [to, from] {
-            ok(server, &["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
+            ok(server, &["CLUSTER", "SETSLOT", &name, "NODE", &id]);
         }
+        self.wait_until("all nodes know who has the slot", || {
+            self.servers.iter().all(|server| owned_by(server, slot) == Some(to.port()))
+        });
     }
 
     /// Waits until a condition holds, looking every few milliseconds.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use leasehold::{Guard, LockError, Mode, Tenant};
+use leasehold::{Guard, LockError, Mode, Tenant, Ttl};
 use leasehold_core::{Attempt, Claim, Family, HoldAnswer, Label, Store};
 use servers::Reply;
 use tokio::task::JoinHandle;
