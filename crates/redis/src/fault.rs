@@ -191,6 +191,9 @@ impl Said {
             Some((command, _)) => {
                 format!("{user} may not run {command}: allow it +{command} (in all: {ALLOWED})")
             }
+            None if self.has("channel") => {
+                format!("{user} may not use a channel: allow it &leasehold:*")
+            }
             None if self.has("key") => {
                 format!("{user} may not use a key: allow it both ~PREFIX* and ~leasehold:*}}PREFIX*")
             }
@@ -252,6 +255,7 @@ mod tests {
             &["+set "],
         );
         is("NOPERM No permissions to access a key", Lasting, &["~leasehold:"]);
+        is("NOPERM No permissions to access a channel", Lasting, &["&leasehold:*"]);
         is(
             "ERR Error running script (call to f_01ab): @user_script:7: @user_script: 7: The user executing the script can't \
              run this command or subcommand ",

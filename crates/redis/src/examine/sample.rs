@@ -158,18 +158,12 @@ impl Met {
 
     /// What tells whether it is of the type that we make.
     fn question(&self) -> Cmd {
-        let mut question = match self.kind {
-            b'l' | b'h' => cmd("ZCARD"),
-            b'w' | b'i' => cmd("HGET"),
-            _ => cmd("GETRANGE"),
+        let (name, rest): (_, &[&str]) = match self.kind {
+            b'l' | b'h' => ("ZCARD", &[]),
+            b'w' | b'i' => ("HGET", &[""]),
+            _ => ("GETRANGE", &["0", "15"]),
         };
-        question.arg(&self.name);
-        match self.kind {
-            b'l' | b'h' => {}
-            b'w' | b'i' => drop(question.arg("")),
-            _ => drop(question.arg(0).arg(15)),
-        }
-        question
+        cmd(name).arg(&self.name).arg(rest).take()
     }
 }
 
