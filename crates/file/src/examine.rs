@@ -21,8 +21,12 @@ pub(crate) fn examine(path: &Path, name: &Arc<str>) -> Examination {
         Err(trouble) => {
             let reason = trouble.of(name).reason;
             let why = "no lock can be taken here, so that none is taken unsafely";
-            // The reason says what to do.
-            findings.push(Finding::new(Severity::Unsafe, "file", name, reason, why));
+            let finding = Finding::new(Severity::Unsafe, "file", name, reason, why);
+            findings.push(match written_by_others(path) {
+                Some((path, mode)) => finding.in_shell(format_args!("chmod {mode} {}", quoted(path))),
+                // The reason says what to do.
+                None => finding,
+            });
         }
         Ok(true) => findings.push(Finding::note(
             "file",
@@ -39,6 +43,15 @@ pub(crate) fn examine(path: &Path, name: &Arc<str>) -> Examination {
         findings.push(leftovers(path, name));
     }
     brought
+}
+
+/// What others can write of the file and its directory, and the mode by which they cannot.
+fn written_by_others(path: &Path) -> Option<(&Path, &'static str)> {
+    let is_open = |path: &Path| {
+        path.symlink_metadata().is_ok_and(|found| !found.is_symlink() && found.mode() & 0o022 != 0)
+    };
+    let directory = path.parent().filter(|directory| is_open(directory)).map(|directory| (directory, "700"));
+    directory.or_else(|| is_open(path).then_some((path, "600")))
 }
 
 fn read_by_others(path: &Path, name: &Arc<str>) -> Option<Finding> {
