@@ -189,7 +189,7 @@ impl Seen {
         match (beginning, pttl) {
             (Err(error), _) if error.code() == "WRONGTYPE" => self.no_lock.push(key.clone()),
             (Ok(Value::BulkString(beginning)), Ok(Value::Int(-1))) if beginning != MARK => {
-                self.stuck.push(key.clone())
+                self.stuck.push(key.clone());
             }
             _ => {}
         }
