@@ -2,6 +2,7 @@
 //! [`settings`](crate::settings) and [`wanted`](crate::wanted) to say.
 
 mod breaking;
+mod doctor;
 mod help;
 mod hold;
 mod ls;
@@ -14,6 +15,7 @@ mod taking;
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::breaking::BreakArgs;
+pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::help::HelpArgs;
 pub(crate) use self::hold::HoldArgs;
 pub(crate) use self::ls::LsArgs;
@@ -53,6 +55,7 @@ pub(crate) enum Task {
     Show(ShowArgs),
     Ls(LsArgs),
     Break(BreakArgs),
+    Doctor(DoctorArgs),
     Help(HelpArgs),
     Pages(PagesArgs),
 }

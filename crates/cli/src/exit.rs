@@ -21,6 +21,10 @@ impl End {
     pub(crate) const SUCCESS: Self = Self::Code(0);
     /// Nobody holds what was to be shown: no, as from grep and test.
     pub(crate) const FREE: Self = Self::Code(1);
+    /// A failure would endanger the locks that were examined, or something could not be seen.
+    pub(crate) const DOUBTFUL: Self = Self::FREE;
+    /// The locks that were examined are unsafe, or do not work.
+    pub(crate) const UNSAFE: Self = Self::Code(2);
     /// `EX_USAGE` of sysexits.h: what was typed makes no sense.
     pub(crate) const USAGE: Self = Self::Code(64);
     /// `EX_DATAERR`: the key holds something that is no lock.

@@ -4,6 +4,7 @@ mod args;
 mod breaking;
 mod command;
 mod default_store;
+mod doctor;
 mod environment;
 mod exit;
 mod help;
@@ -70,6 +71,7 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Show(args) => looking(show::show(args)),
         Task::Ls(args) => looking(ls::ls(args)),
         Task::Break(args) => looking(breaking::break_lease(args)),
+        Task::Doctor(args) => looking(doctor::examine(args)),
         Task::Help(args) => {
             help::print(&args);
             Ok(End::SUCCESS)

@@ -82,13 +82,38 @@ impl Place {
         if !quiet {
             locks.warnings().iter().for_each(say::line);
         }
+        self.warn_of_password(quiet);
+        Ok(locks)
+    }
+
+    /// The same without connecting: also a store that refuses can be looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`], when what was named can be no store.
+    pub(crate) fn unopened(&self, builder: LocksBuilder, quiet: bool) -> Result<Locks, Failure> {
+        let mut urls = self.store.reveal();
+        let locks = match (urls.next(), urls.len()) {
+            (Some(url), 0) => builder.unopened(url),
+            _ => self.several(builder),
+        };
+        let locks = locks.map_err(|error| self.not_connected(error))?;
+        self.warn_of_password(quiet);
+        Ok(locks)
+    }
+
+    fn several(&self, builder: LocksBuilder) -> Result<Locks, ConnectError> {
+        let members: Result<Vec<_>, _> = self.store.reveal().map(AnyStore::from_url).collect();
+        builder.quorum(members?, self.store.max_ttl)
+    }
+
+    fn warn_of_password(&self, quiet: bool) {
         if self.origin == Origin::Argument && self.store.has_password() && !quiet {
             say::line(format_args!(
                 "every user of this machine can see the password in --store (ps): put the URL into {} instead",
                 environment::STORE
             ));
         }
-        Ok(locks)
     }
 
     async fn locks(&self, builder: LocksBuilder) -> Result<Locks, ConnectError> {
@@ -96,10 +121,7 @@ impl Place {
         match (urls.next(), urls.len()) {
             (Some(url), 0) => builder.connect(url).await,
             // Opens nothing: one that is down does not matter.
-            _ => {
-                let members: Result<Vec<_>, _> = self.store.reveal().map(AnyStore::from_url).collect();
-                builder.quorum(members?, self.store.max_ttl)
-            }
+            _ => self.several(builder),
         }
     }
 

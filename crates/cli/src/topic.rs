@@ -24,7 +24,10 @@ How leasehold ends:
   0    hold: the reader has closed its end, and the lock was released
        show: somebody holds the lock; ls: all were listed, also if there was none
        break: the lease with that fence was ended
+       doctor: nothing endangers locks
   1    show, break: the lock is free
+       doctor: a failure would endanger locks, or something could not be seen
+  2    doctor: locks are unsafe, or do not work
   64   the command line or the store's URL makes no sense; nothing was sent
   65   the key holds something that is no lock; break: another program's lock
   69   the store is out of reach, or refuses

@@ -72,7 +72,7 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             (1, Some(_)) => None,
             (count, _) => Some(Failure::usage(format!("{count} keys, and break takes one: name one"))),
         },
-        Task::Hold(_) | Task::Help(_) | Task::Pages(_) => None,
+        Task::Hold(_) | Task::Doctor(_) | Task::Help(_) | Task::Pages(_) => None,
     }
 }
 

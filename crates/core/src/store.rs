@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::lease::Drift;
 use crate::tally::Tally;
 use crate::{
-    Attempt, BoxFuture, BreakAnswer, Claim, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState,
-    Mark, Marked, Misuse, RaiseAnswer, Ttl,
+    Attempt, BoxFuture, BreakAnswer, Claim, Examination, Fence, GrantAnswer, HoldAnswer, Holder, Instant,
+    Key, KeyState, Mark, Marked, Misuse, RaiseAnswer, Seat, Ttl,
 };
 
 /// Where leases live.
@@ -120,6 +120,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
         let _ = (key, fence);
         Box::pin(async move { Err(Fault::lasting(self.name(), "it breaks no leases: wait for its end")) })
+    }
+
+    /// Looks for what would endanger locks here, in the part that it has. Changes nothing, costs the store a bounded number of small
+    /// questions, and does not fail: what cannot be asked or does not answer is a finding.
+    fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
+        let _ = seat;
+        Box::pin(async { Examination::default() })
     }
 
     /// Resolves when an attempt that stands in line is told something: that it holds now, or that it should ask again.

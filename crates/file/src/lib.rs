@@ -22,6 +22,7 @@ mod boot;
 mod census;
 mod connection;
 mod desk;
+mod examine;
 mod file_system;
 mod ledger;
 mod message;

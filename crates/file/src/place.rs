@@ -40,12 +40,7 @@ impl Place {
     ///
     /// It may open and close the file: only while an [`Opening`](crate::census::Opening) is held.
     pub(crate) fn prepare(&self) -> Result<FileId, Trouble> {
-        let (Some(directory), Some(_)) =
-            (self.0.parent().filter(|_| self.0.is_absolute()), self.0.file_name())
-        else {
-            return Err(Trouble::lasting("the path names no file: give the path of a file"));
-        };
-        prepare_directory(directory)?;
+        prepare_directory(self.directory()?)?;
         let created = self.create()?;
         let file = self.check()?;
         // A file can be mounted by itself.
@@ -53,6 +48,30 @@ impl Place {
             file_system::check(&self.0)?;
         }
         Ok(file)
+    }
+
+    /// The same without making or opening anything: whether the file is there.
+    pub(crate) fn look(&self) -> Result<bool, Trouble> {
+        let directory = self.directory()?;
+        if let Some(there) = directory.ancestors().find(|above| above.exists()) {
+            file_system::check(there)?;
+        }
+        if !directory.exists() {
+            return Ok(false);
+        }
+        check_directory(directory)?;
+        if self.0.symlink_metadata().is_err() {
+            return Ok(false);
+        }
+        self.check()?;
+        file_system::check(&self.0).map(|()| true)
+    }
+
+    fn directory(&self) -> Result<&Path, Trouble> {
+        match (self.0.parent().filter(|_| self.0.is_absolute()), self.0.file_name()) {
+            (Some(directory), Some(_)) => Ok(directory),
+            _ => Err(Trouble::lasting("the path names no file: give the path of a file")),
+        }
     }
 
     /// The file that is at the path now.
@@ -110,6 +129,10 @@ fn prepare_directory(directory: &Path) -> Result<(), Trouble> {
         .mode(0o700)
         .create(directory)
         .map_err(|error| Trouble::io("create the directory", directory, &error))?;
+    check_directory(directory)
+}
+
+fn check_directory(directory: &Path) -> Result<(), Trouble> {
     let found = directory.metadata().map_err(|error| Trouble::io("look at", directory, &error))?;
     let (at, mode) = (directory.display(), found.mode() & 0o7777);
     let refused = if !is_ours(&found) {

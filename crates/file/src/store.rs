@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, BreakAnswer, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner,
-    Mark, Marked, Notices, RaiseAnswer, Records, Runtime, Store, Wake,
+    Attempt, BoxFuture, BreakAnswer, Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer, Key,
+    KeyState, Manner, Mark, Marked, Notices, RaiseAnswer, Records, Runtime, Seat, Store, Wake,
 };
 use tokio::sync::oneshot;
 
@@ -269,6 +269,11 @@ impl Store for FileStore {
             Box::new(move |desk| desk.listen(&way))
         });
         Some(notices)
+    }
+
+    /// Looks only from outside, so that it tells also of a file that cannot be used.
+    fn examine(&self, _: Seat) -> BoxFuture<'_, Examination> {
+        Box::pin(async { crate::examine::examine(&self.path, &self.name) })
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

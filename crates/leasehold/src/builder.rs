@@ -97,6 +97,19 @@ impl LocksBuilder {
         Ok(self.over_on(store, runtime))
     }
 
+    /// The store at a URL, without connecting to it: that is done by the first who asks for something. For whoever wants to
+    /// [examine](Locks::examine) a store that cannot be connected to, or to begin while it is down.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: a URL or default that cannot be used, or no thread.
+    pub fn unopened(self, url: &str) -> Result<Locks, ConnectError> {
+        self.defaults.checked()?;
+        let runtime = self.any_runtime()?;
+        let store = any_store::from_url(url, &runtime)?;
+        Ok(self.over_on(store, runtime))
+    }
+
     /// Locks in a majority of stores; see [`Locks::quorum`].
     ///
     /// # Errors

@@ -23,6 +23,7 @@ mod defaults;
 mod error;
 mod event;
 mod events;
+mod examine;
 mod lock;
 mod locks;
 pub mod manual;
@@ -43,8 +44,9 @@ pub use error::{CloseError, ConnectError, HoldError, InspectError, LockError, Re
 pub use event::{Event, Who};
 pub use events::Events;
 pub use leasehold_core::{
-    Backoff, Claim, Drift, Fault, FaultKind, Fence, Holder, Key, KeyState, Label, Loss, Mark, Misuse, Mode,
-    Renewal, Runtime, Stamp, Stance, Store, Tally, Tenancy, Tenant, Ttl, Waiter, Want,
+    Backoff, Claim, Drift, Fault, FaultKind, Fence, Finding, Holder, Key, KeyState, Label, Loss, Mark,
+    Misuse, Mode, Remedy, Renewal, Runtime, Severity, Stamp, Stance, Store, Tally, Tenancy, Tenant, Ttl,
+    Waiter, Want,
 };
 pub use lock::{Acquire, Guard, Held, Unlocked, Waiting};
 pub use locks::Locks;

@@ -7,6 +7,7 @@ mod asking;
 mod breaking;
 mod contest;
 mod desk;
+mod examining;
 mod health;
 mod keeping;
 mod looking;
@@ -19,8 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, BreakAnswer, Claim, Drift, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Key,
-    KeyState, Manner, Mark, Marked, Misuse, Mode, Notices, Runtime, Stance, Store, Ttl, Wake,
+    Attempt, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, FaultKind, Fence, GrantAnswer,
+    HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse, Mode, Notices, Runtime, Seat, Stance, Store,
+    Ttl, Wake,
 };
 
 use desk::Desk;
@@ -203,6 +205,11 @@ impl Store for QuorumStore {
 
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(looking::list(&self.desk, prefix))
+    }
+
+    /// Each member, and then what only shows when they are seen together.
+    fn examine(&self, _: Seat) -> BoxFuture<'_, Examination> {
+        Box::pin(examining::examine(&self.desk))
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

@@ -2,7 +2,7 @@
 
 mod list;
 
-pub(crate) use self::list::is_in_use;
+pub(crate) use self::list::{is_in_use, scanned};
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;

@@ -56,6 +56,27 @@ impl Faults {
         &self.store
     }
 
+    /// The store, and the node where there is one.
+    pub(crate) fn place(&self) -> Arc<str> {
+        match &self.node {
+            Some(node) => format!("{} at {node}", self.store).into(),
+            None => Arc::clone(&self.store),
+        }
+    }
+
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// The rules that an operator must add, if that is what [`Said::remedy`] asks for. Which key it is about is not known here.
+    pub(crate) fn rules_to_add(fault: &Fault) -> Option<String> {
+        let (_, denied) = fault.reason.split_once(" may not run ").filter(|_| fault.is_lasting())?;
+        let command = denied.split_once(": allow it +").map_or("", |(command, _)| command);
+        let is_new = !ALLOWED.split(' ').any(|rule| rule.strip_prefix('+') == Some(command));
+        let is_named = !command.is_empty() && !command.contains(' ');
+        Some(if is_new && is_named { format!("{ALLOWED} +{command}") } else { ALLOWED.to_owned() })
+    }
+
     pub(crate) fn passing(&self, reason: impl fmt::Display) -> Fault {
         Fault::passing(&self.store, self.told(reason))
     }
@@ -170,6 +191,9 @@ impl Said {
             Some((command, _)) => {
                 format!("{user} may not run {command}: allow it +{command} (in all: {ALLOWED})")
             }
+            None if self.has("channel") => {
+                format!("{user} may not use a channel: allow it &leasehold:*")
+            }
             None if self.has("key") => {
                 format!("{user} may not use a key: allow it both ~PREFIX* and ~leasehold:*}}PREFIX*")
             }
@@ -231,6 +255,7 @@ mod tests {
             &["+set "],
         );
         is("NOPERM No permissions to access a key", Lasting, &["~leasehold:"]);
+        is("NOPERM No permissions to access a channel", Lasting, &["&leasehold:*"]);
         is(
             "ERR Error running script (call to f_01ab): @user_script:7: @user_script: 7: The user executing the script can't \
              run this command or subcommand ",

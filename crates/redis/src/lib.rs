@@ -14,6 +14,7 @@ mod connect;
 mod deadline;
 mod dial;
 mod ear;
+mod examine;
 mod fault;
 mod hearing;
 mod in_line;

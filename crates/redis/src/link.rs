@@ -62,7 +62,7 @@ impl Drop for Live {
 }
 
 pub(crate) struct Link {
-    connector: Arc<Connector>,
+    pub(crate) connector: Arc<Connector>,
     faults: Faults,
     runtime: Arc<dyn Runtime>,
     state: Arc<Mutex<State>>,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, BreakAnswer, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner,
-    Mark, Marked, Misuse, Notices, RaiseAnswer, Runtime, Store, Wake,
+    Attempt, BoxFuture, BreakAnswer, Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer, Key,
+    KeyState, Manner, Mark, Marked, Misuse, Notices, RaiseAnswer, Runtime, Seat, Store, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -224,6 +224,10 @@ impl Store for RedisStore {
     /// served in between. What is taken or let go meanwhile may be missing or there.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(self.client.list(prefix, None))
+    }
+
+    fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
+        Box::pin(self.client.examine(seat))
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod breaking;
+mod doctor;
 mod environment;
 mod exclusion;
 mod exit_codes;

@@ -172,7 +172,7 @@ impl Client {
     }
 
     /// Says some commands at once, within the limit of one call.
-    async fn say(&self, route: &mut Route, commands: Vec<Cmd>) -> Result<Vec<Heard>, Fault> {
+    pub(crate) async fn say(&self, route: &mut Route, commands: Vec<Cmd>) -> Result<Vec<Heard>, Fault> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
@@ -204,7 +204,7 @@ fn scan(cursor: &[u8], walk: Walk, prefix: &[u8], by_type: bool) -> Cmd {
 }
 
 /// Where to go on, and the names of this part.
-fn scanned(value: Value) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
+pub(crate) fn scanned(value: Value) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
     let Value::Array(fields) = value else { return None };
     let Ok([Value::BulkString(next), Value::Array(names)]) = <[Value; 2]>::try_from(fields) else {
         return None;

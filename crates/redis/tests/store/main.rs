@@ -1,6 +1,7 @@
 //! The store against real servers.
 
 mod cluster;
+mod examine;
 mod flavors;
 mod lent;
 mod line;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, BreakAnswer, Claim, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState,
-    Manner, Mark, Marked, Misuse, Notices, Runtime, Store, Wake,
+    Attempt, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer, Key,
+    KeyState, Manner, Mark, Marked, Misuse, Notices, Runtime, Seat, Store, Wake,
 };
 
 use super::seeds::Seeds;
@@ -234,6 +234,11 @@ impl Store for ClusterStore {
     /// Each master is looked through in turn, as a single server is. Of a slot that moves meanwhile, keys may be missing.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(self.cluster.list(prefix))
+    }
+
+    /// Each master in turn.
+    fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
+        Box::pin(self.cluster.examine(seat))
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

@@ -1,0 +1,107 @@
+//! `leasehold doctor`: what would endanger the locks of a store.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::Value;
+use servers::{Flavor, Server};
+
+use crate::harness::{Done, Site};
+
+fn doctor(site: &Site, words: &[&str]) -> Done {
+    let mut command = site.leasehold(&["doctor"]);
+    command.args(words);
+    site.finish(command)
+}
+
+/// The findings about this that are no notes, and how it ended.
+fn findings(done: &Done, about: &str) -> Vec<Value> {
+    let object: Value = serde_json::from_str(&done.out).unwrap_or_else(|error| panic!("{error}: {done:?}"));
+    let all = object["findings"].as_array().expect("a list").clone();
+    all.into_iter().filter(|finding| finding["about"] == about && finding["severity"] != "note").collect()
+}
+
+#[test]
+fn the_exit_code_says_how_bad_it_is_and_what_is_pasted_mends_it() {
+    let server = Server::setup(Flavor::Redis82)
+        .arg("maxmemory", "100mb")
+        .arg("maxmemory-policy", "allkeys-lru")
+        .start();
+    // As a server has it that nobody configured.
+    server.text(&["CONFIG", "SET", "save", "3600 1 300 100 60 10000"]);
+    let site = Site::new();
+    let at = ["--store", &server.url()];
+    for (code, about) in [(2, "eviction"), (1, "persistence")] {
+        let done = doctor(&site, &[&at[..], &["--json"]].concat());
+        done.is_silent(code);
+        let found = findings(&done, about);
+        assert_eq!(found[0]["remedy"]["kind"], "redis-cli", "{done:?}");
+        let command = found[0]["remedy"]["text"].as_str().unwrap();
+        assert!(doctor(&site, &at).out.contains(&format!("redis-cli> {command}\n")));
+        server.text(&command.split(' ').collect::<Vec<_>>());
+    }
+    let done = doctor(&site, &at);
+    done.is_silent(0);
+    assert_eq!(done.out.lines().count(), 1, "{done:?}");
+    assert!(done.out.contains(": 0 unsafe, 0 warnings, 0 could not be seen, "), "{done:?}");
+    let all = doctor(&site, &[&at[..], &["-v"]].concat());
+    assert!(all.out.contains("note     push: heard "), "{all:?}");
+    assert_eq!(doctor(&site, &[&at[..], &["-q"]].concat()).out, "");
+}
+
+#[test]
+fn what_is_out_of_reach_is_named_and_the_others_are_looked_at() {
+    let (one, other) = (Server::start(Flavor::Redis82), Server::start(Flavor::Valkey91));
+    let site = Site::new();
+    let (one, other) = (one.url(), other.url());
+    let at = ["--json", "--store", &one, "--store", &other, "--store", "redis://127.0.0.1:1"];
+    let done = doctor(&site, &at);
+    done.is_silent(1);
+    let reach = findings(&done, "reach");
+    assert!(reach.len() == 1 && reach[0]["at"] == "redis://127.0.0.1:1", "{done:?}");
+    for url in [&one, &other] {
+        assert!(done.out.contains(&format!("\"about\":\"push\",\"at\":\"{url}\"")), "{done:?}");
+    }
+    let done = doctor(&site, &["--json", "--store", &one, "--store", "redis://127.0.0.1:1"]);
+    done.is_silent(2);
+    assert_eq!(findings(&done, "majority").len(), 1, "{done:?}");
+    let done = doctor(&site, &["--store", "redis://127.0.0.1:1"]);
+    done.is_silent(2);
+    assert!(done.out.contains("reach: cannot connect"), "{done:?}");
+}
+
+#[test]
+fn a_refused_password_is_a_finding_and_no_password_is_shown() {
+    let server = Server::setup(Flavor::Redis70).password("right").start();
+    let site = Site::new();
+    let mut command = site.leasehold(&["doctor"]);
+    command.env("LEASEHOLD_STORE", format!("redis://:s3cret@127.0.0.1:{}", server.port()));
+    let done = site.finish(command);
+    done.is_silent(2);
+    done.keeps_the_secret();
+    assert!(done.out.contains("reach: ") && done.out.contains("refuses user default"), "{done:?}");
+}
+
+#[test]
+fn a_file_is_looked_at_without_making_it() {
+    let site = Site::new();
+    let done = doctor(&site, &["-v", "--store", site.store()]);
+    done.is_silent(0);
+    assert!(done.out.contains("not there yet") && !site.path("leases.db").exists(), "{done:?}");
+    site.finish(site.run(&["k", "--", "true"])).is_silent(0);
+    doctor(&site, &["--store", site.store()]).is_silent(0);
+    fs::set_permissions(site.path("leases.db"), Permissions::from_mode(0o666)).unwrap();
+    let done = doctor(&site, &["--store", site.store()]);
+    done.is_silent(2);
+    assert!(done.out.contains("can be written by others (mode 0666): run chmod 600"), "{done:?}");
+    let command = done.out.lines().find_map(|line| line.strip_prefix("    mend  $ ")).expect("a command");
+    site.finish(site.process("sh", &["-c", command])).is_silent(0);
+    doctor(&site, &["--store", site.store()]).is_silent(0);
+}
+
+#[test]
+fn words_that_make_no_sense_are_64() {
+    let site = Site::new();
+    doctor(&site, &["--store", "memory:"]).says(64, &["memory of one process"]);
+    doctor(&site, &["--jsn"]).says_and_hints(64, &["no option --jsn"], "did you mean --json?");
+}

@@ -1,0 +1,99 @@
+//! Looking at the file and its surroundings for what would endanger the locks in it. Makes nothing.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use leasehold_core::{Examination, Finding, Severity};
+
+use crate::peer::Peers;
+use crate::place::Place;
+
+/// SQLite writes some pages at a time, and a log beside the file.
+const LEAST_FREE: u64 = 16 << 20;
+
+/// What is found of the file at a path.
+pub(crate) fn examine(path: &Path, name: &Arc<str>) -> Examination {
+    let mut brought = Examination::default();
+    let findings = &mut brought.findings;
+    let place = Place::new(path);
+    match place.look() {
+        Err(trouble) => {
+            let reason = trouble.of(name).reason;
+            let why = "no lock can be taken here, so that none is taken unsafely";
+            let finding = Finding::new(Severity::Unsafe, "file", name, reason, why);
+            findings.push(match written_by_others(path) {
+                Some((path, mode)) => finding.in_shell(format_args!("chmod {mode} {}", quoted(path))),
+                // The reason says what to do.
+                None => finding,
+            });
+        }
+        Ok(true) => findings.push(Finding::note(
+            "file",
+            name,
+            "it lies on a disk of this machine, and only its user can write it",
+        )),
+        Ok(false) => {
+            findings.push(Finding::note("file", name, "it is not there yet: the first lock makes it"));
+        }
+    }
+    findings.extend(read_by_others(path, name));
+    findings.extend(full(path, name));
+    if path.exists() {
+        findings.push(leftovers(path, name));
+    }
+    brought
+}
+
+/// What others can write of the file and its directory, and the mode by which they cannot.
+fn written_by_others(path: &Path) -> Option<(&Path, &'static str)> {
+    let is_open = |path: &Path| {
+        path.symlink_metadata().is_ok_and(|found| !found.is_symlink() && found.mode() & 0o022 != 0)
+    };
+    let directory = path.parent().filter(|directory| is_open(directory)).map(|directory| (directory, "700"));
+    directory.or_else(|| is_open(path).then_some((path, "600")))
+}
+
+fn read_by_others(path: &Path, name: &Arc<str>) -> Option<Finding> {
+    let mode = path.metadata().ok()?.mode() & 0o7777;
+    if mode & 0o044 == 0 {
+        return None;
+    }
+    let closed = path
+        .parent()
+        .and_then(|directory| directory.metadata().ok())
+        .is_some_and(|found| found.mode() & 0o011 == 0);
+    let what = format!("others can read the file (mode {mode:04o})");
+    let why = "who reads it knows the ids of the holders, and all labels";
+    (!closed).then(|| {
+        Finding::new(Severity::Warning, "file", name, what, why)
+            .in_shell(format_args!("chmod 600 {}", quoted(path)))
+    })
+}
+
+fn full(path: &Path, name: &Arc<str>) -> Option<Finding> {
+    let there = path.ancestors().skip(1).find(|above| above.exists())?;
+    let system = rustix::fs::statvfs(there).ok()?;
+    let free = system.f_bavail.saturating_mul(system.f_frsize);
+    let what = format!("its disk has {free} bytes left");
+    let why = "on a full disk no lock can be taken, renewed or released";
+    let finding = Finding::new(Severity::Warning, "disk", name, what, why);
+    (free < LEAST_FREE).then(|| finding.advice("free some space there"))
+}
+
+/// What processes that are gone have left beside the file.
+fn leftovers(path: &Path, name: &Arc<str>) -> Finding {
+    let dead = Peers::beside(path).dead().len();
+    let what = match dead {
+        0 => "no process that died has left anything".to_owned(),
+        _ => format!(
+            "{dead} stores of processes that died are still listed: their locks are free, and the next user clears them away"
+        ),
+    };
+    Finding::note("processes", name, what)
+}
+
+/// A path as a shell reads it back.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}

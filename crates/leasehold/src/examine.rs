@@ -1,0 +1,34 @@
+//! Looking at a place for what would endanger the locks there.
+
+use leasehold_core::{Examination, Finding, Seat};
+
+use crate::locks::Locks;
+
+impl Locks {
+    /// What would endanger these locks where they live: a server that deletes keys to make room or forgets them in a restart, replicas that
+    /// lag, clocks that stand apart, permissions that are missing, waiters that are not told of their turn, a file that others can
+    /// write. The worst comes first. Each finding says what it means for a lock and what mends it; what is as it should be is
+    /// among them as a [`Note`](crate::Severity::Note).
+    ///
+    /// It changes nothing and does not fail: what cannot be asked is [`Unseen`](crate::Severity::Unseen), and a server that does not
+    /// answer is a finding, beside those of the others. It costs a server some hundred small questions at most, and takes a few
+    /// seconds at most unless servers are slow. To examine what cannot be connected to, make the locks by
+    /// [`LocksBuilder::unopened`](crate::LocksBuilder::unopened).
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// let locks = leasehold::Locks::in_memory();
+    /// assert!(locks.examine().await.is_empty());
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn examine(&self) -> Vec<Finding> {
+        let Examination { mut findings, .. } = self.place().store.examine(Seat::Alone).await;
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        findings
+    }
+}

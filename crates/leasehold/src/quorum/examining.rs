@@ -1,0 +1,142 @@
+//! What would endanger locks in a quorum: what would at each member, and what only shows when they are seen together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{ClockSeen, Examination, Fence, Finding, Seat, Severity};
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::desk::Desk;
+
+/// How long a member may be examined: many small questions, each with a limit of its own.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Clocks that are kept by NTP stand closer together than this.
+const APART: Duration = Duration::from_secs(1);
+
+/// What a member says that cannot be reached.
+const REACH: &str = "reach";
+
+/// All members at once: one that hangs holds up no other.
+pub(super) async fn examine(desk: &Arc<Desk>) -> Examination {
+    let (tell, mut heard) = unbounded_channel();
+    let seat = Seat::Member { max_ttl: desk.max_ttl };
+    for (nth, member) in desk.members.iter().enumerate() {
+        let (store, tell) = (member.store.clone(), tell.clone());
+        desk.runtime.spawn(Box::pin(async move {
+            // Whoever asked may have gone.
+            let _ = tell.send((nth, store.examine(seat).await));
+        }));
+    }
+    drop(tell);
+    let end = desk.runtime.now() + LIMIT;
+    let mut brought: Vec<Option<Examination>> = desk.members.iter().map(|_| None).collect();
+    loop {
+        tokio::select! {
+            biased;
+            said = heard.recv() => match said {
+                Some((nth, examination)) => brought[nth] = Some(examination),
+                None => break,
+            },
+            () = desk.runtime.sleep_until(end) => break,
+        }
+    }
+    together(desk, brought)
+}
+
+fn together(desk: &Desk, brought: Vec<Option<Examination>>) -> Examination {
+    let mut all = Examination::default();
+    let mut out_of_reach = 0;
+    for (member, examination) in desk.members.iter().zip(brought) {
+        let examination = examination.unwrap_or_else(|| silent(&member.name));
+        out_of_reach += usize::from(examination.findings.iter().any(|finding| finding.about == REACH));
+        all.findings.extend(examination.findings);
+        all.clocks.extend(examination.clocks);
+    }
+    let (count, at) = (desk.members.len(), Arc::from(&*desk.name));
+    let answer = count - out_of_reach;
+    if answer >= desk.majority() {
+        // The others are enough.
+        let reach = all.findings.iter_mut().filter(|finding| finding.about == REACH);
+        reach.for_each(|finding| finding.severity = Severity::Warning);
+        let may_fail = answer - desk.majority();
+        let note = format_args!("{answer} of {count} members answer: {may_fail} more may fail");
+        all.findings.push(Finding::note("majority", &at, note));
+    } else {
+        let what = format!("{answer} of {count} members answer, and {} are needed", desk.majority());
+        let finding =
+            Finding::new(Severity::Unsafe, "majority", &at, what, "no lock can be taken or renewed");
+        all.findings.push(finding.advice("bring back those that are named as out of reach"));
+    }
+    if count.is_multiple_of(2) {
+        let what = format!("{count} members survive the loss of {}, as {} would", (count - 1) / 2, count - 1);
+        let finding = Finding::new(Severity::Warning, "members", &at, what, "one more to fail, for nothing");
+        all.findings.push(finding.advice("use an odd number"));
+    }
+    if let Some(twice) = desk.same_place_twice() {
+        let finding = Finding::new(
+            Severity::Unsafe,
+            "members",
+            &at,
+            &twice.reason,
+            "it has two votes, and a majority need be none",
+        );
+        all.findings.push(finding.advice("name each server once, by one name"));
+    }
+    let max_ttl = desk.max_ttl.duration();
+    let note =
+        format!("{max_ttl:?}: it must be the same for all who use these stores, and no lease is longer");
+    all.findings.push(Finding::note("max-ttl", &at, note));
+    all.findings.extend(clocks(&at, max_ttl, &all.clocks));
+    all
+}
+
+fn silent(name: &Arc<str>) -> Examination {
+    let mut silent = Examination::default();
+    let what = format!("not examined within {LIMIT:?}");
+    silent.findings.push(
+        Finding::new(Severity::Unsafe, REACH, name, what, "as long as it does not answer, it has no vote")
+            .advice("see that it runs and can be reached from here"),
+    );
+    silent
+}
+
+fn clocks(at: &Arc<str>, max_ttl: Duration, clocks: &[ClockSeen]) -> Option<Finding> {
+    let (ahead, behind, apart) = ClockSeen::furthest_apart(clocks)?;
+    let apart_shown = format!("{:.3} s", apart.as_secs_f64());
+    if apart < APART {
+        let what = format!("the members' clocks are at most {apart_shown} apart, for all that can be seen");
+        return Some(Finding::note("clocks", at, what));
+    }
+    let what = format!("the clock of {} is {apart_shown} ahead of that of {}", ahead.at, behind.at);
+    // What `QuorumStore` says of it.
+    let bound = max_ttl.saturating_sub(Fence::LEAST_MAX_TTL);
+    let severity = if apart > bound { Severity::Unsafe } else { Severity::Warning };
+    let why = format!(
+        "beyond {bound:?} apart, members that lose their state may repeat a fence; and one that is wrong may go on drifting"
+    );
+    let finding = Finding::new(severity, "clocks", at, what, why);
+    Some(finding.advice("have NTP keep the clocks of all members: timedatectl set-ntp true on each"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_that_stand_apart_are_named_and_worse_the_further_they_are() {
+        let clock = |at: &str, ahead| ClockSeen { at: at.into(), ahead, doubt: Duration::ZERO };
+        let judged = |ahead| {
+            let seen = [clock("a", ahead), clock("b", 0), clock("c", 100)];
+            clocks(&"q".into(), Duration::from_secs(60), &seen).unwrap()
+        };
+        assert_eq!(judged(500).severity, Severity::Note);
+        let warning = judged(2_000_000);
+        assert!(
+            warning.severity == Severity::Warning && warning.what.contains("clock of a is 2.000 s ahead"),
+            "{warning}"
+        );
+        assert_eq!(judged(58_000_000).severity, Severity::Unsafe);
+        assert!(clocks(&"q".into(), Duration::from_secs(60), &[clock("a", 9)]).is_none());
+    }
+}

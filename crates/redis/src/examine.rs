@@ -1,0 +1,159 @@
+//! Looking at a server for what would endanger the locks there.
+//!
+//! Each part asks its questions, and judges what it heard in a function that asks nothing. Nothing is changed, and what may not be
+//! asked is a finding.
+
+mod eviction;
+mod facts;
+mod permissions;
+mod persistence;
+mod push;
+mod quarantine;
+mod replicas;
+mod sample;
+mod times;
+mod version;
+
+use std::sync::Arc;
+
+use leasehold_core::{Examination, Fault, Finding, Seat, Severity};
+use redis::{Cmd, ServerError, Value};
+
+use self::facts::Facts;
+use crate::client::{Client, Heard, Route};
+use crate::confirm::Confirmation;
+use crate::fault::Faults;
+
+/// An examination under way, on one connection.
+struct Look<'a> {
+    client: &'a Client,
+    route: Route,
+    at: Arc<str>,
+    seat: Seat,
+    brought: Examination,
+}
+
+/// What a judgement hangs on besides what the server says.
+struct Setting<'a> {
+    at: &'a Arc<str>,
+    seat: Seat,
+    /// Whether it abstains, as a member of a quorum, after it may have forgotten.
+    quarantine: bool,
+    confirmation: Option<Confirmation>,
+    user: &'a str,
+}
+
+/// Whoever has a connection of the program's own logged in; we do not know as whom.
+const SOMEBODY: &str = "USER";
+
+impl Client {
+    pub(crate) async fn examine(&self, seat: Seat) -> Examination {
+        let at = self.faults.place();
+        let route = match self.route(self.call_limit).await {
+            Ok(route) => route,
+            Err(fault) => {
+                let mut brought = Examination::default();
+                brought.findings.push(self.out_of_reach(&at, &fault));
+                return brought;
+            }
+        };
+        // Which of the servers it is that sentinels name is of use to whoever mends it.
+        let at = match route.live.as_ref().filter(|live| live.minds_roles) {
+            Some(live) => format!("{at} (master at {})", live.place.written(6379)).into(),
+            None => at,
+        };
+        let mut look = Look { client: self, route, at, seat, brought: Examination::default() };
+        if let Err(fault) = look.at_all().await {
+            let finding = self.out_of_reach(&look.at, &fault);
+            look.brought.findings.push(finding);
+        }
+        look.brought
+    }
+
+    fn out_of_reach(&self, at: &Arc<str>, fault: &Fault) -> Finding {
+        let why = "as long as it does not answer, nobody takes or renews a lock here";
+        let finding = Finding::new(Severity::Unsafe, "reach", at, &fault.reason, why);
+        if let Some(rules) = Faults::rules_to_add(fault) {
+            let user = self.faults.user().unwrap_or(SOMEBODY);
+            return finding.at_server(format_args!("ACL SETUSER {user} {rules}"));
+        }
+        match fault.is_lasting() {
+            // Its reason says what to do.
+            true => finding,
+            false => finding.advice("see that the server runs and can be reached from here"),
+        }
+    }
+}
+
+impl Look<'_> {
+    async fn at_all(&mut self) -> Result<(), Fault> {
+        self.times().await?;
+        self.permissions().await?;
+        let facts = Facts::ask(self).await?;
+        let unseen = facts.unseen(&self.setting());
+        self.brought.findings.extend(unseen);
+        if let Some(info) = &facts.info {
+            let setting = self.setting();
+            let mut findings = version::judge(&setting, info);
+            findings.extend(eviction::judge(&setting, info));
+            findings.extend(persistence::judge(&setting, info, &facts.config));
+            findings.extend(replicas::judge(&setting, info, &facts.config));
+            self.brought.findings.extend(findings);
+            self.quarantine(info).await?;
+        }
+        self.push().await;
+        self.sample().await
+    }
+
+    fn setting(&self) -> Setting<'_> {
+        Setting {
+            at: &self.at,
+            seat: self.seat,
+            quarantine: self.client.quarantine,
+            confirmation: self.client.confirmation,
+            user: self.client.faults.user().unwrap_or(SOMEBODY),
+        }
+    }
+
+    /// Asks some things in one round trip.
+    async fn ask(&mut self, commands: Vec<Cmd>) -> Result<Vec<Heard>, Fault> {
+        self.client.say(&mut self.route, commands).await
+    }
+
+    fn found(&mut self, finding: Finding) {
+        self.brought.findings.push(finding);
+    }
+}
+
+impl Setting<'_> {
+    fn finding(&self, severity: Severity, about: &'static str, what: &str, why: &str) -> Finding {
+        Finding::new(severity, about, self.at, what, why)
+    }
+
+    /// Whether a quorum bridges what the server may forget.
+    fn is_bridged(&self) -> bool {
+        self.quarantine && self.seat != Seat::Alone
+    }
+
+    /// The line by which an operator lets the user do more.
+    fn allow(&self, rules: &str) -> String {
+        format!("ACL SETUSER {} {rules}", self.user)
+    }
+}
+
+/// Whether the user may not run this command.
+fn is_denied(error: &ServerError) -> bool {
+    error.code() == "NOPERM" && error.details().is_some_and(|details| details.contains("run the"))
+}
+
+fn is_unknown(error: &ServerError) -> bool {
+    error.details().is_some_and(|details| details.contains("unknown command"))
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
+        _ => None,
+    }
+}

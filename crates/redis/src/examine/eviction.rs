@@ -1,0 +1,78 @@
+//! Whether the server may delete leases to make room.
+
+use leasehold_core::{Finding, Severity};
+
+use super::Setting;
+use super::facts::Info;
+
+/// Percent of the memory in use from which on it is said to be nearly full.
+const NEARLY_FULL: u64 = 90;
+
+pub(super) fn judge(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
+    let Some(policy) = info.text("maxmemory_policy") else {
+        let what =
+            "could not be seen: which keys the server deletes when it is full (INFO has no maxmemory_policy)";
+        let why = "a lease that it deletes is a lock that two may hold";
+        return vec![
+            setting
+                .finding(Severity::Unseen, "eviction", what, why)
+                .advice("see that maxmemory-policy is noeviction there"),
+        ];
+    };
+    let limit = info.number("maxmemory").filter(|limit| *limit > 0);
+    if policy != "noeviction" {
+        let (severity, when) = match limit {
+            Some(_) => (Severity::Unsafe, "when its memory is full"),
+            None => (Severity::Warning, "as soon as somebody sets a maxmemory and that is full"),
+        };
+        let what = format!("maxmemory-policy is {policy}: the server deletes keys {when}, leases among them");
+        let why = "a lease that is deleted under its holder is a lock that somebody else is given";
+        let mend = "CONFIG SET maxmemory-policy noeviction";
+        return vec![setting.finding(severity, "eviction", &what, why).at_server(mend)];
+    }
+    match (limit, info.number("used_memory")) {
+        (Some(limit), Some(used)) if used / (limit / 100).max(1) >= NEARLY_FULL => {
+            let what = format!(
+                "{used} of {limit} bytes (maxmemory) are in use, and nothing is deleted to make room"
+            );
+            let why = "a server that is full refuses new locks (OOM)";
+            let advice = "raise maxmemory, or free memory there";
+            vec![setting.finding(Severity::Warning, "eviction", &what, why).advice(advice)]
+        }
+        _ => vec![Finding::note(
+            "eviction",
+            setting.at,
+            "the server deletes no keys to make room (noeviction)",
+        )],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::{Remedy, Seat};
+
+    use super::*;
+
+    fn judged(info: &str) -> Finding {
+        let at = "redis://h".into();
+        let setting =
+            Setting { at: &at, seat: Seat::Alone, quarantine: true, confirmation: None, user: "default" };
+        judge(&setting, &Info::read(info)).remove(0)
+    }
+
+    #[test]
+    fn a_policy_that_deletes_is_unsafe_once_there_is_a_limit() {
+        let full = judged("maxmemory:100000\nmaxmemory_policy:volatile-ttl");
+        assert_eq!(full.severity, Severity::Unsafe);
+        assert_eq!(full.remedy, Remedy::AtServer("CONFIG SET maxmemory-policy noeviction".into()));
+        assert_eq!(judged("maxmemory:0\nmaxmemory_policy:allkeys-lru").severity, Severity::Warning);
+        assert_eq!(judged("maxmemory:0\nmaxmemory_policy:noeviction").severity, Severity::Note);
+        assert_eq!(judged("redis_version:7").severity, Severity::Unseen);
+    }
+
+    #[test]
+    fn a_server_that_is_nearly_full_is_a_warning() {
+        let used = |used| judged(&format!("maxmemory:1000\nmaxmemory_policy:noeviction\nused_memory:{used}"));
+        assert_eq!((used(900).severity, used(800).severity), (Severity::Warning, Severity::Note));
+    }
+}

@@ -1,0 +1,155 @@
+//! What a server says of itself: `INFO`, and what of its configuration `INFO` leaves out.
+
+use std::collections::HashMap;
+
+use leasehold_core::{Fault, Finding, Severity};
+use redis::{ServerError, Value, cmd};
+
+use super::{Look, Setting, is_denied, text_of};
+
+/// What a server says of itself, as far as it says it to us.
+pub(super) struct Facts {
+    pub(super) info: Option<Info>,
+    pub(super) config: Config,
+    hidden: Vec<(&'static str, ServerError)>,
+}
+
+/// The lines of `INFO`.
+pub(super) struct Info(HashMap<String, String>);
+
+/// What was asked of the configuration and answered.
+#[derive(Default)]
+pub(super) struct Config(HashMap<&'static str, String>);
+
+/// A line of `INFO` about a replica.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Replica {
+    pub(super) place: String,
+    pub(super) is_online: bool,
+    /// Seconds since it last said how far it is.
+    pub(super) lag: u64,
+    /// Bytes that it has not confirmed.
+    pub(super) behind: u64,
+}
+
+const SETTINGS: [&str; 4] = ["save", "appendfsync", "min-replicas-to-write", "min-replicas-max-lag"];
+
+impl Facts {
+    pub(super) async fn ask(look: &mut Look<'_>) -> Result<Self, Fault> {
+        let questions = SETTINGS.iter().map(|name| cmd("CONFIG").arg("GET").arg(name).take());
+        let heard = look.ask(std::iter::once(cmd("INFO")).chain(questions).collect()).await?;
+        let mut facts = Self { info: None, config: Config::default(), hidden: Vec::new() };
+        for (nth, heard) in heard.into_iter().enumerate() {
+            match (nth, heard) {
+                (0, Ok(value)) => facts.info = text_of(&value).map(|text| Info::read(&text)),
+                (0, Err(error)) => facts.hidden.push(("INFO", error)),
+                (_, Ok(value)) => facts.config.take(SETTINGS[nth - 1], &value),
+                (1, Err(error)) => facts.hidden.push(("CONFIG GET", error)),
+                // They are refused alike.
+                (_, Err(_)) => {}
+            }
+        }
+        Ok(facts)
+    }
+
+    /// What nobody can say, because it may not be asked.
+    pub(super) fn unseen(&self, setting: &Setting<'_>) -> Vec<Finding> {
+        let finding = |(asked, error): &(&'static str, ServerError)| {
+            let (rule, hides) = match *asked {
+                "INFO" => ("+info", "version, eviction, persistence and replicas"),
+                _ => (
+                    "+config|get",
+                    "how often the server writes to its disk, and how many replicas it must have",
+                ),
+            };
+            let what = format!("could not be seen: {hides} ({asked} is refused: {})", error.code());
+            let finding = setting.finding(Severity::Unseen, "unseen", &what, "nobody says that it is good");
+            match is_denied(error) {
+                true => finding.at_server(setting.allow(rule)),
+                false => finding.advice(format_args!(
+                    "the server has no {asked}: ask whoever runs it, or examine it as somebody who may"
+                )),
+            }
+        };
+        self.hidden.iter().map(finding).collect()
+    }
+}
+
+impl Info {
+    pub(super) fn read(text: &str) -> Self {
+        let fields = text.lines().filter_map(|line| line.trim_end().split_once(':'));
+        Self(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.text(name)?.parse().ok()
+    }
+
+    pub(super) fn replicas(&self) -> Vec<Replica> {
+        let written = self.number("master_repl_offset").unwrap_or(0);
+        let read = |nth: usize| {
+            let line = self.text(&format!("slave{nth}"))?;
+            let fields: HashMap<_, _> = line.split(',').filter_map(|field| field.split_once('=')).collect();
+            let number = |name: &str| fields.get(name).and_then(|value| value.parse::<u64>().ok());
+            Some(Replica {
+                place: format!("{}:{}", fields.get("ip")?, fields.get("port")?),
+                is_online: fields.get("state") == Some(&"online"),
+                lag: number("lag").unwrap_or(0),
+                behind: written.saturating_sub(number("offset").unwrap_or(0)),
+            })
+        };
+        (0..).map_while(read).collect()
+    }
+}
+
+impl Config {
+    /// RESP2 answers with a list of names and values, RESP3 with a map.
+    fn take(&mut self, name: &'static str, value: &Value) {
+        let text = match value {
+            Value::Array(fields) => fields.get(1).and_then(text_of),
+            Value::Map(fields) => fields.first().and_then(|(_, value)| text_of(value)),
+            _ => None,
+        };
+        self.0.extend(text.map(|text| (name, text)));
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.text(name)?.parse().ok()
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(fields: &[(&'static str, &str)]) -> Self {
+        Self(fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_info_are_fields_and_its_headings_are_none() {
+        let info = Info::read("# Server\r\nredis_version:7.0.15\r\n\r\n# Memory\r\nmaxmemory:100\r\n");
+        assert_eq!(info.text("redis_version"), Some("7.0.15"));
+        assert_eq!((info.number("maxmemory"), info.number("redis_version")), (Some(100), None));
+    }
+
+    #[test]
+    fn replicas_are_read_with_what_they_lack() {
+        let info = Info::read(
+            "master_repl_offset:1000\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=900,lag=1\r\n\
+             slave1:ip=::1,port=7,state=wait_bgsave,offset=0,lag=0\r\n",
+        );
+        let [one, other] = &info.replicas()[..] else { panic!("two") };
+        assert_eq!((&*one.place, one.is_online, one.lag, one.behind), ("10.0.0.2:6379", true, 1, 100));
+        assert_eq!((&*other.place, other.is_online, other.behind), ("::1:7", false, 1000));
+    }
+}

@@ -1,0 +1,171 @@
+//! Whether the user may run all that the store needs: each command is tried, in a form that changes nothing.
+//!
+//! A server looks whether a user may run a command before it looks at the keys, at the cluster's slots and at what the command is to
+//! do. So whatever it says but "may not run" tells that it may.
+
+use leasehold_core::{Fault, Finding, Seat, Severity};
+use redis::{Cmd, cmd};
+
+use super::{Look, is_denied, is_unknown};
+use crate::script::opening_call;
+
+/// The commands of [`ALLOWED`](crate::fault::ALLOWED), but for those that [`push`](super::push) tries. Nothing ever stands at the key, and none of them
+/// makes anything where there is nothing.
+const TRIED: [&str; 23] = [
+    "PING",
+    "GET leasehold:examine",
+    "SET leasehold:examine x XX",
+    "DEL leasehold:examine",
+    "EXISTS leasehold:examine",
+    "PEXPIRE leasehold:examine 1",
+    "PEXPIREAT leasehold:examine 1",
+    "PTTL leasehold:examine",
+    "TIME",
+    "ZADD leasehold:examine XX 1 x",
+    "ZCARD leasehold:examine",
+    "ZRANGE leasehold:examine 0 0",
+    "ZRANGEBYSCORE leasehold:examine 0 0",
+    "ZRANK leasehold:examine x",
+    "ZREM leasehold:examine x",
+    "ZSCORE leasehold:examine x",
+    "HDEL leasehold:examine x",
+    "HGET leasehold:examine x",
+    "HMGET leasehold:examine x",
+    // A field without a value, which is refused when it comes to doing it.
+    "HSET leasehold:examine x x x",
+    "PUBSUB NUMSUB leasehold:examine",
+    "SCAN 0 COUNT 1",
+    "GETRANGE leasehold:examine 0 0",
+];
+
+/// Without these locks cannot be listed; all else works.
+const TO_LIST: [&str; 2] = ["scan", "getrange"];
+
+impl Look<'_> {
+    pub(super) async fn permissions(&mut self) -> Result<(), Fault> {
+        let commands = self.to_try();
+        let names: Vec<_> = commands.iter().map(rule).collect();
+        let heard = self.ask(commands).await?;
+        let (mut denied, mut unlisted, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+        let mut elsewhere = false;
+        for (name, heard) in names.into_iter().zip(heard) {
+            let Err(error) = heard else { continue };
+            if is_denied(&error) {
+                if TO_LIST.contains(&&*name) { &mut unlisted } else { &mut denied }.push(format!("+{name}"));
+            } else if is_unknown(&error) {
+                unknown.push(name.to_ascii_uppercase());
+            } else if error.code() == "NOPERM" && self.seat != Seat::Alone {
+                elsewhere = true;
+            }
+        }
+        let user = self.setting().user.to_owned();
+        if !denied.is_empty() {
+            let rules = denied.join(" ");
+            let what = format!("user {user} may not run all that a lock needs: it lacks {rules}");
+            let why = "locks cannot be taken, renewed or given back, or nobody is told of its turn";
+            let finding = Finding::new(Severity::Unsafe, "permissions", &self.at, what, why);
+            let mend = self.setting().allow(&rules);
+            self.found(finding.at_server(mend));
+        }
+        if !unlisted.is_empty() {
+            let rules = unlisted.join(" ");
+            let what = format!(
+                "user {user} may not list locks, and what is left over could not be seen: it lacks {rules}"
+            );
+            let finding =
+                Finding::new(Severity::Unseen, "listing", &self.at, what, "locks work all the same");
+            let mend = self.setting().allow(&rules);
+            self.found(finding.at_server(mend));
+        }
+        if elsewhere {
+            self.member_key(&user).await?;
+        }
+        if !unknown.is_empty() {
+            let what = format!("the server does not know {}", unknown.join(", "));
+            let why = "the store needs it: locks fail, or part of what the URL asks for does";
+            let finding = Finding::new(Severity::Unsafe, "commands", &self.at, what, why);
+            self.found(finding.advice("undo what renames it there, or name the server itself and no proxy"));
+        } else if denied.is_empty() {
+            let note = format!("user {user} may run all that a lock needs (keys are not tried)");
+            self.found(Finding::note("permissions", &self.at, note));
+        }
+        Ok(())
+    }
+
+    /// A member of a quorum writes down by which run it is vouched for.
+    async fn member_key(&mut self, user: &str) -> Result<(), Fault> {
+        let heard = self.ask(vec![cmd("EXISTS").arg(crate::slot::MEMBER_KEY).take()]).await?.pop();
+        if let Some(Err(error)) = heard
+            && error.code() == "NOPERM"
+            && !is_denied(&error)
+        {
+            let what = format!("user {user} may not use the key leasehold:member");
+            let why = "as a member of a quorum the server must remember there who vouches for its leases: it grants nothing";
+            let mend = self.setting().allow("~leasehold:member");
+            self.found(Finding::new(Severity::Unsafe, "permissions", &self.at, what, why).at_server(mend));
+        }
+        Ok(())
+    }
+
+    fn to_try(&self) -> Vec<Cmd> {
+        let open = opening_call();
+        let mut commands = vec![open.by_text(), open.by_sha()];
+        commands.extend(TRIED.iter().map(|words| said(words)));
+        if self.route.live.as_ref().is_some_and(|live| live.minds_roles) {
+            commands.push(cmd("ROLE"));
+        }
+        if let Some(confirmation) = self.client.confirmation {
+            commands.push(if confirmation.on_disk { said("WAITAOF 0 0 1") } else { said("WAIT 0 1") });
+        }
+        if self.seat != Seat::Alone {
+            commands.push(said("INFO server"));
+        }
+        if self.client.cluster.is_some() {
+            commands.push(said("CLUSTER SLOTS"));
+            // It counts for the next command only, and that is to have no key.
+            commands.push(said("ASKING"));
+            commands.push(said("PING"));
+        }
+        commands
+    }
+}
+
+/// A command by its words.
+fn said(words: &str) -> Cmd {
+    let mut words = words.split(' ');
+    let mut command = cmd(words.next().unwrap_or_default());
+    words.for_each(|word| {
+        command.arg(word);
+    });
+    command
+}
+
+/// What a rule of an ACL calls it.
+fn rule(command: &Cmd) -> String {
+    let word = |nth| match command.args_iter().nth(nth) {
+        Some(redis::Arg::Simple(word)) => String::from_utf8_lossy(word).to_ascii_lowercase(),
+        _ => String::new(),
+    };
+    match &*word(0) {
+        "cluster" => format!("cluster|{}", word(1)),
+        other => other.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::ALLOWED;
+
+    /// Those that are tried elsewhere: scripts by their own calls, and hearing by hearing.
+    const ELSEWHERE: [&str; 5] = ["+eval", "+evalsha", "+publish", "+subscribe", "+unsubscribe"];
+
+    #[test]
+    fn all_that_a_user_must_be_allowed_is_tried() {
+        let tried: Vec<_> = TRIED.iter().map(|words| format!("+{}", rule(&said(words)))).collect();
+        for allowed in ALLOWED.split_whitespace().filter(|allowed| !ELSEWHERE.contains(allowed)) {
+            assert!(tried.iter().any(|tried| tried == allowed), "{allowed}");
+        }
+        assert!(TRIED.iter().all(|words| !words.contains(':') || words.contains("leasehold:examine")));
+    }
+}

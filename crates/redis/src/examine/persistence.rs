@@ -1,0 +1,132 @@
+//! What the server still knows after a restart.
+
+use leasehold_core::{Finding, Seat, Severity};
+
+use super::Setting;
+use super::facts::{Config, Info};
+
+const ABOUT: &str = "persistence";
+
+const APPEND: &str = "CONFIG SET appendonly yes";
+
+pub(super) fn judge(setting: &Setting<'_>, info: &Info, config: &Config) -> Vec<Finding> {
+    let mut findings = vec![kept(setting, info, config)];
+    findings.extend(failed(setting, info));
+    findings
+}
+
+fn kept(setting: &Setting<'_>, info: &Info, config: &Config) -> Finding {
+    let appends = info.text("aof_enabled") == Some("1");
+    let fsync = config.text("appendfsync");
+    if setting.confirmation.is_some_and(|confirmation| confirmation.on_disk) && !appends {
+        let what = "appendonly is no, and the URL says fsync=yes";
+        let why = "a lease counts only when it is on disk, so no lock is ever granted";
+        return setting.finding(Severity::Unsafe, ABOUT, what, why).at_server(APPEND);
+    }
+    if setting.is_bridged() {
+        let what =
+            "as a member of a quorum it abstains after a restart until what it may have forgotten has ended";
+        return Finding::note(ABOUT, setting.at, what);
+    }
+    if setting.seat != Seat::Alone && (!appends || fsync.is_some_and(|fsync| fsync != "always")) {
+        let what = "quarantine=no, and the server forgets: that needs appendonly yes and appendfsync always";
+        let why = "after a restart it votes for a second holder while the first still holds";
+        let mend = if appends { "CONFIG SET appendfsync always" } else { APPEND };
+        return setting.finding(Severity::Unsafe, ABOUT, what, why).at_server(mend);
+    }
+    if !appends {
+        return forgets(setting, config.text("save"));
+    }
+    match fsync {
+        Some("no") => {
+            let what = "appendfsync is no: the server leaves it to the system when leases are on disk, often for 30 s";
+            let why =
+                "a crash of its machine forgets them under their holders, and others are granted the locks";
+            let mend = "CONFIG SET appendfsync everysec";
+            setting.finding(Severity::Warning, ABOUT, what, why).at_server(mend)
+        }
+        Some("always") => {
+            Finding::note(ABOUT, setting.at, "every lease is on disk before it counts (appendfsync always)")
+        }
+        _ => Finding::note(
+            ABOUT,
+            setting.at,
+            "leases are kept in a file (appendonly yes): a crash of the machine may forget the last second of them",
+        ),
+    }
+}
+
+/// What no file keeps.
+fn forgets(setting: &Setting<'_>, save: Option<&str>) -> Finding {
+    let why = "the locks that it forgets are granted again while their holders still believe in them";
+    match save {
+        Some("") => {
+            let what = "appendonly is no, and there are no snapshots (save): any restart forgets all leases";
+            setting.finding(Severity::Unsafe, ABOUT, what, why).at_server(APPEND)
+        }
+        _ => {
+            let what = "appendonly is no: a crash forgets all leases since the last snapshot, which may be an hour old";
+            setting.finding(Severity::Warning, ABOUT, what, why).at_server(APPEND)
+        }
+    }
+}
+
+/// Whether the last tries to write went wrong.
+fn failed(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
+    let ways =
+        [("aof_last_write_status", "the append-only file"), ("rdb_last_bgsave_status", "its last snapshot")];
+    let failed = ways.into_iter().filter(|(field, _)| info.text(field).is_some_and(|status| status != "ok"));
+    let finding = |(_, file)| {
+        let what = format!("the server could not write {file}");
+        let why = "until it can, it may refuse every write (MISCONF), and a restart forgets leases";
+        let advice = "see its log, and whether its disk is full";
+        setting.finding(Severity::Unsafe, "disk", &what, why).advice(advice)
+    };
+    failed.map(finding).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold_core::{Remedy, Ttl};
+
+    use super::*;
+
+    fn judged(seat: Seat, quarantine: bool, aof: u8, config: &[(&'static str, &str)]) -> Finding {
+        let at = "redis://h".into();
+        let setting = Setting { at: &at, seat, quarantine, confirmation: None, user: "default" };
+        judge(&setting, &Info::read(&format!("aof_enabled:{aof}")), &Config::of(config)).remove(0)
+    }
+
+    #[test]
+    fn what_a_restart_forgets_is_worse_than_what_a_crash_forgets() {
+        let alone = |aof, config: &[(&'static str, &str)]| judged(Seat::Alone, true, aof, config);
+        assert_eq!(alone(0, &[("save", "")]).severity, Severity::Unsafe);
+        assert_eq!(alone(0, &[("save", "3600 1")]).severity, Severity::Warning);
+        assert_eq!(alone(0, &[]).severity, Severity::Warning);
+        assert_eq!(alone(1, &[("appendfsync", "no")]).severity, Severity::Warning);
+        assert_eq!(alone(1, &[("appendfsync", "everysec")]).severity, Severity::Note);
+        assert_eq!(alone(0, &[("save", "")]).remedy, Remedy::AtServer(APPEND.into()));
+    }
+
+    #[test]
+    fn a_member_that_abstains_may_forget_and_one_that_does_not_may_not() {
+        let seat = Seat::Member { max_ttl: Ttl::new(Duration::from_secs(60)).unwrap() };
+        assert_eq!(judged(seat, true, 0, &[("save", "")]).severity, Severity::Note);
+        assert_eq!(judged(seat, false, 0, &[]).severity, Severity::Unsafe);
+        let everysec = judged(seat, false, 1, &[("appendfsync", "everysec")]);
+        assert_eq!(everysec.remedy, Remedy::AtServer("CONFIG SET appendfsync always".into()));
+        assert_eq!(judged(seat, false, 1, &[("appendfsync", "always")]).severity, Severity::Note);
+    }
+
+    #[test]
+    fn a_disk_that_refuses_is_said() {
+        let at = "redis://h".into();
+        let setting =
+            Setting { at: &at, seat: Seat::Alone, quarantine: true, confirmation: None, user: "default" };
+        let info = Info::read("aof_enabled:1\naof_last_write_status:err\nrdb_last_bgsave_status:ok");
+        let findings = judge(&setting, &info, &Config::of(&[("appendfsync", "always")]));
+        assert_eq!((findings.len(), findings[1].severity), (2, Severity::Unsafe));
+    }
+}

@@ -1,0 +1,117 @@
+//! Whether who waits is told of its turn: something is said to us, over the server, in the way in which wake-ups are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Channel, Fault, Finding, Severity};
+use redis::{ServerError, cmd};
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::Look;
+use crate::client::Source;
+use crate::connect::Connected;
+use crate::deadline::within;
+use crate::ear::{Tell, next};
+use crate::link::Link;
+use crate::wire::channel_of;
+
+const ABOUT: &str = "push";
+
+const WHY: &str = "who waits is not told of its turn, and asks several times a second instead; holders hear late of a lease that was \
+                   broken";
+
+const PAYLOAD: &[u8] = b"examine";
+
+/// What a user needs to tell and be told.
+const RULES: &str = "&leasehold:* +publish +subscribe +unsubscribe";
+
+/// Connecting takes some round trips, and then two more.
+const CALLS: u32 = 5;
+
+impl Look<'_> {
+    pub(super) async fn push(&mut self) {
+        let client = self.client;
+        let Source::Ours(link) = &client.source else {
+            let what = "the connection is the program's own, which hears nothing for the store";
+            let finding = Finding::new(Severity::Warning, ABOUT, &self.at, what, WHY);
+            return self.found(finding.advice("have the store make its own: name the server by its URL"));
+        };
+        let limit = client.call_limit * CALLS;
+        let heard = within(&*client.runtime, limit, self.hears(link)).await;
+        let finding = match heard {
+            Some(Ok((after, hears))) => {
+                let how =
+                    if hears { "RESP3, on the one connection" } else { "RESP2, on a second connection" };
+                let note = format!("heard {:.2} ms after it was said ({how})", after.as_secs_f64() * 1e3);
+                Finding::note(ABOUT, &self.at, note)
+            }
+            Some(Err(fault)) => {
+                let finding = Finding::new(Severity::Warning, ABOUT, &self.at, &fault.reason, WHY);
+                if is_refused(&fault) { finding.at_server(self.setting().allow(RULES)) } else { finding }
+            }
+            None => {
+                let what = format!("nothing was heard within {limit:?} of what was said on a channel");
+                let finding = Finding::new(Severity::Warning, ABOUT, &self.at, what, WHY);
+                finding.advice(
+                    "if a proxy is in between, name the server itself, or try ?protocol=resp2 in the URL",
+                )
+            }
+        };
+        self.found(finding);
+    }
+
+    /// How long it took to be heard, and whether that was beside the answers.
+    async fn hears(&mut self, link: &Link) -> Result<(Duration, bool), Fault> {
+        let client = self.client;
+        let runtime = &client.runtime;
+        let (told, mut tells) = unbounded_channel();
+        let tell: Tell = Arc::new(move |payload, _| {
+            // Whoever listened may have gone.
+            let _ = told.send(payload.to_vec());
+        });
+        let channel = channel_of(runtime.random());
+        let Connected { place, mut connection, driver, hears, .. } =
+            link.connector.connect(runtime, &tell).await?;
+        if !hears {
+            let mut subscription = link.connector.listen(&place, runtime, &channel).await?;
+            let said = runtime.now();
+            self.say_to(&channel).await?;
+            while let Some(message) = next(&mut subscription.stream).await {
+                if message.get_payload_bytes() == PAYLOAD {
+                    return Ok((runtime.now().saturating_since(said), hears));
+                }
+            }
+            return Err(client.faults.passing("the connection that hears was closed"));
+        }
+        let listening = async {
+            let subscribed = connection.subscribe(channel.as_bytes()).await;
+            subscribed.map_err(|error| match ServerError::try_from(error) {
+                Ok(refusal) => client.faults.of_refusal(&refusal),
+                Err(error) => client.faults.of_connection(&error),
+            })?;
+            let said = runtime.now();
+            self.say_to(&channel).await?;
+            while tells.recv().await.is_some_and(|payload| payload != PAYLOAD) {}
+            Ok((runtime.now().saturating_since(said), hears))
+        };
+        tokio::select! {
+            biased;
+            heard = listening => heard,
+            () = driver => Err(client.faults.passing("the connection that hears was closed")),
+        }
+    }
+
+    async fn say_to(&mut self, channel: &Channel) -> Result<(), Fault> {
+        let publish = cmd("PUBLISH").arg(channel.as_bytes()).arg(PAYLOAD).take();
+        match self.ask(vec![publish]).await?.pop() {
+            Some(Err(error)) => Err(self.client.faults.of_refusal(&error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether an operator must allow it: a command or the channel.
+fn is_refused(fault: &Fault) -> bool {
+    fault.is_lasting()
+        && [" may not run ", " may not use a "].iter().any(|words| fault.reason.contains(words))
+}

@@ -1,0 +1,132 @@
+//! What a failover would lose.
+
+use leasehold_core::{Finding, Seat, Severity};
+
+use super::Setting;
+use super::facts::{Config, Info, Replica};
+
+const ABOUT: &str = "replicas";
+
+/// Replicas say each second how far they are; who has not for so long is not only late with that.
+const LATE: u64 = 3;
+
+/// Bytes of which a replica may be short on its way.
+const MUCH: u64 = 1 << 20;
+
+pub(super) fn judge(setting: &Setting<'_>, info: &Info, config: &Config) -> Vec<Finding> {
+    if info.text("role") == Some("slave") {
+        let master = info.text("master_host").zip(info.text("master_port"));
+        let what = match master {
+            Some((host, port)) => format!("the server is a replica of {host}:{port}, and takes no writes"),
+            None => "the server is a replica, and takes no writes".into(),
+        };
+        let advice = "name its master, or sentinels that know it: redis+sentinel://HOST,HOST/MASTER";
+        let why = "no lock can be taken here";
+        return vec![setting.finding(Severity::Unsafe, ABOUT, &what, why).advice(advice)];
+    }
+    let replicas = info.replicas();
+    let online = replicas.iter().filter(|replica| replica.is_online).count();
+    let asked = setting.confirmation.map_or(0, |confirmation| confirmation.replicas);
+    let mut findings = Vec::new();
+    if usize::try_from(asked).unwrap_or(usize::MAX) > online {
+        let what = format!("{online} replicas are in touch, and the URL says replicas={asked}");
+        let why = "a lease counts only when so many have it, so no lock is granted";
+        let advice = "start more replicas, or ask for fewer in the URL";
+        findings.push(setting.finding(Severity::Unsafe, ABOUT, &what, why).advice(advice));
+    }
+    let least = config.number("min-replicas-to-write").unwrap_or(0);
+    if usize::try_from(least).unwrap_or(usize::MAX) > online {
+        let what =
+            format!("{online} replicas are in touch, and the server wants {least} (min-replicas-to-write)");
+        let why = "until they are, it refuses every write, and so every lock";
+        let mend = format!("CONFIG SET min-replicas-to-write {online}");
+        findings.push(setting.finding(Severity::Unsafe, ABOUT, &what, why).at_server(mend));
+    }
+    if replicas.is_empty() {
+        findings.push(Finding::note(ABOUT, setting.at, "none: what this server forgets, nobody else knows"));
+        return findings;
+    }
+    findings.extend(replicas.iter().filter_map(|replica| late(setting, replica)));
+    if asked == 0 && setting.seat == Seat::Alone {
+        let what =
+            format!("{} replicas copy what was granted some time later (asynchronously)", replicas.len());
+        let why = "a failover loses the last grants: the new master grants those locks again";
+        let advice = "let a lease count only when a replica has it: ?replicas=1 in the URL";
+        findings.push(setting.finding(Severity::Warning, "replication", &what, why).advice(advice));
+    }
+    if config.text("min-replicas-to-write") == Some("0") && online > 0 && setting.seat == Seat::Alone {
+        let what = "min-replicas-to-write is 0: a master that is cut off from its replicas goes on granting";
+        let why = "when one of them takes its place, locks are held on both sides of the cut";
+        let mend = "CONFIG SET min-replicas-to-write 1";
+        findings.push(setting.finding(Severity::Warning, "min-replicas", what, why).at_server(mend));
+    } else if let (1.., Some(lag)) = (least, config.text("min-replicas-max-lag")) {
+        let what = format!(
+            "cut off from its replicas, the server stops granting after {lag} s (min-replicas-to-write {least})"
+        );
+        findings.push(Finding::note("min-replicas", setting.at, what));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::note(ABOUT, setting.at, format_args!("{online} in touch")));
+    }
+    findings
+}
+
+fn late(setting: &Setting<'_>, replica: &Replica) -> Option<Finding> {
+    let Replica { place, is_online, lag, behind } = replica;
+    let what = if !is_online {
+        format!("the replica {place} is not in touch yet")
+    } else if *lag >= LATE || *behind >= MUCH {
+        format!("the replica {place} was last heard of {lag} s ago, and lacks {behind} bytes")
+    } else {
+        return None;
+    };
+    let why = "should it take the master's place now, it would not know the locks that are held";
+    let advice = "see its log, its load, and the network between the two";
+    Some(setting.finding(Severity::Warning, "lag", &what, why).advice(advice))
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::Remedy;
+
+    use super::*;
+
+    const PAIR: &str = "role:master\nmaster_repl_offset:9\nslave0:ip=h,port=1,state=online,offset=9,lag=0";
+
+    fn judged(info: &str, config: &[(&'static str, &str)]) -> Vec<Finding> {
+        let at = "redis://h".into();
+        let setting =
+            Setting { at: &at, seat: Seat::Alone, quarantine: true, confirmation: None, user: "default" };
+        judge(&setting, &Info::read(info), &Config::of(config))
+    }
+
+    fn has(findings: &[Finding], about: &str, severity: Severity) -> bool {
+        findings.iter().any(|finding| finding.about == about && finding.severity == severity)
+    }
+
+    #[test]
+    fn a_replica_is_no_place_for_locks() {
+        let findings = judged("role:slave\nmaster_host:m\nmaster_port:7", &[]);
+        assert!(findings[0].severity == Severity::Unsafe && findings[0].what.contains("m:7"));
+    }
+
+    #[test]
+    fn a_pair_that_does_not_wait_for_its_replica_is_a_warning() {
+        let findings = judged(PAIR, &[("min-replicas-to-write", "0")]);
+        assert!(has(&findings, "replication", Severity::Warning));
+        let cut = findings.iter().find(|finding| finding.about == "min-replicas").unwrap();
+        assert_eq!(cut.remedy, Remedy::AtServer("CONFIG SET min-replicas-to-write 1".into()));
+        let findings = judged(PAIR, &[("min-replicas-to-write", "1"), ("min-replicas-max-lag", "10")]);
+        assert!(has(&findings, "min-replicas", Severity::Note));
+    }
+
+    #[test]
+    fn a_replica_that_lags_or_is_missing_is_named() {
+        for line in ["state=online,offset=9,lag=5", "state=wait_bgsave,offset=0,lag=0"] {
+            let findings = judged(&format!("role:master\nslave0:ip=h,port=1,{line}"), &[]);
+            assert!(has(&findings, "lag", Severity::Warning), "{line}");
+        }
+        let findings = judged("role:master", &[("min-replicas-to-write", "1")]);
+        assert!(has(&findings, ABOUT, Severity::Unsafe));
+    }
+}

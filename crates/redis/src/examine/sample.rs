@@ -1,0 +1,237 @@
+//! A look at what we left on the server, and at what others left where ours belongs.
+//!
+//! A bounded one: a server may have millions of keys, and each question takes its time.
+
+use std::collections::BTreeSet;
+
+use leasehold_core::{Fault, Finding, Key, Severity};
+use redis::{Cmd, Value, cmd};
+
+use super::Look;
+use crate::client::{Heard, scanned};
+use crate::wire::MARK;
+
+/// At so many parts of the keys is looked, each of [`AT_ONCE`] keys.
+const PARTS: usize = 32;
+
+/// How many keys the server looks at in one call: it is busy with them for less than a millisecond.
+const AT_ONCE: usize = 1000;
+
+/// At so many of our own is looked more closely.
+const CLOSELY: usize = 500;
+
+/// How many questions travel together.
+const QUESTIONS: usize = 200;
+
+/// So many findings of a kind have a line of their own.
+const NAMED: usize = 5;
+
+/// No entry of ours is of any use for longer, once nobody touches it.
+const A_DAY: &str = "86400000";
+
+/// A side key that was met.
+struct Met {
+    name: Vec<u8>,
+    kind: u8,
+    key: Option<Key>,
+}
+
+/// What was seen.
+#[derive(Default)]
+struct Seen {
+    scanned: usize,
+    whole: bool,
+    endless: Vec<Vec<u8>>,
+    strange: Vec<Vec<u8>>,
+    no_lock: Vec<Key>,
+    stuck: Vec<Key>,
+    hidden: usize,
+}
+
+impl Look<'_> {
+    pub(super) async fn sample(&mut self) -> Result<(), Fault> {
+        let mut seen = Seen::default();
+        let Some(met) = self.scan(&mut seen).await? else { return Ok(()) };
+        let looked_at = met.len().min(CLOSELY);
+        for part in met[..looked_at].chunks(QUESTIONS / 2) {
+            let questions = part.iter().flat_map(|met| [pttl(&met.name), met.question()]).collect();
+            let heard = self.ask(questions).await?;
+            for (met, heard) in part.iter().zip(heard.chunks(2)) {
+                seen.side(met, &heard[0], &heard[1]);
+            }
+        }
+        let keys: BTreeSet<_> = met[..looked_at].iter().filter_map(|met| met.key.clone()).collect();
+        let keys: Vec<_> = keys.into_iter().collect();
+        for part in keys.chunks(QUESTIONS / 2) {
+            let beginning = |key: &Key| cmd("GETRANGE").arg(key.as_bytes()).arg(0).arg(MARK.len() - 1).take();
+            let heard = self
+                .ask(part.iter().flat_map(|key| [beginning(key), pttl(key.as_bytes())]).collect())
+                .await?;
+            for (key, heard) in part.iter().zip(heard.chunks(2)) {
+                seen.key(key, &heard[0], &heard[1]);
+            }
+        }
+        self.tell(&seen, met.len(), looked_at);
+        Ok(())
+    }
+
+    /// The side keys among the first keys that the server names. `None` where it may not be asked, which is said elsewhere.
+    async fn scan(&mut self, seen: &mut Seen) -> Result<Option<Vec<Met>>, Fault> {
+        let mut met = Vec::new();
+        let mut cursor = b"0".to_vec();
+        for _ in 0..PARTS {
+            let scan =
+                cmd("SCAN").arg(&cursor).arg("MATCH").arg("leasehold:*").arg("COUNT").arg(AT_ONCE).take();
+            let Some(Ok(value)) = self.ask(vec![scan]).await?.pop() else { return Ok(None) };
+            let Some((next, names)) = scanned(value) else { return Ok(None) };
+            seen.scanned += AT_ONCE;
+            met.extend(names.into_iter().filter_map(Met::read));
+            if next == b"0" {
+                seen.whole = true;
+                break;
+            }
+            cursor = next;
+        }
+        Ok(Some(met))
+    }
+
+    fn tell(&mut self, seen: &Seen, met: usize, looked_at: usize) {
+        let endless = |name: &Vec<u8>| {
+            let why = "every entry of ours has an end: without one it stays for ever, and the memory with it";
+            self.warning("leftovers", &format!("{} has no end (PERSIST by somebody?)", quoted(name)), why)
+                .at_server(format_args!("PEXPIRE {} {A_DAY}", quoted(name)))
+        };
+        let mut findings: Vec<_> = seen.endless.iter().take(NAMED).map(endless).collect();
+        let strange = |name: &Vec<u8>| {
+            let why = "who asks for its lock gets an error or a wrong fence: the name is reserved for what we write";
+            let what = format!("{} holds something that is not ours", quoted(name));
+            Finding::new(Severity::Unsafe, "foreign", &self.at, what, why)
+                .at_server(format_args!("DEL {}", quoted(name)))
+        };
+        findings.extend(seen.strange.iter().take(NAMED).map(strange));
+        let no_lock = |key: &Key| {
+            let name = quoted(key.as_bytes());
+            let what = format!("{name} was used as a lock, and holds something that is none");
+            let finding = self.warning("foreign", &what, "whoever asks for this lock is refused");
+            finding.advice(format_args!("look at it (TYPE {name}); delete it, or lock by another name"))
+        };
+        findings.extend(seen.no_lock.iter().take(NAMED).map(no_lock));
+        let stuck = |key: &Key| {
+            let name = quoted(key.as_bytes());
+            let what = format!("{name} is held without an end by another program");
+            let finding =
+                self.warning("foreign", &what, "if that died, whoever asks for this lock waits for ever");
+            finding.at_server(format_args!("PEXPIRE {name} 60000"))
+        };
+        findings.extend(seen.stuck.iter().take(NAMED).map(stuck));
+        self.brought.findings.extend(findings);
+        let named = |all: usize| all.saturating_sub(NAMED);
+        let more = named(seen.endless.len())
+            + named(seen.strange.len())
+            + named(seen.no_lock.len())
+            + named(seen.stuck.len());
+        let extent =
+            if seen.whole { "all keys".into() } else { format!("about {} keys, not all", seen.scanned) };
+        let mut what = format!("looked through {extent}; {looked_at} of {met} entries of ours looked at");
+        if seen.hidden > 0 {
+            what += &format!(", {} of which this user may not read", seen.hidden);
+        }
+        if more > 0 {
+            what += &format!("; {more} more findings of the kinds above are left out");
+        }
+        self.found(Finding::note("sample", &self.at, what));
+    }
+
+    fn warning(&self, about: &'static str, what: &str, why: &str) -> Finding {
+        Finding::new(Severity::Warning, about, &self.at, what, why)
+    }
+}
+
+impl Met {
+    /// What has the form of a side key.
+    fn read(name: Vec<u8>) -> Option<Self> {
+        let [kind, b'{', tagged @ ..] = name.strip_prefix(Key::RESERVED.as_bytes())? else { return None };
+        let end = tagged.iter().position(|&byte| byte == b'}')?;
+        let key = Key::new(&tagged[end + 1..]).ok();
+        b"flwmhi".contains(kind).then_some(*kind).map(|kind| Self { name, kind, key })
+    }
+
+    /// What tells whether it is of the type that we make.
+    fn question(&self) -> Cmd {
+        let (name, rest): (_, &[&str]) = match self.kind {
+            b'l' | b'h' => ("ZCARD", &[]),
+            b'w' | b'i' => ("HGET", &[""]),
+            _ => ("GETRANGE", &["0", "15"]),
+        };
+        cmd(name).arg(&self.name).arg(rest).take()
+    }
+}
+
+impl Seen {
+    fn side(&mut self, met: &Met, pttl: &Heard, asked: &Heard) {
+        match pttl {
+            Ok(Value::Int(-1)) => self.endless.push(met.name.clone()),
+            Err(error) if error.code() == "NOPERM" => self.hidden += 1,
+            _ => {}
+        }
+        let strange = match asked {
+            Err(error) => error.code() == "WRONGTYPE",
+            // An entry that ended meanwhile reads as nothing.
+            Ok(Value::BulkString(digits)) if met.kind == b'f' => !digits.iter().all(u8::is_ascii_digit),
+            Ok(_) => false,
+        };
+        if strange {
+            self.strange.push(met.name.clone());
+        }
+    }
+
+    fn key(&mut self, key: &Key, beginning: &Heard, pttl: &Heard) {
+        match (beginning, pttl) {
+            (Err(error), _) if error.code() == "WRONGTYPE" => self.no_lock.push(key.clone()),
+            (Ok(Value::BulkString(beginning)), Ok(Value::Int(-1))) if beginning != MARK => {
+                self.stuck.push(key.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn pttl(name: &[u8]) -> Cmd {
+    cmd("PTTL").arg(name).take()
+}
+
+/// A name as `redis-cli` reads it.
+fn quoted(name: &[u8]) -> String {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
+    if !name.is_empty() && name.iter().all(plain) {
+        return String::from_utf8_lossy(name).into_owned();
+    }
+    let shown = |byte: &u8| match byte {
+        b'"' | b'\\' => format!("\\{}", char::from(*byte)),
+        b' '..=b'~' => char::from(*byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    };
+    format!("\"{}\"", name.iter().map(shown).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_side_key_is_known_by_its_form() {
+        let read =
+            |name: &str| Met::read(name.into()).map(|met| (met.kind, met.key.map(|key| key.to_string())));
+        assert_eq!(read("leasehold:f{1ps}invoice:42"), Some((b'f', Some("invoice:42".into()))));
+        assert_eq!(read("leasehold:l{2ml}{}"), Some((b'l', Some("{}".into()))));
+        for name in ["leasehold:member", "leasehold:x{a}b", "leasehold:f{a", "leasehold:", "other"] {
+            assert_eq!(read(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_written_as_redis_cli_reads_them() {
+        assert_eq!(quoted(b"leasehold:f{a}b"), "leasehold:f{a}b");
+        assert_eq!(quoted(b"a b\"\\\n\xff"), "\"a b\\\"\\\\\\x0a\\xff\"");
+    }
+}

@@ -1,0 +1,63 @@
+//! What runs there, and what it can do.
+
+use leasehold_core::{Finding, Severity};
+
+use super::Setting;
+use super::facts::Info;
+
+/// The oldest version that the scripts are tested on.
+const OLDEST: (u64, u64) = (6, 2);
+
+pub(super) fn judge(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
+    let valkey = info.text("valkey_version");
+    let Some(version) = valkey.or_else(|| info.text("redis_version")) else {
+        let what = "could not be seen: the version (INFO has none)";
+        let finding =
+            setting.finding(Severity::Unseen, "version", what, "older servers than 6.2 are not tested");
+        return vec![finding.advice("name the server itself, and no proxy")];
+    };
+    let name = if valkey.is_some() { "Valkey" } else { "Redis" };
+    let number = numbered(version);
+    if number < OLDEST {
+        let what = format!("{name} {version}: Leasehold is tested on 6.2 and later");
+        let finding = setting.finding(Severity::Warning, "version", &what, "scripts may fail there");
+        return vec![finding.advice("use a later version")];
+    }
+    let native = match valkey {
+        Some(_) if number >= (9, 0) => "DELIFEQ",
+        None if number >= (8, 4) => "DELEX",
+        _ => "none",
+    };
+    let on_disk = if number >= (7, 2) { "WAITAOF" } else { "no WAITAOF (fsync=yes)" };
+    vec![Finding::note(
+        "version",
+        setting.at,
+        format_args!("{name} {version}; {on_disk}; a delete by value of its own: {native}"),
+    )]
+}
+
+/// Major and minor.
+fn numbered(version: &str) -> (u64, u64) {
+    let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::Seat;
+
+    use super::*;
+
+    #[test]
+    fn versions_are_told_apart_by_name_and_number() {
+        let at = "redis://h".into();
+        let setting =
+            Setting { at: &at, seat: Seat::Alone, quarantine: true, confirmation: None, user: "default" };
+        let judged = |info: &str| judge(&setting, &Info::read(info)).remove(0);
+        assert_eq!(judged("redis_version:6.0.16").severity, Severity::Warning);
+        let valkey = judged("redis_version:7.2.4\nvalkey_version:9.1.0");
+        assert!(valkey.what.contains("Valkey 9.1.0") && valkey.what.contains("DELIFEQ"), "{valkey}");
+        assert!(judged("redis_version:8.4.0").what.contains("DELEX"));
+        assert!(judged("redis_version:6.2.0").what.contains("no WAITAOF"));
+    }
+}

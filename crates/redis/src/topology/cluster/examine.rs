@@ -1,0 +1,30 @@
+//! What would endanger locks on a cluster: what would at each of its masters.
+
+use leasehold_core::{Examination, Finding, Seat, Severity};
+
+use super::Cluster;
+
+impl Cluster {
+    /// One master after the other; one that does not answer is named, and the others are still looked at.
+    pub(super) async fn examine(&self, seat: Seat) -> Examination {
+        let mut brought = Examination::default();
+        let at = self.faults.place();
+        if let Err(fault) = self.learn(self.runtime.now()).await {
+            let why = "without any of them nobody knows where keys are";
+            brought.findings.push(
+                Finding::new(Severity::Unsafe, "reach", &at, &fault.reason, why)
+                    .advice("see that the nodes of the URL run and can be reached from here"),
+            );
+            return brought;
+        }
+        let masters = self.known().map.masters();
+        let count = masters.len();
+        brought.findings.push(Finding::note("cluster", &at, format_args!("{count} masters serve slots")));
+        for node in masters {
+            let Examination { findings, clocks, .. } = self.client(&node).examine(seat).await;
+            brought.findings.extend(findings);
+            brought.clocks.extend(clocks);
+        }
+        brought
+    }
+}

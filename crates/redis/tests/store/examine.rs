@@ -1,0 +1,256 @@
+//! What an examination finds on real servers, and that what it says to do mends it.
+
+use std::time::Duration;
+
+use leasehold_core::{Examination, Finding, Remedy, Seat, Severity, Store, Ttl};
+use leasehold_redis::{ClusterStore, RedisStore};
+use servers::{Cluster, Flavor, Reply, Server};
+
+use crate::login::MINIMAL;
+use crate::queue::until;
+use crate::world::{attempt, grant, granted, runtime, store};
+
+async fn examined(store: &RedisStore) -> Vec<Finding> {
+    let Examination { findings, .. } = store.examine(Seat::Alone).await;
+    findings
+}
+
+/// What was found of this, if it is worse than a note.
+fn about<'a>(findings: &'a [Finding], about: &str) -> Option<&'a Finding> {
+    findings.iter().find(|finding| finding.about == about && finding.severity != Severity::Note)
+}
+
+#[track_caller]
+fn found<'a>(findings: &'a [Finding], what: &str, severity: Severity, words: &[&str]) -> &'a Finding {
+    let finding = about(findings, what).unwrap_or_else(|| panic!("nothing about {what}: {findings:#?}"));
+    assert_eq!(finding.severity, severity, "{finding:?}");
+    for word in words {
+        assert!(finding.what.contains(word), "{word}: {finding:?}");
+    }
+    assert!(!finding.why.is_empty(), "{finding:?}");
+    finding
+}
+
+/// Types the command of a finding at the server, as somebody who may do everything.
+#[track_caller]
+fn paste(server: &Server, finding: &Finding) {
+    let Remedy::AtServer(command) = &finding.remedy else { panic!("no command: {finding:?}") };
+    let words: Vec<_> = command.split(' ').collect();
+    let reply = server.text(&words);
+    assert!(matches!(reply, Reply::Simple(_) | Reply::Integer(1..)), "{command}: {reply:?}");
+}
+
+/// Finds it, pastes its command, and looks again.
+async fn mends(server: &Server, store: &RedisStore, what: &str, severity: Severity, words: &[&str]) {
+    let findings = examined(store).await;
+    paste(server, found(&findings, what, severity, words));
+    let again = examined(store).await;
+    assert_eq!(about(&again, what), None, "{}: it is not mended", server.flavor());
+}
+
+#[tokio::test]
+async fn a_server_as_it_comes_forgets_and_its_remedy_lets_it_remember() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        // As a server has it that nobody configured.
+        server.text(&["CONFIG", "SET", "save", "3600 1 300 100 60 10000"]);
+        let store = store(&server.url());
+        mends(&server, &store, "persistence", Severity::Warning, &["appendonly is no", "snapshot"]).await;
+        let findings = examined(&store).await;
+        assert!(findings.iter().all(|finding| finding.severity == Severity::Note), "{flavor}: {findings:#?}");
+        for what in
+            ["round-trip", "clock", "permissions", "version", "eviction", "replicas", "push", "sample"]
+        {
+            assert!(findings.iter().any(|finding| finding.about == what), "{flavor}: {what}: {findings:#?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_evicts_is_unsafe_until_it_does_not() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let server =
+            Server::setup(flavor).arg("maxmemory", "100mb").arg("maxmemory-policy", "allkeys-lru").start();
+        mends(&server, &store(&server.url()), "eviction", Severity::Unsafe, &["allkeys-lru"]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_user_that_lacks_eval_is_told_the_line_that_mends_it() {
+    for flavor in Flavor::ALL {
+        for missing in ["eval", "evalsha", "zadd", "time", "hset"] {
+            let rules: Vec<_> =
+                MINIMAL.split(' ').filter(|rule| rule.strip_prefix('+') != Some(missing)).collect();
+            let server = Server::setup(flavor).acl_user("app", &rules.join(" ")).start();
+            let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
+            let findings = examined(&store).await;
+            let bad: Vec<_> =
+                findings.iter().filter(|finding| finding.severity == Severity::Unsafe).collect();
+            let [bad] = bad[..] else { panic!("{flavor}, without {missing}: {findings:#?}") };
+            assert!(bad.to_string().contains(missing), "{bad}");
+            paste(&server, bad);
+            let again = examined(&store).await;
+            assert!(again.iter().all(|finding| finding.severity < Severity::Unsafe), "{flavor}: {again:#?}");
+            let ours = attempt(&["app:k"]);
+            granted(grant(&store, &ours).await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_minimal_user_may_not_see_is_said_and_can_be_allowed() {
+    let server = Server::setup(Flavor::Redis70).acl_user("app", MINIMAL).start();
+    let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
+    let findings = examined(&store).await;
+    assert!(findings.iter().all(|finding| finding.severity <= Severity::Unseen), "{findings:#?}");
+    let unseen: Vec<_> = findings.iter().filter(|finding| finding.severity == Severity::Unseen).collect();
+    assert_eq!(unseen.len(), 3, "INFO, CONFIG GET and SCAN: {unseen:#?}");
+    unseen.iter().for_each(|finding| paste(&server, finding));
+    let again = examined(&store).await;
+    assert!(again.iter().all(|finding| finding.severity != Severity::Unseen), "{again:#?}");
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_subscribe_is_told_what_that_costs() {
+    for flavor in [Flavor::Redis62, Flavor::Redis82] {
+        for (protocol, rule) in
+            [("resp3", "&leasehold:*"), ("resp2", "&leasehold:*"), ("resp3", "+subscribe")]
+        {
+            let rules: Vec<_> = MINIMAL.split(' ').filter(|word| *word != rule).collect();
+            let server = Server::setup(flavor).acl_user("app", &rules.join(" ")).start();
+            let store = store(&format!("redis://app:secret@127.0.0.1:{}?protocol={protocol}", server.port()));
+            mends(&server, &store, "push", Severity::Warning, &["may not"]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pair_that_keeps_nothing_on_disk_is_unsafe_and_each_command_mends_its_finding() {
+    for flavor in [Flavor::Redis70, Flavor::Valkey91] {
+        let setup = || Server::setup(flavor).arg("repl-diskless-sync-delay", "0").arg("appendonly", "no");
+        let master = setup().start();
+        let replica = setup().arg("replicaof", &format!("127.0.0.1 {}", master.port())).start();
+        let says =
+            |words| master.text(&["INFO", "replication"]).as_text().is_some_and(|info| info.contains(words));
+        until("the replica is in touch", Duration::from_secs(10), || says("state=online")).await;
+        let at_master = store(&master.url());
+        mends(&master, &at_master, "persistence", Severity::Unsafe, &["appendonly is no"]).await;
+        mends(&master, &at_master, "min-replicas", Severity::Warning, &["min-replicas-to-write is 0"]).await;
+        found(&examined(&at_master).await, "replication", Severity::Warning, &["1 replicas"]);
+        let confirmed = store(&format!("{}?replicas=1", master.url()));
+        assert_eq!(about(&examined(&confirmed).await, "replication"), None, "{flavor}");
+        let at_replica = examined(&store(&replica.url())).await;
+        found(&at_replica, "replicas", Severity::Unsafe, &["is a replica of 127.0.0.1:", "no writes"]);
+        let too_many = store(&format!("{}?replicas=2", master.url()));
+        found(&examined(&too_many).await, "replicas", Severity::Unsafe, &["replicas=2"]);
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_end_and_what_is_not_ours_is_found_and_mended() {
+    let server = Server::start(Flavor::Redis82);
+    let store = store(&server.url());
+    let ours = attempt(&["k"]);
+    granted(grant(&store, &ours).await);
+    let findings = examined(&store).await;
+    assert_eq!((about(&findings, "leftovers"), about(&findings, "foreign")), (None, None));
+    let names = server.text(&["KEYS", "leasehold:f*"]);
+    let Reply::Array(Some(names)) = names else { panic!("{names:?}") };
+    let fence = names[0].as_text().unwrap().to_owned();
+    server.text(&["PERSIST", &fence]);
+    mends(&server, &store, "leftovers", Severity::Warning, &[&fence, "no end"]).await;
+    server.text(&["SET", "k", "theirs"]);
+    mends(&server, &store, "foreign", Severity::Warning, &["k is held without an end"]).await;
+    server.text(&["DEL", &fence]);
+    server.text(&["HSET", &fence, "a", "b"]);
+    server.text(&["PEXPIRE", &fence, "60000"]);
+    mends(&server, &store, "foreign", Severity::Unsafe, &[&fence, "not ours"]).await;
+}
+
+/// Never more than so many calls, however many keys there are; and it says that it has not seen all.
+#[tokio::test]
+async fn a_server_with_many_keys_is_sampled_and_asked_only_so_much() {
+    let server = Server::start(Flavor::Redis70);
+    let fill = "for n = 1, 60000 do redis.call('SET', 'x' .. n, n) end";
+    server.text(&["EVAL", fill, "0"]);
+    let store = store(&server.url());
+    let findings = examined(&store).await;
+    let sample = findings.iter().find(|finding| finding.about == "sample").unwrap();
+    assert!(sample.what.contains("about 32000 keys, not all"), "{sample}");
+    let stats = server.text(&["INFO", "commandstats"]);
+    let stats = stats.as_text().unwrap();
+    assert!(!stats.contains("cmdstat_keys:"), "{stats}");
+    let scans = stats.lines().find_map(|line| line.strip_prefix("cmdstat_scan:calls=")).unwrap();
+    let scans: u32 = scans.split(',').next().unwrap().parse().unwrap();
+    assert!((32..=33).contains(&scans), "{scans}: and one to see whether it may");
+}
+
+/// Whatever was there before is there afterwards, and nothing else.
+#[tokio::test]
+async fn an_examination_changes_nothing() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        server.text(&["SET", "theirs", "x"]);
+        let findings = examined(&store(&server.url())).await;
+        assert!(findings.len() > 5, "{findings:#?}");
+        assert_eq!(server.text(&["DBSIZE"]).as_integer(), Some(1), "{flavor}");
+        let info = server.text(&["INFO", "persistence"]);
+        assert!(info.as_text().unwrap().contains("rdb_changes_since_last_save:1\r"), "{flavor}: {info:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_member_of_a_quorum_is_asked_what_a_member_needs() {
+    let server = Server::setup(Flavor::Redis82)
+        .acl_user("no-key", &format!("{MINIMAL} +info"))
+        .acl_user("no-info", &format!("{MINIMAL} ~leasehold:member"))
+        .start();
+    let seat = Seat::Member { max_ttl: Ttl::new(Duration::from_secs(60)).unwrap() };
+    for user in ["no-key", "no-info"] {
+        let store = store(&format!("redis://{user}:secret@127.0.0.1:{}", server.port()));
+        let findings = store.examine(seat).await.findings;
+        let bad = found(&findings, "permissions", Severity::Unsafe, &[user]);
+        paste(&server, bad);
+        let again = store.examine(seat).await.findings;
+        assert_eq!(about(&again, "permissions"), None, "{user}");
+    }
+    let forgets = store(&format!("{}?quarantine=no", server.url()));
+    let findings = forgets.examine(seat).await.findings;
+    paste(&server, found(&findings, "persistence", Severity::Unsafe, &["quarantine=no"]));
+    let findings = forgets.examine(seat).await.findings;
+    paste(&server, found(&findings, "persistence", Severity::Unsafe, &["appendfsync always"]));
+    assert_eq!(about(&forgets.examine(seat).await.findings, "persistence"), None);
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_or_is_gone_is_named() {
+    let server = Server::start(Flavor::Redis82);
+    let store = store(&server.url());
+    assert!(about(&examined(&store).await, "reach").is_none());
+    server.stop();
+    found(&examined(&store).await, "reach", Severity::Unsafe, &["no answer"]);
+    server.kill_9();
+    let findings = examined(&store).await;
+    let finding = found(&findings, "reach", Severity::Unsafe, &[]);
+    assert!(finding.at.contains(&server.port().to_string()), "{finding}");
+}
+
+#[tokio::test]
+async fn each_master_of_a_cluster_is_looked_at_and_one_that_hangs_is_named() {
+    let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
+    let store = ClusterStore::from_url(&cluster.url(), runtime()).unwrap();
+    let findings = store.examine(Seat::Alone).await.findings;
+    for node in cluster.nodes() {
+        let port = node.port().to_string();
+        let of_it: Vec<_> = findings.iter().filter(|finding| finding.at.contains(&port)).collect();
+        assert!(of_it.iter().any(|finding| finding.about == "eviction"), "{port}: {findings:#?}");
+        assert!(of_it.iter().all(|finding| finding.about != "reach"), "{of_it:#?}");
+    }
+    let hangs = &cluster.nodes()[1];
+    hangs.stop();
+    let findings = store.examine(Seat::Alone).await.findings;
+    hangs.cont();
+    let out: Vec<_> = findings.iter().filter(|finding| finding.about == "reach").collect();
+    assert!(out.len() == 1 && out[0].at.contains(&hangs.port().to_string()), "{findings:#?}");
+    assert_eq!(findings.iter().filter(|finding| finding.about == "eviction").count(), 2);
+}
