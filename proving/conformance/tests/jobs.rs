@@ -176,7 +176,9 @@ async fn who_is_not_first_does_not_run_beside_who_is() {
         let doing = here.every(HOUR, "report").begin().await.unwrap().unwrap();
         // Never done before, and somebody is at it: not due, without waiting.
         let underway = there.every(HOUR, "report").begin().await.unwrap().unwrap_err();
-        let NotDue::Underway { held_by: Some(held_by), mark: None } = &underway else { panic!("{underway:?}") };
+        let NotDue::Underway { held_by: Some(held_by), mark: None } = &underway else {
+            panic!("{underway:?}")
+        };
         assert_eq!(held_by.fence, Some(doing.guard().fence()));
         doing.done().await.unwrap();
         let done = there.every(HOUR, "report").begin().await.unwrap().unwrap_err();

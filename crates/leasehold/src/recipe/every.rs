@@ -189,7 +189,8 @@ impl Every {
 /// counts for a period too.
 fn of_this_period(marked: &Marked, period: Duration) -> Option<(Mark, Duration)> {
     let mark = marked.mark.as_ref()?;
-    let (begun, now) = (Duration::from_micros(mark.at.as_micros()), Duration::from_micros(marked.now.as_micros()));
+    let (begun, now) =
+        (Duration::from_micros(mark.at.as_micros()), Duration::from_micros(marked.now.as_micros()));
     (begun.abs_diff(now) < period).then(|| (mark.clone(), (begun + period).saturating_sub(now)))
 }
 
