@@ -3,27 +3,39 @@
 
 mod breaking;
 mod doctor;
+mod every;
 mod help;
 mod hold;
+mod job;
+mod keeping;
 mod ls;
+mod once;
 mod pages;
 mod place;
 mod run;
+mod running;
 mod show;
 mod taking;
+mod waiting;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::breaking::BreakArgs;
 pub(crate) use self::doctor::DoctorArgs;
+pub(crate) use self::every::EveryArgs;
 pub(crate) use self::help::HelpArgs;
 pub(crate) use self::hold::HoldArgs;
+pub(crate) use self::job::JobArgs;
+pub(crate) use self::keeping::KeepingArgs;
 pub(crate) use self::ls::LsArgs;
+pub(crate) use self::once::OnceArgs;
 pub(crate) use self::pages::PagesArgs;
 pub(crate) use self::place::PlaceArgs;
 pub(crate) use self::run::RunArgs;
+pub(crate) use self::running::RunningArgs;
 pub(crate) use self::show::ShowArgs;
 pub(crate) use self::taking::TakingArgs;
+pub(crate) use self::waiting::WaitingArgs;
 
 /// Locks for commands: while one runs under a key, no other does
 #[derive(Debug, Parser)]
@@ -51,6 +63,8 @@ Example: at most one report at a time, whoever starts it, and no mail from cron 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     Run(RunArgs),
+    Once(OnceArgs),
+    Every(EveryArgs),
     Hold(HoldArgs),
     Show(ShowArgs),
     Ls(LsArgs),

@@ -9,6 +9,7 @@ mod environment;
 mod exit;
 mod help;
 mod hold;
+mod job;
 mod keys;
 mod ls;
 mod minder;
@@ -21,6 +22,7 @@ mod seen;
 mod settings;
 mod show;
 mod signals;
+mod skip;
 mod status;
 mod store_url;
 mod stores;
@@ -37,6 +39,7 @@ use std::sync::Arc;
 
 use crate::args::Task;
 use crate::exit::{End, Failure};
+use crate::job::Job;
 use crate::settings::Settings;
 use crate::status::Status;
 use crate::wanted::Wanted;
@@ -61,9 +64,11 @@ fn perform(task: Task) -> Result<End, Failure> {
             let status = settings.wanted.status.clone();
             to_the_end(status, run::run(settings))
         }
+        Task::Once(args) => do_job(Job::once(args)?),
+        Task::Every(args) => do_job(Job::every(args)?),
         Task::Hold(args) => {
             // Before we have anything open ourselves.
-            hold::close_inherited(args.taking.status_fd.as_deref());
+            hold::close_inherited(args.taking.keeping.status_fd.as_deref());
             let wanted = Wanted::of(args.taking, args.keys)?;
             let status = wanted.status.clone();
             to_the_end(status, hold::hold(wanted))
@@ -78,6 +83,11 @@ fn perform(task: Task) -> Result<End, Failure> {
         }
         Task::Pages(args) => pages::write(&args),
     }
+}
+
+fn do_job(job: Job) -> Result<End, Failure> {
+    let status = job.settings.wanted.status.clone();
+    to_the_end(status, job::perform(job))
 }
 
 /// What takes nothing has nothing to tell of, either.

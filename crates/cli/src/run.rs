@@ -3,7 +3,7 @@
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use leasehold::{Loss, ReleaseError};
+use leasehold::{Guard, Locks, Loss, ReleaseError};
 use std::os::unix::process::ExitStatusExt as _;
 
 use crate::command::{Command, end_as, status_of};
@@ -32,29 +32,9 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
         // Nobody asked us to end in good order once there is nothing to end.
         Taken::Interrupted(signal) => return Ok(End::Signal(signal.as_raw())),
     };
-    let held = guard.held();
-    let told =
-        environment::of_command(&wanted.keys, &around, guard.fence(), &wanted.label, &wanted.place.store);
-    let started = Command::start(&settings, told, held.remaining(), locks.lifeline(), &signals);
-    let ended = match started {
-        Ok(mut command) => tokio::select! {
-            never = tell_keeping(wanted.status.clone(), held.clone()) => match never {},
-            ended = watch(&mut command, &held, &mut signals) => ended,
-        },
-        Err(failure) => {
-            give_back(wanted, &locks, guard, &mut signals).await;
-            return Err(failure);
-        }
-    };
-    let Ended { outcome, doom } = ended;
-    let doomed = doom.map(|doom| ended_for(&settings, doom, held.held_for()));
-    tell_end(&settings, doomed.as_ref(), outcome);
+    let worked = work(&settings, &around, &locks, &guard, &mut signals).await;
     let returned = give_back(wanted, &locks, guard, &mut signals).await;
-    if let Some(failure) = doomed {
-        return Err(failure);
-    }
-    let outcome = outcome.expect("what is not known of the command is a doom");
-    let status = status_of(&settings, outcome)?;
+    let status = worked?;
     match returned {
         Return::Done => Ok(end_as(status)),
         Return::NotOurs(error) => Err(ran_past(&error)),
@@ -62,6 +42,35 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
             say::line(line);
             Ok(end_as(status))
         }
+    }
+}
+
+/// Runs the command under a lock that is had, and tells how it ended.
+///
+/// # Errors
+///
+/// [`Failure`], when the command did not run, or had to end with its lease.
+pub(crate) async fn work(
+    settings: &Settings,
+    around: &Around,
+    locks: &Locks,
+    guard: &Guard,
+    signals: &mut Signals,
+) -> Result<ExitStatus, Failure> {
+    let wanted = &settings.wanted;
+    let held = guard.held();
+    let told =
+        environment::of_command(&wanted.keys, around, guard.fence(), &wanted.label, &wanted.place.store);
+    let mut command = Command::start(settings, told, held.remaining(), locks.lifeline(), signals)?;
+    let Ended { outcome, doom } = tokio::select! {
+        never = tell_keeping(wanted.status.clone(), held.clone()) => match never {},
+        ended = watch(&mut command, &held, signals) => ended,
+    };
+    let doomed = doom.map(|doom| ended_for(settings, doom, held.held_for()));
+    tell_end(settings, doomed.as_ref(), outcome);
+    match doomed {
+        Some(failure) => Err(failure),
+        None => status_of(settings, outcome.expect("what is not known of the command is a doom")),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::Ttl;
 
-use crate::args::RunArgs;
+use crate::args::{RunArgs, RunningArgs};
 use crate::exit::Failure;
 use crate::wanted::{Wanted, time_of};
 
@@ -24,12 +24,19 @@ pub(crate) struct Settings {
 impl Settings {
     /// Settles a run. Everything that was typed wrong is found here, before anything is opened.
     pub(crate) fn of(args: RunArgs) -> Result<Self, Failure> {
-        let grace = time_of("--grace", args.grace)?;
-        let wanted = Wanted::of(args.taking, args.keys)?;
-        let grace = self::grace(grace, wanted.ttl)?;
-        let mut command = args.command.into_iter();
+        Self::settled(Wanted::of(args.taking, args.keys)?, args.running, args.command)
+    }
+
+    /// The same of a command that is run under any lock.
+    pub(crate) fn settled(
+        wanted: Wanted,
+        running: RunningArgs,
+        command: Vec<OsString>,
+    ) -> Result<Self, Failure> {
+        let grace = grace(time_of("--grace", running.grace)?, wanted.ttl)?;
+        let mut command = command.into_iter();
         let program = command.next().unwrap_or_default();
-        Ok(Self { wanted, program, arguments: command.collect(), grace, no_tty: args.no_tty })
+        Ok(Self { wanted, program, arguments: command.collect(), grace, no_tty: running.no_tty })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Taking the lock that is wanted, and giving it back.
 
 use std::convert::Infallible;
-use std::io::{self, IsTerminal as _};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,42 +33,64 @@ const UNDOING: Duration = Duration::from_secs(3);
 /// [`Failure`], when it was not had.
 pub(crate) async fn take(wanted: &Wanted, signals: &mut Signals) -> Result<Taken, Failure> {
     let started = Instant::now();
-    if wanted.verbose {
-        say::line(format_args!("{}: waiting at {}", wanted.keys, wanted.place.store));
+    let locks = match reach(wanted, signals).await? {
+        Ok(locks) => locks,
+        Err(signal) => return Ok(Taken::Interrupted(signal)),
+    };
+    let mut request = request(wanted, &locks).on_wait(teller(wanted));
+    if let Some(within) = wanted.patience.left(started) {
+        request = request.within(within);
     }
-    let locks = tokio::select! {
-        biased;
-        signal = signals.next() => return Ok(Taken::Interrupted(signal)),
-        locks = connect(wanted) => locks?,
-    };
-    let request = request(wanted, &locks).on_wait(teller(wanted));
-    let request = match wanted.patience {
-        Patience::Endless => request,
-        Patience::OneTry => request.within(Duration::ZERO),
-        // Connecting is part of the wait. If it took all of it, one try is left.
-        Patience::Within(within) => request.within(within.saturating_sub(started.elapsed())),
-    };
-    let outcome = tokio::select! {
-        biased;
-        signal = signals.next() => Err(signal),
-        // Dropped when the signal comes first, and so given up.
-        outcome = request.into_future() => Ok(outcome),
-    };
-    match outcome {
+    match unless_told_to_end(&locks, signals, request.into_future()).await {
         Ok(Ok(guard)) => {
-            claim(wanted, &guard).await;
-            tell_taken(wanted, &locks, &guard, started.elapsed());
+            had(wanted, &locks, &guard, started.elapsed()).await;
             Ok(Taken::Lock(locks, guard))
         }
         Ok(Err(error)) => {
             undo(&locks, signals).await;
             Err(not_taken(wanted, &locks, error))
         }
-        Err(signal) => {
-            let signal = undo(&locks, signals).await.unwrap_or(signal);
-            Ok(Taken::Interrupted(signal))
-        }
+        Err(signal) => Ok(Taken::Interrupted(signal)),
     }
+}
+
+/// Connects to the store, unless a signal comes first.
+///
+/// # Errors
+///
+/// [`Failure`], when it does not answer, or refuses.
+pub(crate) async fn reach(wanted: &Wanted, signals: &mut Signals) -> Result<Result<Locks, Signal>, Failure> {
+    if wanted.verbose {
+        say::line(format_args!("{}: waiting at {}", wanted.keys, wanted.place.store));
+    }
+    tokio::select! {
+        biased;
+        signal = signals.next() => Ok(Err(signal)),
+        locks = connect(wanted) => locks.map(Ok),
+    }
+}
+
+/// What the request comes to, or the signal that came first: then the request is given up.
+pub(crate) async fn unless_told_to_end<T>(
+    locks: &Locks,
+    signals: &mut Signals,
+    request: impl Future<Output = T>,
+) -> Result<T, Signal> {
+    let signal = {
+        let request = pin!(request);
+        tokio::select! {
+            biased;
+            signal = signals.next() => signal,
+            outcome = request => return Ok(outcome),
+        }
+    };
+    Err(undo(locks, signals).await.unwrap_or(signal))
+}
+
+/// Sees to a lock that was just had, and tells.
+pub(crate) async fn had(wanted: &Wanted, locks: &Locks, guard: &Guard, waited: Duration) {
+    claim(wanted, guard).await;
+    tell_taken(wanted, locks, guard, waited);
 }
 
 fn request(wanted: &Wanted, locks: &Locks) -> Acquire {
@@ -107,10 +129,10 @@ async fn connect(wanted: &Wanted) -> Result<Locks, Failure> {
 }
 
 /// Says for whom we wait: to people once, and again when another of our keys is in the way; to programs for each holder.
-fn teller(wanted: &Wanted) -> impl Fn(&Waiting) + Send + Sync + 'static {
+pub(crate) fn teller(wanted: &Wanted) -> impl Fn(&Waiting) + Send + Sync + 'static {
     let keys = wanted.keys.texts();
     let status = wanted.status.clone();
-    let aloud = !wanted.quiet && (wanted.verbose || io::stderr().is_terminal());
+    let aloud = wanted.is_aloud();
     let last: Mutex<Option<(Key, Tenant)>> = Mutex::default();
     move |waiting| {
         let Waiting { held_by, place, .. } = waiting;
@@ -166,7 +188,7 @@ pub(crate) async fn tell_keeping(status: Arc<Status>, held: Held) -> Infallible 
     }
 }
 
-fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Failure {
+pub(crate) fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Failure {
     let LockError::TimedOut { key, held_by, place, waited, .. } = &error else { return Failure::from(error) };
     let tenant = held_by.as_ref().map(|held_by| held_by.tenant.to_string());
     let held_by = held_by.as_ref().map_or_else(|| "others".into(), ToString::to_string);
@@ -196,7 +218,7 @@ fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Failure {
 }
 
 /// Waits until nothing of a request is left. Gives back the signal that cut that short.
-async fn undo(locks: &Locks, signals: &mut Signals) -> Option<Signal> {
+pub(crate) async fn undo(locks: &Locks, signals: &mut Signals) -> Option<Signal> {
     tokio::select! {
         // What is not undone in time ends with the lease that nobody renews.
         _ = locks.close(UNDOING) => None,

@@ -21,7 +21,8 @@ const EXIT_CODES: &str = "\
 How leasehold ends:
 
   the command's own code, when it ran to its end
-  0    hold: the reader has closed its end, and the lock was released
+  0    once, every: also when there was nothing to do; --skip-exit-code N changes this one
+       hold: the reader has closed its end, and the lock was released
        show: somebody holds the lock; ls: all were listed, also if there was none
        break: the lease with that fence was ended
        doctor: nothing endangers locks
@@ -31,7 +32,9 @@ How leasehold ends:
   64   the command line or the store's URL makes no sense; nothing was sent
   65   the key holds something that is no lock; break: another program's lock
   69   the store is out of reach, or refuses
+       once, every: also if that was so when the command had ended, and it counts as not done
   70   the lease was lost or broken, or --max-hold is over; the command was ended
+       once, every: it ended well, but not before the lease did, and so counts as not done
   75   the lock is held, or was not free in time; --busy-exit-code N changes this one
        break: it is held with another fence, and nothing was broken
   126  the command cannot be executed
@@ -49,7 +52,7 @@ What leasehold reads:
   LEASEHOLD_STORE   the store, if --store does not name one; or several, with white space between them
   LEASEHOLD_MAX_TTL the longest ttl of all who use several stores together, if --max-ttl does not name one
 
-What the command of `leasehold run` is given:
+What the command of `leasehold run`, `once` and `every` is given:
 
   LEASEHOLD_KEY     the key; of several, the first in the order of their bytes
   LEASEHOLD_KEYS    all keys that are held around it, one a line; the outermost run's first
@@ -108,13 +111,20 @@ Each has \"event\", and \"at\": milliseconds since 1970 by the system's clock. T
 keys, \"keys\" has all, and \"key\" the one in the way, or else the first. A key that is not UTF-8 has its other bytes as
 \\xNN.
 
+What ends in _at is such a moment too, by the store's clock. Of what was last done, begun_at is when it was begun, by is
+what whoever did it said of itself, and fence is what it was done under; they are null where it was never done.
+
   waiting   key, keys, held_by, place (null: it does not wait in line), remaining_ms (null: it has no end)
                                                                 when it first has to wait, and for each other holder
   acquired  key, keys, fence, label, store, ttl_ms, waited_ms
   renewed   remaining_ms
   lost      reason                                             followed by ended, if a command ran
   ended     code or signal                                     of the command
+  done      begun_at, due_at (null: never again)                once, every: the store has noted it
   released
+  already_done  key, begun_at, by, fence, code                  the last, of once: nothing was run
+  not_due       key, due_at, begun_at, by, fence, code          the last, of every: nothing was run
+  underway      key, held_by, begun_at, by, fence, code         the last, of every: somebody is at it, nothing was run
   busy      key, keys, held_by, waited_ms, code                the last
   failed    code, reason                                       the last: our exit code, and what we say on stderr
 

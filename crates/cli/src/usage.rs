@@ -41,6 +41,8 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             Some(Failure::usage("no key: name what is to be locked, before the --"))
         }
         Task::Run(_) => None,
+        Task::Once(args) => unruly_job(words, &args.command, &args.keys, "once", &["key"]),
+        Task::Every(args) => unruly_job(words, &args.command, &args.words, "every", &["period", "key"]),
         Task::Hold(args) if !args.command.is_empty() => {
             Some(Failure::usage("hold runs no command: leave it out, or use `leasehold run KEY -- COMMAND`"))
         }
@@ -76,15 +78,38 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
     }
 }
 
+/// The same of what is done once, or in each period: it has a command, and so many words before it.
+fn unruly_job(
+    words: &[OsString],
+    command: &[OsString],
+    before: &[OsString],
+    task: &str,
+    wanted: &[&str],
+) -> Option<Failure> {
+    let usage = format!("leasehold {task} {} -- COMMAND", wanted.join(" ").to_uppercase());
+    if command.is_empty() {
+        let failure = || Failure::usage("no command behind --: name what to run");
+        return Some(without_dashes(words).unwrap_or_else(failure));
+    }
+    match before.len() {
+        count if count == wanted.len() => None,
+        count if count < wanted.len() => {
+            Some(Failure::usage(format!("no {}, before the --: `{usage}`", wanted[count])))
+        }
+        _ => Some(Failure::usage(format!("{task} takes one key, and is given several: `{usage}`"))),
+    }
+}
+
 /// The commonest slip: `leasehold run KEY COMMAND`. `None` if that was not it.
 fn without_dashes(words: &[OsString]) -> Option<Failure> {
-    let (run, rest) = words.get(1..)?.split_first()?;
-    if run != "run" || rest.iter().any(|word| word == "--") {
+    let (task, rest) = words.get(1..)?.split_first()?;
+    let task = task.to_str().filter(|task| ["run", "once", "every"].contains(task))?;
+    if rest.iter().any(|word| word == "--") {
         return None;
     }
-    let command = command_start(rest)?;
+    let command = command_start(rest, task)?;
     let (ours, command) = rest.split_at(command);
-    let mut line = String::from("leasehold run");
+    let mut line = format!("leasehold {task}");
     let mut hide_next = false;
     for word in ours {
         let text = word.to_string_lossy();
@@ -115,8 +140,9 @@ fn without_dashes(words: &[OsString]) -> Option<Failure> {
 
 /// Where the command begins in words without `--`: at the first word behind the key that is none of our options. `None` if
 /// there is no key, or an option before it that we do not know.
-fn command_start(words: &[OsString]) -> Option<usize> {
-    let takes_value = options();
+fn command_start(words: &[OsString], task: &str) -> Option<usize> {
+    let takes_value = options(task);
+    let mut before_key = usize::from(task == "every");
     let mut key_seen = false;
     let mut at = 0;
     while at < words.len() {
@@ -126,7 +152,8 @@ fn command_start(words: &[OsString]) -> Option<usize> {
             None if key_seen => return Some(at),
             None if word.starts_with('-') => return None,
             None => {
-                key_seen = true;
+                key_seen = before_key == 0;
+                before_key = before_key.saturating_sub(1);
                 at += 1;
             }
         }
@@ -134,12 +161,12 @@ fn command_start(words: &[OsString]) -> Option<usize> {
     (key_seen && at == words.len()).then_some(at)
 }
 
-/// The options of `run`, and whether a value belongs to each.
-fn options() -> HashMap<String, bool> {
+/// The options of a task, and whether a value belongs to each.
+fn options(task: &str) -> HashMap<String, bool> {
     let whole = CommandLine::command();
-    let run = whole.find_subcommand("run").map(clap::Command::get_arguments);
+    let task = whole.find_subcommand(task).map(clap::Command::get_arguments);
     let mut options = HashMap::new();
-    for argument in run.into_iter().flatten() {
+    for argument in task.into_iter().flatten() {
         let takes_value = argument.get_action().takes_values();
         options.extend(argument.get_long().map(|long| (format!("--{long}"), takes_value)));
         options.extend(argument.get_short().map(|short| (format!("-{short}"), takes_value)));
@@ -257,6 +284,9 @@ mod tests {
             ("leasehold run --store=redis://:s3cret@h k ls", "leasehold run --store=URL k -- ls"),
             ("leasehold run k curl http://u:s3cret@h", "leasehold run k -- curl …"),
             ("leasehold run k", "leasehold run k -- COMMAND"),
+            ("leasehold once -w 5 k ls -l", "leasehold once -w 5 k -- ls -l"),
+            ("leasehold every 1h k ls -l", "leasehold every 1h k -- ls -l"),
+            ("leasehold every --ttl 5 1h k", "leasehold every --ttl 5 1h k -- COMMAND"),
         ] {
             assert!(
                 hint(typed).is_some_and(|hint| hint.contains(&format!("{meant:?}"))),
@@ -268,9 +298,13 @@ mod tests {
 
     #[test]
     fn a_line_with_its_dashes_or_without_a_key_has_another_fault() {
-        for typed in
-            ["leasehold run k -- ls", "leasehold run", "leasehold run --nonsense k ls", "leasehold ls"]
-        {
+        for typed in [
+            "leasehold run k -- ls",
+            "leasehold run",
+            "leasehold run --nonsense k ls",
+            "leasehold ls",
+            "leasehold every 1h",
+        ] {
             assert_eq!(hint(typed), None, "{typed}");
         }
     }

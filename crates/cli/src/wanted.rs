@@ -1,12 +1,13 @@
 //! The lock that is wanted, how, and where: what every task that takes one has in common.
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{Label, Misuse, Mode, Ttl};
 
-use crate::args::TakingArgs;
+use crate::args::{KeepingArgs, TakingArgs, WaitingArgs};
 use crate::exit::{End, Failure};
 use crate::keys::Keys;
 use crate::place::Place;
@@ -42,18 +43,38 @@ pub(crate) enum Patience {
 impl Wanted {
     /// Settles it. Everything that was typed wrong is found here, before anything is opened.
     pub(crate) fn of(args: TakingArgs, keys: Vec<OsString>) -> Result<Self, Failure> {
+        let mode = mode(args.shared, args.permits)?;
+        Self::settled(args.waiting, args.keeping, mode, args.quiet, keys)
+    }
+
+    /// The same of a lock that is held alone, to do something under it.
+    pub(crate) fn alone(
+        waiting: WaitingArgs,
+        keeping: KeepingArgs,
+        quiet: bool,
+        keys: Vec<OsString>,
+    ) -> Result<Self, Failure> {
+        Self::settled(waiting, keeping, Mode::Exclusive, quiet, keys)
+    }
+
+    fn settled(
+        waiting: WaitingArgs,
+        args: KeepingArgs,
+        mode: Mode,
+        quiet: bool,
+        keys: Vec<OsString>,
+    ) -> Result<Self, Failure> {
         let max_hold = time_of("--max-hold", args.max_hold)?;
         let ttl = ttl(time_of("--ttl", args.ttl)?, max_hold)?;
-        let patience = match time_of("--within", args.within)? {
-            _ if args.once => Patience::OneTry,
+        let patience = match time_of("--within", waiting.within)? {
+            _ if waiting.one_try => Patience::OneTry,
             Some(Duration::ZERO) => Patience::OneTry,
             Some(within) => Patience::Within(within),
             None => Patience::Endless,
         };
-        let busy = args.busy_exit_code.map_or(Ok(End::BUSY), |text| exit_code(&text))?;
+        let busy = exit_code("--busy-exit-code", waiting.busy_exit_code)?.map_or(End::BUSY, End::Code);
         let label = args.label.unwrap_or_else(default_label);
         Label::new(&label).map_err(|misuse| Failure::from(misuse).about("--label"))?;
-        let mode = mode(args.shared, args.permits)?;
         let keys = Keys::of(keys)?;
         let place = Place::of(args.place)?;
         if let Mode::Permits { .. } = mode
@@ -63,8 +84,24 @@ impl Wanted {
             return Err(Failure::from(Misuse::PermitsOfAQuorum { name }).about("--permits"));
         }
         let status = Arc::new(args.status_fd.map_or(Ok(Status::to_nobody()), |text| Status::to(&text))?);
-        let (quiet, verbose) = (args.quiet, args.verbose);
+        let verbose = args.verbose;
         Ok(Self { keys, mode, patience, busy, ttl, max_hold, label, place, status, quiet, verbose })
+    }
+
+    /// Whether what is worth knowing, and no error, is said to people.
+    pub(crate) fn is_aloud(&self) -> bool {
+        !self.quiet && (self.verbose || io::stderr().is_terminal())
+    }
+}
+
+impl Patience {
+    /// How long is left to wait; connecting is part of the wait, and if it took all of it, one try is left.
+    pub(crate) fn left(self, since: Instant) -> Option<Duration> {
+        match self {
+            Self::OneTry => Some(Duration::ZERO),
+            Self::Within(within) => Some(within.saturating_sub(since.elapsed())),
+            Self::Endless => None,
+        }
     }
 }
 
@@ -104,11 +141,13 @@ pub(crate) fn time_of(option: &str, text: Option<String>) -> Result<Option<Durat
     time.map_err(|error| Failure::usage(error.to_string()).about(option))
 }
 
-fn exit_code(text: &str) -> Result<End, Failure> {
+/// An option's exit code.
+pub(crate) fn exit_code(option: &str, text: Option<String>) -> Result<Option<u8>, Failure> {
+    let Some(text) = text else { return Ok(None) };
     // Only digits: what reads `+5` or ` 5` as five hides a slip.
-    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    digits.and_then(|digits| digits.parse().ok()).map(End::Code).ok_or_else(|| {
-        Failure::usage(format!("--busy-exit-code: {text:?} is no exit code: write a number from 0 to 255"))
+    let digits = Some(&text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    digits.and_then(|digits| digits.parse().ok()).map(Some).ok_or_else(|| {
+        Failure::usage(format!("{option}: {text:?} is no exit code: write a number from 0 to 255"))
     })
 }
 

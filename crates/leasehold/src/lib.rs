@@ -54,7 +54,7 @@ pub use memory::MemoryStore;
 pub use mutex::Mutex;
 pub use quorum::QuorumStore;
 pub use recipe::{
-    BeginError, Candidate, Doing, Election, Every, EveryOutcome, JobError, Leaders, MarkError, Once,
+    BeginError, Candidate, Doing, Election, Every, EveryOutcome, JobError, Leaders, MarkError, NotDue, Once,
     OnceOutcome,
 };
 pub use runtime::TokioRuntime;

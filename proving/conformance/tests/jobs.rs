@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::{
-    AnyStore, BeginError, EveryOutcome, InspectError, JobError, LockError, Locks, MarkError, Misuse,
+    AnyStore, BeginError, EveryOutcome, InspectError, JobError, LockError, Locks, MarkError, Misuse, NotDue,
     OnceOutcome,
 };
 use servers::{Flavor, Server};
@@ -149,7 +149,8 @@ async fn what_failed_is_not_done_and_the_next_may_try_at_once() {
             EveryOutcome::Ran(2)
         );
         let again = here.every(HOUR, "report").run(async |_| Fine::Ok(3)).await.unwrap();
-        assert!(matches!(again, EveryOutcome::NotDue { mark: Some(_) }));
+        let EveryOutcome::NotDue(NotDue::Until { left, .. }) = again else { panic!("{again:?}") };
+        assert!(left <= HOUR && left > HOUR - 60 * SECOND, "{left:?}");
     }
 }
 
@@ -174,9 +175,14 @@ async fn who_is_not_first_does_not_run_beside_who_is() {
         let (here, there) = (place.locks().await, place.locks().await);
         let doing = here.every(HOUR, "report").begin().await.unwrap().unwrap();
         // Never done before, and somebody is at it: not due, without waiting.
-        assert_eq!(there.every(HOUR, "report").begin().await.unwrap().unwrap_err(), None);
+        let underway = there.every(HOUR, "report").begin().await.unwrap().unwrap_err();
+        let NotDue::Underway { held_by: Some(held_by), mark: None } = &underway else {
+            panic!("{underway:?}")
+        };
+        assert_eq!(held_by.fence, Some(doing.guard().fence()));
         doing.done().await.unwrap();
-        assert!(there.every(HOUR, "report").begin().await.unwrap().unwrap_err().is_some());
+        let done = there.every(HOUR, "report").begin().await.unwrap().unwrap_err();
+        assert!(matches!(done, NotDue::Until { .. }), "{done:?}");
     }
 }
 

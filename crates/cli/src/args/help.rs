@@ -11,5 +11,17 @@ pub(crate) struct HelpArgs {
 }
 
 /// The tasks, and what [`topic`](crate::topic) has a page about.
-const TOPICS: [&str; 10] =
-    ["run", "hold", "show", "ls", "break", "doctor", "exit-codes", "environment", "stores", "events"];
+const TOPICS: [&str; 12] = [
+    "run",
+    "once",
+    "every",
+    "hold",
+    "show",
+    "ls",
+    "break",
+    "doctor",
+    "exit-codes",
+    "environment",
+    "stores",
+    "events",
+];

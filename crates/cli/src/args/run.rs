@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::TakingArgs;
+use super::{RunningArgs, TakingArgs};
 
 /// Run a command while holding a lock
 ///
@@ -20,15 +20,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) taking: TakingArgs,
 
-    /// From SIGTERM to SIGKILL when the lease is lost [default: 5s, or ttl/4 if less]
-    ///
-    /// COMMAND is asked to end so long before the lease's end. At most half of the ttl, so that there is time to renew.
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
-    pub(crate) grace: Option<String>,
-
-    /// Leave the terminal out of it: COMMAND gets a process group of its own, and signals from us
-    #[arg(long)]
-    pub(crate) no_tty: bool,
+    #[command(flatten)]
+    pub(crate) running: RunningArgs,
 
     /// The name of the lock, or of several that are taken together
     #[arg(value_name = "KEY", num_args = 0..)]

@@ -271,6 +271,37 @@ fn crons_job_on_a_server_excludes_other_machines() {
     drop(others);
 }
 
+#[test]
+fn crons_job_that_is_done_each_night_is_tried_again_until_it_is_done_and_then_not() {
+    let server = Server::start(Flavor::Valkey91);
+    let site = Site::on(&server.url());
+    program(&site, "report", "[ -e ready ] && echo reported");
+    let crontab = block("crontab-every");
+    let settings = [("LEASEHOLD_STORE", &*server.url())];
+    let outcomes = [false, true, true].map(|ready| {
+        if ready {
+            fs::write(site.path("ready"), "").unwrap();
+        }
+        let done = site.finish(by_cron(&site, &crontab, &settings));
+        (done.status.code(), done.out, done.err)
+    });
+    let expected = [(1, ""), (0, "reported\n"), (0, "")];
+    assert_eq!(outcomes, expected.map(|(code, out)| (Some(code), out.to_owned(), String::new())));
+}
+
+#[test]
+fn a_service_starts_when_its_migration_is_done_by_whomever() {
+    let site = Site::new();
+    program(&site, "migrate", "[ -e ready ] && echo migrated $1");
+    program(&site, "service", "echo served");
+    let start = || site.finish(in_shell(&site, "sh", &["-c", &block("once")]));
+    let failed = start();
+    failed.is_silent(1);
+    assert_eq!(failed.out, "");
+    fs::write(site.path("ready"), "").unwrap();
+    assert_eq!([start().out, start().out], ["migrated 0042\nserved\n", "served\n"]);
+}
+
 /// The words of a unit's `ExecStart=`, with the test's programs.
 fn exec_start(site: &Site, unit: &str) -> Vec<String> {
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();

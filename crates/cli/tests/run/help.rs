@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::harness::Site;
 
-const TASKS: [&str; 6] = ["run", "hold", "show", "ls", "break", "doctor"];
+const TASKS: [&str; 8] = ["run", "once", "every", "hold", "show", "ls", "break", "doctor"];
 const TOPICS: [&str; 4] = ["exit-codes", "environment", "stores", "events"];
 
 fn read(site: &Site, words: &[&str]) -> String {
@@ -22,7 +22,7 @@ fn options(site: &Site, task: &str) -> Vec<String> {
     words.retain(|word| word.len() > 2 && word.bytes().skip(2).all(|b| b.is_ascii_lowercase() || b == b'-'));
     words.sort();
     words.dedup();
-    assert!(words.len() > if ["run", "hold"].contains(&task) { 8 } else { 4 }, "{words:?}");
+    assert!(words.len() > if ["run", "once", "every", "hold"].contains(&task) { 8 } else { 4 }, "{words:?}");
     words
 }
 
@@ -104,6 +104,7 @@ fn the_manual_has_its_sections_every_option_and_every_topic() {
         let operand = match task {
             "ls" => " PREFIX|--all",
             "doctor" => "",
+            "every" => " PERIOD KEY",
             _ => " KEY",
         };
         // A hyphen is written so that nobody takes it for a dash.

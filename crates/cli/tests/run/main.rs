@@ -12,6 +12,7 @@ mod harness;
 mod help;
 mod hold;
 mod home;
+mod jobs;
 mod loss;
 mod ls;
 mod minder;

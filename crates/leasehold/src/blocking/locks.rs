@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use super::election::Election;
+use super::every::Every;
 use super::mutex::Mutex;
+use super::once::Once;
+use super::rw_lock::RwLock;
+use super::semaphore::Semaphore;
 use super::wait;
 use crate::{AnyStore, CloseError, ConnectError, Held, InspectError, KeyState, LocksBuilder};
 
@@ -83,6 +87,41 @@ impl Locks {
     /// Several locks taken together, or none of them, as [`leasehold::Locks::mutex_all`](crate::Locks::mutex_all).
     pub fn mutex_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> Mutex {
         Mutex(self.0.mutex_all(names))
+    }
+
+    /// The reader-writer lock of this name. Does no I/O.
+    pub fn rw_lock(&self, name: impl AsRef<[u8]>) -> RwLock {
+        RwLock(self.0.rw_lock(name))
+    }
+
+    /// Several reader-writer locks taken together, or none of them.
+    pub fn rw_lock_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> RwLock {
+        RwLock(self.0.rw_lock_all(names))
+    }
+
+    /// The semaphore of this name, of so many permits, as [`leasehold::Locks::semaphore`](crate::Locks::semaphore). Does no I/O.
+    pub fn semaphore(&self, name: impl AsRef<[u8]>, permits: u32) -> Semaphore {
+        Semaphore(self.0.semaphore(name, permits))
+    }
+
+    /// Several semaphores of so many permits each, of which as many are taken of one as of the other, together or none.
+    pub fn semaphore_all<Name: AsRef<[u8]>>(
+        &self,
+        names: impl IntoIterator<Item = Name>,
+        permits: u32,
+    ) -> Semaphore {
+        Semaphore(self.0.semaphore_all(names, permits))
+    }
+
+    /// Something that is done once, ever, under the lock of this name. Does no I/O.
+    pub fn once(&self, name: impl AsRef<[u8]>) -> Once {
+        Once(self.0.once(name))
+    }
+
+    /// Something that is done once in each `period`, under the lock of this name. Does no I/O; a period that cannot be is said when it
+    /// is to run.
+    pub fn every(&self, period: Duration, name: impl AsRef<[u8]>) -> Every {
+        Every(self.0.every(period, name))
     }
 
     /// The leadership of this name, for which several stand and which one has at a time. Does no I/O.

@@ -22,16 +22,26 @@
 //! refuses what comes too late.
 
 mod acquire;
+mod doing;
 mod election;
+mod every;
 mod guard;
 mod locks;
 mod mutex;
+mod once;
+mod rw_lock;
+mod semaphore;
 
 pub use acquire::Acquire;
+pub use doing::Doing;
 pub use election::{Candidate, Election, Leaders};
+pub use every::Every;
 pub use guard::Guard;
 pub use locks::Locks;
 pub use mutex::Mutex;
+pub use once::Once;
+pub use rw_lock::RwLock;
+pub use semaphore::Semaphore;
 
 /// Waits for `future` on this thread.
 ///

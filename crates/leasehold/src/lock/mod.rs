@@ -10,7 +10,7 @@ mod roster;
 mod unlocked;
 
 pub use acquire::{Acquire, Waiting};
-pub(crate) use drive::Terms;
+pub(crate) use drive::{OnWait, Terms};
 pub use guard::Guard;
 pub use holding::Held;
 pub(crate) use holding::Holding;

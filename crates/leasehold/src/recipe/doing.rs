@@ -71,19 +71,19 @@ impl Job {
     }
 
     /// Under the lock: what is begun now, if it still is to be.
-    pub(super) async fn begin(
+    pub(super) async fn begin<Done>(
         &self,
         request: Acquire,
         keep: Duration,
-        is_done: impl Fn(&Marked) -> Option<Mark>,
-    ) -> Result<Result<Doing, Mark>, BeginError> {
+        is_done: impl Fn(&Marked) -> Option<Done>,
+    ) -> Result<Result<Doing, Done>, BeginError> {
         let guard = request.await.map_err(BeginError::NotTaken)?;
         let marked = self.marked().await.map_err(BeginError::NotKnown)?;
         Ok(match is_done(&marked) {
-            Some(mark) => {
+            Some(done) => {
                 // A program that finds it done often ends at once, and what it left to the background with it; others wait.
                 let _ = guard.release().await;
-                Err(mark)
+                Err(done)
             }
             None => Ok(Doing { guard, at: marked.now, keep }),
         })
@@ -112,6 +112,11 @@ impl Doing {
         self.guard.held()
     }
 
+    /// It was not done, or is not to be noted yet: the lock alone, for whoever wants to know what becomes of its release.
+    pub fn into_guard(self) -> Guard {
+        self.guard
+    }
+
     /// It was done: leaves the mark, and releases the lock. A store that is silent is asked until the lease ends.
     ///
     /// # Errors
@@ -122,12 +127,26 @@ impl Doing {
     ///
     /// Dropped in between, it may be marked or not; the lock is released.
     pub async fn done(self) -> Result<(), MarkError> {
-        let label = self.held().label().and_then(|label| Label::new(label).ok());
-        let mark = Mark::new(self.at, self.guard.fence(), label);
-        self.guard.mark(&mark, self.keep).await?;
+        self.mark().await?;
         // The mark counts, whatever becomes of the release.
         let _ = self.guard.release().await;
         Ok(())
+    }
+
+    /// It was done: leaves the mark, and keeps the lock. From then on nobody does it again, also if the lock is lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`done`](Self::done).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped in between, it may be marked or not. Marking it once more changes nothing.
+    pub async fn mark(&self) -> Result<Mark, MarkError> {
+        let label = self.guard.held().label().and_then(|label| Label::new(label).ok());
+        let mark = Mark::new(self.at, self.guard.fence(), label);
+        self.guard.mark(&mark, self.keep).await?;
+        Ok(mark)
     }
 
     /// Runs the work, stops it when the lock is lost, and leaves the mark if it was done.

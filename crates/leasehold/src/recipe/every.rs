@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Mark, Marked, Misuse, Renewal};
+use leasehold_core::{Claim, Mark, Marked, Misuse, Renewal, Tenancy};
 
 use super::doing::{Doing, Job};
 use super::error::{BeginError, JobError};
@@ -53,10 +53,38 @@ pub enum EveryOutcome<T> {
     /// It was due, and done.
     Ran(T),
     /// It is not due.
-    NotDue {
-        /// When it was last begun, and by whom; `None` when somebody is at it for the first time.
+    NotDue(NotDue),
+}
+
+/// Why something is not to be done now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "it was done in this period, or it is being done")]
+pub enum NotDue {
+    /// A period has not passed since it was last begun.
+    Until {
+        /// How long until it is due again, by the store's clock.
+        left: Duration,
+        /// When it was last begun, and by whom.
+        mark: Mark,
+    },
+    /// Somebody is at it. If they fail, it is due as soon as they let go.
+    Underway {
+        /// Who; `None` where the store could not say.
+        held_by: Option<Box<Tenancy>>,
+        /// When it was last done, and by whom; `None` when it never was, or so long ago that nobody remembers.
         mark: Option<Mark>,
     },
+}
+
+impl NotDue {
+    /// When it was last done, and by whom; `None` when somebody is at it for the first time.
+    #[must_use]
+    pub const fn mark(&self) -> Option<&Mark> {
+        match self {
+            Self::Until { mark, .. } => Some(mark),
+            Self::Underway { mark, .. } => mark.as_ref(),
+        }
+    }
 }
 
 impl Every {
@@ -122,11 +150,11 @@ impl Every {
     {
         match self.begin().await? {
             Ok(doing) => doing.run(work).await.map(EveryOutcome::Ran),
-            Err(mark) => Ok(EveryOutcome::NotDue { mark }),
+            Err(not_due) => Ok(EveryOutcome::NotDue(not_due)),
         }
     }
 
-    /// The same in two steps, for work that is no future: either it is yours to do, or it is not due.
+    /// The same in two steps, for work that is no future: either it is yours to do, or here is why it is not due.
     ///
     /// # Errors
     ///
@@ -135,16 +163,17 @@ impl Every {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub async fn begin(&self) -> Result<Result<Doing, Option<Mark>>, BeginError> {
+    pub async fn begin(&self) -> Result<Result<Doing, NotDue>, BeginError> {
         let marked = self.job.marked().await.map_err(BeginError::NotKnown)?;
-        if let Some(mark) = not_due(&marked, self.period) {
-            return Ok(Err(Some(mark)));
+        if let Some((mark, left)) = of_this_period(&marked, self.period) {
+            return Ok(Err(NotDue::Until { left, mark }));
         }
         let request = self.job.lock().within(Duration::ZERO);
-        match self.job.begin(request, self.kept(), |marked| not_due(marked, self.period)).await {
-            Ok(begun) => Ok(begun.map_err(Some)),
-            // Somebody is at it.
-            Err(BeginError::NotTaken(LockError::TimedOut { .. })) => Ok(Err(marked.mark)),
+        match self.job.begin(request, self.kept(), |marked| of_this_period(marked, self.period)).await {
+            Ok(begun) => Ok(begun.map_err(|(mark, left)| NotDue::Until { left, mark })),
+            Err(BeginError::NotTaken(LockError::TimedOut { held_by, .. })) => {
+                Ok(Err(NotDue::Underway { held_by, mark: marked.mark }))
+            }
             Err(error) => Err(error),
         }
     }
@@ -156,11 +185,13 @@ impl Every {
     }
 }
 
-/// The mark, if it is of this period. One from the future was made by a clock that was set back since: it counts for a period too.
-fn not_due(marked: &Marked, period: Duration) -> Option<Mark> {
+/// The mark, if it is of this period, and how much of that is left. One from the future was made by a clock that was set back since: it
+/// counts for a period too.
+fn of_this_period(marked: &Marked, period: Duration) -> Option<(Mark, Duration)> {
     let mark = marked.mark.as_ref()?;
-    let apart = Duration::from_micros(marked.now.as_micros().abs_diff(mark.at.as_micros()));
-    (apart < period).then(|| mark.clone())
+    let (begun, now) =
+        (Duration::from_micros(mark.at.as_micros()), Duration::from_micros(marked.now.as_micros()));
+    (begun.abs_diff(now) < period).then(|| (mark.clone(), (begun + period).saturating_sub(now)))
 }
 
 #[cfg(test)]
@@ -173,12 +204,14 @@ mod tests {
     fn it_is_due_a_period_after_it_was_begun_and_not_before() {
         let at = |micros| Mark::new(Stamp::from_micros(micros), Fence::new(1).unwrap(), None);
         let period = Duration::from_micros(10);
-        let is_due = |begun, now| {
-            not_due(&Marked { mark: Some(at(begun)), now: Stamp::from_micros(now) }, period).is_none()
+        let left = |begun, now| {
+            let marked = Marked { mark: Some(at(begun)), now: Stamp::from_micros(now) };
+            of_this_period(&marked, period).map(|(_, left)| left.as_micros())
         };
-        assert!(!is_due(100, 100) && !is_due(100, 109) && is_due(100, 110) && is_due(100, 1000));
+        assert_eq!([left(100, 100), left(100, 109)], [Some(10), Some(1)]);
+        assert_eq!([left(100, 110), left(100, 1000)], [None, None]);
         // The clock was set back.
-        assert!(!is_due(109, 100) && is_due(110, 100) && is_due(1000, 100));
-        assert!(not_due(&Marked { mark: None, now: Stamp::from_micros(5) }, period).is_none());
+        assert_eq!([left(109, 100), left(110, 100), left(1000, 100)], [Some(19), None, None]);
+        assert!(of_this_period(&Marked { mark: None, now: Stamp::from_micros(5) }, period).is_none());
     }
 }

@@ -9,5 +9,5 @@ mod once;
 pub use doing::Doing;
 pub use election::{Candidate, Election, Leaders};
 pub use error::{BeginError, JobError, MarkError};
-pub use every::{Every, EveryOutcome};
+pub use every::{Every, EveryOutcome, NotDue};
 pub use once::{Once, OnceOutcome};

@@ -9,7 +9,7 @@ use super::doing::{Doing, Job};
 use super::error::{BeginError, JobError};
 use crate::defaults::Defaults;
 use crate::error::InspectError;
-use crate::lock::Held;
+use crate::lock::{Held, OnWait, Waiting};
 use crate::locks::Askers;
 
 /// Something that is done once, ever, by whoever comes first: a migration, a first setting up. Making and cloning it does no I/O.
@@ -39,6 +39,7 @@ use crate::locks::Askers;
 pub struct Once {
     job: Job,
     within: Option<Duration>,
+    on_wait: Option<OnWait>,
 }
 
 /// What came of [`Once::run`].
@@ -57,7 +58,7 @@ pub enum OnceOutcome<T> {
 impl Once {
     pub(crate) fn new(askers: Arc<Askers>, claim: Result<Claim, Misuse>, defaults: Defaults) -> Self {
         let job = Job::new(askers, claim, defaults).renewal(Renewal::Automatic);
-        Self { job, within: None }
+        Self { job, within: None, on_wait: None }
     }
 
     /// How long the lease lasts without renewal: how long after a crash the next one begins.
@@ -73,6 +74,16 @@ impl Once {
     /// Waits no longer than this for somebody who is at it. Without it, for as long as that takes.
     pub fn within(self, limit: Duration) -> Self {
         Self { within: Some(limit), ..self }
+    }
+
+    /// Stops work that takes longer than this, and lets the next one try. Without it, it may take as long as it takes.
+    pub fn at_most(self, limit: Duration) -> Self {
+        Self { job: self.job.renewal(Renewal::AtMost(limit)), ..self }
+    }
+
+    /// Calls this when somebody else is at it and has to be waited for, as [`Acquire::on_wait`](crate::Acquire::on_wait) does.
+    pub fn on_wait(self, tell: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
+        Self { on_wait: Some(OnWait(Arc::new(tell))), ..self }
     }
 
     /// When it was done, and by whom; `None` when it was not.
@@ -130,6 +141,9 @@ impl Once {
         let mut request = self.job.lock();
         if let Some(limit) = self.within {
             request = request.within(limit);
+        }
+        if let Some(OnWait(tell)) = self.on_wait.clone() {
+            request = request.on_wait(move |waiting| tell(waiting));
         }
         self.job.begin(request, Mark::FOR_EVER, |marked| marked.mark.clone()).await
     }

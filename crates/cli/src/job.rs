@@ -1,0 +1,176 @@
+//! `leasehold once` and `leasehold every`: run the command if it is to be run, and note that it was.
+
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use leasehold::{BeginError, Doing, Locks, Mark, MarkError, Misuse, NotDue};
+
+use crate::args::{EveryArgs, OnceArgs, WaitingArgs};
+use crate::command::end_as;
+use crate::environment::Around;
+use crate::exit::{End, Failure, REACH};
+use crate::run::work;
+use crate::say;
+use crate::settings::Settings;
+use crate::signals::Signals;
+use crate::skip::{Skip, begun_at, due_at, tell_skipped};
+use crate::status::Event;
+use crate::take::{Return, give_back, had, not_taken, reach, teller, undo, unless_told_to_end};
+use crate::wanted::{Wanted, exit_code, time_of};
+
+/// Something that is done once or once in a while, with everything settled.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) settings: Settings,
+    pub(crate) when: When,
+    /// How we end when there is nothing to do.
+    pub(crate) skipped: u8,
+}
+
+/// When it is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    Once,
+    Every(Duration),
+}
+
+impl Job {
+    /// Settles it. Everything that was typed wrong is found here, before anything is opened.
+    pub(crate) fn once(args: OnceArgs) -> Result<Self, Failure> {
+        let job = args.job;
+        let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
+        let wanted = Wanted::alone(args.waiting, job.keeping, job.quiet, args.keys)?;
+        let settings = Settings::settled(wanted, job.running, args.command)?;
+        Ok(Self { settings, when: When::Once, skipped })
+    }
+
+    /// The same.
+    pub(crate) fn every(args: EveryArgs) -> Result<Self, Failure> {
+        let job = args.job;
+        let mut words = args.words.into_iter();
+        let period = words.next().unwrap_or_default();
+        let period = time_of("PERIOD", Some(period.to_string_lossy().into_owned()))?.unwrap_or_default();
+        if period < Mark::LEAST_PERIOD || period > Mark::FOR_EVER {
+            return Err(Failure::from(Misuse::PeriodOutOfRange { period }));
+        }
+        let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
+        // It never waits.
+        let waiting = WaitingArgs { one_try: true, within: None, busy_exit_code: None };
+        let wanted = Wanted::alone(waiting, job.keeping, job.quiet, words.collect())?;
+        let settings = Settings::settled(wanted, job.running, args.command)?;
+        Ok(Self { settings, when: When::Every(period), skipped })
+    }
+}
+
+/// Does it if it is to be done, and says how to end.
+///
+/// # Errors
+///
+/// [`Failure`], when the command did not run, or not to its end, or nobody will know that it did.
+pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
+    let wanted = &job.settings.wanted;
+    let around = Around::at(&wanted.place.store);
+    around.check(&wanted.keys)?;
+    let mut signals = Signals::catch()?;
+    let started = Instant::now();
+    let locks = match reach(wanted, &mut signals).await? {
+        Ok(locks) => locks,
+        Err(signal) => return Ok(End::Signal(signal.as_raw())),
+    };
+    let begun = match unless_told_to_end(&locks, &mut signals, begin(&job, &locks, started)).await {
+        Ok(begun) => begun,
+        Err(signal) => return Ok(End::Signal(signal.as_raw())),
+    };
+    let doing = match begun {
+        Ok(Ok(doing)) => doing,
+        Ok(Err(skip)) => {
+            undo(&locks, &mut signals).await;
+            tell_skipped(&job, &skip);
+            return Ok(End::Code(job.skipped));
+        }
+        Err(error) => {
+            undo(&locks, &mut signals).await;
+            return Err(not_begun(wanted, &locks, error));
+        }
+    };
+    had(wanted, &locks, doing.guard(), started.elapsed()).await;
+    let worked = work(&job.settings, &around, &locks, doing.guard(), &mut signals).await;
+    let done = worked.as_ref().is_ok_and(ExitStatus::success);
+    let marked = if done { mark(&job, &doing, &mut signals).await } else { Ok(()) };
+    // What is noted stays so, whatever becomes of the lock afterwards; what failed is left to the next in any case.
+    if let Return::Unconfirmed(line) = give_back(wanted, &locks, doing.into_guard(), &mut signals).await {
+        say::line(line);
+    }
+    let status = worked?;
+    marked?;
+    Ok(end_as(status))
+}
+
+/// Whether it is ours to do.
+async fn begin(job: &Job, locks: &Locks, started: Instant) -> Result<Result<Doing, Skip>, BeginError> {
+    let wanted = &job.settings.wanted;
+    let key = wanted.keys.first().as_bytes();
+    match job.when {
+        When::Once => {
+            let mut once = locks.once(key).on_wait(teller(wanted));
+            if let Some(within) = wanted.patience.left(started) {
+                once = once.within(within);
+            }
+            if let Some(max_hold) = wanted.max_hold {
+                once = once.at_most(max_hold);
+            }
+            Ok(once.begin().await?.map_err(|mark| Skip::Done { mark }))
+        }
+        When::Every(period) => {
+            let mut every = locks.every(period, key);
+            if let Some(max_hold) = wanted.max_hold {
+                every = every.at_most(max_hold);
+            }
+            Ok(every.begin().await?.map_err(|not_due| match not_due {
+                NotDue::Until { left, mark } => Skip::Until { left, mark },
+                NotDue::Underway { held_by, mark } => Skip::Underway { held_by, mark },
+            }))
+        }
+    }
+}
+
+/// Notes that it was done, and tells.
+async fn mark(job: &Job, doing: &Doing, signals: &mut Signals) -> Result<(), Failure> {
+    let wanted = &job.settings.wanted;
+    let (keys, store) = (&wanted.keys, &wanted.place.store);
+    let again = "so it will be run again";
+    let marked = tokio::select! {
+        marked = doing.mark() => marked,
+        _ = signals.next() => return Err(Failure::new(
+            End::NO_STORE,
+            format!("{keys}: done, but ended before {store} had confirmed the note of it, so it may be run again"),
+        )),
+    };
+    match marked {
+        Ok(mark) => {
+            wanted.status.tell(Event::Done { begun_at: begun_at(&mark), due_at: due_at(&mark, job.when) });
+            Ok(())
+        }
+        Err(MarkError::Lost(loss)) => Err(Failure::new(
+            End::LOST,
+            format!(
+                "{keys}: done, but the lease was lost before that was noted ({loss}), {again}: check what it did"
+            ),
+        )),
+        Err(MarkError::Unreachable(fault)) => Err(Failure::new(
+            End::NO_STORE,
+            format!("{keys}: done, but that could not be noted ({fault}), {again}: {REACH}"),
+        )),
+        Err(error) => Err(Failure::new(End::NO_STORE, format!("{keys}: {error}"))),
+    }
+}
+
+fn not_begun(wanted: &Wanted, locks: &Locks, error: BeginError) -> Failure {
+    match error {
+        BeginError::NotTaken(error) => not_taken(wanted, locks, error),
+        BeginError::NotKnown(error) => {
+            Failure::from(error).about(format_args!("{}: not known whether it was done", wanted.keys))
+        }
+        _ => Failure::new(End::NO_STORE, format!("{}: {error}", wanted.keys)),
+    }
+}

@@ -1,0 +1,100 @@
+//! Why there was nothing to do, for people and for programs.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use humantime::format_rfc3339_seconds;
+use leasehold::{Label, Mark, Tenancy};
+
+use crate::job::{Job, When};
+use crate::say;
+use crate::status::{Event, millis, text_of};
+use crate::time;
+
+/// Why there was nothing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Skip {
+    /// It was done, once and for all.
+    Done { mark: Mark },
+    /// It was done in this period, of which so much is left.
+    Until { left: Duration, mark: Mark },
+    /// Somebody is at it; this is when it was last done.
+    Underway { held_by: Option<Box<Tenancy>>, mark: Option<Mark> },
+}
+
+/// Says why nothing was run: to people at a terminal or with `-v`, and to programs.
+pub(crate) fn tell_skipped(job: &Job, skip: &Skip) {
+    let wanted = &job.settings.wanted;
+    if wanted.is_aloud() {
+        say::line(format_args!("{}: {}: not run", wanted.keys, said(job, skip)));
+    }
+    let key = &*text_of(wanted.keys.first());
+    let code = job.skipped;
+    let mark = skip.mark();
+    let begun_at = mark.map(begun_at);
+    let by = mark.and_then(by);
+    let fence = mark.map(|mark| mark.fence.get());
+    let due_at = mark.and_then(|mark| due_at(mark, job.when));
+    let held_by = skip.held_by().map(|held_by| held_by.tenant.to_string());
+    let held_by = held_by.as_deref();
+    wanted.status.tell(match skip {
+        Skip::Done { .. } => Event::AlreadyDone { key, begun_at, by, fence, code },
+        Skip::Until { .. } => Event::NotDue { key, due_at, begun_at, by, fence, code },
+        Skip::Underway { .. } => Event::Underway { key, held_by, begun_at, by, fence, code },
+    });
+}
+
+fn said(job: &Job, skip: &Skip) -> String {
+    match skip {
+        Skip::Done { mark } => format!("already done, {}", begun(mark)),
+        Skip::Until { left, mark } => {
+            let due = due_at(mark, job.when).map(shown).unwrap_or_default();
+            format!("not due until {due}, in {}, as it was last {}", time::shown(*left), begun(mark))
+        }
+        Skip::Underway { .. } => {
+            let by = skip.held_by().map_or_else(|| "others".into(), ToString::to_string);
+            format!("just being done, by {by}")
+        }
+    }
+}
+
+fn begun(mark: &Mark) -> String {
+    let by = by(mark).map(|by| format!(" by {by}")).unwrap_or_default();
+    format!("begun {}{by}", shown(begun_at(mark)))
+}
+
+/// Whoever did it, as it called itself.
+fn by(mark: &Mark) -> Option<&str> {
+    mark.label.as_ref().map(Label::as_str)
+}
+
+/// When it was begun: milliseconds since 1970, by the store's clock.
+pub(crate) const fn begun_at(mark: &Mark) -> u64 {
+    mark.at.as_micros() / 1000
+}
+
+/// When it is due again, by the same clock; never, if it is done once.
+pub(crate) fn due_at(mark: &Mark, when: When) -> Option<u64> {
+    let When::Every(period) = when else { return None };
+    Some(begun_at(mark).saturating_add(millis(period)))
+}
+
+/// A moment in UTC.
+fn shown(millis: u64) -> String {
+    // The last moment of the year 9999 is the last that can be written so.
+    const LAST: Duration = Duration::from_secs(253_402_300_799);
+    format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(millis).min(LAST)).to_string()
+}
+
+impl Skip {
+    const fn mark(&self) -> Option<&Mark> {
+        match self {
+            Self::Done { mark } | Self::Until { mark, .. } => Some(mark),
+            Self::Underway { mark, .. } => mark.as_ref(),
+        }
+    }
+
+    fn held_by(&self) -> Option<&Tenancy> {
+        let Self::Underway { held_by, .. } = self else { return None };
+        held_by.as_deref()
+    }
+}

@@ -1,0 +1,329 @@
+//! `leasehold once` and `leasehold every`: done once, or once in a period, by processes that know nothing of each other.
+
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use servers::{Flavor, Server};
+
+use crate::harness::{LIMIT, Running, Site, is_alive, until};
+
+/// `leasehold once` or `every` at the site's store, with these words.
+fn job(site: &Site, task: &str, words: &[&str]) -> Command {
+    let mut command = site.leasehold(&[task, "--store", site.store()]);
+    command.args(words);
+    command
+}
+
+fn once(site: &Site, words: &[&str]) -> Command {
+    job(site, "once", words)
+}
+
+fn every(site: &Site, words: &[&str]) -> Command {
+    job(site, "every", words)
+}
+
+/// A site on the file store, and one on a server.
+fn file_and_server(server: &Server) -> [Site; 2] {
+    [Site::new(), Site::on(&server.url())]
+}
+
+fn lines(site: &Site, name: &str) -> usize {
+    site.read(name).lines().count()
+}
+
+/// What a job tells on its descriptor, without the time of telling.
+fn told(site: &Site, task: &str, words: &str) -> Vec<Value> {
+    let ours = env!("CARGO_BIN_EXE_leasehold");
+    let line = format!("exec {ours} {task} --store {} --status-fd 7 {words} 7>events", site.store());
+    site.finish(site.process("sh", &["-c", &line]));
+    site.read("events").lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
+fn names(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["event"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn of_ten_processes_that_start_at_once_three_times_one_runs_it() {
+    let server = Server::setup(Flavor::Redis82).append_only().arg("appendfsync", "always").start();
+    for site in file_and_server(&server) {
+        for round in 0..3 {
+            let script = "echo $$ >> ran; sleep 0.2";
+            let words = ["1h", "report", "--", "sh", "-c", script];
+            let all: Vec<Running> = (0..10).map(|_| site.start(every(&site, &words))).collect();
+            for one in all {
+                one.finish().is_silent(0);
+            }
+            assert_eq!(lines(&site, "ran"), 1, "{} in round {round}", site.store());
+            // What was done stays done, also over a restart.
+            if site.store() == server.url() {
+                server.kill_9();
+                server.restart();
+            }
+        }
+    }
+}
+
+#[test]
+fn of_ten_processes_one_migrates_and_all_end_with_0_when_it_is_done() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in file_and_server(&server) {
+        let script = "sleep 0.3; echo $$ >> ran";
+        let words = ["migrate", "--", "sh", "-c", script];
+        let all: Vec<Running> = (0..10).map(|_| site.start(once(&site, &words))).collect();
+        for one in all {
+            one.finish().is_silent(0);
+            assert_eq!(lines(&site, "ran"), 1, "whoever has ended knows that it is done");
+        }
+    }
+}
+
+#[test]
+fn what_fails_is_left_to_the_next_and_what_is_done_to_nobody() {
+    let server = Server::setup(Flavor::Valkey91).append_only().arg("appendfsync", "always").start();
+    for site in file_and_server(&server) {
+        for (task, words) in [("once", &["migrate", "--"][..]), ("every", &["1h", "report", "--"])] {
+            let run = |script: &str| {
+                let all: Vec<_> = words.iter().copied().chain(["sh", "-c", script]).collect();
+                site.finish(job(&site, task, &all))
+            };
+            run("exit 1").is_silent(1);
+            run("exit 75").is_silent(75);
+            run("kill -9 $$").died_of(Signal::KILL);
+            let done = run("echo $LEASEHOLD_KEY $LEASEHOLD_FENCE");
+            done.is_silent(0);
+            let (key, fence) = done.out.trim().split_once(' ').unwrap();
+            assert!(words.contains(&key) && fence.parse::<u64>().unwrap() > 0, "{done:?}");
+            let again = run("echo again");
+            again.is_silent(0);
+            assert_eq!(again.out, "");
+            // The lock of that name is free.
+            site.finish(site.run(&["-n", key, "--", "true"])).is_silent(0);
+        }
+        if site.store() == server.url() {
+            server.kill_9();
+            server.restart();
+        }
+        for words in [&["once", "migrate"][..], &["every", "1h", "report"]] {
+            let done = site.finish(job(&site, words[0], &[&words[1..], &["--", "echo", "again"]].concat()));
+            done.is_silent(0);
+            assert_eq!(done.out, "", "after a restart");
+        }
+    }
+}
+
+#[test]
+fn who_is_killed_in_the_midst_leaves_it_to_the_next_with_nothing_running_on() {
+    let server = Server::start(Flavor::Redis70);
+    for site in file_and_server(&server) {
+        for (task, words) in
+            [("once", &["--ttl", "2", "migrate"][..]), ("every", &["--ttl", "2", "1h", "report"])]
+        {
+            let script = "echo $$ > running; exec sleep 60";
+            let job_of = |script| job(&site, task, &[words, &["--", "sh", "-c", script]].concat());
+            let killed = site.start(job_of(script));
+            let number = site.wait_for("running");
+            killed.signal(Signal::KILL);
+            until("its command is gone", || !is_alive(&number));
+            std::fs::remove_file(site.path("running")).unwrap();
+            // Nobody is held up for longer than the ttl: `once` waits for that, `every` is started again.
+            let end = std::time::Instant::now() + LIMIT;
+            loop {
+                let done = site.finish(job_of("echo done"));
+                done.is_silent(0);
+                if done.out == "done\n" {
+                    break;
+                }
+                assert!(task == "every" && std::time::Instant::now() < end, "{done:?}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            let after = site.finish(job_of("echo again"));
+            assert_eq!(after.out, "", "{after:?}");
+        }
+    }
+}
+
+#[test]
+fn kill_9_of_all_who_have_the_file_open_loses_no_mark() {
+    let site = Site::new();
+    site.finish(once(&site, &["migrate", "--", "true"])).is_silent(0);
+    site.finish(every(&site, &["1h", "report", "--", "true"])).is_silent(0);
+    let holder = site.start(site.run_script(&["another"], "echo $$ > running; exec sleep 60"));
+    site.wait_for("running");
+    holder.signal(Signal::KILL);
+    holder.finish().died_of(Signal::KILL);
+    for words in [&["once", "migrate"][..], &["every", "1h", "report"]] {
+        let done = site.finish(job(&site, words[0], &[&words[1..], &["--", "echo", "again"]].concat()));
+        done.is_silent(0);
+        assert_eq!(done.out, "");
+    }
+}
+
+#[test]
+fn it_is_due_again_when_the_period_is_over() {
+    let site = Site::new();
+    let run = || site.finish(every(&site, &["2s", "tick", "--", "echo", "tick"])).out;
+    let started = std::time::Instant::now();
+    assert_eq!(run(), "tick\n");
+    // It is asked for long before it is due.
+    assert!(started.elapsed() > Duration::from_secs(2) || run().is_empty());
+    until("it is due again", || run() == "tick\n");
+    assert!(started.elapsed() >= Duration::from_secs(2), "{:?}", started.elapsed());
+}
+
+#[test]
+fn programs_are_told_whether_it_ran_was_done_or_is_not_due() {
+    let site = Site::new();
+    let now = || u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+    let before = now();
+    let ran = told(&site, "once", "--label web-3 migrate -- true");
+    assert_eq!(names(&ran), ["acquired", "ended", "done", "released"]);
+    let begun_at = ran[2]["begun_at"].as_u64().unwrap();
+    assert!(before <= begun_at && begun_at <= now(), "{ran:?}");
+    assert!(ran[2]["due_at"].is_null(), "{ran:?}");
+
+    let skipped = told(&site, "once", "--skip-exit-code 9 migrate -- true");
+    assert_eq!(names(&skipped), ["already_done"]);
+    let event = &skipped[0];
+    assert_eq!((event["key"].as_str(), event["by"].as_str()), (Some("migrate"), Some("web-3")));
+    assert_eq!((&event["begun_at"], &event["fence"]), (&ran[2]["begun_at"], &ran[0]["fence"]));
+    assert_eq!(event["code"], 9);
+
+    let failed = told(&site, "every", "1h report -- false");
+    assert_eq!(names(&failed), ["acquired", "ended", "released"]);
+    let ran = told(&site, "every", "1h report -- true");
+    assert_eq!(names(&ran), ["acquired", "ended", "done", "released"]);
+    let due_at = ran[2]["due_at"].as_u64().unwrap();
+    assert_eq!(due_at, ran[2]["begun_at"].as_u64().unwrap() + 3_600_000);
+    let skipped = told(&site, "every", "1h report -- true");
+    assert_eq!(names(&skipped), ["not_due"]);
+    assert_eq!((&skipped[0]["due_at"], &skipped[0]["code"]), (&ran[2]["due_at"], &Value::from(0)));
+
+    let holder = site.start(every(
+        &site,
+        &["--label", "here", "1h", "slow", "--", "sh", "-c", "echo > running; exec sleep 60"],
+    ));
+    until("it runs", || site.path("running").exists());
+    let skipped = told(&site, "every", "1h slow -- true");
+    assert_eq!(names(&skipped), ["underway"]);
+    assert!(skipped[0]["held_by"].as_str().unwrap().starts_with("here ("), "{skipped:?}");
+    assert!(skipped[0]["begun_at"].is_null(), "{skipped:?}");
+    drop(holder);
+}
+
+#[test]
+fn people_are_told_who_asks_and_scripts_by_the_code() {
+    let site = Site::new();
+    site.finish(once(&site, &["--label", "web-3", "migrate", "--", "true"])).is_silent(0);
+    site.finish(every(&site, &["--label", "web-3", "1h", "report", "--", "true"])).is_silent(0);
+    let last = |done: crate::harness::Done, code| {
+        assert_eq!((done.status.code(), &*done.out), (Some(code), ""), "{done:?}");
+        done.err.lines().last().unwrap().to_owned()
+    };
+    let said = last(site.finish(once(&site, &["-v", "migrate", "--", "echo", "no"])), 0);
+    assert!(said.starts_with("leasehold: migrate: already done, begun 20"), "{said}");
+    assert!(said.ends_with("Z by web-3: not run"), "{said}");
+    let said = last(
+        site.finish(every(&site, &["-v", "--skip-exit-code", "3", "1h", "report", "--", "echo", "no"])),
+        3,
+    );
+    assert!(said.starts_with("leasehold: report: not due until 20") && said.contains("Z, in 59m"), "{said}");
+    assert!(said.ends_with("Z by web-3: not run"), "{said}");
+    site.finish(every(&site, &["-vq", "--skip-exit-code", "3", "1h", "report", "--", "true"]));
+
+    let holder = site
+        .start(once(&site, &["--label", "here", "slow", "--", "sh", "-c", "echo > running; exec sleep 60"]));
+    until("it runs", || site.path("running").exists());
+    let busy = site.finish(once(&site, &["-n", "slow", "--", "true"]));
+    busy.says(75, &["slow: held by here ("]);
+    site.finish(once(&site, &["-w", "50ms", "-qE", "9", "slow", "--", "true"])).is_silent(9);
+    let said = last(site.finish(every(&site, &["-v", "1h", "slow", "--", "true"])), 0);
+    assert!(said.starts_with("leasehold: slow: just being done, by here ("), "{said}");
+    drop(holder);
+}
+
+#[test]
+fn a_lease_that_is_lost_ends_the_command_and_leaves_it_to_the_next() {
+    let server = Server::start(Flavor::Valkey91);
+    let site = Site::on(&server.url());
+    let script = "echo $$ > running; exec sleep 60";
+    let lost = site.start(once(&site, &["--ttl", "600ms", "migrate", "--", "sh", "-c", script]));
+    let number = site.wait_for("running");
+    server.text(&["DEL", "migrate"]);
+    lost.finish().says(70, &["migrate: lease lost"]);
+    assert!(!is_alive(&number));
+    let long = site.finish(every(&site, &["--max-hold", "300ms", "1h", "report", "--", "sleep", "60"]));
+    long.says(70, &["report: ", "--max-hold 300ms"]);
+    for words in [&["once", "migrate"][..], &["every", "1h", "report"]] {
+        let done = site.finish(job(&site, words[0], &[&words[1..], &["--", "echo", "done"]].concat()));
+        assert_eq!((done.status.code(), &*done.out), (Some(0), "done\n"), "{done:?}");
+    }
+}
+
+/// The command has ended well, and yet it was not alone to its end.
+#[test]
+fn what_is_done_when_the_lock_is_anothers_already_is_not_noted() {
+    let server = Server::start(Flavor::Redis82);
+    let site = Site::on(&server.url());
+    let script = "echo $$ > running; until [ -e go ]; do sleep 0.01; done";
+    let late = site.start(once(&site, &["--ttl", "20", "migrate", "--", "sh", "-c", script]));
+    site.wait_for("running");
+    // Not told: the holder would learn by its next renewal.
+    server.text(&["SET", "migrate", "another"]);
+    std::fs::write(site.path("go"), "").unwrap();
+    late.finish().says(70, &["migrate: ", "lost before that was noted", "run again"]);
+    server.text(&["DEL", "migrate"]);
+    assert_eq!(site.finish(once(&site, &["migrate", "--", "echo", "done"])).out, "done\n");
+}
+
+#[test]
+fn a_store_that_is_away_is_69_and_nothing_runs() {
+    let nowhere = Site::on("redis://127.0.0.1:1");
+    for words in [&["once", "-w", "1", "k"][..], &["every", "1h", "k"]] {
+        let done = nowhere.finish(job(&nowhere, words[0], &[&words[1..], &["--", "echo", "ran"]].concat()));
+        assert_eq!(done.out, "");
+        done.says(69, &["127.0.0.1:1"]);
+    }
+}
+
+#[test]
+fn a_signal_while_it_waits_ends_it_and_one_while_it_works_ends_the_command() {
+    let site = Site::new();
+    let script = "echo $$ > running; exec sleep 60";
+    let holder = site.start(once(&site, &["migrate", "--", "sh", "-c", script]));
+    site.wait_for("running");
+    let waiter = site.start(once(&site, &["-v", "migrate", "--", "true"]));
+    until("it waits", || waiter.err().contains("waiting for migrate, held by "));
+    waiter.signal(Signal::TERM);
+    waiter.finish().died_of(Signal::TERM);
+    holder.signal(Signal::TERM);
+    holder.finish().died_of(Signal::TERM);
+    assert_eq!(site.finish(once(&site, &["-n", "migrate", "--", "echo", "next"])).out, "next\n");
+}
+
+#[test]
+fn what_makes_no_sense_is_said_before_anything_is_opened() {
+    let site = Site::new();
+    for (words, says) in [
+        (&["once"][..], "no command"),
+        (&["once", "--", "true"], "no key, before the --: `leasehold once KEY -- COMMAND`"),
+        (&["once", "a", "b", "--", "true"], "once takes one key"),
+        (&["once", "--skip-exit-code", "x", "k", "--", "true"], "--skip-exit-code: \"x\" is no exit code"),
+        (&["every", "--", "true"], "no period"),
+        (&["every", "1h", "--", "true"], "no key"),
+        (&["every", "1h", "a", "b", "--", "true"], "every takes one key"),
+        (&["every", "often", "k", "--", "true"], "PERIOD: \"often\" is no length of time"),
+        (&["every", "500ms", "k", "--", "true"], "a period of 0.5 s is out of range"),
+        (&["every", "-w", "5", "1h", "k", "--", "true"], "no option -w"),
+    ] {
+        site.finish(site.leasehold(words)).says(64, &[says]);
+    }
+    let done = site.finish(site.leasehold(&["every", "1h", "k", "ls"]));
+    done.says_and_hints(64, &["no -- before it"], "leasehold every 1h k -- ls");
+    // A run around it holds that very lock.
+    let ours = env!("CARGO_BIN_EXE_leasehold");
+    let nested = format!("{ours} once k -- echo inner");
+    site.finish(site.run_script(&["k"], &nested)).says(64, &["k: a run around this one holds it"]);
+}
