@@ -18,4 +18,5 @@ mod sentinel;
 mod settling;
 mod tls;
 mod together;
+mod watching;
 mod world;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, BreakAnswer, Claim, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState,
-    Manner, Mark, Marked, Misuse, Notices, Runtime, Store, Wake,
+    Attempt, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key,
+    KeyState, Manner, Mark, Marked, Misuse, Notices, Runtime, Store, Stretch, Wake,
 };
 
 use super::seeds::Seeds;
@@ -234,6 +234,16 @@ impl Store for ClusterStore {
     /// Each master is looked through in turn, as a single server is. Of a slot that moves meanwhile, keys may be missing.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(self.cluster.list(prefix))
+    }
+
+    /// One master after the other.
+    fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
+        Box::pin(self.cluster.walk(prefix, from))
+    }
+
+    /// Keys of different slots share no command.
+    fn inspected_at_once(&self) -> usize {
+        1
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
