@@ -34,6 +34,7 @@ mod report;
 mod runtime;
 mod rw_lock;
 mod semaphore;
+mod survey;
 
 pub use any_store::AnyStore;
 pub use breaking::BreakError;
@@ -57,6 +58,7 @@ pub use recipe::{
 pub use runtime::TokioRuntime;
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
+pub use survey::{Progress, Sighting, Survey};
 
 /// The README's code, compiled.
 #[cfg(doctest)]
