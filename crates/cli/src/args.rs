@@ -10,6 +10,7 @@ mod place;
 mod run;
 mod show;
 mod taking;
+mod top;
 
 use clap::{Parser, Subcommand};
 
@@ -22,6 +23,7 @@ pub(crate) use self::place::PlaceArgs;
 pub(crate) use self::run::RunArgs;
 pub(crate) use self::show::ShowArgs;
 pub(crate) use self::taking::TakingArgs;
+pub(crate) use self::top::TopArgs;
 
 /// Locks for commands: while one runs under a key, no other does
 #[derive(Debug, Parser)]
@@ -53,6 +55,7 @@ pub(crate) enum Task {
     Show(ShowArgs),
     Ls(LsArgs),
     Break(BreakArgs),
+    Top(TopArgs),
     Help(HelpArgs),
     Pages(PagesArgs),
 }

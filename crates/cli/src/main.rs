@@ -27,6 +27,7 @@ mod table;
 mod take;
 mod terminal;
 mod time;
+mod top;
 mod topic;
 mod usage;
 mod wanted;
@@ -70,6 +71,7 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Show(args) => looking(show::show(args)),
         Task::Ls(args) => looking(ls::ls(args)),
         Task::Break(args) => looking(breaking::break_lease(args)),
+        Task::Top(args) => looking(top::top(args)),
         Task::Help(args) => {
             help::print(&args);
             Ok(End::SUCCESS)

@@ -23,7 +23,7 @@ How leasehold ends:
   the command's own code, when it ran to its end
   0    hold: the reader has closed its end, and the lock was released
        show: somebody holds the lock; ls: all were listed, also if there was none
-       break: the lease with that fence was ended
+       break: the lease with that fence was ended; top: it was left with q
   1    show, break: the lock is free
   64   the command line or the store's URL makes no sense; nothing was sent
   65   the key holds something that is no lock; break: another program's lock

@@ -11,5 +11,5 @@ pub(crate) struct HelpArgs {
 }
 
 /// The tasks, and what [`topic`](crate::topic) has a page about.
-const TOPICS: [&str; 9] =
-    ["run", "hold", "show", "ls", "break", "exit-codes", "environment", "stores", "events"];
+const TOPICS: [&str; 10] =
+    ["run", "hold", "show", "ls", "break", "top", "exit-codes", "environment", "stores", "events"];

@@ -25,3 +25,4 @@ mod signals;
 mod status;
 mod surroundings;
 mod terminal;
+mod top;
