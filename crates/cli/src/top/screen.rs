@@ -4,7 +4,7 @@ use std::io::{self, stdout};
 
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{Clear, ClearType, size};
+use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, size};
 use ratatui::layout::Rect;
 use ratatui::{DefaultTerminal, Terminal, TerminalOptions, Viewport};
 
@@ -24,10 +24,7 @@ impl Screen {
     ///
     /// [`Failure`], when the terminal does not let itself be set.
     pub(crate) fn take() -> Result<Self, Failure> {
-        let taken = area().and_then(|area| {
-            let terminal = ratatui::try_init_with_options(all_of(area))?;
-            Ok(Self { terminal, area })
-        });
+        let taken = area().and_then(|area| Ok(Self { terminal: enter(area)?, area }));
         taken.map_err(|error| {
             let _ = ratatui::try_restore();
             failure(error)
@@ -59,7 +56,7 @@ impl Screen {
         ratatui::try_restore().map_err(failure)?;
         others();
         self.area = area().map_err(failure)?;
-        self.terminal = ratatui::try_init_with_options(all_of(self.area)).map_err(failure)?;
+        self.terminal = enter(self.area).map_err(failure)?;
         self.draw_anew()
     }
 }
@@ -70,6 +67,13 @@ impl Drop for Screen {
         let _ = self.terminal.show_cursor();
         let _ = ratatui::try_restore();
     }
+}
+
+/// On a screen of its own, so that what was on the other is there again afterwards.
+fn enter(area: Rect) -> io::Result<DefaultTerminal> {
+    let terminal = ratatui::try_init_with_options(all_of(area))?;
+    execute!(stdout(), EnterAlternateScreen)?;
+    Ok(terminal)
 }
 
 fn area() -> io::Result<Rect> {
