@@ -16,6 +16,7 @@ mod run;
 mod running;
 mod show;
 mod taking;
+mod top;
 mod waiting;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +36,7 @@ pub(crate) use self::run::RunArgs;
 pub(crate) use self::running::RunningArgs;
 pub(crate) use self::show::ShowArgs;
 pub(crate) use self::taking::TakingArgs;
+pub(crate) use self::top::TopArgs;
 pub(crate) use self::waiting::WaitingArgs;
 
 /// Locks for commands: while one runs under a key, no other does
@@ -70,6 +72,7 @@ pub(crate) enum Task {
     Ls(LsArgs),
     Break(BreakArgs),
     Doctor(DoctorArgs),
+    Top(TopArgs),
     Help(HelpArgs),
     Pages(PagesArgs),
 }

@@ -30,6 +30,7 @@ mod table;
 mod take;
 mod terminal;
 mod time;
+mod top;
 mod topic;
 mod usage;
 mod wanted;
@@ -77,6 +78,7 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Ls(args) => looking(ls::ls(args)),
         Task::Break(args) => looking(breaking::break_lease(args)),
         Task::Doctor(args) => looking(doctor::examine(args)),
+        Task::Top(args) => looking(top::top(args)),
         Task::Help(args) => {
             help::print(&args);
             Ok(End::SUCCESS)

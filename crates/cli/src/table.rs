@@ -103,7 +103,8 @@ impl Cell {
     }
 }
 
-fn cut(text: &str, width: usize) -> String {
+/// Cut at its end, if it is wider.
+pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.into();
     }
@@ -112,7 +113,8 @@ fn cut(text: &str, width: usize) -> String {
     shown
 }
 
-fn cut_amid(text: &str, width: usize) -> String {
+/// Cut in its middle, if it is wider.
+pub(crate) fn cut_amid(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.into();
     }

@@ -24,7 +24,7 @@ How leasehold ends:
   0    once, every: also when there was nothing to do; --skip-exit-code N changes this one
        hold: the reader has closed its end, and the lock was released
        show: somebody holds the lock; ls: all were listed, also if there was none
-       break: the lease with that fence was ended
+       break: the lease with that fence was ended; top: it was left with q
        doctor: nothing endangers locks
   1    show, break: the lock is free
        doctor: a failure would endanger locks, or something could not be seen

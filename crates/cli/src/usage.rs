@@ -74,7 +74,11 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             (1, Some(_)) => None,
             (count, _) => Some(Failure::usage(format!("{count} keys, and break takes one: name one"))),
         },
-        Task::Hold(_) | Task::Doctor(_) | Task::Help(_) | Task::Pages(_) => None,
+        Task::Top(args) if args.prefixes.len() > 1 => Some(Failure::usage(format!(
+            "{} prefixes, and top takes one: name one, or filter with / on the screen",
+            args.prefixes.len()
+        ))),
+        Task::Hold(_) | Task::Top(_) | Task::Doctor(_) | Task::Help(_) | Task::Pages(_) => None,
     }
 }
 

@@ -32,6 +32,7 @@ mod tally;
 mod tenancy;
 mod ttl;
 mod waiting;
+mod walk;
 
 pub use acquire::{Acquire, Handed, Outcome, Patience, Step};
 pub use apply::{Ears, Scene, apply};
@@ -60,3 +61,4 @@ pub use tally::{Stance, Tally};
 pub use tenancy::{KeyState, Tenancy, Tenant, Waiter};
 pub use ttl::Ttl;
 pub use waiting::Waiting;
+pub use walk::{Bookmark, Stretch};

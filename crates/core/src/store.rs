@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::lease::Drift;
 use crate::tally::Tally;
 use crate::{
-    Attempt, BoxFuture, BreakAnswer, Claim, Examination, Fence, GrantAnswer, HoldAnswer, Holder, Instant,
-    Key, KeyState, Mark, Marked, Misuse, RaiseAnswer, Seat, Ttl,
+    Attempt, Bookmark, BoxFuture, BreakAnswer, Claim, Examination, Fence, GrantAnswer, HoldAnswer, Holder,
+    Instant, Key, KeyState, Mark, Marked, Misuse, RaiseAnswer, Seat, Stretch, Ttl,
 };
 
 /// Where leases live.
@@ -114,6 +114,32 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Says the same of all keys that begin with a prefix and are held or waited for, in byte order; each as it was at some
     /// moment of the call. A string of another program's that nobody waits for is none of our business, and not among them.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>>;
+
+    /// Goes a part of the way through all that [`list`](Store::list) would show, and says which keys to inspect. A part keeps the store
+    /// busy for some milliseconds, however much there is. Where a list is that cheap, it is all of the way.
+    fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
+        let _ = from;
+        Box::pin(async move {
+            let states = self.list(prefix).await?;
+            Ok(Stretch::whole(states.into_iter().map(|state| state.key).collect()))
+        })
+    }
+
+    /// Says who holds these keys, and who waits for them, in the order of the keys.
+    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        Box::pin(async move {
+            let mut states = Vec::with_capacity(keys.len());
+            for key in keys {
+                states.push(self.inspect(key).await?);
+            }
+            Ok(states)
+        })
+    }
+
+    /// How many keys [`inspect_all`](Store::inspect_all) looks at by one command.
+    fn inspected_at_once(&self) -> usize {
+        100
+    }
 
     /// Ends the lease on a key whoever holds it, if its fence is this, and hands the key on. Its holder is told at once where
     /// [`notices`](Store::notices) reach it; else its next renewal tells.

@@ -36,6 +36,7 @@ mod report;
 mod runtime;
 mod rw_lock;
 mod semaphore;
+mod survey;
 
 pub use any_store::AnyStore;
 pub use breaking::BreakError;
@@ -60,6 +61,7 @@ pub use recipe::{
 pub use runtime::TokioRuntime;
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
+pub use survey::{Progress, Sighting, Survey};
 
 /// The README's code, compiled.
 #[cfg(doctest)]

@@ -210,7 +210,7 @@ impl Locks {
     /// tells them from other strings.
     ///
     /// On a server this looks through all its keys, a thousand at a time; it holds nobody up, but takes its time where there are
-    /// millions.
+    /// millions. Whoever watches takes [`survey`](Self::survey).
     ///
     /// # Errors
     ///
@@ -220,7 +220,7 @@ impl Locks {
     ///
     /// Cancel safe.
     pub async fn list(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<KeyState>, InspectError> {
-        let prefix = [&self.defaults.prefix, prefix.as_ref()].concat();
+        let prefix = self.full_prefix(prefix.as_ref());
         let place = self.askers.place();
         let listed = place.store.list(&prefix).await;
         place.report.answered(&listed);
@@ -237,6 +237,14 @@ impl Locks {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.askers.place().store.warnings()
+    }
+
+    pub(crate) fn askers(&self) -> Arc<Askers> {
+        self.askers.clone()
+    }
+
+    pub(crate) fn full_prefix(&self, prefix: &[u8]) -> Vec<u8> {
+        [&self.defaults.prefix, prefix].concat()
     }
 
     pub(crate) fn key(&self, name: &[u8]) -> Result<Key, Misuse> {

@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, FaultKind, Fence, GrantAnswer,
-    HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse, Mode, Notices, Runtime, Seat, Stance, Store,
-    Ttl, Wake,
+    Attempt, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, FaultKind, Fence,
+    GrantAnswer, HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse, Mode, Notices, Runtime, Seat,
+    Stance, Store, Stretch, Ttl, Wake,
 };
 
 use desk::Desk;
@@ -210,6 +210,18 @@ impl Store for QuorumStore {
     /// Each member, and then what only shows when they are seen together.
     fn examine(&self, _: Seat) -> BoxFuture<'_, Examination> {
         Box::pin(examining::examine(&self.desk))
+    }
+
+    fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
+        Box::pin(looking::walk(&self.desk, prefix, from))
+    }
+
+    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        Box::pin(looking::inspect_all(&self.desk, keys))
+    }
+
+    fn inspected_at_once(&self) -> usize {
+        self.desk.members.iter().map(|member| member.store.inspected_at_once()).min().unwrap_or(1)
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

@@ -93,8 +93,17 @@ pub static BREAK: Script = Script::new(concat!(
     include_str!("scripts/break.lua")
 ));
 /// Says who holds a key.
-pub static INSPECT: Script =
-    Script::new(concat!(include_str!("scripts/read.lua"), include_str!("scripts/inspect.lua")));
+pub static INSPECT: Script = Script::new(concat!(
+    include_str!("scripts/read.lua"),
+    include_str!("scripts/look.lua"),
+    include_str!("scripts/inspect.lua")
+));
+/// Says the same of many.
+pub static SURVEY: Script = Script::new(concat!(
+    include_str!("scripts/read.lua"),
+    include_str!("scripts/look.lua"),
+    include_str!("scripts/survey.lua")
+));
 /// Says that what the keys of a claim stand for was done.
 pub static MARK: Script = Script::new(concat!(
     include_str!("scripts/read.lua"),
@@ -174,6 +183,12 @@ impl Call {
 /// The call that finds out whether scripts may be run.
 pub(crate) fn opening_call() -> Call {
     Call { script: &OPEN, keys: Vec::new(), args: Vec::new() }
+}
+
+/// The call that inspects many keys at once.
+#[must_use]
+pub fn survey_call(keys: &[Key]) -> Call {
+    Call { script: &SURVEY, keys: keys.iter().flat_map(with_sides).collect(), args: Vec::new() }
 }
 
 /// The call that serves a request. A lock that it hands over may remain unclaimed for `window`.
@@ -448,6 +463,14 @@ mod tests {
     }
 
     #[test]
+    fn a_survey_is_of_the_keys_of_several_inspections() {
+        let keys = ["b", "a"].map(|name| Key::new(name).unwrap());
+        let call = survey_call(&keys);
+        let inspections = keys.map(|key| called(&Request::Inspect(key)).keys).concat();
+        assert_eq!((shown(&call.keys), call.args.len()), (shown(&inspections), 0));
+    }
+
+    #[test]
     fn commands_have_the_number_of_keys_before_the_keys() {
         let call = called(&Request::Release(attempt(&["a"])));
         let words: Vec<_> = [call.by_sha(), call.by_text()]
@@ -468,6 +491,7 @@ mod tests {
             &RELEASE,
             &BREAK,
             &INSPECT,
+            &SURVEY,
             &MARK,
             &MARKED,
             &OPEN,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, BreakAnswer, Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer, Key,
-    KeyState, Manner, Mark, Marked, Misuse, Notices, RaiseAnswer, Runtime, Seat, Store, Wake,
+    Attempt, Bookmark, BoxFuture, BreakAnswer, Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer,
+    Key, KeyState, Manner, Mark, Marked, Misuse, Notices, RaiseAnswer, Runtime, Seat, Store, Stretch, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -228,6 +228,19 @@ impl Store for RedisStore {
 
     fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
         Box::pin(self.client.examine(seat))
+    }
+
+    /// With SCAN as well, at few commands: for whoever looks at it all the time. A user needs `+scan +mget` for it.
+    fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
+        Box::pin(self.client.walk(prefix, from.at))
+    }
+
+    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        Box::pin(self.client.inspect_many(keys))
+    }
+
+    fn inspected_at_once(&self) -> usize {
+        Client::INSPECTED_AT_ONCE
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

@@ -11,7 +11,7 @@ pub(crate) struct HelpArgs {
 }
 
 /// The tasks, and what [`topic`](crate::topic) has a page about.
-const TOPICS: [&str; 12] = [
+const TOPICS: [&str; 13] = [
     "run",
     "once",
     "every",
@@ -19,6 +19,7 @@ const TOPICS: [&str; 12] = [
     "show",
     "ls",
     "break",
+    "top",
     "doctor",
     "exit-codes",
     "environment",

@@ -27,3 +27,4 @@ mod signals;
 mod status;
 mod surroundings;
 mod terminal;
+mod top;

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
+use std::num::NonZero;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
@@ -18,6 +19,9 @@ pub(crate) const CTRL_C: &str = "\x03";
 pub(crate) const CTRL_D: &str = "\x04";
 pub(crate) const CTRL_Z: &str = "\x1a";
 pub(crate) const CTRL_BACKSLASH: &str = "\x1c";
+
+const ROWS: u16 = 24;
+const COLUMNS: u16 = 200;
 
 /// A terminal, and the session that has it.
 #[derive(Debug)]
@@ -36,7 +40,7 @@ impl Pty {
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
         grantpt(&master).expect("it is ours");
         unlockpt(&master).expect("it is ours");
-        let size = Winsize { ws_row: 24, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&master, size).expect("a terminal has a size");
         let name = ptsname(&master, Vec::new()).expect("a terminal has a name");
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -101,6 +105,18 @@ impl Pty {
 
     pub(crate) fn all(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().expect("nobody panics")).into_owned()
+    }
+
+    /// What the terminal shows now, and how it is set.
+    pub(crate) fn terminal(&self) -> vt100::Screen {
+        let [rows, columns] = [ROWS, COLUMNS].map(|size| NonZero::new(size).expect("a terminal has a size"));
+        let mut parser = vt100::Parser::new(rows, columns, 0);
+        parser.process(&self.shown.lock().expect("nobody panics"));
+        parser.screen().clone()
+    }
+
+    pub(crate) fn screen(&self) -> String {
+        self.terminal().contents()
     }
 
     /// The process that began the session.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use leasehold_core::{BoxFuture, Fault, FaultKind, Key, KeyState, Stance, Store, Tenancy, Tenant};
+use leasehold_core::{
+    Bookmark, BoxFuture, Fault, FaultKind, Key, KeyState, Stance, Store, Stretch, Tenancy, Tenant,
+};
 
 use super::contest::is_same_attempt;
 use super::desk::Desk;
@@ -29,6 +31,34 @@ pub(super) async fn list(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<KeyState
     }
     let states = by_key.into_iter().map(|(key, states)| seen(desk, key, &states));
     Ok(states.filter(|state| !state.tenancies.is_empty() || !state.line.is_empty()).collect())
+}
+
+/// The same of some keys, in their order: one question to each member.
+pub(super) async fn inspect_all(desk: &Arc<Desk>, keys: &[Key]) -> Result<Vec<KeyState>, Fault> {
+    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+        let keys = keys.to_vec();
+        Box::pin(async move { store.inspect_all(&keys).await })
+    };
+    let answers = all_say(desk, look).await?;
+    let of = |nth: usize| answers.iter().filter_map(|states| states.get(nth).cloned()).collect::<Vec<_>>();
+    Ok(keys.iter().enumerate().map(|(nth, key)| seen(desk, key.clone(), &of(nth))).collect())
+}
+
+/// One member after the other: whatever a majority holds, each of a majority knows of. One that does not answer is passed over while
+/// enough others do.
+pub(super) async fn walk(desk: &Arc<Desk>, prefix: &[u8], from: Bookmark) -> Result<Stretch, Fault> {
+    let Some(member) = desk.members.get(from.section) else { return Ok(Stretch::whole(Vec::new())) };
+    let stretch = match member.store.walk(prefix, Bookmark { section: 0, at: from.at }).await {
+        Ok(stretch) => stretch,
+        Err(_) => {
+            let open = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+                Box::pin(async move { store.open().await })
+            };
+            all_say(desk, open).await?;
+            Stretch::whole(Vec::new())
+        }
+    };
+    Ok(stretch.in_section(from.section, desk.members.len()))
 }
 
 /// What the members answer; a majority must.

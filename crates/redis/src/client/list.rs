@@ -1,6 +1,8 @@
 //! Looking through a server for what is held or waited for: with SCAN, a part at a time, and never with KEYS, during which the
 //! server serves nobody else.
 
+mod walk;
+
 use std::collections::BTreeMap;
 
 use leasehold_core::{Answer, Fault, Key, KeyState, Request};
@@ -39,12 +41,7 @@ impl Walk {
             Self::Leases => Vec::new(),
             Self::Lines => [LINE, b"*}"].concat(),
         };
-        for &byte in prefix {
-            if b"*?[]\\".contains(&byte) {
-                pattern.push(b'\\');
-            }
-            pattern.push(byte);
-        }
+        escaped(prefix, &mut pattern);
         pattern.push(b'*');
         pattern
     }
@@ -192,6 +189,16 @@ impl Client {
 pub(crate) fn is_in_use(state: &KeyState) -> bool {
     use leasehold_core::Tenant::Holder;
     !state.line.is_empty() || state.tenancies.iter().any(|tenancy| matches!(tenancy.tenant, Holder { .. }))
+}
+
+/// Such that a pattern takes it literally.
+fn escaped(prefix: &[u8], pattern: &mut Vec<u8>) {
+    for &byte in prefix {
+        if b"*?[]\\".contains(&byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(byte);
+    }
 }
 
 fn scan(cursor: &[u8], walk: Walk, prefix: &[u8], by_type: bool) -> Cmd {

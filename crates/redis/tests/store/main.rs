@@ -19,4 +19,5 @@ mod sentinel;
 mod settling;
 mod tls;
 mod together;
+mod watching;
 mod world;

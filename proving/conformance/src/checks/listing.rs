@@ -1,17 +1,47 @@
 //! Seeing all that is held.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold::Locks;
-use leasehold_core::{Claim, KeyState, Label, Manner, Store, Tenant};
+use leasehold_core::{Bookmark, Claim, Fence, Holder, Key, KeyState, Label, Manner, Store, Stretch, Tenant};
 use servers::Reply;
 
 use super::{LONG, SHORT, attempt, key, take};
 use crate::venue::Venue;
 
+/// What a listing has, which is what whoever walks past all finds, too.
 async fn names(store: &dyn Store, prefix: &[u8]) -> Vec<Vec<u8>> {
     let states = store.list(prefix).await.unwrap();
+    assert_eq!(walked(store, prefix).await, what(&states), "a walk comes by something else than a listing");
     states.iter().map(|state| state.key.as_bytes().to_vec()).collect()
+}
+
+/// What is in use of all that a walk comes by, in order.
+async fn walked(store: &dyn Store, prefix: &[u8]) -> Vec<(Key, Vec<Option<Fence>>, Vec<Holder>)> {
+    let (mut keys, mut next, mut behind) = (BTreeSet::new(), Some(Bookmark::default()), 0);
+    while let Some(from) = next {
+        let stretch = store.walk(prefix, from).await.unwrap();
+        assert!(stretch.walked >= behind && stretch.walked <= Stretch::WHOLE, "{stretch:?}");
+        (next, behind) = (stretch.next, stretch.walked);
+        keys.extend(stretch.keys);
+    }
+    assert_eq!(behind, Stretch::WHOLE);
+    let keys: Vec<_> = keys.into_iter().collect();
+    let mut states = store.inspect_all(&keys).await.unwrap();
+    assert!(states.iter().map(|state| &state.key).eq(&keys), "in the order of the keys");
+    let ours = |state: &KeyState| {
+        state.tenancies.iter().any(|tenancy| matches!(tenancy.tenant, Tenant::Holder { .. }))
+    };
+    states.retain(|state| !state.line.is_empty() || ours(state));
+    what(&states)
+}
+
+/// All that does not change with time.
+fn what(states: &[KeyState]) -> Vec<(Key, Vec<Option<Fence>>, Vec<Holder>)> {
+    let fences = |state: &KeyState| state.tenancies.iter().map(|tenancy| tenancy.fence).collect();
+    let line = |state: &KeyState| state.line.iter().map(|waiter| waiter.holder).collect();
+    states.iter().map(|state| (state.key.clone(), fences(state), line(state))).collect()
 }
 
 async fn take_all(store: &dyn Store, names: &[&[u8]]) {
@@ -52,6 +82,7 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
     .await
     .expect("a lease ends");
     let listed = there.list(b"").await.unwrap();
+    assert_eq!(walked(&*there, b"").await, what(&listed));
     let [KeyState { key: held, tenancies, line, .. }] = &*listed else { panic!("{listed:?}") };
     assert_eq!((held, tenancies.len(), line.len()), (&key("held"), 1, 0), "{listed:?}");
     assert_eq!(tenancies[0].tenant, Tenant::Holder { holder: one.holder, label: one.label.clone() });
@@ -144,6 +175,7 @@ pub async fn a_listing_has_what_is_waited_for(venue: &Venue) {
         expected.push((key("k:theirs"), waiter.holder));
     }
     let listed = store.list(b"k").await.unwrap();
+    assert_eq!(walked(&*store, b"k").await, what(&listed));
     let waiting = listed.iter().map(|state| {
         assert_eq!((state.tenancies.len(), state.line.len()), (1, 1), "{state:?}");
         (state.key.clone(), state.line[0].holder)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer, Key,
-    KeyState, Manner, Mark, Marked, Misuse, Notices, Runtime, Seat, Store, Wake,
+    Attempt, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, Fence, GrantAnswer,
+    HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse, Notices, Runtime, Seat, Store, Stretch, Wake,
 };
 
 use super::seeds::Seeds;
@@ -239,6 +239,16 @@ impl Store for ClusterStore {
     /// Each master in turn.
     fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
         Box::pin(self.cluster.examine(seat))
+    }
+
+    /// One master after the other.
+    fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
+        Box::pin(self.cluster.walk(prefix, from))
+    }
+
+    /// Keys of different slots share no command.
+    fn inspected_at_once(&self) -> usize {
+        1
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

@@ -1,0 +1,43 @@
+//! What was typed behind `leasehold top`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::PlaceArgs;
+
+/// Watch who holds what and who waits, on the terminal
+///
+/// All locks that are held or waited for, or those whose names begin with PREFIX, and the line of the one that is chosen. A lock can be
+/// broken from there, after a confirmation that names its key, holder and fence; if it has changed hands since, nothing is broken.
+///
+/// A server gets no more than twenty commands a second for it, however many keys there are. Among a million keys it takes some twenty
+/// seconds until all locks are found, and as long until a new one is; what is found is looked at again about once a second.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "leasehold top [OPTIONS] [PREFIX]",
+    after_help = "Exit codes: `leasehold help exit-codes`.",
+    after_long_help = EXAMPLE
+)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    /// What the names begin with
+    #[arg(value_name = "PREFIX", num_args = 0..)]
+    pub(crate) prefixes: Vec<OsString>,
+}
+
+const EXAMPLE: &str = "\
+Keys:
+  up, down, k, j, PgUp, PgDn, Home, End   choose a lock
+  /   show only locks in which this text stands: in the key, or in the label or the eight digits of who holds it or waits
+      for it. Enter keeps the filter, Esc clears it
+  s   sort by another column; r: the other way round
+  b   break the chosen lease: asks first
+  q   end; so does Ctrl-C. Ctrl-Z stops until `fg`
+
+The exit code is 0 after q.
+
+Example: who holds up the nightly jobs?
+  leasehold top nightly:";

@@ -1,0 +1,126 @@
+//! `leasehold top`: who holds what and who waits, as it changes.
+
+mod draw;
+mod screen;
+mod view;
+mod watching;
+
+use std::env;
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use leasehold::{Fence, Key, Locks};
+use ratatui::crossterm::event::{self, Event as Typed};
+use rustix::process::Signal;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::MissedTickBehavior;
+
+use self::screen::Screen;
+use self::view::{View, Wish};
+use self::watching::Watching;
+use crate::args::TopArgs;
+use crate::exit::{End, Failure};
+use crate::keys::key;
+use crate::place::Place;
+use crate::print::plain;
+use crate::signals::{Event, Signals, stop};
+
+/// How often the screen is drawn when nothing is typed: time left is shown in seconds, and below ten in tenths.
+const FRAME: Duration = Duration::from_millis(250);
+
+/// Shows it until somebody has seen enough.
+///
+/// # Errors
+///
+/// [`Failure`], when there is no terminal to show it on, or the store cannot be reached.
+pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
+    let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty()).map(prefix).transpose()?;
+    let place = Place::of(args.place)?;
+    on_a_terminal()?;
+    // Before there are other threads.
+    let mut signals = Signals::catch()?;
+    let locks = place.connect(place.to_look_at(), false).await?;
+    let prefix = prefix.as_ref().map_or(&b""[..], Key::as_bytes);
+    let mut watching = Watching::begin(locks.survey(prefix));
+    let mut view = View::of(plain(locks.store()));
+    let mut screen = Screen::take()?;
+    let mut keys = keyboard();
+    let (tell, mut told) = unbounded_channel();
+    let mut frames = tokio::time::interval(FRAME);
+    frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            event = signals.next_event() => match event {
+                Event::Wish { signal, .. } => return Ok(End::Signal(signal.as_raw())),
+                Event::Stop { .. } => screen.leave_while(|| stop(Signal::TSTP))?,
+                Event::Continued => screen.draw_anew()?,
+            },
+            typed = keys.recv() => match typed {
+                Some(Typed::Key(key)) => match view.press(key) {
+                    Wish::Nothing => {}
+                    Wish::End => return Ok(End::SUCCESS),
+                    Wish::Interrupt => return Ok(End::Signal(Signal::INT.as_raw())),
+                    Wish::Stop => screen.leave_while(|| stop(Signal::TSTP))?,
+                    Wish::Break(key, fence) => break_lease(&locks, key, fence, tell.clone()),
+                },
+                Some(_) => {}
+                // The terminal is gone.
+                None => return Ok(End::Signal(Signal::HUP.as_raw())),
+            },
+            Some((key, came_of_it)) = told.recv() => {
+                view.say(came_of_it);
+                watching.look_again(key);
+            }
+            known = watching.next() => view.learn(known?),
+            _ = frames.tick() => {}
+        }
+        watching.choose(view.chosen_key());
+        screen.draw(&mut view)?;
+    }
+}
+
+/// What no key can begin with, no lock is found by.
+fn prefix(text: OsString) -> Result<Key, Failure> {
+    key(text).map_err(|failure| failure.about("PREFIX"))
+}
+
+fn on_a_terminal() -> Result<(), Failure> {
+    let dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    let fact = match (std::io::stdin().is_terminal(), std::io::stdout().is_terminal()) {
+        (true, true) if dumb => "this terminal cannot be drawn on (TERM)",
+        (true, true) => return Ok(()),
+        (false, _) => "stdin is no terminal to read keys from",
+        (_, false) => "stdout is no terminal to draw on",
+    };
+    Err(Failure::usage(format!("{fact}: to read the same once, list the locks"))
+        .hint("leasehold ls --json --all"))
+}
+
+/// What is typed. Read by a thread, which ends with the process.
+fn keyboard() -> UnboundedReceiver<Typed> {
+    let (tell, typed) = unbounded_channel();
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if tell.send(event).is_err() {
+                return;
+            }
+        }
+    });
+    typed
+}
+
+fn break_lease(locks: &Locks, key: Key, fence: Fence, tell: UnboundedSender<(Key, String)>) {
+    let locks = locks.clone();
+    tokio::spawn(async move {
+        let broken = locks.break_lease(key.as_bytes(), fence).await;
+        let came_of_it = match broken {
+            Ok(tenancy) => {
+                format!("{key}: broken, and with fence {fence} held no more by {}", tenancy.tenant)
+            }
+            Err(error) => error.to_string(),
+        };
+        let _ = tell.send((key, plain(&came_of_it)));
+    });
+}

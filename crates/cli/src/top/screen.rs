@@ -1,0 +1,90 @@
+//! The terminal while it is drawn on, and set as it was afterwards: at the end, on a panic, and while we are stopped.
+
+use std::io::{self, stdout};
+
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, size};
+use ratatui::layout::Rect;
+use ratatui::{DefaultTerminal, Terminal, TerminalOptions, Viewport};
+
+use super::draw::draw;
+use super::view::View;
+use crate::exit::{End, Failure};
+
+/// The terminal, drawn on. Dropping it sets the terminal as it was; so does a panic, before its message is written.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    terminal: DefaultTerminal,
+    area: Rect,
+}
+
+impl Screen {
+    /// # Errors
+    ///
+    /// [`Failure`], when the terminal does not let itself be set.
+    pub(crate) fn take() -> Result<Self, Failure> {
+        let taken = area().and_then(|area| Ok(Self { terminal: enter(area)?, area }));
+        taken.map_err(|error| {
+            let _ = ratatui::try_restore();
+            failure(error)
+        })
+    }
+
+    pub(crate) fn draw(&mut self, view: &mut View) -> Result<(), Failure> {
+        if area().map_err(failure)? != self.area {
+            self.draw_anew()?;
+        }
+        self.terminal.draw(|frame| draw(frame, view)).map(drop).map_err(failure)
+    }
+
+    /// All of it at the next drawing: it has another size, or somebody else may have written over it. Nothing is asked of the terminal
+    /// for it, where the answer would be read as something typed.
+    pub(crate) fn draw_anew(&mut self) -> Result<(), Failure> {
+        let anew = area().and_then(|area| {
+            execute!(stdout(), Clear(ClearType::All))?;
+            self.terminal = Terminal::with_options(CrosstermBackend::new(stdout()), all_of(area))?;
+            self.area = area;
+            self.terminal.hide_cursor()
+        });
+        anew.map_err(failure)
+    }
+
+    /// Leaves the terminal to others while this goes on.
+    pub(crate) fn leave_while(&mut self, others: impl FnOnce()) -> Result<(), Failure> {
+        let _ = self.terminal.show_cursor();
+        ratatui::try_restore().map_err(failure)?;
+        others();
+        self.area = area().map_err(failure)?;
+        self.terminal = enter(self.area).map_err(failure)?;
+        self.draw_anew()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no mending.
+        let _ = self.terminal.show_cursor();
+        let _ = ratatui::try_restore();
+    }
+}
+
+/// On a screen of its own, so that what was on the other is there again afterwards.
+fn enter(area: Rect) -> io::Result<DefaultTerminal> {
+    let terminal = ratatui::try_init_with_options(all_of(area))?;
+    execute!(stdout(), EnterAlternateScreen)?;
+    Ok(terminal)
+}
+
+fn area() -> io::Result<Rect> {
+    size().map(|(width, height)| Rect::new(0, 0, width, height))
+}
+
+fn all_of(area: Rect) -> TerminalOptions {
+    TerminalOptions { viewport: Viewport::Fixed(area) }
+}
+
+fn failure(error: io::Error) -> Failure {
+    let line = format!("the terminal cannot be drawn on: {error}: use another, or `leasehold ls`");
+    Failure::new(End::CANNOT_EXECUTE, line)
+}

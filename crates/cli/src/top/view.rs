@@ -1,0 +1,479 @@
+//! What is to be seen: which locks, in which order, and which of them is chosen. Draws nothing and asks nothing.
+
+use std::cmp::Reverse;
+use std::time::{Duration, Instant};
+
+use leasehold::{Fence, Holder, Key, Sighting, Tenancy, Tenant};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::watching::{Known, left_of};
+use crate::print::plain;
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// The store's name.
+    pub(crate) store: String,
+    pub(crate) known: Option<Known>,
+    pub(crate) filter: String,
+    pub(crate) sort: Sort,
+    pub(crate) reversed: bool,
+    pub(crate) mode: Mode,
+    /// What came of the last thing that was asked for.
+    pub(crate) said: Option<String>,
+    /// The locks that pass the filter, in order; a lock that several hold has a row for each.
+    pub(crate) rows: Vec<Row>,
+    pub(crate) chosen: usize,
+    /// Whether somebody chose it. Until then it is the first, whatever is found before it.
+    moved: bool,
+    /// The first row on the screen, and how many there is room for.
+    pub(crate) first: usize,
+    pub(crate) room: usize,
+}
+
+/// What typed letters mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Something to do.
+    Watching,
+    /// The filter's text.
+    Filtering,
+    /// Yes or no.
+    Confirming(Confirming),
+}
+
+/// A lease that is to be broken, if that is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Confirming {
+    pub(crate) key: Key,
+    pub(crate) who: String,
+    pub(crate) fence: Fence,
+}
+
+/// What whoever types wants from others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Nothing,
+    End,
+    Interrupt,
+    Stop,
+    Break(Key, Fence),
+}
+
+/// By what rows are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Key,
+    Waiting,
+    Left,
+    Fence,
+    Label,
+}
+
+impl Sort {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Waiting => "most waiting",
+            Self::Left => "least left",
+            Self::Fence => "newest fence",
+            Self::Label => "label",
+        }
+    }
+
+    const fn next(self) -> Self {
+        match self {
+            Self::Key => Self::Waiting,
+            Self::Waiting => Self::Left,
+            Self::Left => Self::Fence,
+            Self::Fence => Self::Label,
+            Self::Label => Self::Key,
+        }
+    }
+}
+
+/// A lock, or a share of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) seen: Sighting,
+    /// Which of the tenancies; `None` where nobody holds it.
+    nth: Option<usize>,
+}
+
+impl Row {
+    pub(crate) fn tenancy(&self) -> Option<&Tenancy> {
+        self.seen.state.tenancies.get(self.nth?)
+    }
+
+    /// What tells it from others, also when it was looked at again.
+    fn identity(&self) -> (&Key, Option<Holder>) {
+        let holder = self.tenancy().and_then(|tenancy| match &tenancy.tenant {
+            Tenant::Holder { holder, .. } => Some(*holder),
+            _ => None,
+        });
+        (&self.seen.state.key, holder)
+    }
+
+    pub(crate) fn label(&self) -> String {
+        match self.tenancy().map(|tenancy| &tenancy.tenant) {
+            Some(Tenant::Holder { label, .. }) => {
+                label.as_ref().map_or_else(String::new, |label| plain(label.as_str()))
+            }
+            Some(tenant) => plain(&tenant.to_string()),
+            None => String::new(),
+        }
+    }
+
+    pub(crate) fn left(&self, since: Duration) -> Option<Duration> {
+        left_of(self.tenancy()?.remaining, self.seen.ago + since)
+    }
+
+    fn fence(&self) -> Option<Fence> {
+        self.tenancy()?.fence
+    }
+}
+
+impl View {
+    pub(crate) const fn of(store: String) -> Self {
+        Self {
+            store,
+            known: None,
+            filter: String::new(),
+            sort: Sort::Key,
+            reversed: false,
+            mode: Mode::Watching,
+            said: None,
+            rows: Vec::new(),
+            chosen: 0,
+            moved: false,
+            first: 0,
+            room: 1,
+        }
+    }
+
+    pub(crate) fn learn(&mut self, known: Known) {
+        self.known = Some(known);
+        self.arrange();
+    }
+
+    pub(crate) fn say(&mut self, text: String) {
+        self.said = Some(text);
+    }
+
+    pub(crate) fn chosen_row(&self) -> Option<&Row> {
+        self.rows.get(self.chosen)
+    }
+
+    pub(crate) fn chosen_key(&self) -> Option<Key> {
+        self.chosen_row().map(|row| row.seen.state.key.clone())
+    }
+
+    /// How long ago all that is known was.
+    pub(crate) fn since(&self) -> Duration {
+        self.known.as_ref().map_or(Duration::ZERO, |known| Instant::now().saturating_duration_since(known.at))
+    }
+
+    pub(crate) fn press(&mut self, key: KeyEvent) -> Wish {
+        if key.kind == KeyEventKind::Release {
+            return Wish::Nothing;
+        }
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => Wish::Interrupt,
+                KeyCode::Char('z') => Wish::Stop,
+                _ => Wish::Nothing,
+            };
+        }
+        // Esc and a letter that is typed at once look like this: neither of the two is meant.
+        if key.modifiers.contains(KeyModifiers::ALT) {
+            return Wish::Nothing;
+        }
+        match std::mem::replace(&mut self.mode, Mode::Watching) {
+            Mode::Watching => return self.command(key.code),
+            Mode::Filtering => self.write(key.code),
+            // Nothing but a plain yes is one: whoever types ahead meant something else.
+            Mode::Confirming(Confirming { key: lock, fence, .. }) => match key.code {
+                KeyCode::Char('y') => return Wish::Break(lock, fence),
+                _ => self.said = Some("nothing was broken".into()),
+            },
+        }
+        Wish::Nothing
+    }
+
+    fn command(&mut self, code: KeyCode) -> Wish {
+        self.said = None;
+        self.moved = match code {
+            KeyCode::Home | KeyCode::Char('g') => false,
+            KeyCode::Up | KeyCode::Down | KeyCode::PageUp | KeyCode::PageDown | KeyCode::End => true,
+            KeyCode::Char('j' | 'k' | 'G' | 'b') => true,
+            _ => self.moved,
+        };
+        let last = self.rows.len().saturating_sub(1);
+        match code {
+            KeyCode::Char('q') => return Wish::End,
+            KeyCode::Up | KeyCode::Char('k') => self.chosen = self.chosen.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => self.chosen = (self.chosen + 1).min(last),
+            KeyCode::PageUp => self.chosen = self.chosen.saturating_sub(self.room),
+            KeyCode::PageDown => self.chosen = (self.chosen + self.room).min(last),
+            KeyCode::Home | KeyCode::Char('g') => self.chosen = 0,
+            KeyCode::End | KeyCode::Char('G') => self.chosen = last,
+            KeyCode::Char('/') => self.mode = Mode::Filtering,
+            KeyCode::Esc if !self.filter.is_empty() => {
+                self.filter.clear();
+                self.arrange();
+            }
+            KeyCode::Char('s') => {
+                self.sort = self.sort.next();
+                self.arrange();
+            }
+            KeyCode::Char('r') => {
+                self.reversed = !self.reversed;
+                self.arrange();
+            }
+            KeyCode::Char('b') => self.ask_to_break(),
+            _ => {}
+        }
+        Wish::Nothing
+    }
+
+    /// A letter more of the filter, or the end of writing it.
+    fn write(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => return,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.arrange();
+                return;
+            }
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Char(letter) => self.filter.push(letter),
+            _ => {}
+        }
+        self.mode = Mode::Filtering;
+        self.arrange();
+    }
+
+    fn ask_to_break(&mut self) {
+        let Some(row) = self.chosen_row() else { return };
+        let key = row.seen.state.key.clone();
+        let refused = match row.tenancy() {
+            Some(Tenancy { tenant: tenant @ Tenant::Holder { .. }, fence: Some(fence), .. }) => {
+                let (who, fence) = (plain(&tenant.to_string()), *fence);
+                self.mode = Mode::Confirming(Confirming { key, who, fence });
+                return;
+            }
+            Some(Tenancy { tenant: Tenant::Holder { .. }, .. }) => {
+                "its fence is not known, so it cannot be said which lease to break"
+            }
+            Some(_) => "another program's lock is not ours to break: release it where it was taken",
+            None => "nobody holds it",
+        };
+        self.said = Some(format!("{}: {refused}", plain(&key.to_string())));
+    }
+
+    /// Puts the rows in order. What was chosen stays chosen wherever it is now; if it is gone, then what stands in its place.
+    fn arrange(&mut self) {
+        let Some(known) = &self.known else { return };
+        let chosen = self.rows.get(self.chosen).map(Row::identity).map(|(key, holder)| (key.clone(), holder));
+        let filter = self.filter.to_lowercase();
+        let mut rows: Vec<Row> =
+            known.sightings.iter().filter(|seen| passes(seen, &filter)).flat_map(rows_of).collect();
+        // Sorting is stable, and what is known is in the order of the keys.
+        match self.sort {
+            Sort::Key => {}
+            Sort::Waiting => rows.sort_by_key(|row| Reverse(row.seen.state.line.len())),
+            Sort::Left => rows.sort_by_key(|row| {
+                let left = row.left(Duration::ZERO);
+                (left.is_none(), left)
+            }),
+            Sort::Fence => rows.sort_by_key(|row| Reverse(row.fence())),
+            Sort::Label => rows.sort_by_cached_key(|row| (row.label().is_empty(), row.label())),
+        }
+        if self.reversed {
+            rows.reverse();
+        }
+        self.rows = rows;
+        let at = chosen.and_then(|(key, holder)| {
+            let same = |row: &Row| row.identity() == (&key, holder);
+            let of_key = |row: &Row| row.seen.state.key == key;
+            self.rows.iter().position(same).or_else(|| self.rows.iter().position(of_key))
+        });
+        let at = if self.moved { at } else { Some(0) };
+        self.chosen = at.unwrap_or(self.chosen).min(self.rows.len().saturating_sub(1));
+    }
+
+    /// Sees to it that the chosen row is among those that there is room for.
+    pub(crate) fn scroll(&mut self, room: usize) {
+        self.room = room.max(1);
+        let last = self.rows.len().saturating_sub(self.room);
+        let least = (self.chosen + 1).saturating_sub(self.room);
+        self.first = self.first.clamp(least, self.chosen.max(least)).min(last);
+    }
+}
+
+fn rows_of(seen: &Sighting) -> Vec<Row> {
+    let row = |nth| Row { seen: seen.clone(), nth };
+    match seen.state.tenancies.len() {
+        0 => vec![row(None)],
+        count => (0..count).map(Some).map(row).collect(),
+    }
+}
+
+/// Whether the text stands in the key, or in what is known of who holds it or waits.
+fn passes(seen: &Sighting, filter: &str) -> bool {
+    let has = |text: &str| text.to_lowercase().contains(filter);
+    let state = &seen.state;
+    filter.is_empty()
+        || has(&state.key.to_string())
+        || state.tenancies.iter().any(|tenancy| has(&tenancy.tenant.to_string()))
+        || state.line.iter().any(|waiter| {
+            has(&waiter.holder.to_string()) || waiter.label.as_ref().is_some_and(|label| has(label.as_str()))
+        })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::Arc;
+
+    use leasehold::{KeyState, Locks};
+
+    use super::*;
+
+    /// What a survey knows of locks that were really taken: two held, one of them waited for.
+    pub(in crate::top) fn view() -> View {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let locks = Locks::in_memory();
+            let web = locks.mutex("deploy").label("web-3").lock().await.unwrap();
+            let night = locks.mutex("nightly").label("cron").lock().await.unwrap();
+            let waits = tokio::spawn(locks.mutex("nightly").label("late").lock().within(LONG).into_future());
+            let mut survey = locks.survey("");
+            while survey.found().map(|seen| seen.state.line.len()).sum::<usize>() < 1 {
+                survey.step().await.unwrap();
+            }
+            let mut view = View::of("memory:".into());
+            view.learn(Known {
+                sightings: survey.found().collect(),
+                at: Instant::now(),
+                walked: 1000,
+                complete: true,
+                fault: None,
+            });
+            waits.abort();
+            drop((web, night));
+            view
+        })
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    pub(in crate::top) fn types(view: &mut View, keys: &str) -> Wish {
+        let press = |letter| match letter {
+            '\n' => KeyCode::Enter,
+            '\x1b' => KeyCode::Esc,
+            letter => KeyCode::Char(letter),
+        };
+        keys.chars().map(|key| view.press(press(key).into())).last().unwrap()
+    }
+
+    fn keys(view: &View) -> Vec<String> {
+        view.rows.iter().map(|row| row.seen.state.key.to_string()).collect()
+    }
+
+    #[test]
+    fn a_filter_looks_at_keys_and_at_whoever_holds_or_waits_and_goes_with_escape() {
+        let mut view = view();
+        assert_eq!(keys(&view), ["deploy", "nightly"]);
+        for (text, left) in [("/DEP\n", "deploy"), ("/web-\n", "deploy"), ("/late\n", "nightly")] {
+            types(&mut view, text);
+            assert_eq!(keys(&view), [left], "{text}");
+            assert_eq!(view.chosen_key().unwrap().to_string(), left);
+            types(&mut view, "\x1b");
+            assert_eq!(keys(&view).len(), 2);
+        }
+        // Letters are the filter's while it is written, and commands no more.
+        assert_eq!(types(&mut view, "/q"), Wish::Nothing);
+        assert_eq!(keys(&view), [""; 0]);
+        assert_eq!(types(&mut view, "\x1bq"), Wish::End);
+    }
+
+    #[test]
+    fn what_is_chosen_stays_chosen_in_another_order() {
+        let mut view = view();
+        types(&mut view, "s");
+        assert_eq!(view.chosen_key().unwrap().to_string(), "nightly", "nobody chose");
+        types(&mut view, "js");
+        types(&mut view, "ssss");
+        assert_eq!((view.sort, keys(&view)), (Sort::Waiting, vec!["nightly".into(), "deploy".into()]));
+        assert_eq!(view.chosen_key().unwrap().to_string(), "deploy");
+        types(&mut view, "r");
+        assert_eq!(keys(&view), ["deploy", "nightly"]);
+        types(&mut view, "rssss");
+        assert_eq!((view.sort, view.chosen), (Sort::Key, 0));
+        types(&mut view, "jj");
+        assert_eq!(view.chosen_key().unwrap().to_string(), "nightly");
+        let mut known = view.known.clone().unwrap();
+        known.sightings.pop();
+        view.learn(known);
+        assert_eq!(view.chosen_key().unwrap().to_string(), "deploy");
+    }
+
+    #[test]
+    fn only_a_plain_yes_breaks_the_lease_that_was_named() {
+        let mut view = view();
+        let fence = view.chosen_row().unwrap().fence().unwrap();
+        let key = Key::new("deploy").unwrap();
+        for no in ["n", "b", "\n", "\x1b", "Y", "q"] {
+            assert_eq!(types(&mut view, "b"), Wish::Nothing);
+            assert!(
+                matches!(&view.mode, Mode::Confirming(asked) if asked.key == key && asked.fence == fence)
+            );
+            assert_eq!(types(&mut view, no), Wish::Nothing, "{no:?}");
+            assert_eq!((&view.mode, view.said.as_deref()), (&Mode::Watching, Some("nothing was broken")));
+        }
+        // What comes meanwhile changes nothing of what was asked.
+        types(&mut view, "b");
+        let mut known = view.known.clone().unwrap();
+        known.sightings.remove(0);
+        view.learn(known);
+        assert_eq!(types(&mut view, "y"), Wish::Break(key, fence));
+    }
+
+    #[test]
+    fn what_nobody_of_ours_holds_is_not_asked_about() {
+        let mut view = view();
+        let mut known = view.known.clone().unwrap();
+        let key = Key::new("k").unwrap();
+        let foreign = Tenant::Foreign { value: b"theirs".as_slice().into() };
+        for (tenancies, words) in [
+            (vec![], "nobody holds it"),
+            (vec![Tenancy::exclusive(key.clone(), foreign, None, None)], "not ours to break"),
+        ] {
+            let state = KeyState::new(key.clone(), tenancies, Vec::new());
+            known.sightings.truncate(1);
+            known.sightings[0].state = Arc::new(state);
+            view.learn(known.clone());
+            types(&mut view, "b");
+            assert_eq!(view.mode, Mode::Watching);
+            assert!(view.said.as_ref().is_some_and(|said| said.contains(words)), "{:?}", view.said);
+        }
+    }
+
+    #[test]
+    fn the_chosen_row_is_always_among_those_that_are_shown() {
+        let mut view = view();
+        let row = view.rows[0].clone();
+        view.rows = vec![row; 100];
+        for (chosen, room, first) in
+            [(0, 10, 0), (9, 10, 0), (10, 10, 1), (99, 10, 90), (95, 10, 90), (5, 10, 5)]
+        {
+            view.chosen = chosen;
+            view.scroll(room);
+            assert_eq!(view.first, first, "{chosen} of {room}");
+        }
+        view.rows.clear();
+        view.chosen = 0;
+        view.scroll(0);
+        assert_eq!(view.first, 0);
+    }
+}

@@ -1,0 +1,98 @@
+//! The store watched by a task of its own, so that nothing that is typed makes it ask more.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{Key, Progress, Sighting, Survey};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+
+use crate::exit::{End, Failure};
+use crate::print::plain;
+
+/// What is known at some moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) sightings: Vec<Sighting>,
+    pub(crate) at: Instant,
+    pub(crate) walked: u16,
+    /// Whether all of the store was walked through once.
+    pub(crate) complete: bool,
+    pub(crate) fault: Option<String>,
+}
+
+/// The way to that task.
+#[derive(Debug)]
+pub(crate) struct Watching {
+    known: watch::Receiver<Known>,
+    asks: UnboundedSender<Ask>,
+    chosen: Option<Key>,
+}
+
+#[derive(Debug)]
+enum Ask {
+    Choose(Option<Key>),
+    LookAgain(Key),
+}
+
+impl Watching {
+    pub(crate) fn begin(survey: Survey) -> Self {
+        let (tell, known) = watch::channel(Known::of(&survey, None));
+        let (asks, asked) = unbounded_channel();
+        tokio::spawn(watch_over(survey, tell, asked));
+        Self { known, asks, chosen: None }
+    }
+
+    /// What is known, when it is something else than before. Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`], when nobody watches any more.
+    pub(crate) async fn next(&mut self) -> Result<Known, Failure> {
+        let gone = |_| Failure::new(End::NO_STORE, "nobody watches the store any more: start it again");
+        self.known.changed().await.map_err(gone)?;
+        Ok(self.known.borrow_and_update().clone())
+    }
+
+    /// Has this lock looked at before the others.
+    pub(crate) fn choose(&mut self, key: Option<Key>) {
+        if self.chosen != key {
+            self.chosen.clone_from(&key);
+            let _ = self.asks.send(Ask::Choose(key));
+        }
+    }
+
+    /// Has this lock looked at next.
+    pub(crate) fn look_again(&self, key: Key) {
+        let _ = self.asks.send(Ask::LookAgain(key));
+    }
+}
+
+async fn watch_over(mut survey: Survey, tell: watch::Sender<Known>, mut asked: UnboundedReceiver<Ask>) {
+    loop {
+        tokio::select! {
+            biased;
+            ask = asked.recv() => match ask {
+                Some(Ask::Choose(key)) => survey.choose(key),
+                Some(Ask::LookAgain(key)) => survey.look_again(key),
+                None => return,
+            },
+            () = survey.due() => {
+                let fault = survey.step().await.err().map(|error| plain(&error.to_string()));
+                tell.send_replace(Known::of(&survey, fault));
+            }
+        }
+    }
+}
+
+impl Known {
+    fn of(survey: &Survey, fault: Option<String>) -> Self {
+        let Progress { walked, passes, .. } = survey.progress();
+        let sightings = survey.found().collect();
+        Self { sightings, at: Instant::now(), walked, complete: passes > 0, fault }
+    }
+}
+
+/// How much of a time is left so long after it was seen.
+pub(crate) fn left_of(remaining: Option<Duration>, ago: Duration) -> Option<Duration> {
+    remaining.map(|remaining| remaining.saturating_sub(ago))
+}

@@ -1,0 +1,303 @@
+//! `leasehold top`: who holds what, as a terminal shows it.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+use servers::{Flavor, Reply, Server};
+
+use crate::harness::{LIMIT, Running, SECRET, Site, pid, until};
+use crate::pty::{CTRL_C, CTRL_Z, Pty};
+
+/// The screen, once it has all of this on it.
+#[track_caller]
+fn shows(pty: &Pty, words: &[&str]) -> String {
+    let end = Instant::now() + LIMIT;
+    loop {
+        let screen = pty.screen();
+        if words.iter().all(|word| screen.contains(word)) {
+            return screen;
+        }
+        assert!(Instant::now() < end, "no {words:?} on the screen:\n{screen}\n{:?}", pty.all());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn holder(site: &Site, key: &str, label: &str) -> Running {
+    let words = ["--ttl", "20", "--label", label, key];
+    let run = site.start(site.run_script(&words, &format!("echo $LEASEHOLD_FENCE > {label}; exec sleep 60")));
+    site.wait_for(label);
+    run
+}
+
+#[test]
+fn holders_and_waiters_are_seen_filtered_sorted_and_one_is_broken_after_a_yes() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in [Site::on(&server.url()), Site::new()] {
+        let hangs = holder(&site, "deploy", "web-3");
+        let works = holder(&site, "nightly", "cron");
+        let next =
+            site.start(site.run_script(&["--label", "web-4", "deploy"], "echo $LEASEHOLD_FENCE > next"));
+        let fence = site.read("web-3");
+        let mut pty = Pty::script(&site, "stty -g > before; $L top; echo code=$?; stty -g > after");
+        let screen =
+            shows(&pty, &["2 held or waited for, 1 waiting", "waiting for deploy: 1", "web-4", &fence]);
+        let row = |name: &str| screen.lines().position(|line| line.starts_with(name)).unwrap();
+        assert!(row("deploy ") < row("nightly "), "{screen}");
+        assert!(screen.lines().nth(row("deploy ")).unwrap().contains("exclusive"), "{screen}");
+
+        pty.types("/cron\r");
+        until("the filter", || !pty.screen().contains(&fence));
+        shows(&pty, &["nightly", "with \"cron\""]);
+        pty.types("\x1b");
+        shows(&pty, &[&fence]);
+        pty.types("s");
+        shows(&pty, &["by most waiting"]);
+
+        pty.types("gb");
+        shows(&pty, &["Break the lease on deploy", "held by web-3 (", &format!("with fence {fence}?")]);
+        pty.types("n");
+        shows(&pty, &["nothing was broken"]);
+        pty.types("b");
+        shows(&pty, &["Break the lease on deploy"]);
+        pty.types("y");
+        shows(&pty, &[&format!("deploy: broken, and with fence {fence} held no more by web-3 (")]);
+        hangs.finish().says(70, &["deploy: lease lost", "somebody broke the lease"]);
+        next.finish().is_silent(0);
+        assert!(site.read("next").parse::<u64>().unwrap() > fence.parse().unwrap());
+        // It is gone from the screen as well, and whoever was not meant works on.
+        shows(&pty, &["1 held or waited for, 0 waiting", "nightly"]);
+
+        pty.types("q");
+        pty.wait_for("code=0");
+        pty.ends_with(0);
+        assert_eq!(site.read("before"), site.read("after"));
+        drop(works);
+    }
+}
+
+#[test]
+fn the_terminal_is_as_it_was_whatever_ends_it() {
+    let site = Site::new();
+    let _held = holder(&site, "k", "web-3");
+    for (signal, code) in [(None, 130), (Some(Signal::TERM), 143), (Some(Signal::HUP), 129)] {
+        let mut pty = Pty::script(
+            &site,
+            "trap : INT HUP TERM; stty -g > before; sh -c 'echo $$ > top; exec $L top'; echo code=$?; stty -g > after; echo done",
+        );
+        shows(&pty, &["1 held or waited for", "web-3"]);
+        until("a screen of its own", || {
+            let terminal = pty.terminal();
+            terminal.alternate_screen() && terminal.hide_cursor()
+        });
+        match signal {
+            None => pty.types(CTRL_C),
+            Some(signal) => kill_process(pid(site.read("top").parse().unwrap()), signal).unwrap(),
+        }
+        pty.wait_for(&format!("code={code}"));
+        pty.wait_for("done");
+        pty.ends_with(0);
+        assert_eq!(site.read("before"), site.read("after"));
+        let terminal = pty.terminal();
+        assert!(!terminal.alternate_screen() && !terminal.hide_cursor(), "{:?}", pty.all());
+    }
+}
+
+#[test]
+fn ctrl_z_gives_the_shell_its_terminal_and_fg_draws_all_of_it_again() {
+    let site = Site::new();
+    let _held = holder(&site, "k", "web-3");
+    let mut pty = Pty::shell(&site);
+    pty.enters("$L top");
+    shows(&pty, &["1 held or waited for", "web-3"]);
+    pty.types(CTRL_Z);
+    pty.wait_for("Stopped");
+    pty.wait_for("> ");
+    assert!(!pty.terminal().alternate_screen());
+    pty.enters("fg");
+    shows(&pty, &["1 held or waited for", "web-3"]);
+    pty.types("q");
+    pty.wait_for("> ");
+    pty.enters("echo code''=$?");
+    pty.wait_for("code=0");
+}
+
+#[test]
+fn without_a_terminal_it_says_what_to_do_before_anything_is_sent() {
+    let site = Site::on(&format!("redis://user:{SECRET}@127.0.0.1:1"));
+    let done = site.finish(site.leasehold(&["top", "--store", site.store()]));
+    done.keeps_the_secret();
+    done.says_and_hints(64, &["stdin is no terminal"], "leasehold ls --json --all");
+    let mut pty = Pty::script(&site, "$L top > file; TERM=dumb $L top");
+    pty.wait_for("leasehold: stdout is no terminal to draw on");
+    pty.wait_for("hint: leasehold ls --json --all");
+    pty.wait_for("leasehold: this terminal cannot be drawn on (TERM)");
+    pty.ends_with(64);
+    site.finish(site.leasehold(&["top", "a", "b"])).says(64, &["2 prefixes, and top takes one"]);
+    site.finish(site.leasehold(&["top", "leasehold:x"])).says(64, &["PREFIX"]);
+}
+
+#[test]
+fn a_store_that_falls_silent_is_said_and_what_is_known_stays_until_it_is_back() {
+    let server = Server::start(Flavor::Redis82);
+    let site = Site::on(&server.url());
+    let _held = holder(&site, "k", "web-3");
+    let pty = Pty::start(&site, env!("CARGO_BIN_EXE_leasehold"), &["top"]);
+    shows(&pty, &["1 held or waited for", "web-3"]);
+    server.stop();
+    shows(&pty, &["no answer within", "asking again", "web-3"]);
+    server.cont();
+    until("no fault any more", || !pty.screen().contains("asking again"));
+    shows(&pty, &["b break"]);
+}
+
+/// What each second a stranger's million of keys may cost the server, by its own account.
+const MOST_A_SECOND: usize = 20;
+
+#[test]
+fn a_hundred_locks_among_a_hundred_thousand_keys_cost_few_commands() {
+    few_commands_among(100_000);
+}
+
+#[test]
+#[ignore = "a million keys take a while to be made"]
+fn a_hundred_locks_among_a_million_keys_cost_few_commands() {
+    few_commands_among(1_000_000);
+}
+
+fn few_commands_among(strangers: u32) {
+    let server = Server::setup(Flavor::Redis82).arg("save", "").start();
+    for begin in (0..strangers).step_by(50_000) {
+        let fill = "for n = ARGV[1], ARGV[1] + 49999 do redis.call('SET', 'theirs:' .. n, n) end";
+        assert_eq!(server.text(&["EVAL", fill, "0", &begin.to_string()]), Reply::Bulk(None));
+    }
+    let crowd = Crowd::gather(&server);
+    let known = ports(&server);
+    let said = listen(&server);
+    server.text(&["CONFIG", "RESETSTAT"]);
+    let site = Site::on(&server.url());
+    let begun = Instant::now();
+    let mut pty = Pty::start(&site, env!("CARGO_BIN_EXE_leasehold"), &["top"]);
+    shows(&pty, &["100 held or waited for, 1000 waiting", "waiting for lock:0: 10"]);
+    let found = begun.elapsed();
+    let mut slowest = Duration::ZERO;
+    let mut respond = |keys: &str, shown: &str| {
+        let typed = Instant::now();
+        pty.types(keys);
+        shows(&pty, &[shown]);
+        slowest = slowest.max(typed.elapsed());
+    };
+    let watched = Instant::now();
+    while watched.elapsed() < Duration::from_secs(6) {
+        respond("j", "waiting for lock:1: 10");
+        respond("G", "waiting for lock:99: 10");
+        respond("g", "waiting for lock:0: 10");
+        respond("/lock:42", "waiting for lock:42: 10");
+        respond("\x1b", "j k choose");
+        respond("g", "waiting for lock:0: 10");
+    }
+    pty.types("q");
+    pty.ends_with(0);
+    drop(crowd);
+    let times: Vec<f64> = said
+        .lock()
+        .unwrap()
+        .iter()
+        .filter_map(|line| {
+            // 1763713011.123456 [0 127.0.0.1:40001] "SCAN" "0" …; what scripts do comes from lua.
+            let (time, rest) = line.trim_start_matches('+').split_once(" [0 ")?;
+            let (from, _) = rest.split_once(']')?;
+            (from != "lua" && !known.contains(from)).then(|| time.parse().ok()).flatten()
+        })
+        .collect();
+    let most =
+        times.iter().map(|from| times.iter().filter(|at| (*from..*from + 1.0).contains(*at)).count()).max();
+    let Reply::Bulk(Some(stats)) = server.text(&["INFO", "commandstats"]) else { panic!("INFO") };
+    let stats = String::from_utf8(stats).unwrap();
+    let costs = |name: &str| {
+        stats.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default()
+    };
+    println!(
+        "{strangers} strangers' keys: all found after {found:?}; {} commands in {:?}, at most {most:?} in a second; slowest \
+         answer to a key {slowest:?}; {}; {}",
+        times.len(),
+        begun.elapsed(),
+        costs("scan"),
+        costs("evalsha"),
+    );
+    assert!(times.len() > 10, "it was not listened to: {times:?}");
+    assert!(most.is_some_and(|most| most <= MOST_A_SECOND), "{most:?} commands in a second");
+    assert!(slowest < Duration::from_secs(2), "{slowest:?} until a key was answered");
+    assert!(!stats.contains("cmdstat_keys"), "{stats}");
+}
+
+/// A hundred locks that are held, and ten who wait for each.
+struct Crowd {
+    end: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Crowd {
+    fn gather(server: &Server) -> Self {
+        let url = server.url();
+        let (end, ended) = tokio::sync::oneshot::channel();
+        let (tell, gathered) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let locks = leasehold::Locks::connect(&url).await.unwrap();
+                let mut guards = Vec::new();
+                for n in 0..100 {
+                    let lock = locks.mutex(format!("lock:{n}"));
+                    guards.push(lock.lock().await.unwrap());
+                    for _ in 0..10 {
+                        let lock = lock.clone();
+                        tokio::spawn(async move { lock.lock().await });
+                    }
+                }
+                for n in 0..100 {
+                    while locks.inspect(format!("lock:{n}")).await.unwrap().line.len() < 10 {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                }
+                tell.send(()).unwrap();
+                let _ = ended.await;
+            });
+        });
+        gathered.recv_timeout(Duration::from_secs(60)).expect("the crowd has gathered");
+        Self { end: Some(end), thread: Some(thread) }
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+/// Where those come from who are connected.
+fn ports(server: &Server) -> BTreeSet<String> {
+    let Reply::Bulk(Some(list)) = server.text(&["CLIENT", "LIST"]) else { panic!("CLIENT LIST") };
+    let list = String::from_utf8(list).unwrap();
+    list.split_whitespace().filter_map(|word| word.strip_prefix("addr=").map(str::to_owned)).collect()
+}
+
+/// All that the server is told from now on, by its own account.
+fn listen(server: &Server) -> Arc<Mutex<Vec<String>>> {
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    stream.write_all(b"MONITOR\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "+OK");
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&said);
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            all.lock().expect("nobody panics").push(line);
+        }
+    });
+    said
+}

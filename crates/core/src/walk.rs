@@ -1,0 +1,82 @@
+//! Looking through a store a part at a time, for whoever watches all of it and must not keep it busy.
+
+use crate::Key;
+
+/// How far a walk through a store has come. What the numbers mean is the store's own business.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a store that is made of others reads and writes it")]
+pub struct Bookmark {
+    /// In which part of the store: a member of a quorum, a node of a cluster.
+    pub section: usize,
+    /// Where in there; 0: at its beginning.
+    pub at: u64,
+}
+
+impl Bookmark {
+    /// At the beginning of a section.
+    #[must_use]
+    pub const fn to_section(section: usize) -> Self {
+        Self { section, at: 0 }
+    }
+}
+
+/// A part of a walk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stretch {
+    /// Keys that may be held or waited for; to be inspected. One may come twice, and those that were in use during all of the walk
+    /// come at least once.
+    pub keys: Vec<Key>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Bookmark>,
+    /// How much of the store lies behind, in thousandths.
+    pub walked: u16,
+    /// How many commands it took at one server.
+    pub commands: u32,
+}
+
+impl Stretch {
+    /// All of it.
+    pub const WHOLE: u16 = 1000;
+
+    /// A walk that had only one part.
+    #[must_use]
+    pub const fn whole(keys: Vec<Key>) -> Self {
+        Self { keys, next: None, walked: Self::WHOLE, commands: 1 }
+    }
+
+    /// A part at whose end so much lies behind, and which took so many commands.
+    #[must_use]
+    pub const fn part(keys: Vec<Key>, next: Option<Bookmark>, walked: u16, commands: u32) -> Self {
+        Self { keys, next, walked, commands }
+    }
+
+    /// The same as one of several sections, each of which is a walk of its own.
+    #[must_use]
+    pub fn in_section(self, section: usize, sections: usize) -> Self {
+        let next = match self.next {
+            Some(next) => Some(Bookmark { section, at: next.at }),
+            None => Some(section + 1).filter(|next| *next < sections).map(Bookmark::to_section),
+        };
+        let behind = section * usize::from(Self::WHOLE) + usize::from(self.walked);
+        let walked = u16::try_from(behind / sections.max(1)).unwrap_or(Self::WHOLE).min(Self::WHOLE);
+        Self { next, walked, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sections_of_a_walk_follow_each_other_and_the_last_is_its_end() {
+        let begun = Stretch::part(Vec::new(), Some(Bookmark { section: 0, at: 77 }), 500, 1);
+        let done = Stretch::whole(Vec::new());
+        let within = begun.in_section(1, 2);
+        assert_eq!((within.next, within.walked), (Some(Bookmark { section: 1, at: 77 }), 750));
+        let between = done.clone().in_section(0, 2);
+        assert_eq!((between.next, between.walked), (Some(Bookmark::to_section(1)), 500));
+        let end = done.in_section(1, 2);
+        assert_eq!((end.next, end.walked), (None, Stretch::WHOLE));
+    }
+}

@@ -1,0 +1,292 @@
+//! All locks of a place, looked at again and again without keeping it busy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Bookmark, Instant, Key, KeyState, Stretch, Tenant};
+
+use crate::error::InspectError;
+use crate::locks::{Askers, Locks};
+
+impl Locks {
+    /// The same as [`list`](Self::list), for whoever watches for a long time: what is found is kept, and looked at again about once a
+    /// second.
+    ///
+    /// A server gets no more than fourteen commands a second for it, however many keys there are. Among a million keys it takes some twenty
+    /// seconds until all locks are found, and as long until a new one is. Where there are more than a thousand locks at once each is looked
+    /// at less often than once a second, and on a cluster where there are more than seven: there, a command is about one lock.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// let locks = leasehold::Locks::in_memory();
+    /// let _guard = locks.mutex("invoice:42").lock().await?;
+    /// let mut survey = locks.survey("invoice:");
+    /// while survey.found().next().is_none() {
+    ///     survey.step().await?;
+    /// }
+    /// assert_eq!(survey.found().next().unwrap().state.key.to_string(), "invoice:42");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn survey(&self, prefix: impl AsRef<[u8]>) -> Survey {
+        Survey {
+            askers: self.askers(),
+            prefix: self.full_prefix(prefix.as_ref()),
+            known: BTreeMap::new(),
+            unseen: BTreeSet::new(),
+            chosen: None,
+            from: Some(Bookmark::default()),
+            walked: 0,
+            passes: 0,
+            pass_began: None,
+            inspected: None,
+            walks_next: false,
+            next_at: None,
+        }
+    }
+}
+
+/// What is known of the locks of a place, by [`Locks::survey`].
+pub struct Survey {
+    askers: Arc<Askers>,
+    prefix: Vec<u8>,
+    known: BTreeMap<Key, Seen>,
+    /// What a walk came by and was not inspected yet.
+    unseen: BTreeSet<Key>,
+    /// What is looked at first.
+    chosen: Option<Key>,
+    /// Where the walk goes on; `None` after its end.
+    from: Option<Bookmark>,
+    walked: u16,
+    passes: u64,
+    pass_began: Option<Instant>,
+    inspected: Option<Instant>,
+    /// Whether the walk has its turn where both have something to do.
+    walks_next: bool,
+    /// Not before then is anything asked.
+    next_at: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    state: Arc<KeyState>,
+    at: Instant,
+}
+
+/// A lock as it was when it was last looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sighting {
+    /// What there was to be seen.
+    pub state: Arc<KeyState>,
+    /// How long ago.
+    pub ago: Duration,
+}
+
+/// How far a survey has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// How much of the store lies behind in this pass, in thousandths.
+    pub walked: u16,
+    /// How many passes there were. Before the first has ended there may be locks that were not found yet.
+    pub passes: u64,
+}
+
+impl Survey {
+    /// What each command is worth: fourteen a second leave room for those that connecting, keeping a connection alive and breaking a lease
+    /// take, below twenty.
+    const PER_COMMAND: Duration = Duration::from_micros(71_500);
+
+    /// How old what is shown may become, as long as there is not more than can be looked at.
+    const FRESH: Duration = Duration::from_millis(900);
+
+    /// How long what was found is gathered, so that one command inspects more of it.
+    const GATHER: Duration = Duration::from_millis(250);
+
+    /// Between the beginnings of two walks: where one takes less, the rest of the time belongs to the store.
+    const BETWEEN_WALKS: Duration = Duration::from_secs(1);
+
+    /// After a fault.
+    const REST: Duration = Duration::from_secs(1);
+
+    /// Asks the store for a little more, when it is time for that: goes on looking for locks, or looks at those that are known.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`], when the store did not answer or refuses. What is known stays so; the next step rests for a second and asks again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. What was asked is asked again, so drop it seldom: a task of its own keeps to the limit.
+    pub async fn step(&mut self) -> Result<(), InspectError> {
+        self.due().await;
+        let (store, runtime) = {
+            let place = self.askers.place();
+            (place.store.clone(), place.runtime.clone())
+        };
+        let began = runtime.now();
+        let job = self.next_job(began, self.at_once()).1;
+        // Also when it is dropped on the way: what was sent counts.
+        self.next_at = Some(began + Self::PER_COMMAND);
+        let done = match job {
+            Job::Inspect(keys) => {
+                let states = store.inspect_all(&keys).await;
+                self.inspected = Some(began);
+                self.walks_next = true;
+                states.map(|states| {
+                    self.note(states, began);
+                    1
+                })
+            }
+            Job::Walk(from) => {
+                if from == Bookmark::default() {
+                    self.pass_began = Some(began);
+                }
+                self.walks_next = false;
+                store.walk(&self.prefix, from).await.map(|stretch| self.came_by(stretch))
+            }
+        };
+        self.askers.place().report.answered(&done);
+        let rest = done.as_ref().map_or(Self::REST, |commands: &u32| Self::PER_COMMAND * *commands);
+        self.next_at = Some(began + rest);
+        done.map(drop).map_err(InspectError::Store)
+    }
+
+    /// Resolves when there is something to ask, and it may be asked; the next step begins at once then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, and costs nothing.
+    pub async fn due(&self) {
+        let runtime = self.askers.place().runtime.clone();
+        loop {
+            let now = runtime.now();
+            let (at, _) = self.next_job(now, self.at_once());
+            let at = self.next_at.map_or(at, |free_at| at.max(free_at));
+            if at <= now {
+                return;
+            }
+            runtime.sleep_until(at).await;
+        }
+    }
+
+    fn at_once(&self) -> usize {
+        self.askers.place().store.inspected_at_once().max(1)
+    }
+
+    /// The locks that are held or waited for, as far as they are found, in the order of their bytes.
+    pub fn found(&self) -> impl Iterator<Item = Sighting> + '_ {
+        let now = self.askers.place().runtime.now();
+        let sighting =
+            move |seen: &Seen| Sighting { state: seen.state.clone(), ago: now.saturating_since(seen.at) };
+        self.known.values().map(sighting)
+    }
+
+    /// How far it has come.
+    #[must_use]
+    pub const fn progress(&self) -> Progress {
+        Progress { walked: self.walked, passes: self.passes }
+    }
+
+    /// Has this lock looked at before the others.
+    pub fn choose(&mut self, key: Option<Key>) {
+        self.chosen = key;
+    }
+
+    /// Has this lock looked at next, whatever is known of it: something was done to it.
+    pub fn look_again(&mut self, key: Key) {
+        self.inspected = None;
+        self.unseen.insert(key.clone());
+        self.chosen = Some(key);
+    }
+
+    /// What to ask next, and when.
+    fn next_job(&self, now: Instant, at_once: usize) -> (Instant, Job) {
+        let (walk_at, from) = match (self.from, self.pass_began) {
+            (Some(from), Some(_)) if from != Bookmark::default() => (now, from),
+            (_, Some(began)) => (began + Self::BETWEEN_WALKS, Bookmark::default()),
+            (_, None) => (now, Bookmark::default()),
+        };
+        match self.inspection(now, at_once) {
+            Some((at, keys)) if at <= walk_at && !(walk_at <= now && self.walks_next) => {
+                (at, Job::Inspect(keys))
+            }
+            _ => (walk_at, Job::Walk(from)),
+        }
+    }
+
+    /// Which keys to look at next, and when: new ones soon, and those that are known when they are no longer fresh.
+    fn inspection(&self, now: Instant, at_once: usize) -> Option<(Instant, Vec<Key>)> {
+        let gathered = self.inspected.map_or(now, |at| at + Self::GATHER);
+        let mut stale: Vec<(Instant, &Key)> = self
+            .known
+            .iter()
+            .filter(|(key, _)| !self.unseen.contains(*key))
+            .map(|(key, seen)| (seen.at + Self::FRESH, key))
+            .collect();
+        stale.sort_unstable();
+        let oldest = stale.first().map(|(at, _)| *at);
+        let chosen = self.chosen.as_ref().filter(|key| {
+            self.unseen.contains(*key)
+                || self.known.get(*key).is_some_and(|seen| seen.at + Self::FRESH <= now)
+        });
+        let others = self.unseen.iter().chain(stale.iter().map(|(_, key)| *key));
+        let others = others.filter(|key| Some(*key) != chosen);
+        let keys: Vec<_> = chosen.into_iter().chain(others).take(at_once).cloned().collect();
+        let due = stale.partition_point(|(at, _)| *at <= now) + self.unseen.len();
+        let at = match (due >= at_once, self.unseen.is_empty(), oldest) {
+            (true, ..) => now,
+            (_, false, _) => gathered,
+            (_, true, Some(oldest)) => oldest.max(gathered),
+            (_, true, None) => return None,
+        };
+        Some((at, keys))
+    }
+
+    fn came_by(&mut self, stretch: Stretch) -> u32 {
+        let new = stretch.keys.into_iter().filter(|key| !self.known.contains_key(key));
+        self.unseen.extend(new);
+        self.from = stretch.next;
+        self.walked = stretch.walked;
+        if self.from.is_none() {
+            self.passes += 1;
+        }
+        stretch.commands.max(1)
+    }
+
+    fn note(&mut self, states: Vec<KeyState>, at: Instant) {
+        for state in states {
+            let key = state.key.clone();
+            self.unseen.remove(&key);
+            if is_in_use(&state) {
+                self.known.insert(key, Seen { state: Arc::new(state), at });
+            } else {
+                self.known.remove(&key);
+            }
+        }
+    }
+}
+
+/// What to ask.
+#[derive(Debug)]
+enum Job {
+    Inspect(Vec<Key>),
+    Walk(Bookmark),
+}
+
+/// As a list has it: another program's string only where one of ours waits for it.
+fn is_in_use(state: &KeyState) -> bool {
+    !state.line.is_empty()
+        || state.tenancies.iter().any(|tenancy| matches!(tenancy.tenant, Tenant::Holder { .. }))
+}
+
+impl fmt::Debug for Survey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Survey").field("progress", &self.progress()).finish_non_exhaustive()
+    }
+}

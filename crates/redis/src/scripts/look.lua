@@ -1,0 +1,36 @@
+-- Stands before each script that looks at keys and writes nothing: what is to be seen of one.
+
+-- More do not fit on Lua's stack at once.
+local AT_ONCE = 1000
+
+-- Everything of a sorted set, with what a hash knows of it.
+local function each(order, hash, from, tell)
+  local found, digits = redis.call('ZRANGE', order, from, from + AT_ONCE - 1, 'WITHSCORES'), {}
+  for i = 1, #found, 2 do digits[#digits + 1] = found[i] end
+  if not digits[1] then return end
+  for i, record in ipairs(redis.call('HMGET', hash, unpack(digits))) do tell(digits[i], found[2 * i], record) end
+  return each(order, hash, from + AT_ONCE, tell)
+end
+
+local function look(at, now)
+  local line = {}
+  each(KEYS[at + 3], KEYS[at + 4], 0, function(digits, ticket, record)
+    local mode, tail = string.match(record or '', '^%d+ %d+ [01]([^ ]*) [^ ]*(.*)$')
+    for _, it in ipairs({ digits, ticket, mode or '', tail or '' }) do line[#line + 1] = it end
+  end)
+
+  local time, key = whole(now), KEYS[at + 1]
+  local found, other = read(key)
+  if other then return { 3, 1, redis.call('PTTL', key), time, line } end
+  if not found then return { 6, 1, time, line } end
+  if not room_of(found) then return { 1, 1, found, redis.call('PTTL', key), read(KEYS[at + 2]) or '', time, line } end
+
+  local shares = {}
+  each(KEYS[at + 5], KEYS[at + 6], 0, function(digits, ends, record)
+    if tonumber(ends) <= now / 1000 then return end
+    local share = share_of(record)
+    for _, it in ipairs({ digits, ends, whole(share.weight), share.fence, share.tail }) do shares[#shares + 1] = it end
+  end)
+  return { 12, 1, found, shares, time, line }
+end
+

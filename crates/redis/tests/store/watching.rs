@@ -1,0 +1,91 @@
+//! Looking through a server again and again, with few commands.
+
+use leasehold_core::{Bookmark, Key, Manner, Store};
+use servers::{Flavor, Reply, Server};
+
+use crate::login::MINIMAL;
+use crate::world::{attempt, grant, granted, key, lasting, store};
+
+async fn walked(store: &impl Store, prefix: &[u8]) -> (Vec<Key>, u32) {
+    let (mut keys, mut commands, mut next) = (Vec::new(), 0, Some(Bookmark::default()));
+    while let Some(from) = next {
+        let stretch = store.walk(prefix, from).await.unwrap();
+        keys.extend(stretch.keys);
+        commands += stretch.commands;
+        next = stretch.next;
+    }
+    keys.sort();
+    keys.dedup();
+    (keys, commands)
+}
+
+#[tokio::test]
+async fn a_watcher_needs_two_permissions_and_each_that_lacks_is_named() {
+    assert!(include_str!("../../../../docs/wire.md").contains("to watch them `+scan +mget`"));
+    for flavor in Flavor::ALL {
+        let server = Server::setup(flavor)
+            .acl_user("watches", &format!("{MINIMAL} +scan +mget"))
+            .acl_user("no-scan", &format!("{MINIMAL} +mget"))
+            .acl_user("no-mget", &format!("{MINIMAL} +scan"))
+            .start();
+        let user = |name: &str| store(&format!("redis://{name}:secret@127.0.0.1:{}", server.port()));
+        granted(grant(&user("watches"), &attempt(&["app:b", "app:a"])).await);
+        server.text(&["SET", "app:theirs", "x"]);
+        let all = [key("app:a"), key("app:b")];
+        assert_eq!(walked(&user("watches"), b"app:").await.0, all);
+        let states = user("watches").inspect_all(&all).await.unwrap();
+        assert!(states.iter().all(|state| state.tenancies.len() == 1), "{states:?}");
+        lasting(user("no-scan").walk(b"app:", Bookmark::default()).await, &["no-scan", "+scan"]);
+        lasting(user("no-mget").walk(b"app:", Bookmark::default()).await, &["no-mget", "+mget"]);
+    }
+}
+
+/// Fences are remembered for ten minutes after their locks were let go; a busy program leaves many.
+#[tokio::test]
+async fn locks_that_were_let_go_cost_a_thousandth_of_a_command_each_and_are_not_come_by() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&server.url());
+    for part in 0..30 {
+        let names: Vec<_> = (0..100).map(|n| format!("done:{part}:{n}")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let done = attempt(&names);
+        granted(grant(&store, &done).await);
+        store.release(&done).await.unwrap();
+    }
+    granted(grant(&store, &attempt(&["held"])).await);
+    let (keys, commands) = walked(&store, b"").await;
+    assert_eq!(keys, [key("held")]);
+    assert!(commands <= 6, "{commands} commands");
+}
+
+/// One command says of many keys what an inspection says of each.
+#[tokio::test]
+async fn many_keys_are_inspected_by_one_command() {
+    let server = Server::start(Flavor::Redis62);
+    let store = store(&server.url());
+    let names: Vec<_> = (0..100).map(|n| format!("k:{n:02}")).collect();
+    let held: Vec<_> = names[..98].iter().map(String::as_str).collect();
+    granted(grant(&store, &attempt(&held)).await);
+    let waits = attempt(&["k:07"]);
+    store.grant(&waits, Manner::Wait { line_limit: None }).await.unwrap();
+    server.text(&["SET", "k:98", "theirs"]);
+    let keys: Vec<_> = names.iter().map(|name| key(name)).collect();
+    store.inspect_all(&keys[..1]).await.unwrap();
+    server.text(&["CONFIG", "RESETSTAT"]);
+    let states = store.inspect_all(&keys).await.unwrap();
+    let Reply::Bulk(Some(stats)) = server.text(&["INFO", "commandstats"]) else { panic!("INFO") };
+    let stats = String::from_utf8(stats).unwrap();
+    assert!(stats.contains("cmdstat_evalsha:calls=1,"), "{stats}");
+    assert_eq!(states.len(), 100);
+    for (state, key) in states.iter().zip(&keys) {
+        let alone = store.inspect(key).await.unwrap();
+        let shown = |state: &leasehold_core::KeyState| {
+            let tenants: Vec<_> =
+                state.tenancies.iter().map(|one| (one.tenant.clone(), one.fence, one.mode)).collect();
+            (state.key.clone(), tenants, state.line.iter().map(|waiter| waiter.holder).collect::<Vec<_>>())
+        };
+        assert_eq!(shown(state), shown(&alone));
+    }
+    assert_eq!(states[7].line.len(), 1);
+    assert!(states[99].tenancies.is_empty());
+}
