@@ -1,9 +1,10 @@
 //! What is asked for, and by whom.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::holder::Label;
-use crate::{Fence, Holder, Key, Misuse, Mode, Ttl};
+use crate::{Fence, Holder, Key, Line, Misuse, Mode, Ttl};
 
 /// One key of a claim, and how it is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,6 +121,13 @@ impl Attempt {
     #[must_use]
     pub fn with_ttl(&self, ttl: Ttl) -> Self {
         Self { ttl, ..self.clone() }
+    }
+
+    /// How long what it left at a store can last there if nobody asks for the key meanwhile: its lease for the ttl, its place in line
+    /// for as long as a line is kept. So long is it worth giving it up at a store that does not answer.
+    #[must_use]
+    pub fn lingers(&self) -> Duration {
+        self.ttl.duration().max(Line::KEPT_FOR)
     }
 
     /// What a member of a quorum is asked for it: under an id of its own, with a proposal.

@@ -64,7 +64,7 @@ impl Place {
     fn undo(&self, attempt: Attempt, done: impl FnOnce(Result<(), Fault>) + Send + 'static) {
         let (store, runtime, report) = (self.store.clone(), self.runtime.clone(), self.report.clone());
         let under_way = self.roster.begin_undertaking();
-        let end = runtime.now() + attempt.ttl.duration();
+        let end = runtime.now() + attempt.lingers();
         self.runtime.spawn(Box::pin(async move {
             let _under_way = under_way;
             let mut tries = 0;

@@ -279,6 +279,24 @@ async fn a_wait_ends_when_it_should_and_says_who_holds() {
     assert_eq!(world.memory.waiting(), 0, "the place in line is given up");
 }
 
+/// A place in line outlasts the ttl of whoever stands there. When the store was silent for longer than that, dropped requests left their
+/// places behind: nobody tried any more to take them back.
+#[tokio::test(start_paused = true)]
+async fn a_place_in_line_is_given_up_also_when_the_store_was_silent_for_longer_than_the_ttl() {
+    let world = World::with(|builder| builder.ttl(SECOND));
+    let guard = world.others().mutex("k").lock().await.unwrap();
+    let waits = tokio::spawn(world.locks.mutex("k").lock().into_future());
+    sleep(SECOND).await;
+    world.store.set(Weather::Lost);
+    waits.abort();
+    sleep(6 * SECOND).await;
+    assert!(!world.memory.dump().lines.values().all(leasehold_core::Line::is_empty));
+    world.store.set(Weather::Fair);
+    sleep(3 * SECOND).await;
+    assert!(world.memory.dump().lines.values().all(leasehold_core::Line::is_empty));
+    drop(guard);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_try_is_one_ask_and_leaves_nothing() {
     let world = World::begin();

@@ -148,7 +148,7 @@ impl Desk {
             let (number, runtime) = (stake.member, &*desk.runtime);
             let member = &desk.members[number];
             let attempt = attempt.at_member(stake.holder, desk.proposal(Fence::MAX));
-            let end = runtime.now() + desk.max_ttl.duration();
+            let end = runtime.now() + attempt.lingers().max(desk.max_ttl.duration());
             let limit = Member::limit(attempt.ttl);
             for tries in 0.. {
                 let answer = tokio::select! {
@@ -162,13 +162,14 @@ impl Desk {
                     // Whoever asked may have gone.
                     let _ = tell.send((number, answer));
                 }
-                // Ever later, because there may be thousands of these for a member that is gone; at once when it is back.
-                let again = runtime.now() + rest(tries, runtime) * (tries + 1);
-                if done || lasting || again >= end {
+                let now = runtime.now();
+                if done || lasting || now >= end {
                     return;
                 }
+                // Ever later, because there may be thousands of these for a member that is gone; at once when it is back.
+                let again = now + rest(tries, runtime) * (tries + 1);
                 tokio::select! {
-                    () = runtime.sleep_until(again) => {}
+                    () = runtime.sleep_until(again.min(end)) => {}
                     () = member.answers_again() => {}
                 }
             }

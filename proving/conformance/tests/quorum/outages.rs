@@ -6,7 +6,7 @@ use conformance::faulty::Weather;
 use leasehold::{LockError, Stance};
 use tokio::time::sleep;
 
-use super::world::{SECOND, TTL, World};
+use super::world::{MAX_TTL, SECOND, TTL, World};
 
 const TRIP: Duration = Duration::from_millis(3);
 
@@ -166,4 +166,26 @@ async fn an_answer_that_outlasts_the_lease_is_no_grant() {
     assert!(matches!(error, LockError::NoQuorum { .. }), "{error}");
     sleep(2 * SECOND).await;
     assert!(world.is_empty());
+}
+
+/// Three of five members were stopped for longer than the longest ttl. Who had stood in line at one of them had given its place up, and
+/// tried to take it back for no longer than a lease could have lasted there; the whole line was still there when the member went on.
+#[tokio::test(start_paused = true)]
+async fn a_place_in_line_is_given_up_also_when_its_member_was_silent_for_longer_than_the_longest_ttl() {
+    let world = World::of(3);
+    let process = world.process_with(|builder| builder.ttl(SECOND));
+    let guard = world.process().locks.mutex("k").lock().await.unwrap();
+    let waits = tokio::spawn(process.locks.mutex("k").lock().into_future());
+    sleep(SECOND).await;
+    process.set([0], &Weather::Lost);
+    waits.abort();
+    sleep(MAX_TTL + 2 * SECOND).await;
+    let is_left = || world.members[0].dump().lines.values().any(|line| !line.is_empty());
+    assert!(is_left());
+    process.set([0], &Weather::Fair);
+    // Whoever asks next finds that it answers again.
+    drop(process.locks.mutex("other").lock().await.unwrap());
+    sleep(SECOND / 2).await;
+    assert!(!is_left());
+    drop(guard);
 }

@@ -128,7 +128,7 @@ fn named(name: &[u8], prefix: &[u8]) -> Option<(Side, Key)> {
 /// How much lies behind a cursor. Servers count in the bits of the table from the highest down, so that a table that grows meanwhile
 /// has nothing skipped: read from the other end, the cursor is a binary fraction.
 fn thousandths(cursor: u64) -> u16 {
-    let share = u128::from(cursor.reverse_bits()) * u128::from(Stretch::WHOLE) >> 64;
+    let share = (u128::from(cursor.reverse_bits()) * u128::from(Stretch::WHOLE)) >> 64;
     u16::try_from(share).unwrap_or(Stretch::WHOLE)
 }
 
