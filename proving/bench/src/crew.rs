@@ -93,13 +93,13 @@ impl Crew {
     }
 
     /// Starts waiters in all of them, as evenly as it goes. The first holds the key meanwhile, and gives it up when all are in
-    /// line, so that nobody has a start on the others; where there is no line, when all have been told.
+    /// line, so that nobody has a start on the others.
     ///
     /// # Errors
     ///
     /// As [`tell`](Self::tell).
-    pub fn take_turns(&mut self, site: &Site, race: &Race<'_>) -> Result<Turns, Trouble> {
-        self.line_up(site, race)?;
+    pub fn take_turns(&mut self, race: &Race<'_>) -> Result<Turns, Trouble> {
+        self.line_up(race)?;
         self.tell(0, &Order::Yield)?;
         self.collect()
     }
@@ -109,7 +109,7 @@ impl Crew {
     /// # Errors
     ///
     /// As [`tell`](Self::tell).
-    pub fn line_up(&mut self, site: &Site, race: &Race<'_>) -> Result<(), Trouble> {
+    pub fn line_up(&mut self, race: &Race<'_>) -> Result<(), Trouble> {
         let key = race.key.to_owned();
         self.tell(0, &Order::Hold { key: key.clone() })?;
         let hands = self.len();
@@ -118,9 +118,7 @@ impl Crew {
             let Race { each, hold, think, .. } = *race;
             self.tell(hand, &Order::Take { key: key.clone(), waiters, each, hold, think })?;
         }
-        if site.venue.has_a_line() {
-            self.tell(0, &Order::InLine { key, waiters: race.waiters })?;
-        }
+        self.tell(0, &Order::InLine { key, waiters: race.waiters })?;
         Ok(())
     }
 

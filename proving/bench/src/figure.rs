@@ -113,7 +113,6 @@ impl Figures {
             met: target.map(|target| target.bound.is_met_by(value)),
             spread: sample.spread(),
             binding: target.is_some_and(|target| target.counted)
-                && (of.venue.has_a_line() || of.workload == "held")
                 && !targets::passes_for_now(of.workload, measure, value),
         };
         if self.telling == Telling::Json {
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counted_demand_that_is_missed_fails_where_there_is_a_line() {
+    fn a_counted_demand_that_is_missed_fails() {
         let values =
             [("inversions", 1.0), ("inversions", 0.0), ("commands while held", 9.0), ("no demand", 1.0)];
         let here: Vec<_> =

@@ -58,7 +58,7 @@ pub fn of(workload: &str, measure: &str, case: &str) -> Option<&'static Target> 
 }
 
 /// All demands, those on a case before those on all others.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 23] = [
     timed("uncontended", "again ÷ floor", Some("1 task"), Bound::AtLeast(0.95), ALONE),
     timed("uncontended", "again ÷ floor", None, Bound::AtLeast(0.90), FLOOR),
     timed("uncontended", "fresh ÷ floor", Some("1 task"), Bound::AtLeast(0.95), ALONE),
@@ -70,7 +70,11 @@ pub const TARGETS: [Target; 22] = [
     counted("line", "calls per turn", Bound::AtMost(2.05), COMMANDS),
     counted("line", "inversions", Bound::AtMost(0.0), ORDER),
     counted("line", "Jain index", Bound::AtLeast(0.99), FAIR),
-    counted("line", "least ÷ most turns", Bound::AtLeast(0.9), STARVES),
+    Target {
+        case: Some("8 waiters, 1 process"),
+        ..counted("line", "least ÷ most turns", Bound::AtLeast(0.9), STARVES)
+    },
+    timed("line", "least ÷ most turns", None, Bound::AtLeast(0.9), STARVES_IN_TIME),
     timed("line", "commands while held", None, Bound::AtMost(3.0), HELD_LONG),
     counted("waiters", "bytes per waiter", Bound::AtMost(1024.0), WAITER),
     timed("waiters", "growth of server time, 10 to 10,000", None, Bound::AtMost(4.0), LOGARITHM),
@@ -119,6 +123,7 @@ const COMMANDS: &str =
 const ORDER: &str = "first come, first served";
 const FAIR: &str = "Jain, Chiu, Hawe 1984: 1 is equal shares; turns in order differ by one at most";
 const STARVES: &str = "whoever releases and asks at once goes to the end of the line";
+const STARVES_IN_TIME: &str = "as in one process; but one that is not given a processor does not ask";
 const HELD_LONG: &str = "each process asks for all of its waiters, not each waiter for itself";
 const WAITER: &str = "10,000 waiters in a process are then 10 MB";
 const LOGARITHM: &str = "log 10,000 ÷ log 10: a line is a sorted set";

@@ -17,9 +17,6 @@ pub const ALL: [Venue; 6] = [
     Venue { kind: Kind::Redis(Flavor::Valkey91), name: "valkey-9.1" },
 ];
 
-/// Those where waiters stand in line. Elsewhere they ask again and again, and nothing is demanded of that.
-const WITH_A_LINE: [&str; 1] = ["memory"];
-
 /// A kind of store, and for a server which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Venue {
@@ -45,12 +42,6 @@ impl Venue {
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.name
-    }
-
-    /// Whether waiters stand in line here.
-    #[must_use]
-    pub fn has_a_line(self) -> bool {
-        WITH_A_LINE.contains(&self.name)
     }
 
     /// Whether several processes can share it.
@@ -211,6 +202,5 @@ mod tests {
             assert_eq!(Venue::named(venue.name()), Some(venue));
         }
         assert_eq!(Venue::named("redis"), None);
-        assert!(WITH_A_LINE.iter().all(|name| Venue::named(name).is_some()));
     }
 }

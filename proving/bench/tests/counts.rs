@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use bench::figure::Figure;
-use bench::targets::NOT_YET;
+use bench::targets::{self, NOT_YET};
 
 /// Makes one test of each store.
 macro_rules! counts_meet_their_targets {
@@ -19,6 +19,9 @@ macro_rules! counts_meet_their_targets {
 mod counts_meet_their_targets {
     counts_meet_their_targets! {
         memory: "memory";
+        file: "file";
+        redis_7_0: "redis-7.0";
+        valkey_9_1: "valkey-9.1";
     }
 }
 
@@ -41,7 +44,10 @@ fn counts_meet_their_targets(venue: &str) {
             .collect();
         assert!(!of.is_empty(), "no figure of {on_a_wire}: {figures:?}");
         for figure in of {
-            let [workload, _, measure, _] = figure.parts();
+            let [workload, _, measure, case] = figure.parts();
+            if targets::of(workload, measure, case).is_none_or(|target| !target.counted) {
+                continue;
+            }
             if NOT_YET.iter().any(|known| known.workload == workload && known.measure == measure) {
                 assert_eq!(
                     figure.met,
@@ -65,15 +71,13 @@ fn short(words: &[&str]) -> Vec<Figure> {
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Nothing is demanded where there is no line yet, and everything is measured all the same.
 #[test]
-fn every_workload_runs_on_a_server_and_on_a_file() {
-    let figures = short(&["--on", "file", "--on", "valkey-9.1"]);
+fn what_is_timed_is_measured_on_a_server_and_on_a_file() {
+    let figures = short(&["--on", "file", "--on", "valkey-9.1", "uncontended", "hand_off", "held", "file"]);
     for measure in [
         "uncontended/valkey-9.1/again ÷ floor/64 tasks",
         "uncontended/valkey-9.1/fresh ÷ floor/1 task",
         "hand_off/valkey-9.1/gap p50 ÷ cold round trip/1 ms hold, 1 ms think",
-        "line/valkey-9.1/commands per turn/8 waiters, 8 processes",
         "held/valkey-9.1/client processor per renewal/1000 guards",
         "file/file/gap p50 ÷ floor",
     ] {

@@ -49,12 +49,11 @@ fn cycles(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(),
     let mut four_hands = Crew::start(site, 4)?;
     let mut ledger = Transactions::open(directory(site)?)?;
     let turns = settings.pick(20_000, 200);
-    let shared = if site.venue.has_a_line() { turns / 4 } else { turns.min(400) / 4 };
     for repetition in 0..=settings.repetitions() {
         let lap = [
             on_one_thread(through_the_store(site, turns))?,
             four_hands
-                .take_turns(site, &Race { key: "four", waiters: 4, each: shared, hold: 0, think: 0 })?
+                .take_turns(&Race { key: "four", waiters: 4, each: turns / 4, hold: 0, think: 0 })?
                 .per_second(),
             spin(&mut one_hand, site, turns)?,
             spin(&mut four_hands, site, turns / 4)?,
@@ -107,12 +106,12 @@ fn gap(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Tr
     let mut crew = Crew::start(site, 2)?;
     let echo = Echo::start(&mut crew, directory(site)?)?;
     let mut ledger = Transactions::open(directory(site)?)?;
-    let each = if site.venue.has_a_line() { settings.pick(1_000, 100) } else { 10 };
+    let each = settings.pick(1_000, 100);
     for repetition in 0..=settings.repetitions() {
         let floor =
             echo.round_trip(settings.pick(1_000, 100))? + ledger.transaction(settings.pick(1_000, 100))?;
         let race = Race { key: "gap", waiters: 2, each, hold: 0, think: 0 };
-        let gap = crew.take_turns(site, &race)?.gaps().median();
+        let gap = crew.take_turns(&race)?.gaps().median();
         // The first is for warming up.
         if repetition > 0 {
             floors.push(floor);

@@ -6,7 +6,7 @@ use crate::crew::{Crew, Race, Trouble};
 use crate::figure::{Figures, Of};
 use crate::sample::Sample;
 use crate::settings::Settings;
-use crate::venue::{Site, Venue};
+use crate::venue::Site;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "hand_off",
@@ -56,16 +56,10 @@ fn one_use(
 ) -> Result<(), Trouble> {
     let Use { case, hold, think, each: [full, short], cold } = *key_use;
     let (mut medians, mut tails, mut trips) = (Sample::default(), Sample::default(), Sample::default());
-    let race = Race {
-        key: case,
-        waiters: PROCESSES,
-        each: fewer(site.venue, settings.pick(full, short)),
-        hold,
-        think,
-    };
+    let race = Race { key: case, waiters: PROCESSES, each: settings.pick(full, short), hold, think };
     for repetition in 0..=settings.repetitions() {
         let trip = round_trip(settings, site, cold)?;
-        let gaps = crew.take_turns(site, &race)?.gaps();
+        let gaps = crew.take_turns(&race)?.gaps();
         // The first is for warming up.
         if repetition > 0 {
             trips.push(trip);
@@ -80,11 +74,6 @@ fn one_use(
     figures.add(of, "gap p99", "µs", tails);
     figures.add(of, trip, "µs", trips);
     Ok(())
-}
-
-/// Where everybody asks again and again, a turn takes tens of milliseconds.
-fn fewer(venue: Venue, each: u32) -> u32 {
-    if venue.has_a_line() { each } else { (each / 10).clamp(2, 20) }
 }
 
 /// The median, in µs; NaN where there is no wire.

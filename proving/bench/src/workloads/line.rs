@@ -32,22 +32,20 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
             let mut crew = Crew::start_counted(&site, processes)?;
             let mut bench = Bench { settings, figures, site: &site, crew: &mut crew };
             bench.turns()?;
-            if venue.has_a_line() {
-                bench.order()?;
-                bench.nobody_starves()?;
-                bench.long_hold(settings.pick(10, 2))?;
-                if processes == 8 && stays_for_a_minute(venue) {
-                    settings.pick(Some(60), None).map_or(Ok(()), |seconds| bench.long_hold(seconds))?;
-                }
+            bench.order()?;
+            bench.nobody_starves()?;
+            bench.long_hold(settings.pick(10, 2))?;
+            if processes == 8 && stays_for_a_minute(venue) {
+                settings.pick(Some(60), None).map_or(Ok(()), |seconds| bench.long_hold(seconds))?;
             }
         }
     }
     Ok(())
 }
 
-/// One server of each make, and the file: the others' minutes would be the same.
+/// One server of each make: the others' minutes would be the same.
 fn stays_for_a_minute(venue: Venue) -> bool {
-    ["file", "redis-7.0", "valkey-9.1"].contains(&venue.name())
+    ["redis-7.0", "valkey-9.1"].contains(&venue.name())
 }
 
 fn of_processes(processes: usize) -> String {
@@ -63,10 +61,8 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn turns(&mut self) -> Result<(), Trouble> {
-        let has_a_line = self.site.venue.has_a_line();
-        // Without a line, a crowd asks without end.
         let one_process = self.crew.len() == 1;
-        for (waiters, [full, short]) in RACES.into_iter().filter(|(waiters, _)| has_a_line || *waiters <= 8) {
+        for (waiters, [full, short]) in RACES {
             // Each process says every half second that it still waits, and a busy machine makes that many a turn.
             if waiters == 1_000 && !self.settings.pick(true, one_process) {
                 continue;
@@ -78,7 +74,7 @@ impl Bench<'_> {
                 (Sample::default(), Sample::default(), Sample::default());
             for _ in 0..self.settings.pick(3, 1) {
                 let before = self.site.commands();
-                let turns = self.crew.take_turns(self.site, &race)?;
+                let turns = self.crew.take_turns(&race)?;
                 let expected = waiters * each as usize;
                 if turns.len() != expected {
                     return Err(format!("{} turns were had instead of {expected}", turns.len()).into());
@@ -122,7 +118,7 @@ impl Bench<'_> {
     fn nobody_starves(&mut self) -> Result<(), Trouble> {
         let (waiters, each) = (8, self.settings.pick(1_000, 100));
         let race = Race { key: "no rest", waiters, each, hold: 0, think: 0 };
-        let shares = self.crew.take_turns(self.site, &race)?.shares(waiters, each);
+        let shares = self.crew.take_turns(&race)?.shares(waiters, each);
         let case = self.case(waiters);
         self.figures.add(self.of(&case), "least ÷ most turns", "", least_of_most(&shares));
         Ok(())
@@ -133,7 +129,7 @@ impl Bench<'_> {
         let Some(_) = self.site.commands() else { return Ok(()) };
         let key = format!("held for {seconds} s");
         let race = Race { key: &key, waiters: 1_000, each: 1, hold: 0, think: 0 };
-        self.crew.line_up(self.site, &race)?;
+        self.crew.line_up(&race)?;
         let before = self.site.commands();
         thread::sleep(Duration::from_secs(seconds));
         let after = self.site.commands();

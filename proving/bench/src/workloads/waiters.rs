@@ -29,7 +29,7 @@ const COUNTS: [(usize, &str); 5] = [
 ];
 
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
-    for venue in settings.venues().filter(|venue| venue.has_a_line()) {
+    for venue in settings.venues() {
         figures.announce(&format!("waiters on {venue}"));
         let site = venue.open();
         drains(settings, figures, &site)?;
@@ -57,7 +57,7 @@ fn drains(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(),
         let times = settings.pick((2_000 / waiters).clamp(3, 100), 1);
         for _ in 0..times {
             let race = Race { key: case, waiters, each: 1, hold: 0, think: 0 };
-            crew.line_up(site, &race)?;
+            crew.line_up(&race)?;
             let before = site.scripts();
             crew.tell(0, &Order::Yield)?;
             let turns = crew.collect()?;
