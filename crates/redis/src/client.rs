@@ -18,6 +18,7 @@ use crate::clock::{Reading, ServerClock};
 use crate::deadline::within;
 use crate::fault::{Faults, leads_astray};
 use crate::link::{Link, Live};
+use crate::release::Native;
 use crate::script::{self, Call, Reply, call_for, decode};
 use crate::settle::{ConnectionId, Unsettled};
 
@@ -32,6 +33,7 @@ pub(crate) struct Client {
     pub(crate) waiting: Waiting,
     /// Whether somebody looks after the connection for those who wait.
     pub(crate) tended: AtomicBool,
+    pub(crate) native: Native,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
     /// The run of the server that was reached last, where a quorum asked.
@@ -152,26 +154,6 @@ impl Client {
             }
             Err(fault) => vec![Err(fault); attempts.len()],
         }
-    }
-
-    /// Takes back what the attempt holds now. Where a grant of it is still on its way, also says when to come again.
-    pub(crate) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
-        self.leave(attempt);
-        let limit = self.limit(attempt.ttl);
-        let mut route = self.route(limit).await?;
-        let request = Request::Release(attempt.clone());
-        let sent = self.runtime.now();
-        let heard = self.call(&mut route, &call_for(&request, self.window()), limit).await?;
-        let answer = self.hold(&request, heard)?;
-        Ok((answer, self.unsettled.released(attempt.holder, route.id(), sent)))
-    }
-
-    /// When this resolves without a fault, nothing of the attempt is left and nothing can come any more.
-    pub(crate) async fn give_up(&self, attempt: &Attempt) -> Result<(), Fault> {
-        while let (_, Some(settles_at)) = self.release(attempt).await? {
-            self.runtime.sleep_until(settles_at).await;
-        }
-        Ok(())
     }
 
     pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {

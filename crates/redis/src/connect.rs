@@ -21,6 +21,7 @@ use crate::clock::Reading;
 use crate::deadline::within;
 use crate::ear::{Answered, Subscription, Tell, reader};
 use crate::fault::Faults;
+use crate::native::{DeleteIfEqual, probed, probes};
 use crate::script;
 
 /// Beyond a few round trips and a resend of the first packet, which the kernel does after one second.
@@ -52,6 +53,8 @@ pub(crate) struct Connected {
     pub(crate) driver: Driver,
     pub(crate) reading: Reading,
     pub(crate) answered: Arc<Answered>,
+    /// What the server has to delete a key that still has a certain value.
+    pub(crate) delete_if_equal: Option<DeleteIfEqual>,
     /// Whether the server can push on it beside its answers.
     pub(crate) hears: bool,
 }
@@ -110,6 +113,10 @@ impl Connector {
             greeting.add_command(cmd("SELECT").arg(*db).take());
         }
         greeting.add_command(Cmd::new().arg("TIME").take());
+        let asked = greeting.len();
+        for probe in probes() {
+            greeting.add_command(probe);
+        }
 
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
@@ -132,7 +139,8 @@ impl Connector {
             () = &mut driver => return Err(Failed::Broken(closed())),
         };
         let heard = runtime.now();
-        for answer in &answers {
+        let (answers, of_probes) = answers.split_at(asked.min(answers.len()));
+        for answer in answers {
             if let Value::ServerError(error) = answer {
                 return Err(Failed::Refused(error.clone()));
             }
@@ -144,7 +152,8 @@ impl Connector {
         };
         answered.note(sent);
         let reading = Reading { sent, heard, server };
-        Ok(Connected { connection, driver, reading, answered, hears: !resp2 })
+        let delete_if_equal = probed(of_probes);
+        Ok(Connected { connection, driver, reading, answered, delete_if_equal, hears: !resp2 })
     }
 
     /// A user without a password is one that needs none; the protocol wants a word all the same.

@@ -15,6 +15,7 @@ use crate::connect::{CONNECT_LIMIT, Connected, Connector};
 use crate::deadline::within;
 use crate::ear::{Answered, Ear, Refused, Tell};
 use crate::fault::Faults;
+use crate::native::DeleteIfEqual;
 use crate::settle::ConnectionId;
 use crate::wire::channel_of;
 
@@ -27,6 +28,8 @@ pub(crate) struct Live {
     pub(crate) ear: Ear,
     /// The run of the server that it leads to, once somebody asked. Another connection may lead to another.
     pub(crate) run: OnceLock<Arc<str>>,
+    /// What the server has to delete a key that still has a certain value.
+    pub(crate) delete_if_equal: Option<DeleteIfEqual>,
     /// Whether it can hear by itself, or takes a second connection for that.
     pub(crate) hears: bool,
     /// True when it has ended, or is to.
@@ -201,7 +204,7 @@ impl Link {
             let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &tell)).await;
             let silent = || Err(faults.passing(format_args!("no connection within {CONNECT_LIMIT:?}")));
             let made = connected.unwrap_or_else(silent).map(|connected| {
-                let Connected { connection, driver, reading, answered, hears } = connected;
+                let Connected { connection, driver, reading, answered, delete_if_equal, hears } = connected;
                 static MADE: AtomicU64 = AtomicU64::new(0);
                 let ended = Arc::new(watch::Sender::new(false));
                 let live = Live {
@@ -211,6 +214,7 @@ impl Link {
                     answered,
                     ear: Ear::default(),
                     run: OnceLock::new(),
+                    delete_if_equal,
                     hears,
                     ended: Arc::clone(&ended),
                 };

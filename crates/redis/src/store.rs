@@ -17,6 +17,7 @@ use crate::clock::ServerClock;
 use crate::connect::Connector;
 use crate::fault::Faults;
 use crate::link::Link;
+use crate::release::Native;
 use crate::settle::Unsettled;
 
 /// Leases on one Redis, Valkey or KeyDB server.
@@ -105,6 +106,7 @@ impl RedisStore {
             unsettled: Unsettled::default(),
             waiting: Waiting::new(seed),
             tended: AtomicBool::new(false),
+            native: Native::default(),
             quarantine,
             identity: Mutex::default(),
             me: me.clone(),
