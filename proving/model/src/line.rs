@@ -36,6 +36,8 @@
 //! - *The ttl of the line.* It is forgotten at any moment, so many times.
 //! - *A not-after of the native pair.* It has none: what it leaves ends with its ttl, and is not held against it.
 //! - *All at once.* Each world has a few kinds of trouble; see [`Scope`].
+//! - *Three attempts of which two are siblings,* to the end. Rules left out are sought and found in that world; the sound rules are
+//!   explored there in none. To the end they are for two siblings, and for three attempts apart.
 
 mod client;
 mod fence;
