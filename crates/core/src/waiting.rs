@@ -103,17 +103,20 @@ impl Waiting {
                     waiters.all.remove(&attempt.holder);
                 }
             }
-            _ => waiters.goes(attempt.holder, now, &mut woken),
+            _ => {
+                waiters.goes(attempt.holder, now, &mut woken);
+            }
         }
         drop(waiters);
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// A waiter goes, or what it held is released.
-    pub fn leave(&self, holder: Holder, now: Instant) {
+    /// A waiter goes, or what it held is released. Says whether it waited ever: whoever was granted at its first ask did not.
+    pub fn leave(&self, holder: Holder, now: Instant) -> bool {
         let mut woken = Vec::new();
-        self.waiters().goes(holder, now, &mut woken);
+        let waited = self.waiters().goes(holder, now, &mut woken);
         woken.into_iter().for_each(Waker::wake);
+        waited
     }
 
     /// The store says something to a waiter; if it is a lease, that began at `since` at the earliest. `false` when it is given a
@@ -311,10 +314,13 @@ impl Waiters {
         Line::RE_ASK / 2 + jitter(Line::RE_ASK / 2, self.dice.roll())
     }
 
-    fn goes(&mut self, holder: Holder, now: Instant, woken: &mut Vec<Waker>) {
+    fn goes(&mut self, holder: Holder, now: Instant, woken: &mut Vec<Waker>) -> bool {
+        if !self.all.contains_key(&holder) {
+            return false;
+        }
         let pace = self.pace();
         self.holds(holder, now, pace, woken);
-        self.all.remove(&holder);
+        self.all.remove(&holder).is_some()
     }
 
     /// A waiter stands in line no more. The next one of its line, if that asks for all now, does so after `rest`.
