@@ -39,85 +39,64 @@ impl fmt::Debug for OnWait {
 /// Waits for the lock on these terms.
 ///
 /// Cancel safe: dropped at any await, it gives the attempt up in the background.
-pub(crate) async fn acquire(place: &Arc<Place>, terms: Terms) -> Result<Guard, LockError> {
+///
+/// There may be very many of these: what is known at the first look is not kept across the awaits.
+pub(crate) async fn acquire(place: &Arc<Place>, terms: Box<Terms>) -> Result<Guard, LockError> {
     place.check(terms.ttl)?;
-    let one_try = terms.patience.within.is_some_and(|within| within.is_zero());
-    let manner = if one_try { Manner::Try } else { Manner::Wait { line_limit: terms.line_limit } };
     let started = place.runtime.now();
     let seed = low_bits(place.runtime.random());
     let mut machine = Machine::new(started, terms.ttl, place.drift, terms.patience, seed);
     // Made before the first byte is sent, so that whatever comes of it is undone if this future goes.
-    let mut request = Armed::new(place, &terms);
+    let mut request = Armed::new(place, *terms);
     loop {
         if let Some(reason) = place.roster.closed_because() {
             return Err(LockError::Closed { reason });
         }
-        let now = place.runtime.now();
-        match machine.next(now) {
-            Step::Ask => request.ask(&mut machine, manner, terms.on_wait.as_ref()).await,
-            Step::WaitUntil(until) => request.rest(&mut machine, until).await,
-            Step::Done(outcome) => {
-                return match outcome {
-                    Outcome::Granted { lease, fence, handed } => {
-                        request.into_guard(&terms, machine.asks(), lease, fence, handed)
-                    }
-                    other => Err(failure(place, &terms, &machine, started, other)),
-                };
+        let until = match machine.next(place.runtime.now()) {
+            Step::Ask => None,
+            Step::WaitUntil(until) => Some(until),
+            Step::Done(Outcome::Granted { lease, fence, handed }) => {
+                return request.into_guard(machine.asks(), lease, fence, handed);
             }
+            Step::Done(other) => return Err(request.failure(&machine, started, other)),
+        };
+        match until {
+            None => request.ask(&mut machine).await,
+            Some(until) => request.rest(&mut machine, until).await,
         }
-    }
-}
-
-fn failure(place: &Place, terms: &Terms, machine: &Machine, started: Instant, outcome: Outcome) -> LockError {
-    let key = terms.claim.first_key().clone();
-    let waited = place.runtime.now().saturating_since(started);
-    let attempts = machine.asks();
-    match outcome {
-        Outcome::Busy { held_by, before } => {
-            let key = held_by.as_ref().map_or(key, |held_by| held_by.key.clone());
-            let place = before.map(|before| before + 1);
-            LockError::TimedOut { key, held_by: held_by.map(Box::new), place, waited, attempts }
-        }
-        Outcome::LineFull { held_by, length } => {
-            LockError::LineFull { key: held_by.key.clone(), held_by: Box::new(held_by), length }
-        }
-        Outcome::Silent { fault: Some(Fault { tally: Some(tally), .. }) } => {
-            LockError::NoQuorum { key, tally, waited, attempts }
-        }
-        Outcome::Silent { fault } => {
-            LockError::Unreachable { key, store: place.store.name().into(), fault, waited, attempts }
-        }
-        Outcome::Refused(fault) => LockError::Refused { key, fault },
-        Outcome::NotALock { key } => LockError::NotALock { key },
-        Outcome::FencesSpent { key } => LockError::FencesSpent { key },
-        Outcome::Granted { .. } => unreachable!("a grant is made a guard"),
     }
 }
 
 /// An attempt that is given up when this is dropped, unless it became a guard or certainly left nothing.
 struct Armed<'a> {
     place: &'a Arc<Place>,
-    attempt: Option<Attempt>,
+    attempt: Attempt,
+    manner: Manner,
+    renewal: Renewal,
+    on_wait: Option<OnWait>,
     /// Whether the store may have something of the attempt.
     traces: bool,
 }
 
 impl<'a> Armed<'a> {
-    fn new(place: &'a Arc<Place>, terms: &Terms) -> Self {
+    fn new(place: &'a Arc<Place>, terms: Terms) -> Self {
+        let Terms { claim, label, ttl, renewal, patience, line_limit, on_wait } = terms;
+        let one_try = patience.within.is_some_and(|within| within.is_zero());
+        let manner = if one_try { Manner::Try } else { Manner::Wait { line_limit } };
         let holder = leasehold_core::Holder::from_bits(place.runtime.random());
-        let attempt = Attempt::new(terms.claim.clone(), holder, terms.label.clone(), terms.ttl);
-        Self { place, attempt: Some(attempt), traces: false }
+        let attempt = Attempt::new(claim, holder, label, ttl);
+        Self { place, attempt, manner, renewal, on_wait, traces: false }
     }
 
-    async fn ask(&mut self, machine: &mut Machine, manner: Manner, on_wait: Option<&OnWait>) {
-        let Some(attempt) = &self.attempt else { return };
+    async fn ask(&mut self, machine: &mut Machine) {
+        let manner = self.manner;
         let unsettled = std::mem::replace(&mut self.traces, true);
         let runtime = &self.place.runtime;
         machine.handle_sent(runtime.now());
         let Step::WaitUntil(limit) = machine.next(runtime.now()) else { return };
         let answer = tokio::select! {
             biased;
-            answer = self.place.store.grant(attempt, manner) => answer,
+            answer = self.place.store.grant(&self.attempt, manner) => answer,
             // The machine finds by itself that the time is up.
             () = runtime.sleep_until(limit) => return,
         };
@@ -128,10 +107,12 @@ impl<'a> Armed<'a> {
                 self.traces =
                     unsettled || manner != Manner::Try || matches!(answer, GrantAnswer::Granted { .. });
                 let waiting = match &answer {
-                    GrantAnswer::Busy { held_by, place } if manner != Manner::Try => on_wait.map(|on_wait| {
-                        let place = place.map(|place| place.before + 1);
-                        (on_wait, Waiting { held_by: held_by.clone(), place })
-                    }),
+                    GrantAnswer::Busy { held_by, place } if manner != Manner::Try => {
+                        self.on_wait.as_ref().map(|on_wait| {
+                            let place = place.map(|place| place.before + 1);
+                            (on_wait, Waiting { held_by: held_by.clone(), place })
+                        })
+                    }
                     _ => None,
                 };
                 machine.handle_answer(now, answer);
@@ -147,10 +128,9 @@ impl<'a> Armed<'a> {
     }
 
     async fn rest(&self, machine: &mut Machine, until: Instant) {
-        let Some(attempt) = &self.attempt else { return };
         tokio::select! {
             biased;
-            wake = self.place.store.woken(attempt) => machine.handle_wake(self.place.runtime.now(), wake),
+            wake = self.place.store.woken(&self.attempt) => machine.handle_wake(self.place.runtime.now(), wake),
             () = self.place.runtime.sleep_until(until) => {}
             _ = self.place.roster.closed() => {}
         }
@@ -158,33 +138,58 @@ impl<'a> Armed<'a> {
 
     fn into_guard(
         mut self,
-        terms: &Terms,
         asks: u32,
         lease: Lease,
         fence: Fence,
         handed: Option<Handed>,
     ) -> Result<Guard, LockError> {
-        let (place, runtime) = (self.place, &self.place.runtime);
+        let (place, runtime, attempt) = (self.place, &self.place.runtime, self.attempt.clone());
         let now = runtime.now();
         let seed = low_bits(runtime.random());
-        let keep = Keep::new(now, lease, terms.ttl, place.drift, terms.renewal, seed).handed(handed);
-        let Some(attempt) = self.attempt.clone() else { unreachable!("taken only below") };
-        let holding = Holding::new(attempt, fence, now, asks, keep.lease(), runtime.clone());
-        let holding = Arc::new(holding);
+        let keep = Keep::new(now, lease, attempt.ttl, place.drift, self.renewal, seed).handed(handed);
+        let holding = Arc::new(Holding::new(attempt, fence, now, asks, keep.lease(), runtime.clone()));
         match place.roster.enter(holding.clone(), keep, now) {
             Ok(number) => {
-                self.attempt = None;
-                Ok(Guard::new(place.clone(), holding, number, terms.renewal))
+                // The guard gives it up from now on.
+                self.traces = false;
+                Ok(Guard::new(place.clone(), holding, number, self.renewal))
             }
             Err(reason) => Err(LockError::Closed { reason }),
+        }
+    }
+
+    fn failure(&self, machine: &Machine, started: Instant, outcome: Outcome) -> LockError {
+        let place = self.place;
+        let key = self.attempt.claim.first_key().clone();
+        let waited = place.runtime.now().saturating_since(started);
+        let attempts = machine.asks();
+        match outcome {
+            Outcome::Busy { held_by, before } => {
+                let key = held_by.as_ref().map_or(key, |held_by| held_by.key.clone());
+                let place = before.map(|before| before + 1);
+                LockError::TimedOut { key, held_by: held_by.map(Box::new), place, waited, attempts }
+            }
+            Outcome::LineFull { held_by, length } => {
+                LockError::LineFull { key: held_by.key.clone(), held_by: Box::new(held_by), length }
+            }
+            Outcome::Silent { fault: Some(Fault { tally: Some(tally), .. }) } => {
+                LockError::NoQuorum { key, tally, waited, attempts }
+            }
+            Outcome::Silent { fault } => {
+                LockError::Unreachable { key, store: place.store.name().into(), fault, waited, attempts }
+            }
+            Outcome::Refused(fault) => LockError::Refused { key, fault },
+            Outcome::NotALock { key } => LockError::NotALock { key },
+            Outcome::FencesSpent { key } => LockError::FencesSpent { key },
+            Outcome::Granted { .. } => unreachable!("a grant is made a guard"),
         }
     }
 }
 
 impl Drop for Armed<'_> {
     fn drop(&mut self) {
-        if let Some(attempt) = self.attempt.take().filter(|_| self.traces) {
-            self.place.give_up(attempt);
+        if self.traces {
+            self.place.give_up(self.attempt.clone());
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Who holds what in this process, and when each lease wants attention.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Keep, Keeping, Ttl};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::holding::Holding;
 
@@ -16,15 +16,18 @@ pub(crate) struct Roster {
     state: Mutex<State>,
     /// For the keeper: look again.
     changed: Notify,
-    /// For whoever waits: these locks are closed, and why.
-    closed: watch::Sender<Option<Arc<str>>>,
+    /// Why these locks are closed.
+    closed: OnceLock<Arc<str>>,
+    /// For whoever waits: they are.
+    closing: Notify,
     /// For whoever closes: a guard or an undertaking has gone.
     quieter: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    guards: HashMap<u64, Entry>,
+    /// In boxes, so that the table's free places are small.
+    guards: HashMap<u64, Box<Entry>>,
     /// When each lease wants attention, the earliest first.
     due: BTreeSet<(Instant, u64)>,
     /// Until when the keeper sleeps.
@@ -55,7 +58,8 @@ impl Roster {
         Self {
             state: Mutex::default(),
             changed: Notify::new(),
-            closed: watch::Sender::new(None),
+            closed: OnceLock::new(),
+            closing: Notify::new(),
             quieter: Notify::new(),
         }
     }
@@ -75,7 +79,7 @@ impl Roster {
         let number = state.last_number;
         let due = attention(&holding, &mut keep, now);
         state.due.insert((due, number));
-        state.guards.insert(number, Entry { holding, keep, due });
+        state.guards.insert(number, Box::new(Entry { holding, keep, due }));
         if state.asleep_until.is_none_or(|until| due < until) {
             self.changed.notify_one();
         }
@@ -186,11 +190,8 @@ impl Roster {
 
     /// Refuses requests from now on.
     pub(crate) fn refuse(&self, reason: &str) {
-        self.closed.send_if_modified(|closed| {
-            let first = closed.is_none();
-            closed.get_or_insert_with(|| reason.into());
-            first
-        });
+        self.closed.get_or_init(|| reason.into());
+        self.closing.notify_waiters();
         self.changed.notify_one();
     }
 
@@ -214,19 +215,19 @@ impl Roster {
 
     /// Why these locks are closed, if they are.
     pub(crate) fn closed_because(&self) -> Option<Arc<str>> {
-        self.closed.borrow().clone()
+        self.closed.get().cloned()
     }
 
     /// Resolves when these locks are closed.
     pub(crate) async fn closed(&self) -> Arc<str> {
-        let mut closed = self.closed.subscribe();
         loop {
-            if let Some(reason) = closed.borrow_and_update().clone() {
+            let closing = self.closing.notified();
+            tokio::pin!(closing);
+            closing.as_mut().enable();
+            if let Some(reason) = self.closed_because() {
                 return reason;
             }
-            if closed.changed().await.is_err() {
-                return std::future::pending().await;
-            }
+            closing.await;
         }
     }
 
