@@ -24,7 +24,8 @@ pub struct Waiting(Mutex<Waiters>);
 
 #[derive(Debug)]
 struct Waiters {
-    all: HashMap<Holder, Waiter>,
+    /// In boxes, so that the table's free places are small.
+    all: HashMap<Holder, Box<Waiter>>,
     /// Those who stand in the line of a key, in its order.
     by_key: HashMap<Key, BTreeSet<(Ticket, Holder)>>,
     dice: Dice,
@@ -61,17 +62,19 @@ impl Waiting {
     /// A waiter is about to ask. Says where it stands, for the store to put it there again.
     pub fn asks(&self, holder: Holder, now: Instant) -> Option<(Key, Ticket)> {
         let mut waiters = self.waiters();
-        let waiter = waiters.all.entry(holder).or_insert_with(|| Waiter {
-            place: None,
-            holds: false,
-            asks: 0,
-            joined: now,
-            asked: now,
-            rests: 0,
-            told: true,
-            wake: None,
-            ask_at: None,
-            task: None,
+        let waiter = waiters.all.entry(holder).or_insert_with(|| {
+            Box::new(Waiter {
+                place: None,
+                holds: false,
+                asks: 0,
+                joined: now,
+                asked: now,
+                rests: 0,
+                told: true,
+                wake: None,
+                ask_at: None,
+                task: None,
+            })
         });
         waiter.asked = now;
         waiter.told = true;
@@ -154,7 +157,7 @@ impl Waiting {
     /// The store found that a key is held by one who stands in its line, as far as that one knows: it should ask.
     pub fn finds(&self, holder: Holder, key: &Key) {
         let mut waiters = self.waiters();
-        let waits = |waiter: &&mut Waiter| {
+        let waits = |waiter: &&mut Box<Waiter>| {
             !waiter.holds && waiter.place.as_ref().is_some_and(|(stands_at, _)| stands_at == key)
         };
         let Some(waiter) = waiters.all.get_mut(&holder).filter(waits) else { return };

@@ -23,12 +23,13 @@ use crate::locks::Askers;
 pub struct Acquire {
     /// Kept until the guard is there: a request may outlive the locks that it came from.
     askers: Arc<Askers>,
-    terms: Result<Terms, Misuse>,
+    /// In a box, because a future keeps what it was made from.
+    terms: Result<Box<Terms>, Misuse>,
 }
 
 impl Acquire {
-    pub(crate) const fn new(askers: Arc<Askers>, terms: Result<Terms, Misuse>) -> Self {
-        Self { askers, terms }
+    pub(crate) fn new(askers: Arc<Askers>, terms: Result<Terms, Misuse>) -> Self {
+        Self { askers, terms: terms.map(Box::new) }
     }
 
     /// Waits for a holder no longer than this; zero is one try, whose error says who holds the lock. Without it, the request
