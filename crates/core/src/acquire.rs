@@ -107,7 +107,8 @@ pub struct Acquire {
     state: State,
     asks: u32,
     rests: u32,
-    held_by: Option<Tenancy>,
+    /// Who held it at the last answer, where a deadline may make that the outcome. In a box: very many may wait, mostly without one.
+    held_by: Option<Box<Tenancy>>,
     before: Option<u64>,
     silence: Option<Silence>,
 }
@@ -236,12 +237,6 @@ impl Acquire {
         self.before
     }
 
-    /// Who held the lock at the last answer.
-    #[must_use]
-    pub const fn held_by(&self) -> Option<&Tenancy> {
-        self.held_by.as_ref()
-    }
-
     /// What to do next.
     pub fn next(&mut self, now: Instant) -> Step {
         if let State::Over(outcome) = &self.state {
@@ -271,7 +266,7 @@ impl Acquire {
             return State::over(Outcome::Busy { held_by: Some(held_by), before: None });
         }
         if self.before.is_some() {
-            self.held_by = Some(held_by);
+            self.note_holder(held_by);
             return State::InLine;
         }
         let mut rest = self.patience.backoff.delay(self.rests, self.dice.roll());
@@ -281,8 +276,12 @@ impl Acquire {
             rest = rest.min(left + Duration::from_millis(1) + spread);
         }
         self.rests += 1;
-        self.held_by = Some(held_by);
+        self.note_holder(held_by);
         State::Resting { until: now + rest }
+    }
+
+    fn note_holder(&mut self, held_by: Tenancy) {
+        self.held_by = self.deadline.map(|_| Box::new(held_by));
     }
 
     /// Rests longer each time, so that a store in trouble is not asked all the more.
@@ -295,7 +294,7 @@ impl Acquire {
     }
 
     fn busy(&self) -> Outcome {
-        Outcome::Busy { held_by: self.held_by.clone(), before: self.before }
+        Outcome::Busy { held_by: self.held_by.as_deref().cloned(), before: self.before }
     }
 
     fn silent(&self) -> Outcome {

@@ -258,7 +258,9 @@ impl Waiters {
         now: Instant,
         woken: &mut Vec<Waker>,
     ) {
-        let (holder, key) = (attempt.holder, &held_by.key);
+        let holder = attempt.holder;
+        // The attempt's own, so that the answer's need not be kept for as long as it waits.
+        let key = attempt.claim.keys().find(|key| **key == held_by.key).unwrap_or(&held_by.key);
         let Some(waiter) = self.all.get_mut(&holder) else { return };
         let before = waiter.place.replace((key.clone(), place.ticket));
         if waiter.holds {

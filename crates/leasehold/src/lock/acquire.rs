@@ -127,6 +127,11 @@ impl IntoFuture for Acquire {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { acquire(self.askers.place(), self.terms?).await })
+        let Self { askers, terms } = self;
+        match terms {
+            Ok(terms) => Box::pin(async move { acquire(askers.place(), terms).await }),
+            // Apart, so that who waits does not keep room for it.
+            Err(misuse) => Box::pin(std::future::ready(Err(misuse.into()))),
+        }
     }
 }
