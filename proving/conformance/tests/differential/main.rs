@@ -7,9 +7,6 @@ mod costs;
 mod mutants;
 mod subject;
 
-use std::ops::Range;
-
-use leasehold_redis::script::DeleteIfEqual;
 use servers::{Flavor, Server};
 
 use crate::subject::Subject;
@@ -38,24 +35,10 @@ fn valkey_9_1_agrees_with_the_one_semantics() {
     agrees(Flavor::Valkey91, 3);
 }
 
-/// Whatever the server's own command deletes, the script would have deleted just that, and told nobody: with a line of writers,
-/// readers and those who want permits, after breaks, and beside a quorum's requests.
-#[test]
-fn a_native_release_is_all_that_the_script_would_have_done() {
-    let (server, histories) = (Server::start(Flavor::Valkey91), 4 * HISTORIES..6 * HISTORIES);
-    let mut subject = Subject::on(&server);
-    subject.release_natively(DeleteIfEqual::Delifeq);
-    agree(&mut subject, Flavor::Valkey91, histories);
-    assert!(subject.released_natively() > 200, "{}", subject.released_natively());
-}
-
 fn agrees(flavor: Flavor, nth: u64) {
     let server = Server::start(flavor);
-    agree(&mut Subject::on(&server), flavor, nth * HISTORIES..(nth + 1) * HISTORIES);
-}
-
-fn agree(subject: &mut Subject, flavor: Flavor, histories: Range<u64>) {
-    for seed in histories {
+    let mut subject = Subject::on(&server);
+    for seed in nth * HISTORIES..(nth + 1) * HISTORIES {
         if let Err(found) = subject.agrees(seed) {
             panic!("{flavor}, history {seed}: {found}");
         }

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use conformance::dump::{Dump, LineDump, ShareDump, SharesDump, Tolerance, Voucher};
 use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, just_before, keys};
 use leasehold_core::{
-    Answer, Channel, Content, HoldAnswer, Holder, Line, News, Request, Served, Stamp, Tenant, Ticket,
+    Answer, Channel, Content, Holder, Key, Line, News, Request, Served, Stamp, Tenant, Ticket,
 };
-use leasehold_redis::script::{self, Call, DeleteIfEqual, Reply, native_release};
+use leasehold_redis::script::{self, Call, Reply};
 use leasehold_redis::slot::{MEMBER_KEY, Side, side_key};
 use leasehold_redis::wire::{self, Flag, Told};
 use redis::{Connection, Pipeline, RedisResult, Value, cmd};
@@ -57,8 +57,6 @@ pub(crate) struct Subject {
     listener: Connection,
     look: redis::Script,
     instead: Instead,
-    /// What releases where it can, before the script is asked; and how often it did.
-    natively: Option<(DeleteIfEqual, u64)>,
     /// When shares ended that ended in this history, in ms.
     ended: u64,
 }
@@ -77,18 +75,7 @@ impl Subject {
             listener.recv_response().unwrap();
         }
         let look = redis::Script::new(LOOK);
-        let connection = client.get_connection().unwrap();
-        Self { connection, listener, look, instead: Vec::new(), natively: None, ended: 0 }
-    }
-
-    /// Releases by the server's own command from now on, and by the script what that does not.
-    pub(crate) fn release_natively(&mut self, how: DeleteIfEqual) {
-        self.natively = Some((how, 0));
-    }
-
-    /// How often the server's own command released.
-    pub(crate) fn released_natively(&self) -> u64 {
-        self.natively.map_or(0, |(_, count)| count)
+        Self { connection: client.get_connection().unwrap(), listener, look, instead: Vec::new(), ended: 0 }
     }
 
     /// Runs other texts instead of the scripts' own from now on; an error if one is no script at all.
@@ -133,6 +120,9 @@ impl Subject {
                 return Err(place(format!("answered {given:?}, not {right:?}")));
             }
             let left = self.dump().map_err(place)?;
+            if let Some(key) = plain_with_a_line(&left) {
+                return Err(place(format!("{key} says that nobody waits, and has a line: {left:?}")));
+            }
             let mut pushes = self.pushes().map_err(place)?;
             pushes.iter_mut().for_each(|(_, told)| told.news = tolerance.news(told.news));
             told.retain(|(channel, _)| listened().contains(channel));
@@ -148,9 +138,6 @@ impl Subject {
     }
 
     fn ask(&mut self, request: &Request) -> RedisResult<Result<Reply, String>> {
-        if self.deletes(request) {
-            return Ok(Ok(Reply { answer: Answer::Release(HoldAnswer::Done), unfinished: Vec::new() }));
-        }
         let Call { script, keys, args } = script::call_at_member(request, WINDOW, Some(RUN));
         let other = self.instead.iter().find(|(original, _)| *original == script.text());
         let sha = other.map_or_else(|| script.sha().to_owned(), |(_, text)| sha(text));
@@ -163,17 +150,6 @@ impl Subject {
             said = call("EVAL", script.text()).query(&mut self.connection);
         }
         said.map(|value| script::decode(request, value))
-    }
-
-    /// Whether the request is a release that the server's own command has done. It may refuse: what is at the key may be no string.
-    fn deletes(&mut self, request: &Request) -> bool {
-        let (Some((how, count)), Request::Release(attempt)) = (&mut self.natively, request) else {
-            return false;
-        };
-        let Some(delete) = native_release(attempt, *how) else { return false };
-        let deleted = delete.query::<u64>(&mut self.connection).is_ok_and(|deleted| deleted == 1);
-        *count += u64::from(deleted);
-        deleted
     }
 
     fn meddle(&mut self, step: &Step) -> RedisResult<()> {
@@ -288,6 +264,13 @@ impl Subject {
         }
         Ok(dump)
     }
+}
+
+/// A key whose value is just what a grant wrote, and has a line. There is none: a native release, which sees no line, relies on it.
+fn plain_with_a_line(dump: &Dump) -> Option<&Key> {
+    let is_plain = |content: &Content| matches!(content, Content::Lease { awaited: false, .. });
+    let mut plain = dump.locks.iter().filter(|(_, (content, _))| is_plain(content));
+    plain.find_map(|(key, _)| dump.lines.contains_key(key).then_some(key))
 }
 
 /// Where holders hear that their lease was broken.
