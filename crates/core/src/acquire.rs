@@ -107,7 +107,8 @@ pub struct Acquire {
     state: State,
     asks: u32,
     rests: u32,
-    held_by: Option<Tenancy>,
+    /// Who held it at the last answer, where a deadline may make that the outcome. In a box: very many may wait, mostly without one.
+    held_by: Option<Box<Tenancy>>,
     before: Option<u64>,
     silence: Option<Silence>,
 }
@@ -123,7 +124,14 @@ enum State {
     },
     /// The store will say when it is worth asking again.
     InLine,
-    Over(Outcome),
+    /// In a box: it is rare, and who waits should be small.
+    Over(Box<Outcome>),
+}
+
+impl State {
+    fn over(outcome: Outcome) -> Self {
+        Self::Over(Box::new(outcome))
+    }
 }
 
 /// The asks since the last answer.
@@ -131,7 +139,7 @@ enum State {
 struct Silence {
     since: Instant,
     faults: u32,
-    last: Option<Fault>,
+    last: Option<Box<Fault>>,
 }
 
 impl Acquire {
@@ -175,7 +183,7 @@ impl Acquire {
             GrantAnswer::Granted { fence } => {
                 let lease = Lease::counted_from(sent, self.ttl, self.drift);
                 if lease.is_held(now) {
-                    State::Over(Outcome::Granted { lease, fence, handed: None })
+                    State::over(Outcome::Granted { lease, fence, handed: None })
                 } else {
                     // The answer outlasted its lease. The same attempt asks anew; meanwhile the store counts as silent.
                     self.silence = silence;
@@ -186,21 +194,21 @@ impl Acquire {
                 self.before = place.map(|place| place.before);
                 self.rest_while_held(now, held_by)
             }
-            GrantAnswer::LineFull { held_by, length } => State::Over(Outcome::LineFull { held_by, length }),
+            GrantAnswer::LineFull { held_by, length } => State::over(Outcome::LineFull { held_by, length }),
             GrantAnswer::Unfinished => State::Ready,
             GrantAnswer::TooLate { .. } => {
                 self.silence = silence;
                 self.rest_while_silent(now, None)
             }
-            GrantAnswer::NotALock { key } => State::Over(Outcome::NotALock { key }),
-            GrantAnswer::FencesSpent { key } => State::Over(Outcome::FencesSpent { key }),
+            GrantAnswer::NotALock { key } => State::over(Outcome::NotALock { key }),
+            GrantAnswer::FencesSpent { key } => State::over(Outcome::FencesSpent { key }),
         };
     }
 
     /// The ask ended in a fault.
     pub fn handle_fault(&mut self, now: Instant, fault: Fault) {
         if fault.kind == FaultKind::Lasting {
-            self.state = State::Over(Outcome::Refused(fault));
+            self.state = State::over(Outcome::Refused(fault));
             return;
         }
         self.state = self.rest_while_silent(now, Some(fault));
@@ -218,7 +226,7 @@ impl Acquire {
             // Heard too late, it is no grant; but the attempt may hold all the same, and asks.
             if lease.is_held(now) {
                 let handed = Some(Handed { since, lasts });
-                self.state = State::Over(Outcome::Granted { lease, fence, handed });
+                self.state = State::over(Outcome::Granted { lease, fence, handed });
             }
         }
     }
@@ -229,16 +237,10 @@ impl Acquire {
         self.before
     }
 
-    /// Who held the lock at the last answer.
-    #[must_use]
-    pub const fn held_by(&self) -> Option<&Tenancy> {
-        self.held_by.as_ref()
-    }
-
     /// What to do next.
     pub fn next(&mut self, now: Instant) -> Step {
         if let State::Over(outcome) = &self.state {
-            return Step::Done(outcome.clone());
+            return Step::Done(Outcome::clone(outcome));
         }
         let outage = self.silence.as_ref().map(|silence| silence.since + self.patience.outage_limit);
         if outage.is_some_and(|end| now >= end) {
@@ -261,10 +263,10 @@ impl Acquire {
     /// Rests, but not beyond the holder's end: whoever crashed does not come to release.
     fn rest_while_held(&mut self, now: Instant, held_by: Tenancy) -> State {
         if self.patience.within == Some(Duration::ZERO) {
-            return State::Over(Outcome::Busy { held_by: Some(held_by), before: None });
+            return State::over(Outcome::Busy { held_by: Some(held_by), before: None });
         }
         if self.before.is_some() {
-            self.held_by = Some(held_by);
+            self.note_holder(held_by);
             return State::InLine;
         }
         let mut rest = self.patience.backoff.delay(self.rests, self.dice.roll());
@@ -274,8 +276,12 @@ impl Acquire {
             rest = rest.min(left + Duration::from_millis(1) + spread);
         }
         self.rests += 1;
-        self.held_by = Some(held_by);
+        self.note_holder(held_by);
         State::Resting { until: now + rest }
+    }
+
+    fn note_holder(&mut self, held_by: Tenancy) {
+        self.held_by = self.deadline.map(|_| Box::new(held_by));
     }
 
     /// Rests longer each time, so that a store in trouble is not asked all the more.
@@ -283,20 +289,21 @@ impl Acquire {
         let silence = self.silence.get_or_insert(Silence { since: now, faults: 0, last: None });
         let rest = Backoff::WHILE_SILENT.delay(silence.faults, self.dice.roll());
         silence.faults += 1;
-        silence.last = fault.or(silence.last.take());
+        silence.last = fault.map(Box::new).or(silence.last.take());
         State::Resting { until: now + rest }
     }
 
     fn busy(&self) -> Outcome {
-        Outcome::Busy { held_by: self.held_by.clone(), before: self.before }
+        Outcome::Busy { held_by: self.held_by.as_deref().cloned(), before: self.before }
     }
 
     fn silent(&self) -> Outcome {
-        Outcome::Silent { fault: self.silence.as_ref().and_then(|silence| silence.last.clone()) }
+        let last = self.silence.as_ref().and_then(|silence| silence.last.as_deref());
+        Outcome::Silent { fault: last.cloned() }
     }
 
     fn over(&mut self, outcome: Outcome) -> Step {
-        self.state = State::Over(outcome.clone());
+        self.state = State::over(outcome.clone());
         Step::Done(outcome)
     }
 }

@@ -110,7 +110,8 @@ pub struct Keep {
     retry: Option<Instant>,
     faults: u32,
     fault: Option<Arc<str>>,
-    loss: Option<Loss>,
+    /// In a box: it is rare, and there may be very many of these.
+    loss: Option<Box<Loss>>,
     dice: Dice,
 }
 
@@ -166,8 +167,8 @@ impl Keep {
 
     /// Why the lease is lost, if it is.
     #[must_use]
-    pub const fn loss(&self) -> Option<&Loss> {
-        self.loss.as_ref()
+    pub fn loss(&self) -> Option<&Loss> {
+        self.loss.as_deref()
     }
 
     /// A renewal is about to be sent.
@@ -202,21 +203,21 @@ impl Keep {
 
     /// The store told that somebody broke the lease.
     pub fn handle_broken(&mut self, key: Key) {
-        self.loss.get_or_insert(Loss::Broken { key });
+        self.loss.get_or_insert_with(|| Box::new(Loss::Broken { key }));
     }
 
     /// This process stops keeping the lease.
     pub fn handle_close(&mut self, reason: Arc<str>) {
-        self.loss.get_or_insert(Loss::Closed { reason });
+        self.loss.get_or_insert_with(|| Box::new(Loss::Closed { reason }));
     }
 
     /// What to do next.
     pub fn next(&mut self, now: Instant) -> Keeping {
         if self.loss.is_none() && !self.lease.is_held(now) {
-            self.loss = Some(self.end_of_lease());
+            self.loss = Some(Box::new(self.end_of_lease()));
         }
         if let Some(loss) = &self.loss {
-            return Keeping::Lost(loss.clone());
+            return Keeping::Lost(Loss::clone(loss));
         }
         let end = self.lease.end();
         let Some(ttl) = self.worth_asking(now) else { return Keeping::WaitUntil(end) };
@@ -265,10 +266,10 @@ impl Keep {
                 }
             }
             HoldAnswer::NotHeld { key, held_by: None } => {
-                self.loss.get_or_insert(Loss::Gone { key });
+                self.loss.get_or_insert_with(|| Box::new(Loss::Gone { key }));
             }
             HoldAnswer::NotHeld { held_by: Some(held_by), .. } => {
-                self.loss.get_or_insert(Loss::TakenByOther { held_by });
+                self.loss.get_or_insert_with(|| Box::new(Loss::TakenByOther { held_by }));
             }
         }
     }

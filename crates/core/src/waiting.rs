@@ -24,7 +24,8 @@ pub struct Waiting(Mutex<Waiters>);
 
 #[derive(Debug)]
 struct Waiters {
-    all: HashMap<Holder, Waiter>,
+    /// In boxes, so that the table's free places are small.
+    all: HashMap<Holder, Box<Waiter>>,
     /// Those who stand in the line of a key, in its order.
     by_key: HashMap<Key, BTreeSet<(Ticket, Holder)>>,
     dice: Dice,
@@ -61,17 +62,19 @@ impl Waiting {
     /// A waiter is about to ask. Says where it stands, for the store to put it there again.
     pub fn asks(&self, holder: Holder, now: Instant) -> Option<(Key, Ticket)> {
         let mut waiters = self.waiters();
-        let waiter = waiters.all.entry(holder).or_insert_with(|| Waiter {
-            place: None,
-            holds: false,
-            asks: 0,
-            joined: now,
-            asked: now,
-            rests: 0,
-            told: true,
-            wake: None,
-            ask_at: None,
-            task: None,
+        let waiter = waiters.all.entry(holder).or_insert_with(|| {
+            Box::new(Waiter {
+                place: None,
+                holds: false,
+                asks: 0,
+                joined: now,
+                asked: now,
+                rests: 0,
+                told: true,
+                wake: None,
+                ask_at: None,
+                task: None,
+            })
         });
         waiter.asked = now;
         waiter.told = true;
@@ -103,17 +106,20 @@ impl Waiting {
                     waiters.all.remove(&attempt.holder);
                 }
             }
-            _ => waiters.goes(attempt.holder, now, &mut woken),
+            _ => {
+                waiters.goes(attempt.holder, now, &mut woken);
+            }
         }
         drop(waiters);
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// A waiter goes, or what it held is released.
-    pub fn leave(&self, holder: Holder, now: Instant) {
+    /// A waiter goes, or what it held is released. Says whether it waited ever: whoever was granted at its first ask did not.
+    pub fn leave(&self, holder: Holder, now: Instant) -> bool {
         let mut woken = Vec::new();
-        self.waiters().goes(holder, now, &mut woken);
+        let waited = self.waiters().goes(holder, now, &mut woken);
         woken.into_iter().for_each(Waker::wake);
+        waited
     }
 
     /// The store says something to a waiter; if it is a lease, that began at `since` at the earliest. `false` when it is given a
@@ -151,7 +157,7 @@ impl Waiting {
     /// The store found that a key is held by one who stands in its line, as far as that one knows: it should ask.
     pub fn finds(&self, holder: Holder, key: &Key) {
         let mut waiters = self.waiters();
-        let waits = |waiter: &&mut Waiter| {
+        let waits = |waiter: &&mut Box<Waiter>| {
             !waiter.holds && waiter.place.as_ref().is_some_and(|(stands_at, _)| stands_at == key)
         };
         let Some(waiter) = waiters.all.get_mut(&holder).filter(waits) else { return };
@@ -252,7 +258,9 @@ impl Waiters {
         now: Instant,
         woken: &mut Vec<Waker>,
     ) {
-        let (holder, key) = (attempt.holder, &held_by.key);
+        let holder = attempt.holder;
+        // The attempt's own, so that the answer's need not be kept for as long as it waits.
+        let key = attempt.claim.keys().find(|key| **key == held_by.key).unwrap_or(&held_by.key);
         let Some(waiter) = self.all.get_mut(&holder) else { return };
         let before = waiter.place.replace((key.clone(), place.ticket));
         if waiter.holds {
@@ -311,10 +319,13 @@ impl Waiters {
         Line::RE_ASK / 2 + jitter(Line::RE_ASK / 2, self.dice.roll())
     }
 
-    fn goes(&mut self, holder: Holder, now: Instant, woken: &mut Vec<Waker>) {
+    fn goes(&mut self, holder: Holder, now: Instant, woken: &mut Vec<Waker>) -> bool {
+        if !self.all.contains_key(&holder) {
+            return false;
+        }
         let pace = self.pace();
         self.holds(holder, now, pace, woken);
-        self.all.remove(&holder);
+        self.all.remove(&holder).is_some()
     }
 
     /// A waiter stands in line no more. The next one of its line, if that asks for all now, does so after `rest`.

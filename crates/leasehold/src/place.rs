@@ -58,7 +58,9 @@ impl Place {
     /// Releases a holding in the background, in the same way, and tells what came of it.
     pub(crate) fn give_back(&self, holding: &Arc<Holding>, held_for: Duration) {
         let (report, of) = (self.report.clone(), holding.clone());
-        self.undo(holding.attempt.clone(), move |done| report.tell(|| of.was_given_back(held_for, done)));
+        self.undo(holding.attempt.clone(), move |done| {
+            report.tell(|| of.was_given_back(held_for, done));
+        });
     }
 
     fn undo(&self, attempt: Attempt, done: impl FnOnce(Result<(), Fault>) + Send + 'static) {

@@ -49,11 +49,11 @@ impl Report {
         Events::new(self.readers.get_or_init(|| broadcast::channel(UNREAD).0).subscribe())
     }
 
-    /// Something happened.
-    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
-        if let Some(event) = self.tell_readers(event) {
-            self.log(&event);
-        }
+    /// Something happened. Says whether anybody wanted to know.
+    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) -> bool {
+        let event = self.tell_readers(event);
+        event.iter().for_each(|event| self.log(event));
+        event.is_some()
     }
 
     /// Tells those who read, and nobody else yet: a log may block or ask for our locks, so it is told when none of them is held. What

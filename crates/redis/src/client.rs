@@ -23,6 +23,7 @@ use crate::deadline::within;
 use crate::fault::{Faults, leads_astray};
 use crate::hearing::Hearing;
 use crate::link::{Link, Live};
+use crate::release::Native;
 use crate::script::{self, Call, Reply, call_for, decode};
 use crate::settle::{ConnectionId, Unsettled};
 use crate::topology::cluster::{Cluster, Redirect, say_all, say_one};
@@ -39,6 +40,7 @@ pub(crate) struct Client {
     pub(crate) bulletin: Arc<Bulletin>,
     /// Whether somebody looks after the connection for those who wait.
     pub(crate) tended: AtomicBool,
+    pub(crate) native: Native,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
     /// What must have a write before it counts.
@@ -160,6 +162,7 @@ impl Client {
             waiting,
             bulletin,
             tended: AtomicBool::new(false),
+            native: Native::default(),
             quarantine,
             confirmation,
             identity: Mutex::default(),
@@ -262,35 +265,6 @@ impl Client {
             Ok(answers) => answers,
             Err(fault) => vec![Err(fault); attempts.len()],
         }
-    }
-
-    /// Takes back what the attempt holds now. Where a grant of it is still on its way, also says when to come again.
-    pub(crate) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
-        self.leave(attempt);
-        let limit = self.limit(attempt.ttl);
-        let mut route = self.route(limit).await?;
-        self.release_on(attempt, &mut route, limit).await
-    }
-
-    pub(crate) async fn release_on(
-        &self,
-        attempt: &Attempt,
-        route: &mut Route,
-        limit: Duration,
-    ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
-        let request = Request::Release(attempt.clone());
-        let sent = self.runtime.now();
-        let heard = self.call(route, &call_for(&request, self.window()), limit).await?;
-        let answer = self.hold(&request, heard)?;
-        Ok((answer, self.unsettled.released(attempt.holder, route.id(), sent)))
-    }
-
-    /// When this resolves without a fault, nothing of the attempt is left and nothing can come any more.
-    pub(crate) async fn give_up(&self, attempt: &Attempt) -> Result<(), Fault> {
-        while let (_, Some(settles_at)) = self.release(attempt).await? {
-            self.runtime.sleep_until(settles_at).await;
-        }
-        Ok(())
     }
 
     pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {

@@ -62,12 +62,13 @@ impl Client {
             match &answer {
                 Ok(answer) => self.waiting.answered(attempt, answer, self.runtime.now()),
                 // It may not be given up, as nothing of it is left.
-                Err(fault) if fault.kind != FaultKind::Passing => self.leave(attempt),
+                Err(fault) if fault.kind != FaultKind::Passing => {
+                    self.leave(attempt);
+                }
                 Err(_) => {}
             }
-            if !matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
-                return answer;
-            }
+            let Ok(GrantAnswer::Busy { held_by, place: Some(_) }) = &answer else { return answer };
+            self.native.contended.note(&held_by.key, self.runtime.now());
             self.tend(route);
             if hears {
                 return answer;
@@ -113,8 +114,9 @@ impl Client {
         })
     }
 
-    pub(crate) fn leave(&self, attempt: &Attempt) {
-        self.waiting.leave(attempt.holder, self.runtime.now());
+    /// Says whether the attempt ever stood in a line.
+    pub(crate) fn leave(&self, attempt: &Attempt) -> bool {
+        self.waiting.leave(attempt.holder, self.runtime.now())
     }
 
     /// Whoever lost what it was handed was not heard in time; so others may have been passed over as well.

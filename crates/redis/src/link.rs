@@ -17,6 +17,7 @@ use crate::deadline::within;
 use crate::ear::{Answered, Ear, Refused, Tell};
 use crate::fault::Faults;
 use crate::hearing::Hearing;
+use crate::native::DeleteIfEqual;
 use crate::place::Place;
 use crate::settle::ConnectionId;
 use crate::wire::{BROKEN, channel_of};
@@ -36,6 +37,8 @@ pub(crate) struct Live {
     pub(crate) minds_roles: bool,
     /// What replicas last confirmed.
     pub(crate) confirmed: tokio::sync::Mutex<Option<Confirmed>>,
+    /// What the server has to delete a key that still has a certain value.
+    pub(crate) delete_if_equal: Option<DeleteIfEqual>,
     /// Whether it can hear by itself, or takes a second connection for that.
     pub(crate) hears: bool,
     /// True when it has ended, or is to.
@@ -237,7 +240,8 @@ impl Link {
             let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &tell)).await;
             let silent = || Err(faults.passing(format_args!("no connection within {CONNECT_LIMIT:?}")));
             let made = connected.unwrap_or_else(silent).map(|connected| {
-                let Connected { place, connection, driver, reading, answered, hears } = connected;
+                let Connected { place, connection, driver, reading, answered, delete_if_equal, hears } =
+                    connected;
                 let moved = connector.moved_from(&place, &runtime);
                 static MADE: AtomicU64 = AtomicU64::new(0);
                 let ended = Arc::new(watch::Sender::new(false));
@@ -251,6 +255,7 @@ impl Link {
                     place,
                     minds_roles: connector.minds_roles(),
                     confirmed: tokio::sync::Mutex::default(),
+                    delete_if_equal,
                     hears,
                     ended: Arc::clone(&ended),
                 };

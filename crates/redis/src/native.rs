@@ -1,9 +1,8 @@
-//! The commands that a server has of its own for what is asked most: they are a little quicker than scripts, and see no line.
+//! The command by which some servers delete a key that still has a certain value: a little quicker than a script.
 
-use leasehold_core::{Attempt, Claim};
-use redis::{Cmd, cmd};
+use leasehold_core::{Attempt, Mode};
+use redis::{Cmd, ServerError, Value, cmd};
 
-use crate::slot::{Side, side_key};
 use crate::wire::{Flag, value_of};
 
 /// How a server deletes a key that still has a certain value.
@@ -16,49 +15,68 @@ pub enum DeleteIfEqual {
     Delex,
 }
 
-/// Takes a key that nobody has, and counts its fence on: two commands, for one pipeline, in this order. `None` for a claim on
-/// several keys.
-///
-/// It is granted only if the first says `OK`, the second a number that is no less than the server's clock was when the connection
-/// was made, and both in time. The value is provisional: it was taken without a look at the line. Whoever sends it sends it as an
-/// attempt's first word, and releases by a script if it is not granted. Nothing sends it yet: while the fence of a key with a line
-/// stands where `INCR` finds it, the pair would slip past the line whenever a lease ends.
-#[must_use]
-pub fn native_pair(attempt: &Attempt) -> Option<[Cmd; 2]> {
-    let key = only_key(&attempt.claim)?;
-    let value = value_of(Flag::Provisional, attempt.holder, attempt.label.as_ref());
-    let mut set = cmd("SET");
-    set.arg(key.as_bytes()).arg(value).arg("NX").arg("PX").arg(attempt.ttl.as_millis());
-    let mut count = cmd("INCR");
-    count.arg(side_key(Side::Fence, key));
-    Some([set, count])
+impl DeleteIfEqual {
+    const ALL: [Self; 2] = [Self::Delifeq, Self::Delex];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Delifeq => "DELIFEQ",
+            Self::Delex => "DELEX",
+        }
+    }
 }
 
-/// Deletes a key that still has the value which [`native_pair`] wrote: then nobody waits for it. `None` for a claim on several keys.
+/// What is asked to learn which of the commands a server has: each without the words that it needs. A server says that they are
+/// missing before it looks at permissions, and touches no key.
+#[must_use]
+pub fn probes() -> [Cmd; 2] {
+    DeleteIfEqual::ALL.map(|how| cmd(how.name()))
+}
+
+/// What the answers to [`probes`] tell: the command that the server has, if it has one.
+#[must_use]
+pub fn probed(answers: &[Value]) -> Option<DeleteIfEqual> {
+    let known = |answer: &Value| match answer {
+        Value::ServerError(error) => says(error, "wrong number of arguments"),
+        _ => false,
+    };
+    DeleteIfEqual::ALL.into_iter().zip(answers).find(|(_, answer)| known(answer)).map(|(how, _)| how)
+}
+
+/// Whether a server that refused the command with these words will always refuse it.
+pub(crate) fn is_out_of_reach(error: &ServerError) -> bool {
+    error.code() == "NOPERM" || says(error, "unknown command")
+}
+
+fn says(error: &ServerError, words: &str) -> bool {
+    error.details().is_some_and(|details| details.contains(words))
+}
+
+/// Deletes the key of an attempt if it still has the value that a grant wrote there: then nobody waits for it, and there is nothing
+/// that the release script would do besides. `None` for whoever wants more than one key, and for a member of a quorum: there, a
+/// release goes also to those that did not grant.
 ///
 /// A miss says nothing: the script must be asked.
 #[must_use]
 pub fn native_release(attempt: &Attempt, how: DeleteIfEqual) -> Option<Cmd> {
-    let key = only_key(&attempt.claim)?;
-    let value = value_of(Flag::Provisional, attempt.holder, attempt.label.as_ref());
-    let mut delete = Cmd::new();
-    match how {
-        DeleteIfEqual::Delifeq => delete.arg("DELIFEQ").arg(key.as_bytes()),
-        DeleteIfEqual::Delex => delete.arg("DELEX").arg(key.as_bytes()).arg("IFEQ"),
-    };
-    delete.arg(value);
+    let [want] = attempt.claim.wants() else { return None };
+    if want.mode != Mode::Exclusive || attempt.proposal.is_some() {
+        return None;
+    }
+    let mut delete = cmd(how.name());
+    delete.arg(want.key.as_bytes());
+    if how == DeleteIfEqual::Delex {
+        delete.arg("IFEQ");
+    }
+    delete.arg(value_of(Flag::Plain, attempt.holder, attempt.label.as_ref()));
     Some(delete)
-}
-
-fn only_key(claim: &Claim) -> Option<&leasehold_core::Key> {
-    Some(claim.first_key()).filter(|_| claim.wants().len() == 1)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use leasehold_core::{Holder, Key, Label, Ttl};
+    use leasehold_core::{Claim, Fence, Holder, Key, Label, Proposal, Ttl};
 
     use super::*;
 
@@ -77,23 +95,42 @@ mod tests {
         words.collect::<Vec<_>>().join("|")
     }
 
-    const VALUE: &str = "lh1?000000000000000000000000000000ab web-3";
+    const VALUE: &str = "lh1-000000000000000000000000000000ab web-3";
 
     #[test]
-    fn native_commands_have_these_words() {
-        let ours = attempt(&["a"]);
-        let [set, count] = native_pair(&ours).unwrap();
-        assert_eq!(words(&set), format!("SET|a|{VALUE}|NX|PX|10000"));
-        assert_eq!(words(&count), "INCR|leasehold:f{a}a");
-        let release = |how| words(&native_release(&ours, how).unwrap());
+    fn native_releases_have_these_words() {
+        let release = |how| words(&native_release(&attempt(&["a"]), how).unwrap());
         assert_eq!(release(DeleteIfEqual::Delifeq), format!("DELIFEQ|a|{VALUE}"));
         assert_eq!(release(DeleteIfEqual::Delex), format!("DELEX|a|IFEQ|{VALUE}"));
+        assert_eq!(probes().map(|probe| words(&probe)), ["DELIFEQ", "DELEX"]);
     }
 
     #[test]
-    fn several_keys_are_for_scripts() {
-        let several = attempt(&["a", "b"]);
-        assert!(native_pair(&several).is_none());
-        assert!(native_release(&several, DeleteIfEqual::Delifeq).is_none());
+    fn several_keys_and_members_of_a_quorum_are_for_scripts() {
+        let one = attempt(&["a"]);
+        let proposal = Proposal { fence: Fence::new(7).unwrap(), max_ttl: one.ttl };
+        for attempt in [attempt(&["a", "b"]), one.at_member(one.holder, proposal)] {
+            assert!(native_release(&attempt, DeleteIfEqual::Delifeq).is_none());
+        }
+    }
+
+    #[test]
+    fn only_a_command_that_lacks_its_words_is_there() {
+        let probed = |answers: [&str; 2]| {
+            let answers =
+                answers.map(|line| redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap());
+            probed(&answers)
+        };
+        let lacks = "ERR wrong number of arguments for 'delifeq' command";
+        let unknown = "ERR unknown command 'DELEX', with args beginning with: ";
+        assert_eq!(probed([lacks, unknown]), Some(DeleteIfEqual::Delifeq));
+        assert_eq!(probed([unknown, lacks]), Some(DeleteIfEqual::Delex));
+        for no in [
+            unknown,
+            "NOPERM User app has no permissions to run the 'delifeq' command",
+            "ERR upstream is away",
+        ] {
+            assert_eq!(probed([no, no]), None, "{no}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold_core::{Attempt, Holder, Key, LastFence, Line, Request, Stamp, Ttl, Wait};
 use redis::{Cmd, cmd};
 
-pub use crate::native::{DeleteIfEqual, native_pair, native_release};
+pub use crate::native::{DeleteIfEqual, native_release, probed, probes};
 pub use crate::reply::{Reply, decode};
 pub(crate) use crate::reply::{run_of, time_of, time_of_grant};
 use crate::slot::{MEMBER_KEY, Side, side_key};

@@ -103,8 +103,8 @@ pub struct NotYet {
 
 /// Counted demands that are not met yet: a line to delete with the change that meets one.
 pub const NOT_YET: [NotYet; 2] = [
-    NotYet { workload: "waiters", measure: "bytes per waiter", at_most: 3_328.0 },
-    NotYet { workload: "held", measure: "bytes per guard", at_most: 1_408.0 },
+    NotYet { workload: "waiters", measure: "bytes per waiter", at_most: 1_536.0 },
+    NotYet { workload: "held", measure: "bytes per guard", at_most: 832.0 },
 ];
 
 /// Whether a figure that misses its demand is let pass for now.
@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn what_is_not_met_yet_may_not_get_worse() {
-        assert!(passes_for_now("held", "bytes per guard", 1_408.0));
-        assert!(!passes_for_now("held", "bytes per guard", 1_409.0));
+        assert!(passes_for_now("held", "bytes per guard", 832.0));
+        assert!(!passes_for_now("held", "bytes per guard", 833.0));
         assert!(!passes_for_now("line", "inversions", 0.5));
     }
 }

@@ -227,7 +227,10 @@ fn who_holds_is_not_told_again_and_what_nobody_wants_is_given_back() {
 fn nothing_is_left_of_those_who_went() {
     let waiting = three(SECOND);
     waiting.hears(holder(2), &key("a"), granted(), START, START);
-    (1..=3).for_each(|who| waiting.leave(holder(who), START));
+    for who in 1..=3 {
+        assert!(waiting.leave(holder(who), START));
+        assert!(!waiting.leave(holder(who), START), "nobody any more");
+    }
     waiting.asks(holder(4), START);
     waiting.answered(&attempt(4, &["a"]), &GrantAnswer::Granted { fence: Fence::new(6).unwrap() }, START);
     let waiters = waiting.waiters();

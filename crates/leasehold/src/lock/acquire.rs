@@ -23,12 +23,13 @@ use crate::locks::Askers;
 pub struct Acquire {
     /// Kept until the guard is there: a request may outlive the locks that it came from.
     askers: Arc<Askers>,
-    terms: Result<Terms, Misuse>,
+    /// In a box, because a future keeps what it was made from.
+    terms: Result<Box<Terms>, Misuse>,
 }
 
 impl Acquire {
-    pub(crate) const fn new(askers: Arc<Askers>, terms: Result<Terms, Misuse>) -> Self {
-        Self { askers, terms }
+    pub(crate) fn new(askers: Arc<Askers>, terms: Result<Terms, Misuse>) -> Self {
+        Self { askers, terms: terms.map(Box::new) }
     }
 
     /// Waits for a holder no longer than this; zero is one try, whose error says who holds the lock. Without it, the request
@@ -126,6 +127,11 @@ impl IntoFuture for Acquire {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { acquire(self.askers.place(), self.terms?).await })
+        let Self { askers, terms } = self;
+        match terms {
+            Ok(terms) => Box::pin(async move { acquire(askers.place(), terms).await }),
+            // Apart, so that who waits does not keep room for it.
+            Err(misuse) => Box::pin(std::future::ready(Err(misuse.into()))),
+        }
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use leasehold_core::{
     Acquire as Machine, Attempt, FaultKind, Fence, GrantAnswer, Handed, Holder, Instant, Keep, Lease, Manner,
-    Step, Tenancy,
+    Outcome, Renewal, Step, Tenancy,
 };
 
 use super::acquire::Waiting;
-use super::drive::{OnWait, Terms};
+use super::drive::{OnWait, Terms, failure};
 use super::guard::Guard;
 use super::holding::Holding;
 use crate::error::LockError;
@@ -22,26 +22,42 @@ pub(super) struct Armed<'a> {
     span: &'a Span,
     started: Instant,
     attempt: Option<Attempt>,
+    manner: Manner,
+    renewal: Renewal,
+    on_wait: Option<OnWait>,
     /// Whether the store may have something of the attempt.
     traces: bool,
     /// Whether it was ever asked with.
     asked: bool,
     /// How often it was refused and waited on.
     refusals: u32,
-    /// What was told of that last.
-    told: Option<Waiting>,
+    /// What was told of that last. In a box: mostly nobody listens, and very many may wait.
+    told: Option<Box<Waiting>>,
 }
 
 impl<'a> Armed<'a> {
-    pub(super) fn new(place: &'a Arc<Place>, terms: &Terms, started: Instant, span: &'a Span) -> Self {
+    pub(super) fn new(place: &'a Arc<Place>, terms: Terms, started: Instant, span: &'a Span) -> Self {
+        let Terms { claim, label, ttl, renewal, patience, line_limit, on_wait } = terms;
+        let one_try = patience.within.is_some_and(|within| within.is_zero());
+        let manner = if one_try { Manner::Try } else { Manner::Wait { line_limit } };
         let holder = Holder::from_bits(place.runtime.random());
-        let attempt = Attempt::new(terms.claim.clone(), holder, terms.label.clone(), terms.ttl);
-        let attempt = Some(attempt);
-        Self { place, span, started, attempt, traces: false, asked: false, refusals: 0, told: None }
+        Self {
+            place,
+            span,
+            started,
+            attempt: Some(Attempt::new(claim, holder, label, ttl)),
+            manner,
+            renewal,
+            on_wait,
+            traces: false,
+            asked: false,
+            refusals: 0,
+            told: None,
+        }
     }
 
-    pub(super) async fn ask(&mut self, machine: &mut Machine, manner: Manner, on_wait: Option<&OnWait>) {
-        let Some(attempt) = &self.attempt else { return };
+    pub(super) async fn ask(&mut self, machine: &mut Machine) {
+        let (Some(attempt), manner) = (&self.attempt, self.manner) else { return };
         let unsettled = std::mem::replace(&mut self.traces, true);
         self.asked = true;
         let runtime = &self.place.runtime;
@@ -71,7 +87,7 @@ impl<'a> Armed<'a> {
                 if let Some(waiting) = waiting {
                     self.place.roster.concern();
                     self.tell_waiting(now, &waiting);
-                    on_wait.iter().for_each(|OnWait(tell)| tell(&waiting));
+                    self.on_wait.iter().for_each(|OnWait(tell)| tell(&waiting));
                 }
             }
             Err(fault) => {
@@ -96,22 +112,21 @@ impl<'a> Armed<'a> {
     fn tell_waiting(&mut self, now: Instant, waiting: &Waiting) {
         self.refusals = self.refusals.saturating_add(1);
         let same = |told: &Waiting| told.place == waiting.place && is_same(&told.held_by, &waiting.held_by);
-        let Some(attempt) = self.attempt.as_ref().filter(|_| !self.told.as_ref().is_some_and(same)) else {
+        let Some(attempt) = self.attempt.as_ref().filter(|_| !self.told.as_deref().is_some_and(same)) else {
             return;
         };
-        self.place.report.tell(|| Event::Waiting {
+        let told = self.place.report.tell(|| Event::Waiting {
             who: attempt.into(),
             held_by: waiting.held_by.clone(),
             place: waiting.place,
             waited: now.saturating_since(self.started),
             refusals: self.refusals,
         });
-        self.told = Some(waiting.clone());
+        self.told = told.then(|| Box::new(waiting.clone()));
     }
 
     pub(super) fn into_guard(
         mut self,
-        terms: &Terms,
         asks: u32,
         lease: Lease,
         fence: Fence,
@@ -120,8 +135,9 @@ impl<'a> Armed<'a> {
         let (place, runtime) = (self.place, &self.place.runtime);
         let now = runtime.now();
         let seed = low_bits(runtime.random());
-        let keep = Keep::new(now, lease, terms.ttl, place.drift, terms.renewal, seed).handed(handed);
         let Some(attempt) = self.attempt.clone() else { unreachable!("taken only below") };
+        let ttl = attempt.ttl;
+        let keep = Keep::new(now, lease, ttl, place.drift, self.renewal, seed).handed(handed);
         let holding = Holding::new(attempt, fence, now, asks, keep.lease(), runtime.clone());
         let holding = Arc::new(holding);
         let waited = now.saturating_since(self.started);
@@ -129,7 +145,7 @@ impl<'a> Armed<'a> {
         let acquired = || Event::Acquired {
             who: (&holding.attempt).into(),
             fence,
-            ttl: terms.ttl,
+            ttl,
             waited,
             attempts: asks,
             refusals: self.refusals,
@@ -137,10 +153,19 @@ impl<'a> Armed<'a> {
         match place.roster.enter(holding.clone(), keep, now, acquired) {
             Ok(number) => {
                 self.attempt = None;
-                Ok(Guard::new(place.clone(), holding, number, terms.renewal))
+                Ok(Guard::new(place.clone(), holding, number, self.renewal))
             }
             Err(reason) => Err(self.fails(LockError::Closed { reason })),
         }
+    }
+
+    /// It ends without a guard.
+    pub(super) fn refused(self, attempts: u32, outcome: Outcome) -> LockError {
+        let waited = self.place.runtime.now().saturating_since(self.started);
+        let Some(attempt) = &self.attempt else { unreachable!("taken only by what ends it") };
+        let key = attempt.claim.first_key().clone();
+        let error = failure(self.place, key, waited, attempts, outcome);
+        self.fails(error)
     }
 
     /// It ends with this error.

@@ -4,9 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{
-    Acquire as Machine, Claim, Fault, Key, Label, Manner, Outcome, Patience, Renewal, Step, Ttl,
-};
+use leasehold_core::{Acquire as Machine, Claim, Fault, Key, Label, Outcome, Patience, Renewal, Step, Ttl};
 
 use super::acquire::Waiting;
 use super::armed::Armed;
@@ -40,40 +38,35 @@ impl fmt::Debug for OnWait {
 /// Waits for the lock on these terms.
 ///
 /// Cancel safe: dropped at any await, it gives the attempt up in the background.
-pub(crate) async fn acquire(place: &Arc<Place>, terms: Terms) -> Result<Guard, LockError> {
+///
+/// There may be very many of these: what is known at the first look is not kept across the awaits.
+pub(crate) async fn acquire(place: &Arc<Place>, terms: Box<Terms>) -> Result<Guard, LockError> {
     place.admit(&terms.claim, terms.ttl)?;
     let span = Span::of(&terms.claim);
     span.around(run(place, terms, &span)).await
 }
 
-async fn run(place: &Arc<Place>, terms: Terms, span: &Span) -> Result<Guard, LockError> {
-    let one_try = terms.patience.within.is_some_and(|within| within.is_zero());
-    let manner = if one_try { Manner::Try } else { Manner::Wait { line_limit: terms.line_limit } };
+async fn run(place: &Arc<Place>, terms: Box<Terms>, span: &Span) -> Result<Guard, LockError> {
     let started = place.runtime.now();
     let seed = low_bits(place.runtime.random());
     let mut machine = Machine::new(started, terms.ttl, place.drift, terms.patience, seed);
     // Made before the first byte is sent, so that whatever comes of it is undone if this future goes.
-    let mut request = Armed::new(place, &terms, started, span);
+    let mut request = Armed::new(place, *terms, started, span);
     loop {
         if let Some(reason) = place.roster.closed_because() {
             return Err(request.fails(LockError::Closed { reason }));
         }
-        let now = place.runtime.now();
-        match machine.next(now) {
-            Step::Ask => request.ask(&mut machine, manner, terms.on_wait.as_ref()).await,
-            Step::WaitUntil(until) => request.rest(&mut machine, until).await,
-            Step::Done(outcome) => {
-                return match outcome {
-                    Outcome::Granted { lease, fence, handed } => {
-                        request.into_guard(&terms, machine.asks(), lease, fence, handed)
-                    }
-                    other => {
-                        let waited = place.runtime.now().saturating_since(started);
-                        let key = terms.claim.first_key().clone();
-                        Err(request.fails(failure(place, key, waited, machine.asks(), other)))
-                    }
-                };
+        let until = match machine.next(place.runtime.now()) {
+            Step::Ask => None,
+            Step::WaitUntil(until) => Some(until),
+            Step::Done(Outcome::Granted { lease, fence, handed }) => {
+                return request.into_guard(machine.asks(), lease, fence, handed);
             }
+            Step::Done(other) => return Err(request.refused(machine.asks(), other)),
+        };
+        match until {
+            None => request.ask(&mut machine).await,
+            Some(until) => request.rest(&mut machine, until).await,
         }
     }
 }

@@ -19,9 +19,10 @@ pub(crate) struct Holding {
     runtime: Arc<dyn Runtime>,
     /// The lease's end, in nanoseconds of the lease clock.
     end: AtomicU64,
-    loss: OnceLock<Loss>,
-    lost: Notify,
-    renewed: Notify,
+    /// In a box: it is rare, and there may be very many guards.
+    loss: OnceLock<Box<Loss>>,
+    /// Tells of a new end, and of a loss.
+    changed: Notify,
 }
 
 impl Holding {
@@ -34,8 +35,8 @@ impl Holding {
         runtime: Arc<dyn Runtime>,
     ) -> Self {
         let end = AtomicU64::new(lease.end().as_nanos());
-        let (loss, lost, renewed) = (OnceLock::new(), Notify::new(), Notify::new());
-        Self { attempt, fence, granted, asks, runtime, end, loss, lost, renewed }
+        let (loss, changed) = (OnceLock::new(), Notify::new());
+        Self { attempt, fence, granted, asks, runtime, end, loss, changed }
     }
 
     /// Shows what is believed now; `true` when that is news.
@@ -43,22 +44,22 @@ impl Holding {
         let end = lease.end().as_nanos();
         let news = self.end.swap(end, Ordering::AcqRel) != end;
         if news {
-            self.renewed.notify_waiters();
+            self.changed.notify_waiters();
         }
         news
     }
 
     /// It is lost; `true` when that is news.
     pub(crate) fn lose(&self, loss: Loss) -> bool {
-        let news = self.loss.set(loss).is_ok();
+        let news = self.loss.set(Box::new(loss)).is_ok();
         if news {
-            self.lost.notify_waiters();
+            self.changed.notify_waiters();
         }
         news
     }
 
     pub(crate) fn loss(&self) -> Option<&Loss> {
-        self.loss.get()
+        self.loss.get().map(|loss| &**loss)
     }
 
     pub(crate) fn end(&self) -> Instant {
@@ -100,14 +101,23 @@ impl Holding {
     }
 
     async fn lost(&self) -> Loss {
+        self.until(|| self.loss().cloned()).await
+    }
+
+    /// Resolves when its end is another than this.
+    async fn renewed_since(&self, end: Instant) {
+        self.until(|| (self.end() != end).then_some(())).await;
+    }
+
+    async fn until<T>(&self, seen: impl Fn() -> Option<T>) -> T {
         loop {
-            let lost = self.lost.notified();
-            tokio::pin!(lost);
-            lost.as_mut().enable();
-            if let Some(loss) = self.loss.get() {
-                return loss.clone();
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if let Some(seen) = seen() {
+                return seen;
             }
-            lost.await;
+            changed.await;
         }
     }
 }
@@ -178,7 +188,7 @@ impl Held {
     ///
     /// Cancel safe.
     pub fn renewed(&self) -> impl Future<Output = ()> + Send {
-        self.0.renewed.notified()
+        self.0.renewed_since(self.0.end())
     }
 
     /// Resolves when the lease is lost: at its end at the latest, and at once when the store says that it is gone. Pends for

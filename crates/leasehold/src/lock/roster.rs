@@ -1,10 +1,10 @@
 //! Who holds what in this process, and when each lease wants attention.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, Keep, Keeping, Key, Ttl};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::holding::Holding;
 use crate::event::Event;
@@ -18,8 +18,10 @@ pub(crate) struct Roster {
     state: Mutex<State>,
     /// For the keeper: look again.
     changed: Notify,
-    /// For whoever waits: these locks are closed, and why.
-    closed: watch::Sender<Option<Arc<str>>>,
+    /// Why these locks are closed.
+    closed: OnceLock<Arc<str>>,
+    /// For whoever waits: they are.
+    closing: Notify,
     /// For whoever closes: a guard or an undertaking has gone.
     quieter: Notify,
     pub(crate) report: Arc<Report>,
@@ -27,7 +29,8 @@ pub(crate) struct Roster {
 
 #[derive(Debug, Default)]
 struct State {
-    guards: HashMap<u64, Entry>,
+    /// In boxes, so that the table's free places are small.
+    guards: HashMap<u64, Box<Entry>>,
     /// When each lease wants attention, the earliest first.
     due: BTreeSet<(Instant, u64)>,
     /// Until when the keeper sleeps.
@@ -62,7 +65,8 @@ impl Roster {
         Self {
             state: Mutex::default(),
             changed: Notify::new(),
-            closed: watch::Sender::new(None),
+            closed: OnceLock::new(),
+            closing: Notify::new(),
             quieter: Notify::new(),
             report,
         }
@@ -90,7 +94,7 @@ impl Roster {
         state.unlogged.extend(self.report.tell_readers(acquired));
         let due = self.attention(&holding, &mut keep, now, &mut state.unlogged);
         state.due.insert((due, number));
-        state.guards.insert(number, Entry { holding, keep, due });
+        state.guards.insert(number, Box::new(Entry { holding, keep, due }));
         if state.asleep_until.is_none_or(|until| due < until) {
             self.changed.notify_one();
         }
@@ -234,11 +238,8 @@ impl Roster {
 
     /// Refuses requests from now on.
     pub(crate) fn refuse(&self, reason: &str) {
-        self.closed.send_if_modified(|closed| {
-            let first = closed.is_none();
-            closed.get_or_insert_with(|| reason.into());
-            first
-        });
+        self.closed.get_or_init(|| reason.into());
+        self.closing.notify_waiters();
         self.changed.notify_one();
     }
 
@@ -264,19 +265,19 @@ impl Roster {
 
     /// Why these locks are closed, if they are.
     pub(crate) fn closed_because(&self) -> Option<Arc<str>> {
-        self.closed.borrow().clone()
+        self.closed.get().cloned()
     }
 
     /// Resolves when these locks are closed.
     pub(crate) async fn closed(&self) -> Arc<str> {
-        let mut closed = self.closed.subscribe();
         loop {
-            if let Some(reason) = closed.borrow_and_update().clone() {
+            let closing = self.closing.notified();
+            tokio::pin!(closing);
+            closing.as_mut().enable();
+            if let Some(reason) = self.closed_because() {
                 return reason;
             }
-            if closed.changed().await.is_err() {
-                return std::future::pending().await;
-            }
+            closing.await;
         }
     }
 

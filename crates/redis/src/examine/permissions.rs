@@ -11,7 +11,7 @@ use crate::script::opening_call;
 
 /// The commands of [`ALLOWED`](crate::fault::ALLOWED), but for those that [`push`](super::push) tries. Nothing ever stands at the key, and none of them
 /// makes anything where there is nothing.
-const TRIED: [&str; 23] = [
+const TRIED: [&str; 24] = [
     "PING",
     "GET leasehold:examine",
     "SET leasehold:examine x XX",
@@ -36,21 +36,36 @@ const TRIED: [&str; 23] = [
     "PUBSUB NUMSUB leasehold:examine",
     "SCAN 0 COUNT 1",
     "GETRANGE leasehold:examine 0 0",
+    "MGET leasehold:examine",
 ];
 
-/// Without these locks cannot be listed; all else works.
-const TO_LIST: [&str; 2] = ["scan", "getrange"];
+/// Without these locks cannot be listed or watched; all else works.
+const TO_LIST: [&str; 3] = ["scan", "getrange", "mget"];
+
+/// What some servers have, and what spares them a script at a release.
+const NATIVE: [&str; 2] = ["DELIFEQ leasehold:examine x", "DELEX leasehold:examine IFEQ x"];
+
+fn is_native(rule: &str) -> bool {
+    matches!(rule, "delifeq" | "delex")
+}
 
 impl Look<'_> {
     pub(super) async fn permissions(&mut self) -> Result<(), Fault> {
         let commands = self.to_try();
         let names: Vec<_> = commands.iter().map(rule).collect();
         let heard = self.ask(commands).await?;
+        let user = self.setting().user.to_owned();
         let (mut denied, mut unlisted, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         let mut elsewhere = false;
         for (name, heard) in names.into_iter().zip(heard) {
             let Err(error) = heard else { continue };
-            if is_denied(&error) {
+            if is_native(&name) {
+                if is_denied(&error) {
+                    let note =
+                        format!("user {user} may not run {name}: a release takes the server a little longer");
+                    self.found(Finding::note("native", &self.at, note));
+                }
+            } else if is_denied(&error) {
                 if TO_LIST.contains(&&*name) { &mut unlisted } else { &mut denied }.push(format!("+{name}"));
             } else if is_unknown(&error) {
                 unknown.push(name.to_ascii_uppercase());
@@ -58,7 +73,6 @@ impl Look<'_> {
                 elsewhere = true;
             }
         }
-        let user = self.setting().user.to_owned();
         if !denied.is_empty() {
             let rules = denied.join(" ");
             let what = format!("user {user} may not run all that a lock needs: it lacks {rules}");
@@ -70,7 +84,7 @@ impl Look<'_> {
         if !unlisted.is_empty() {
             let rules = unlisted.join(" ");
             let what = format!(
-                "user {user} may not list locks, and what is left over could not be seen: it lacks {rules}"
+                "user {user} may not list or watch locks, and what is left over could not be seen: it lacks {rules}"
             );
             let finding =
                 Finding::new(Severity::Unseen, "listing", &self.at, what, "locks work all the same");
@@ -111,6 +125,7 @@ impl Look<'_> {
         let open = opening_call();
         let mut commands = vec![open.by_text(), open.by_sha()];
         commands.extend(TRIED.iter().map(|words| said(words)));
+        commands.extend(NATIVE.iter().map(|words| said(words)));
         if self.route.live.as_ref().is_some_and(|live| live.minds_roles) {
             commands.push(cmd("ROLE"));
         }

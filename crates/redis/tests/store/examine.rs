@@ -111,6 +111,21 @@ async fn what_a_minimal_user_may_not_see_is_said_and_can_be_allowed() {
 }
 
 #[tokio::test]
+async fn a_user_who_may_not_use_the_servers_own_delete_is_told() {
+    for (allowed, told) in [("", true), (" +delifeq", false)] {
+        let server = Server::setup(Flavor::Valkey91).acl_user("app", &format!("{MINIMAL}{allowed}")).start();
+        let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
+        let findings = examined(&store).await;
+        let native = about(&findings, "native");
+        assert_eq!(
+            native.is_some_and(|finding| finding.what.contains("may not run delifeq")),
+            told,
+            "{findings:#?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_user_who_may_not_subscribe_is_told_what_that_costs() {
     for flavor in [Flavor::Redis62, Flavor::Redis82] {
         for (protocol, rule) in

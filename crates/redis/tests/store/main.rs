@@ -11,6 +11,7 @@ mod line_outages;
 mod listing;
 mod login;
 mod member;
+mod native;
 mod outages;
 mod queue;
 mod replicas;

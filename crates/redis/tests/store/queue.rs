@@ -128,10 +128,10 @@ pub(crate) fn ears(server: &Server) -> usize {
     }
 }
 
-/// How many commands clients have sent: scripts, and what is sent beside them.
+/// How many commands clients have sent: scripts, the native release, and what is sent beside them.
 pub(crate) fn commands(connection: &mut Connection) -> u64 {
     let info = connection.text(&["INFO", "commandstats"]).unwrap();
-    let sent = ["evalsha", "eval", "ping", "subscribe", "script|load"];
+    let sent = ["evalsha", "eval", "delifeq", "ping", "subscribe", "script|load"];
     let calls = info.as_text().unwrap().lines().filter_map(|line| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
         sent.contains(&name).then(|| rest.split(',').next()?.parse::<u64>().ok())?

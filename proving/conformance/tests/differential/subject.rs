@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use conformance::dump::{Dump, LineDump, ShareDump, SharesDump, Tolerance, Voucher};
 use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, just_before, keys};
-use leasehold_core::{Answer, Channel, Content, Holder, Line, News, Request, Served, Stamp, Tenant, Ticket};
+use leasehold_core::{
+    Answer, Channel, Content, Holder, Key, Line, News, Request, Served, Stamp, Tenant, Ticket,
+};
 use leasehold_redis::script::{self, Call, Reply};
 use leasehold_redis::slot::{MEMBER_KEY, Side, side_key};
 use leasehold_redis::wire::{self, Flag, Told};
@@ -118,6 +120,9 @@ impl Subject {
                 return Err(place(format!("answered {given:?}, not {right:?}")));
             }
             let left = self.dump().map_err(place)?;
+            if let Some(key) = plain_with_a_line(&left) {
+                return Err(place(format!("{key} says that nobody waits, and has a line: {left:?}")));
+            }
             let mut pushes = self.pushes().map_err(place)?;
             pushes.iter_mut().for_each(|(_, told)| told.news = tolerance.news(told.news));
             told.retain(|(channel, _)| listened().contains(channel));
@@ -259,6 +264,13 @@ impl Subject {
         }
         Ok(dump)
     }
+}
+
+/// A key whose value is just what a grant wrote, and has a line. There is none: a native release, which sees no line, relies on it.
+fn plain_with_a_line(dump: &Dump) -> Option<&Key> {
+    let is_plain = |content: &Content| matches!(content, Content::Lease { awaited: false, .. });
+    let mut plain = dump.locks.iter().filter(|(_, (content, _))| is_plain(content));
+    plain.find_map(|(key, _)| dump.lines.contains_key(key).then_some(key))
 }
 
 /// Where holders hear that their lease was broken.

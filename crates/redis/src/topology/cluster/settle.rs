@@ -17,12 +17,15 @@ impl Cluster {
     /// What is at the owner of the slot is all that there is of a key: what a grant made elsewhere before the slot moved moved with it,
     /// and what comes there later is refused.
     pub(super) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
-        self.waiting().leave(attempt.holder, self.runtime.now());
+        let waited = self.waiting().leave(attempt.holder, self.runtime.now());
         let limit = limit_of(self.bounds.call_limit, attempt.ttl);
         let mut way = self.way(self.slot(&attempt.claim)?, limit);
+        let mut first = true;
         let (answer, settles_at) = loop {
             let (client, mut route) = way.next().await?;
-            let released = client.release_on(attempt, &mut route, limit).await;
+            // Whoever was sent on asks the script: beside the owner, each command takes a word before it, and the slot is on its way.
+            let by_script = waited || !std::mem::take(&mut first);
+            let released = client.let_go_on(attempt, by_script, &mut route, limit).await;
             if released.is_ok() || !way.goes_on(&mut route).await {
                 break released?;
             }

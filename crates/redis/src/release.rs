@@ -1,0 +1,113 @@
+//! Letting go.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Request};
+use redis::Value;
+
+use crate::client::{Client, Route, one};
+use crate::contended::Contended;
+use crate::deadline::within;
+use crate::fault::leads_astray;
+use crate::native::{is_out_of_reach, native_release};
+use crate::script::call_for;
+
+/// What is known of the server's own way to delete a key that still has a certain value.
+#[derive(Debug, Default)]
+pub(crate) struct Native {
+    /// The server has it and does not let us. It is not tried again: the server may log each try.
+    denied: AtomicBool,
+    /// Where it would only miss.
+    pub(crate) contended: Contended,
+}
+
+impl Client {
+    /// Takes back what the attempt holds now. Where a grant of it is still on its way, also says when to come again.
+    pub(crate) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
+        let waited = self.leave(attempt);
+        let limit = self.limit(attempt.ttl);
+        let mut route = self.route(limit).await?;
+        self.let_go_on(attempt, waited, &mut route, limit).await
+    }
+
+    /// The same by a certain route: by the server's own command, if that is worth a try.
+    pub(crate) async fn let_go_on(
+        &self,
+        attempt: &Attempt,
+        by_script: bool,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
+        let sent = self.runtime.now();
+        if !by_script && self.delete_on(attempt, route, sent, limit).await? {
+            return Ok((HoldAnswer::Done, self.unsettled.released(attempt.holder, route.id(), sent)));
+        }
+        self.release_on(attempt, route, limit).await
+    }
+
+    /// By the script, which says how it stands where there is nothing to take back.
+    pub(crate) async fn release_on(
+        &self,
+        attempt: &Attempt,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<(HoldAnswer, Option<Instant>), Fault> {
+        let request = Request::Release(attempt.clone());
+        let sent = self.runtime.now();
+        let heard = self.call(route, &call_for(&request, self.window()), limit).await?;
+        let answer = self.hold(&request, heard)?;
+        Ok((answer, self.unsettled.released(attempt.holder, route.id(), sent)))
+    }
+
+    /// When this resolves without a fault, nothing of the attempt is left and nothing can come any more.
+    pub(crate) async fn give_up(&self, attempt: &Attempt) -> Result<(), Fault> {
+        while let (_, Some(settles_at)) = self.release(attempt).await? {
+            self.runtime.sleep_until(settles_at).await;
+        }
+        Ok(())
+    }
+
+    /// Releases by the server's own command, where it has one and that can do all that there is to do. `false`: the script must say
+    /// how it stands, and do the rest.
+    ///
+    /// What makes it sound is the value alone: a plain one says that nobody stands in the line of its key, readers and those who want
+    /// permits included, and so not this attempt either. A value is in one place at a time; so it says that also while its slot moves
+    /// key by key and the line's keys lie elsewhere. Where a lease was broken or has ended, or several hold the key, there is
+    /// another value or none. Who waited knows only that it would mostly miss.
+    ///
+    /// A release is not confirmed by replicas, whichever way it is made: a lock that a failover brings back ends with its ttl.
+    async fn delete_on(
+        &self,
+        attempt: &Attempt,
+        route: &mut Route,
+        sent: Instant,
+        limit: Duration,
+    ) -> Result<bool, Fault> {
+        let Some(how) = route.live.as_ref().and_then(|live| live.delete_if_equal) else { return Ok(false) };
+        let Some(delete) = native_release(attempt, how) else { return Ok(false) };
+        let key = attempt.claim.first_key();
+        if self.native.denied.load(Ordering::Relaxed) || self.native.contended.has(key, sent) {
+            return Ok(false);
+        }
+        let said = within(&*self.runtime, limit, one(route.connection(), &delete)).await;
+        match self.heard(route, sent, said, limit)? {
+            Ok(Value::Int(1)) => Ok(true),
+            Ok(_) => {
+                // Somebody has begun to wait, mostly.
+                self.native.contended.note(key, self.runtime.now());
+                Ok(false)
+            }
+            // Of no use to a script either.
+            Err(refusal) if leads_astray(&refusal) || !route.redirects.is_empty() => {
+                Err(self.faults.of_refusal(&refusal))
+            }
+            Err(refusal) => {
+                if is_out_of_reach(&refusal) {
+                    self.native.denied.store(true, Ordering::Relaxed);
+                }
+                Ok(false)
+            }
+        }
+    }
+}
