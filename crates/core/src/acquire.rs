@@ -101,8 +101,11 @@ pub struct Handed {
 pub struct Acquire {
     ttl: Ttl,
     drift: Drift,
-    patience: Patience,
+    /// Whether it ends with the first answer.
+    is_one_ask: bool,
     deadline: Option<Instant>,
+    outage_limit: Duration,
+    backoff: Backoff,
     dice: Dice,
     state: State,
     asks: u32,
@@ -146,12 +149,15 @@ impl Acquire {
     /// Begins an acquisition now. `seed` spreads its rests; it need not be secret.
     #[must_use]
     pub fn new(now: Instant, ttl: Ttl, drift: Drift, patience: Patience, seed: u64) -> Self {
-        let deadline = patience.within.filter(|within| !within.is_zero()).map(|within| now + within);
+        let Patience { within, outage_limit, backoff } = patience;
+        let deadline = within.filter(|within| !within.is_zero()).map(|within| now + within);
         Self {
             ttl,
             drift,
-            patience,
+            is_one_ask: within == Some(Duration::ZERO),
             deadline,
+            outage_limit,
+            backoff,
             dice: Dice::new(seed),
             state: State::Ready,
             asks: 0,
@@ -242,7 +248,7 @@ impl Acquire {
         if let State::Over(outcome) = &self.state {
             return Step::Done(Outcome::clone(outcome));
         }
-        let outage = self.silence.as_ref().map(|silence| silence.since + self.patience.outage_limit);
+        let outage = self.silence.as_ref().map(|silence| silence.since + self.outage_limit);
         if outage.is_some_and(|end| now >= end) {
             return self.over(self.silent());
         }
@@ -262,14 +268,14 @@ impl Acquire {
 
     /// Rests, but not beyond the holder's end: whoever crashed does not come to release.
     fn rest_while_held(&mut self, now: Instant, held_by: Tenancy) -> State {
-        if self.patience.within == Some(Duration::ZERO) {
+        if self.is_one_ask {
             return State::over(Outcome::Busy { held_by: Some(held_by), before: None });
         }
         if self.before.is_some() {
             self.note_holder(held_by);
             return State::InLine;
         }
-        let mut rest = self.patience.backoff.delay(self.rests, self.dice.roll());
+        let mut rest = self.backoff.delay(self.rests, self.dice.roll());
         if let Some(left) = held_by.remaining {
             // A millisecond for the store's rounding; the jitter keeps the waiters of a dead holder apart.
             let spread = jitter(Duration::from_millis(10), self.dice.roll());

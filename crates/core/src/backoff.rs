@@ -10,18 +10,22 @@ use crate::Misuse;
 /// there called equal jitter.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    first: Duration,
-    most: Duration,
+    /// In ns, as is the other: everybody who waits has a copy.
+    first: u64,
+    most: u64,
 }
+
+/// A millisecond in ns.
+const MILLI: u64 = 1_000_000;
 
 impl Backoff {
     /// Between asks for a lock that somebody holds, where the store cannot say when it is free: 5 ms, because most holds are
     /// short, growing to 150 ms, so that a long wait costs a server seven small commands a second at most.
-    pub const WHILE_HELD: Self = Self { first: Duration::from_millis(5), most: Duration::from_millis(150) };
+    pub const WHILE_HELD: Self = Self { first: 5 * MILLI, most: 150 * MILLI };
 
     /// Between asks of a store that does not answer: 20 ms, so that a dropped connection is hardly felt, growing to 1 s, so
     /// that a server that comes back is not met by everybody at once.
-    pub const WHILE_SILENT: Self = Self { first: Duration::from_millis(20), most: Duration::from_secs(1) };
+    pub const WHILE_SILENT: Self = Self { first: 20 * MILLI, most: 1_000 * MILLI };
 
     /// A backoff from a first delay to a longest one.
     ///
@@ -33,13 +37,14 @@ impl Backoff {
         if first.is_zero() || first > most {
             return Err(Misuse::Backoff { first, most });
         }
-        Ok(Self { first, most })
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Ok(Self { first: nanos(first), most: nanos(most) })
     }
 
     /// The delay after `already` delays before it; `random` chooses within the jitter.
     #[must_use]
     pub fn delay(self, already: u32, random: u64) -> Duration {
-        let whole = self.first.saturating_mul(1 << already.min(30)).min(self.most);
+        let whole = Duration::from_nanos(self.first.saturating_mul(1 << already.min(30)).min(self.most));
         whole / 2 + jitter(whole / 2, random)
     }
 }

@@ -9,8 +9,12 @@ use crate::key::Escaped;
 /// The id of one attempt to hold: 128 random bits, fresh for every attempt, never used again.
 ///
 /// Whoever knows it could release or renew the lease, so it is shown only by its first eight digits.
+// Two halves, because a number of 128 bits would leave gaps around it wherever it is kept, and very many may be.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Holder(u128);
+pub struct Holder {
+    high: u64,
+    low: u64,
+}
 
 impl Holder {
     /// Digits of the written form.
@@ -19,19 +23,19 @@ impl Holder {
     /// Makes an id of 128 bits, which must come from a cryptographic generator.
     #[must_use]
     pub const fn from_bits(bits: u128) -> Self {
-        Self(bits)
+        Self { high: (bits >> 64) as u64, low: bits as u64 }
     }
 
     /// The bits.
     #[must_use]
     pub const fn bits(self) -> u128 {
-        self.0
+        (self.high as u128) << 64 | self.low as u128
     }
 
     /// The whole id as 32 hexadecimal digits, as stores keep it. Not for people and not for logs.
     #[must_use]
     pub fn digits(self) -> String {
-        format!("{:032x}", self.0)
+        format!("{:032x}", self.bits())
     }
 
     /// Reads what [`Holder::digits`] wrote; `None` for anything else, capitals included.
@@ -40,14 +44,14 @@ impl Holder {
         let plain = digits.len() == Self::DIGITS
             && digits.iter().all(|d| d.is_ascii_digit() || (b'a'..=b'f').contains(d));
         let text = std::str::from_utf8(digits).ok().filter(|_| plain)?;
-        u128::from_str_radix(text, 16).ok().map(Self)
+        u128::from_str_radix(text, 16).ok().map(Self::from_bits)
     }
 }
 
 /// The first eight digits: enough to tell holders apart, not enough to be one.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08x}", self.0 >> 96)
+        write!(f, "{:08x}", self.high >> 32)
     }
 }
 

@@ -129,7 +129,7 @@ impl IntoFuture for Acquire {
     fn into_future(self) -> Self::IntoFuture {
         let Self { askers, terms } = self;
         match terms {
-            Ok(terms) => Box::pin(async move { acquire(askers.place(), terms).await }),
+            Ok(terms) => Box::pin(acquire(askers, terms)),
             // Apart, so that who waits does not keep room for it.
             Err(misuse) => Box::pin(std::future::ready(Err(misuse.into()))),
         }

@@ -1,10 +1,13 @@
 //! One attempt, from before the first byte is sent until it is a guard, or nothing.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use leasehold_core::{
-    Acquire as Machine, Attempt, FaultKind, Fence, GrantAnswer, Handed, Holder, Instant, Keep, Lease, Manner,
-    Outcome, Renewal, Step, Tenancy,
+    Acquire as Machine, Attempt, Fault, FaultKind, Fence, GrantAnswer, Handed, Holder, Instant, Keep, Lease,
+    Manner, Outcome, Renewal, Step, Tenancy,
 };
 
 use super::acquire::Waiting;
@@ -35,6 +38,13 @@ pub(super) struct Armed<'a> {
     told: Option<Box<Waiting>>,
 }
 
+/// What came of an ask.
+pub(super) struct Asked {
+    /// Whether the store may have had something of the attempt before.
+    unsettled: bool,
+    answer: Option<Result<GrantAnswer, Fault>>,
+}
+
 impl<'a> Armed<'a> {
     pub(super) fn new(place: &'a Arc<Place>, terms: Terms, started: Instant, span: &'a Span) -> Self {
         let Terms { claim, label, ttl, renewal, patience, line_limit, on_wait } = terms;
@@ -56,21 +66,38 @@ impl<'a> Armed<'a> {
         }
     }
 
-    pub(super) async fn ask(&mut self, machine: &mut Machine) {
-        let (Some(attempt), manner) = (&self.attempt, self.manner) else { return };
+    /// Asks once: what was answered, or nothing if the time is up, as the machine finds by itself. For [`Armed::hears`].
+    ///
+    /// A future of few words, as [`Armed::rest`] is: there may be very many.
+    pub(super) fn ask<'s>(&'s mut self, machine: &mut Machine) -> impl Future<Output = Asked> + use<'s> {
         let unsettled = std::mem::replace(&mut self.traces, true);
         self.asked = true;
         let runtime = &self.place.runtime;
         machine.handle_sent(runtime.now());
-        let Step::WaitUntil(limit) = machine.next(runtime.now()) else { return };
-        let answer = tokio::select! {
-            biased;
-            answer = self.place.store.grant(attempt, manner) => answer,
-            // The machine finds by itself that the time is up.
-            () = runtime.sleep_until(limit) => return,
+        // If the time is up already, nothing is sent.
+        let limit = match machine.next(runtime.now()) {
+            Step::WaitUntil(limit) => Some(limit),
+            _ => None,
         };
-        let now = runtime.now();
+        let attempt = self.attempt.as_ref().filter(|_| limit.is_some());
+        let mut call = attempt.map(|attempt| self.place.store.grant(attempt, self.manner));
+        let limit = limit.unwrap_or(runtime.now());
+        let mut timer = runtime.sleep_until(limit);
+        poll_fn(move |context| {
+            if let Some(call) = &mut call
+                && let Poll::Ready(answer) = call.as_mut().poll(context)
+            {
+                return Poll::Ready(Asked { unsettled, answer: Some(answer) });
+            }
+            timer.as_mut().poll(context).map(|()| Asked { unsettled, answer: None })
+        })
+    }
+
+    pub(super) fn hears(&mut self, machine: &mut Machine, asked: Asked) {
+        let Asked { unsettled, answer: Some(answer) } = asked else { return };
+        let now = self.place.runtime.now();
         self.place.report.answered(&answer);
+        let manner = self.manner;
         match answer {
             Ok(answer) => {
                 // One definite refusal of a single try leaves nothing behind, and nothing need be undone.
@@ -98,14 +125,28 @@ impl<'a> Armed<'a> {
         }
     }
 
-    pub(super) async fn rest(&self, machine: &mut Machine, until: Instant) {
-        let Some(attempt) = &self.attempt else { return };
-        tokio::select! {
-            biased;
-            wake = self.place.store.woken(attempt) => machine.handle_wake(self.place.runtime.now(), wake),
-            () = self.place.runtime.sleep_until(until) => {}
-            _ = self.place.roster.closed() => {}
-        }
+    /// Waits until there is something new, and tells the machine.
+    pub(super) fn rest<'s>(
+        &'s self,
+        machine: &'s mut Machine,
+        until: Instant,
+    ) -> impl Future<Output = ()> + use<'s> {
+        let runtime = &self.place.runtime;
+        let mut woken = self.attempt.as_ref().map(|attempt| self.place.store.woken(attempt));
+        let mut timer = runtime.sleep_until(until);
+        let mut closed = self.place.roster.closed();
+        poll_fn(move |context| {
+            if let Some(woken) = &mut woken
+                && let Poll::Ready(wake) = woken.as_mut().poll(context)
+            {
+                machine.handle_wake(runtime.now(), wake);
+                return Poll::Ready(());
+            }
+            if timer.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            Pin::new(&mut closed).poll(context)
+        })
     }
 
     /// It was refused, and waits on. Only what is another than before is told.

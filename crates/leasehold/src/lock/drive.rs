@@ -10,6 +10,7 @@ use super::acquire::Waiting;
 use super::armed::Armed;
 use super::guard::Guard;
 use crate::error::LockError;
+use crate::locks::Askers;
 use crate::place::{Place, low_bits};
 use crate::report::Span;
 
@@ -40,33 +41,48 @@ impl fmt::Debug for OnWait {
 /// Cancel safe: dropped at any await, it gives the attempt up in the background.
 ///
 /// There may be very many of these: what is known at the first look is not kept across the awaits.
-pub(crate) async fn acquire(place: &Arc<Place>, terms: Box<Terms>) -> Result<Guard, LockError> {
+pub(crate) async fn acquire(askers: Arc<Askers>, terms: Box<Terms>) -> Result<Guard, LockError> {
+    let place = askers.place();
     place.admit(&terms.claim, terms.ttl)?;
     let span = Span::of(&terms.claim);
-    span.around(run(place, terms, &span)).await
+    let work = {
+        // Its box is not kept for as long as it waits.
+        let terms = terms;
+        run(place, *terms, &span)
+    };
+    span.around(work).await
 }
 
-async fn run(place: &Arc<Place>, terms: Box<Terms>, span: &Span) -> Result<Guard, LockError> {
+fn run<'a>(
+    place: &'a Arc<Place>,
+    terms: Terms,
+    span: &'a Span,
+) -> impl Future<Output = Result<Guard, LockError>> + use<'a> {
     let started = place.runtime.now();
     let seed = low_bits(place.runtime.random());
     let mut machine = Machine::new(started, terms.ttl, place.drift, terms.patience, seed);
     // Made before the first byte is sent, so that whatever comes of it is undone if this future goes.
-    let mut request = Armed::new(place, *terms, started, span);
-    loop {
-        if let Some(reason) = place.roster.closed_because() {
-            return Err(request.fails(LockError::Closed { reason }));
-        }
-        let until = match machine.next(place.runtime.now()) {
-            Step::Ask => None,
-            Step::WaitUntil(until) => Some(until),
-            Step::Done(Outcome::Granted { lease, fence, handed }) => {
-                return request.into_guard(machine.asks(), lease, fence, handed);
+    let mut request = Armed::new(place, terms, started, span);
+    async move {
+        loop {
+            if let Some(reason) = place.roster.closed_because() {
+                return Err(request.fails(LockError::Closed { reason }));
             }
-            Step::Done(other) => return Err(request.refused(machine.asks(), other)),
-        };
-        match until {
-            None => request.ask(&mut machine).await,
-            Some(until) => request.rest(&mut machine, until).await,
+            let until = match machine.next(place.runtime.now()) {
+                Step::Ask => None,
+                Step::WaitUntil(until) => Some(until),
+                Step::Done(Outcome::Granted { lease, fence, handed }) => {
+                    return request.into_guard(machine.asks(), lease, fence, handed);
+                }
+                Step::Done(other) => return Err(request.refused(machine.asks(), other)),
+            };
+            match until {
+                None => {
+                    let asked = request.ask(&mut machine).await;
+                    request.hears(&mut machine, asked);
+                }
+                Some(until) => request.rest(&mut machine, until).await,
+            }
         }
     }
 }

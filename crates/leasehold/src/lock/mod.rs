@@ -2,6 +2,7 @@
 
 mod acquire;
 mod armed;
+mod closing;
 mod drive;
 mod guard;
 mod holding;

@@ -1,11 +1,12 @@
 //! Who holds what in this process, and when each lease wants attention.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, Keep, Keeping, Key, Ttl};
 use tokio::sync::Notify;
 
+use super::closing::{Closed, Closing};
 use super::holding::Holding;
 use crate::event::Event;
 use crate::report::Report;
@@ -18,10 +19,7 @@ pub(crate) struct Roster {
     state: Mutex<State>,
     /// For the keeper: look again.
     changed: Notify,
-    /// Why these locks are closed.
-    closed: OnceLock<Arc<str>>,
-    /// For whoever waits: they are.
-    closing: Notify,
+    closing: Closing,
     /// For whoever closes: a guard or an undertaking has gone.
     quieter: Notify,
     pub(crate) report: Arc<Report>,
@@ -65,8 +63,7 @@ impl Roster {
         Self {
             state: Mutex::default(),
             changed: Notify::new(),
-            closed: OnceLock::new(),
-            closing: Notify::new(),
+            closing: Closing::default(),
             quieter: Notify::new(),
             report,
         }
@@ -238,8 +235,7 @@ impl Roster {
 
     /// Refuses requests from now on.
     pub(crate) fn refuse(&self, reason: &str) {
-        self.closed.get_or_init(|| reason.into());
-        self.closing.notify_waiters();
+        self.closing.close(reason);
         self.changed.notify_one();
     }
 
@@ -265,20 +261,12 @@ impl Roster {
 
     /// Why these locks are closed, if they are.
     pub(crate) fn closed_because(&self) -> Option<Arc<str>> {
-        self.closed.get().cloned()
+        self.closing.reason().cloned()
     }
 
     /// Resolves when these locks are closed.
-    pub(crate) async fn closed(&self) -> Arc<str> {
-        loop {
-            let closing = self.closing.notified();
-            tokio::pin!(closing);
-            closing.as_mut().enable();
-            if let Some(reason) = self.closed_because() {
-                return reason;
-            }
-            closing.await;
-        }
+    pub(crate) const fn closed(&self) -> Closed<'_> {
+        self.closing.closed()
     }
 
     /// Resolves when no guard is held and no release is under way.

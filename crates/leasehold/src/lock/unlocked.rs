@@ -92,7 +92,7 @@ async fn unlocked(place: &Place, claim: Claim, patience: Patience) -> Result<(),
             Step::WaitUntil(until) => tokio::select! {
                 biased;
                 () = runtime.sleep_until(until) => {}
-                _ = place.roster.closed() => {}
+                () = place.roster.closed() => {}
             },
             Step::Done(outcome) => {
                 let waited = runtime.now().saturating_since(started);

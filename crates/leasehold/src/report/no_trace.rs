@@ -13,7 +13,7 @@ pub(super) const fn is_heard() -> bool {
 pub(super) const fn write(_: &str, _: &Event) {}
 
 /// Stands for the span of an acquisition.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Span;
 
 impl Span {

@@ -3,12 +3,15 @@
 //! What goes as it should is said at `debug`, and renewals, of which there are many, at `trace`. What somebody should look at is
 //! said at `warn`, and that it is over at `info`.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use leasehold_core::{Claim, Fence, Label};
+use pin_project_lite::pin_project;
 use tracing::field::{Empty, display};
 use tracing::level_filters::LevelFilter;
-use tracing::{Instrument, debug, debug_span, info, trace, warn};
+use tracing::{debug, debug_span, info, trace, warn};
 
 use super::{outcome, reason};
 use crate::event::{Event, Keys, Who};
@@ -20,25 +23,47 @@ pub(super) fn is_heard() -> bool {
     LevelFilter::current() != LevelFilter::OFF
 }
 
-/// The span of an acquisition.
-#[derive(Clone, Debug)]
-pub(crate) struct Span(tracing::Span);
+/// The span of an acquisition, if anybody listens. In a box: mostly nobody does, and very many may wait.
+#[derive(Debug)]
+pub(crate) struct Span(Option<Box<tracing::Span>>);
+
+pin_project! {
+    /// Work within a span, which is not kept twice as an instrumented future would.
+    pub(crate) struct Within<'a, F> {
+        span: &'a Span,
+        #[pin]
+        work: F,
+    }
+}
+
+impl<F: Future> Future for Within<'_, F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let _entered = this.span.0.as_deref().map(tracing::Span::enter);
+        this.work.poll(context)
+    }
+}
 
 impl Span {
     pub(crate) fn of(claim: &Claim) -> Self {
         let mode = claim.wants()[0].mode;
         let (key, mode) = (display(Keys(claim)), tracing::field::debug(mode));
-        Self(debug_span!(target: TARGET, "acquire", key, mode, waited = Empty, outcome = Empty))
+        let span = debug_span!(target: TARGET, "acquire", key, mode, waited = Empty, outcome = Empty);
+        Self((!span.is_disabled()).then(|| Box::new(span)))
     }
 
-    pub(crate) fn around<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
-        work.instrument(self.0.clone())
+    pub(crate) const fn around<F: Future>(&self, work: F) -> Within<'_, F> {
+        Within { span: self, work }
     }
 
     /// The acquisition has ended so, after this time.
     pub(crate) fn ends(&self, waited: Duration, outcome: &str) {
-        self.0.record("waited", tracing::field::debug(waited));
-        self.0.record("outcome", outcome);
+        if let Some(span) = &self.0 {
+            span.record("waited", tracing::field::debug(waited));
+            span.record("outcome", outcome);
+        }
     }
 }
 

@@ -1,0 +1,139 @@
+//! Whether locks are closed, and who waits to hear of it.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Whether locks are closed, and why.
+///
+/// Everybody who waits for a lock waits for this too, so it takes less room for each than a general notification would.
+#[derive(Debug, Default)]
+pub(super) struct Closing {
+    reason: OnceLock<Arc<str>>,
+    callers: Mutex<Callers>,
+}
+
+#[derive(Debug, Default)]
+struct Callers {
+    all: Vec<Option<Waker>>,
+    /// Which of them are free.
+    free: Vec<usize>,
+}
+
+impl Closing {
+    /// Closes them, unless that is done.
+    pub(super) fn close(&self, reason: &str) {
+        self.reason.get_or_init(|| reason.into());
+        // Whoever comes later sees the reason.
+        let callers: Vec<_> = self.callers().all.iter_mut().filter_map(Option::take).collect();
+        callers.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn reason(&self) -> Option<&Arc<str>> {
+        self.reason.get()
+    }
+
+    /// Resolves when they are closed.
+    pub(super) const fn closed(&self) -> Closed<'_> {
+        Closed { closing: self, number: None }
+    }
+
+    fn callers(&self) -> MutexGuard<'_, Callers> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Resolves when locks are closed.
+#[derive(Debug)]
+#[must_use = "a future does nothing until it is awaited"]
+pub(crate) struct Closed<'a> {
+    closing: &'a Closing,
+    /// Its place among those who are called.
+    number: Option<usize>,
+}
+
+impl Future for Closed<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let closing = self.closing;
+        let mut callers = closing.callers();
+        // Looked at under the lock, so that a close that comes now finds the waker.
+        if closing.reason().is_some() {
+            return Poll::Ready(());
+        }
+        let number = *self.number.get_or_insert_with(|| {
+            callers.free.pop().unwrap_or_else(|| {
+                callers.all.push(None);
+                callers.all.len() - 1
+            })
+        });
+        match &mut callers.all[number] {
+            Some(waker) => waker.clone_from(context.waker()),
+            place => *place = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let mut callers = self.closing.callers();
+            let waker = callers.all[number].take();
+            callers.free.push(number);
+            drop(callers);
+            drop(waker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Counted(AtomicU32);
+
+    impl Wake for Counted {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn everybody_who_waits_is_called_once_and_whoever_comes_later_need_not_be() {
+        let (closing, counted) = (Closing::default(), Arc::new(Counted::default()));
+        let waker = Waker::from(counted.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut waiting: Vec<_> = (0..3).map(|_| closing.closed()).collect();
+        for closed in &mut waiting {
+            assert_eq!(Pin::new(&mut *closed).poll(&mut context), Poll::Pending);
+            assert_eq!(Pin::new(closed).poll(&mut context), Poll::Pending);
+        }
+        drop(waiting.pop());
+        closing.close("the day is over");
+        closing.close("again");
+        assert_eq!(counted.0.load(Ordering::SeqCst), 2);
+        waiting.push(closing.closed());
+        for closed in &mut waiting {
+            assert_eq!(Pin::new(closed).poll(&mut context), Poll::Ready(()));
+        }
+        assert_eq!(closing.reason().map(|reason| &**reason), Some("the day is over"));
+    }
+
+    #[test]
+    fn the_place_of_one_who_went_is_taken_by_the_next() {
+        let closing = Closing::default();
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..10 {
+            let (mut one, mut other) = (closing.closed(), closing.closed());
+            assert_eq!(Pin::new(&mut one).poll(&mut context), Poll::Pending);
+            assert_eq!(Pin::new(&mut other).poll(&mut context), Poll::Pending);
+        }
+        assert_eq!(closing.callers().all.len(), 2);
+    }
+}
