@@ -9,7 +9,7 @@ use crate::key::Escaped;
 use crate::{Fence, Holder, Key, Mode};
 
 /// Who sits on a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Tenant {
     /// A holder of Leasehold's.

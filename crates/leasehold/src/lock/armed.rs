@@ -1,13 +1,15 @@
 //! One attempt, from before the first byte is sent until it is a guard, or nothing.
 
 use std::future::poll_fn;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_core::{
     Acquire as Machine, Attempt, Fault, FaultKind, Fence, GrantAnswer, Handed, Holder, Instant, Keep, Lease,
-    Manner, Outcome, Renewal, Step, Tenancy,
+    Manner, Outcome, Renewal, Step,
 };
 
 use super::acquire::Waiting;
@@ -34,8 +36,8 @@ pub(super) struct Armed<'a> {
     asked: bool,
     /// How often it was refused and waited on.
     refusals: u32,
-    /// What was told of that last. In a box: mostly nobody listens, and very many may wait.
-    told: Option<Box<Waiting>>,
+    /// A digest of what was told of that last, if anybody listens: very many may wait.
+    told: Option<NonZeroU64>,
 }
 
 /// What came of an ask.
@@ -152,10 +154,8 @@ impl<'a> Armed<'a> {
     /// It was refused, and waits on. Only what is another than before is told.
     fn tell_waiting(&mut self, now: Instant, waiting: &Waiting) {
         self.refusals = self.refusals.saturating_add(1);
-        let same = |told: &Waiting| told.place == waiting.place && is_same(&told.held_by, &waiting.held_by);
-        let Some(attempt) = self.attempt.as_ref().filter(|_| !self.told.as_deref().is_some_and(same)) else {
-            return;
-        };
+        let digest = digest(waiting);
+        let Some(attempt) = self.attempt.as_ref().filter(|_| self.told != Some(digest)) else { return };
         let told = self.place.report.tell(|| Event::Waiting {
             who: attempt.into(),
             held_by: waiting.held_by.clone(),
@@ -163,7 +163,7 @@ impl<'a> Armed<'a> {
             waited: now.saturating_since(self.started),
             refusals: self.refusals,
         });
-        self.told = told.then(|| Box::new(waiting.clone()));
+        self.told = told.then_some(digest);
     }
 
     pub(super) fn into_guard(
@@ -239,7 +239,9 @@ impl Drop for Armed<'_> {
     }
 }
 
-/// The same holding, whatever is left of it by now.
-fn is_same(one: &Tenancy, other: &Tenancy) -> bool {
-    one.key == other.key && one.tenant == other.tenant && one.fence == other.fence
+/// The same for the same place behind the same holding, whatever is left of that by now.
+fn digest(Waiting { held_by, place }: &Waiting) -> NonZeroU64 {
+    let mut hasher = DefaultHasher::new();
+    (&held_by.key, &held_by.tenant, held_by.fence, place).hash(&mut hasher);
+    NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MAX)
 }
