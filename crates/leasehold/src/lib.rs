@@ -37,6 +37,8 @@ mod runtime;
 mod rw_lock;
 mod semaphore;
 mod survey;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use any_store::AnyStore;
 pub use breaking::BreakError;

@@ -79,6 +79,12 @@ impl Locks {
         crate::Locks::builder().own_thread(true).in_memory().map(Self)
     }
 
+    /// These locks, which are kept by another thread than those that will block for them.
+    #[cfg(feature = "testing")]
+    pub(crate) const fn kept_elsewhere(locks: crate::Locks) -> Self {
+        Self(locks)
+    }
+
     /// The lock of this name. Does no I/O; a name that cannot be a key is said when the lock is asked for.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
         Mutex(self.0.mutex(name))
