@@ -1,6 +1,9 @@
 //! Looking at a place for what would endanger the locks there.
 
-use leasehold_core::{Examination, Finding, Seat};
+use std::sync::Arc;
+
+use leasehold_core::{Examination, Finding, Seat, Severity};
+use tokio::sync::oneshot;
 
 use crate::locks::Locks;
 
@@ -27,7 +30,21 @@ impl Locks {
     ///
     /// Cancel safe.
     pub async fn examine(&self) -> Vec<Finding> {
-        let Examination { mut findings, .. } = self.place().store.examine(Seat::Alone).await;
+        let (store, runtime) = (self.place().store.clone(), self.place().runtime.clone());
+        let (mut tell, told) = oneshot::channel();
+        let name: Arc<str> = store.name().into();
+        // Where the locks live: a store makes connections to look, and the caller may be in no runtime, or in another.
+        runtime.spawn(Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = tell.closed() => {}
+                examined = store.examine(Seat::Alone) => { let _ = tell.send(examined); }
+            }
+        }));
+        let Ok(Examination { mut findings, .. }) = told.await else {
+            let (what, why) = ("the runtime that keeps these locks has ended", "nobody has looked");
+            return vec![Finding::new(Severity::Unseen, "unseen", &name, what, why)];
+        };
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         findings
     }

@@ -13,7 +13,9 @@
 //! # }
 //! ```
 //!
-//! What is promised and what is not, which store to choose, what to do at the resource: [`manual`].
+//! What is promised and what is not, which store to choose, what to do at the resource: [`manual`]. Whole programs of a page each are in `examples/`: a
+//! job whose writes carry the fence, a service that must not run twice, readers and a writer, permits, what is done once, an election, a quorum, threads
+//! that block, and a test.
 
 mod any_store;
 pub mod blocking;
@@ -37,6 +39,8 @@ mod runtime;
 mod rw_lock;
 mod semaphore;
 mod survey;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use any_store::AnyStore;
 pub use breaking::BreakError;

@@ -12,4 +12,4 @@ macro_rules! pages {
     )*};
 }
 
-pages! { first_steps guarantees stores defaults cancelling fences running stuck lock_delay coming_from }
+pages! { first_steps guarantees stores defaults cancelling fences running testing stuck lock_delay coming_from }

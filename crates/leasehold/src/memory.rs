@@ -19,14 +19,22 @@ use crate::place::low_bits;
 pub struct MemoryStore {
     name: Arc<str>,
     runtime: Arc<dyn Runtime>,
+    waiting: Arc<Waiting>,
+    shared: Arc<Shared>,
+}
+
+/// What stores [beside](MemoryStore::beside) each other have in common.
+#[derive(Debug, Default)]
+struct Shared {
     state: Mutex<State>,
-    waiting: Waiting,
     bulletin: Bulletin,
 }
 
 #[derive(Debug, Default)]
 struct State {
     records: Records,
+    /// The waiters of each store that has these records.
+    waiting: Vec<Arc<Waiting>>,
     /// How many records there were after the last sweep.
     swept: usize,
 }
@@ -35,14 +43,19 @@ impl MemoryStore {
     /// A store without any lease.
     #[must_use]
     pub fn new(runtime: Arc<dyn Runtime>) -> Self {
-        let waiting = Waiting::new(low_bits(runtime.random()));
-        Self {
-            name: "memory:".into(),
-            runtime,
-            state: Mutex::default(),
-            waiting,
-            bulletin: Bulletin::default(),
-        }
+        Self::over("memory:".into(), runtime, Arc::default())
+    }
+
+    /// The same records as another process has them: with waiters of its own, who are told by this runtime.
+    #[cfg(feature = "testing")]
+    pub(crate) fn beside(&self, runtime: Arc<dyn Runtime>) -> Self {
+        Self::over(self.name.clone(), runtime, self.shared.clone())
+    }
+
+    fn over(name: Arc<str>, runtime: Arc<dyn Runtime>, shared: Arc<Shared>) -> Self {
+        let waiting = Arc::new(Waiting::new(low_bits(runtime.random())));
+        shared.state.lock().unwrap_or_else(PoisonError::into_inner).waiting.push(waiting.clone());
+        Self { name, runtime, waiting, shared }
     }
 
     /// The same store, called `memory:` and this: several of them make a quorum to test with.
@@ -75,6 +88,17 @@ impl MemoryStore {
         });
     }
 
+    /// Deletes what stands at a key, as an operator can, without a word to anybody. `false` where nothing does.
+    #[cfg(feature = "testing")]
+    pub(crate) fn delete(&self, key: &Key) -> bool {
+        self.with(|state, scene| {
+            let held = state.records.lock(key, scene.now).is_some();
+            state.records.locks.remove(key);
+            state.records.shares.remove(key);
+            held
+        })
+    }
+
     /// Why an answer is none to what was asked.
     fn fault(&self, answer: &Answer) -> Fault {
         match answer {
@@ -87,7 +111,7 @@ impl MemoryStore {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut State, &Scene<'_>) -> T) -> T {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.runtime.now().as_nanos() / 1000;
         let wall = u64::try_from(self.runtime.since_epoch().as_micros()).unwrap_or(u64::MAX);
         let floor = Fence::new(wall).unwrap_or(Fence::MAX);
@@ -109,11 +133,13 @@ impl MemoryStore {
         let now = Instant::from_nanos(scene.now.as_micros() * 1000);
         for push in pushes {
             if push.news == News::Broken {
-                self.bulletin.say(&Notice::Broken { holder: push.holder, key: push.key });
+                self.shared.bulletin.say(&Notice::Broken { holder: push.holder, key: push.key });
                 continue;
             }
             // Whoever is not here any more is about to release it.
-            let _ = self.waiting.hears(push.holder, &push.key, push.news, now, now);
+            for waiting in &state.waiting {
+                let _ = waiting.hears(push.holder, &push.key, push.news, now, now);
+            }
         }
         state.sweep(scene);
         answer
@@ -287,6 +313,6 @@ impl Store for MemoryStore {
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        Some(self.bulletin.read())
+        Some(self.shared.bulletin.read())
     }
 }

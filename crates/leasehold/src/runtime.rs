@@ -59,9 +59,7 @@ impl TokioRuntime {
 
 impl Runtime for TokioRuntime {
     fn now(&self) -> Instant {
-        let time = clock_gettime(LEASE_CLOCK);
-        let nanos = time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned();
-        Instant::from_nanos(nanos)
+        lease_clock()
     }
 
     fn since_epoch(&self) -> Duration {
@@ -76,9 +74,7 @@ impl Runtime for TokioRuntime {
         let handle = self.handle.clone();
         Box::pin(async move {
             loop {
-                let time = clock_gettime(LEASE_CLOCK);
-                let nanos = time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned();
-                let left = at.saturating_since(Instant::from_nanos(nanos));
+                let left = at.saturating_since(lease_clock());
                 if left.is_zero() {
                     return;
                 }
@@ -99,6 +95,12 @@ impl Runtime for TokioRuntime {
     fn random(&self) -> u128 {
         self.dice.lock().unwrap_or_else(PoisonError::into_inner).roll()
     }
+}
+
+/// What the lease clock shows, whatever the time is in a world of tests.
+pub(crate) fn lease_clock() -> Instant {
+    let time = clock_gettime(LEASE_CLOCK);
+    Instant::from_nanos(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
 }
 
 /// A cryptographic generator, seeded from the operating system; again after a fork, so that parent and child never draw the

@@ -1,15 +1,21 @@
 //! The locks of one place.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::election::Election;
+use super::events::Events;
 use super::every::Every;
 use super::mutex::Mutex;
 use super::once::Once;
 use super::rw_lock::RwLock;
 use super::semaphore::Semaphore;
+use super::survey::Survey;
 use super::wait;
-use crate::{AnyStore, CloseError, ConnectError, Held, InspectError, KeyState, LocksBuilder};
+use crate::{
+    AnyStore, BreakError, CloseError, ConnectError, Fence, Finding, Held, InspectError, KeyState,
+    LocksBuilder, Store, Tenancy,
+};
 
 /// The locks of one place, as [`leasehold::Locks`](crate::Locks). Cheap to clone.
 #[derive(Clone, Debug)]
@@ -76,7 +82,40 @@ impl Locks {
     ///
     /// [`ConnectError::NoThread`], when the operating system gives none.
     pub fn in_memory() -> Result<Self, ConnectError> {
-        crate::Locks::builder().own_thread(true).in_memory().map(Self)
+        Self::in_memory_with(crate::Locks::builder())
+    }
+
+    /// The same with other defaults.
+    ///
+    /// # Errors
+    ///
+    /// As [`in_memory`](Self::in_memory), or a default that cannot be used.
+    pub fn in_memory_with(builder: LocksBuilder) -> Result<Self, ConnectError> {
+        builder.own_thread(true).in_memory().map(Self)
+    }
+
+    /// The store at a URL, without connecting to it, as [`LocksBuilder::unopened`].
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: a URL or default that cannot be used, or no thread.
+    pub fn unopened_with(builder: LocksBuilder, url: &str) -> Result<Self, ConnectError> {
+        builder.own_thread(true).unopened(url).map(Self)
+    }
+
+    /// Locks on a store of your own, as [`LocksBuilder::over`].
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: a default that cannot be used, or no thread.
+    pub fn over_with(builder: LocksBuilder, store: Arc<dyn Store>) -> Result<Self, ConnectError> {
+        builder.own_thread(true).over(store).map(Self)
+    }
+
+    /// These locks, which are kept by another thread than those that will block for them.
+    #[cfg(feature = "testing")]
+    pub(crate) const fn kept_elsewhere(locks: crate::Locks) -> Self {
+        Self(locks)
     }
 
     /// The lock of this name. Does no I/O; a name that cannot be a key is said when the lock is asked for.
@@ -145,6 +184,53 @@ impl Locks {
     /// [`InspectError`], when the store did not answer or refuses.
     pub fn list(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<KeyState>, InspectError> {
         wait(self.0.list(prefix))
+    }
+
+    /// The same, for whoever watches for a long time, as [`leasehold::Locks::survey`](crate::Locks::survey).
+    #[must_use]
+    pub fn survey(&self, prefix: impl AsRef<[u8]>) -> Survey {
+        Survey(self.0.survey(prefix))
+    }
+
+    /// Ends the lease on a lock, whoever holds it, if its fence is this, as [`leasehold::Locks::break_lease`](crate::Locks::break_lease);
+    /// what it was.
+    ///
+    /// # Errors
+    ///
+    /// [`BreakError`]: nothing was broken; or the store did not answer, and then it may have been.
+    pub fn break_lease(&self, name: impl AsRef<[u8]>, fence: Fence) -> Result<Tenancy, BreakError> {
+        wait(self.0.break_lease(name, fence))
+    }
+
+    /// What would endanger these locks where they live, the worst first, as [`leasehold::Locks::examine`](crate::Locks::examine). It does
+    /// not fail, and blocks for a few seconds at most unless servers are slow.
+    ///
+    /// ```
+    /// # fn example() -> Result<(), leasehold::ConnectError> {
+    /// use leasehold::{Severity, blocking::Locks};
+    /// let locks = Locks::unopened_with(leasehold::Locks::builder(), "redis://127.0.0.1:1")?;
+    /// let worst = locks.examine().into_iter().next();
+    /// assert!(worst.is_some_and(|finding| finding.severity > Severity::Note));     // nobody is there
+    /// # Ok(())
+    /// # }
+    /// # example().unwrap();
+    /// ```
+    #[must_use]
+    pub fn examine(&self) -> Vec<Finding> {
+        wait(self.0.examine())
+    }
+
+    /// What happens to these locks and all their clones from now on, as [`leasehold::Locks::events`](crate::Locks::events).
+    #[must_use]
+    pub fn events(&self) -> Events {
+        Events(self.0.events())
+    }
+
+    /// A descriptor that the leases of these locks hang on, as [`leasehold::Locks::lifeline`](crate::Locks::lifeline).
+    #[cfg(unix)]
+    #[must_use]
+    pub fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
+        self.0.lifeline()
     }
 
     /// The store's name, without any password.

@@ -24,6 +24,7 @@
 mod acquire;
 mod doing;
 mod election;
+mod events;
 mod every;
 mod guard;
 mod locks;
@@ -31,17 +32,20 @@ mod mutex;
 mod once;
 mod rw_lock;
 mod semaphore;
+mod survey;
 
 pub use acquire::Acquire;
 pub use doing::Doing;
 pub use election::{Candidate, Election, Leaders};
+pub use events::Events;
 pub use every::Every;
 pub use guard::Guard;
 pub use locks::Locks;
-pub use mutex::Mutex;
+pub use mutex::{Mutex, Unlocked};
 pub use once::Once;
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
+pub use survey::Survey;
 
 /// Waits for `future` on this thread.
 ///

@@ -1,0 +1,20 @@
+//! Readers together, a writer alone.
+
+use leasehold::Locks;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let store = std::env::var("LEASEHOLD_STORE").unwrap_or_else(|_| "memory:".into());
+    let doc = Locks::connect(&store).await?.rw_lock("doc:7");
+
+    let (one, other) = (doc.read().await?, doc.read().await?);
+    println!("two read");
+    println!("a writer may come in: {}", doc.try_write().await?.is_some());
+
+    // In line behind the readers, and before whoever comes to read after it.
+    let (alone, ()) = tokio::join!(doc.write().into_future(), async { drop((one, other)) });
+    let alone = alone?;
+    println!("a writer writes alone");
+    println!("a reader may come in: {}", doc.try_read().await?.is_some());
+    Ok(alone.release().await?)
+}

@@ -1,0 +1,206 @@
+//! Between a process and the store: where outages are.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{
+    Attempt, BoxFuture, BreakAnswer, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner,
+    Mark, Marked, Notice, Notices, RaiseAnswer, Runtime, Store, Wake,
+};
+
+use super::hand::Hand;
+use super::stage::{ProcessId, Stage};
+use super::watched::Watched;
+use crate::memory::MemoryStore;
+
+/// In what way a store is out of reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outage {
+    /// No answer comes: a partition, a server that hangs. A call ends in a fault after half a second of the world's time; if the outage
+    /// ends before that, the call is served.
+    Silent,
+    /// Nobody is there: each call ends in a fault at once, as where a server restarts.
+    Down,
+    /// The store does what it is asked, and its answer is lost: each call ends in a fault after half a second of the world's time. Whoever
+    /// asks cannot know what was done.
+    AnswersLost,
+    /// The store refuses, and will until somebody mends it: a wrong password, a missing permission.
+    Refused,
+}
+
+/// How long a call waits for its answer: what it is on a server.
+const CALL_LIMIT: Duration = Duration::from_millis(500);
+
+/// The store as a process reaches it.
+#[derive(Debug)]
+pub(super) struct Link {
+    store: MemoryStore,
+    stage: Arc<Stage>,
+    process: ProcessId,
+    runtime: Arc<Hand>,
+}
+
+impl Link {
+    pub(super) fn new(store: &MemoryStore, process: ProcessId, runtime: Arc<Hand>) -> Self {
+        Self { store: store.beside(runtime.clone()), stage: runtime.stage.clone(), process, runtime }
+    }
+
+    /// A call, and what becomes of it.
+    fn call<'a, T: Send + 'a>(
+        &'a self,
+        call: impl Future<Output = Result<T, Fault>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, Fault>> {
+        let limit = self.runtime.now() + CALL_LIMIT;
+        let timed_out = || Fault::passing(self.store.name(), "timed out");
+        let work = async move {
+            loop {
+                let mut changed = pin!(self.stage.changed().notified());
+                changed.as_mut().enable();
+                match self.stage.outage(self.process) {
+                    None => return call.await,
+                    Some(Outage::Silent) => tokio::select! {
+                        biased;
+                        () = changed => {}
+                        () = self.runtime.sleep_until(limit) => return Err(timed_out()),
+                    },
+                    Some(Outage::Down) => {
+                        return Err(Fault::passing(self.store.name(), "connection refused"));
+                    }
+                    Some(Outage::AnswersLost) => {
+                        call.await?;
+                        self.runtime.sleep_until(limit).await;
+                        return Err(timed_out());
+                    }
+                    Some(Outage::Refused) => return Err(Fault::lasting(self.store.name(), "not allowed")),
+                }
+            }
+        };
+        Box::pin(Watched::part(&self.stage, self.process, Box::pin(work)))
+    }
+
+    /// A call about several attempts.
+    fn call_all<'a>(
+        &'a self,
+        attempts: &'a [Attempt],
+        call: BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>>,
+    ) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let whole = self.call(async { Ok(call.await) });
+        Box::pin(async { whole.await.unwrap_or_else(|fault| vec![Err(fault); attempts.len()]) })
+    }
+}
+
+impl Store for Link {
+    fn name(&self) -> &str {
+        self.store.name()
+    }
+
+    fn drift(&self) -> Drift {
+        self.store.drift()
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+        self.call(self.store.open())
+    }
+
+    fn grant<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        manner: Manner,
+    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+        self.call(self.store.grant(attempt, manner))
+    }
+
+    fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        self.call_all(attempts, self.store.renew(attempts))
+    }
+
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        self.call_all(attempts, self.store.rejoin(attempts))
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        self.call(self.store.raise(attempt))
+    }
+
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        self.call(self.store.release(attempt))
+    }
+
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+        self.call(self.store.give_up(attempt))
+    }
+
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        self.call(self.store.mark(attempt, mark, keep))
+    }
+
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        self.call(self.store.marked(key))
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+        self.call(self.store.inspect(key))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        self.call(self.store.list(prefix))
+    }
+
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        self.call(self.store.break_lease(key, fence))
+    }
+
+    /// What was said to somebody out of reach is heard when the outage is over.
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        let work = async move {
+            loop {
+                let mut changed = pin!(self.stage.changed().notified());
+                changed.as_mut().enable();
+                if self.stage.outage(self.process).is_some() {
+                    changed.await;
+                    continue;
+                }
+                // What changes first, so that nobody hears through an outage.
+                tokio::select! {
+                    biased;
+                    () = changed => {}
+                    wake = self.store.woken(attempt) => return wake,
+                }
+            }
+        };
+        Box::pin(Watched::part(&self.stage, self.process, Box::pin(work)))
+    }
+
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        let notices = self.store.notices()?;
+        Some(Box::new(Heard { notices, stage: self.stage.clone(), process: self.process }))
+    }
+}
+
+/// What a process hears of the store: nothing of what happens during an outage.
+#[derive(Debug)]
+struct Heard {
+    notices: Box<dyn Notices>,
+    stage: Arc<Stage>,
+    process: ProcessId,
+}
+
+impl Notices for Heard {
+    fn next(&mut self) -> BoxFuture<'_, Notice> {
+        Box::pin(async {
+            loop {
+                let notice = self.notices.next().await;
+                if self.stage.outage(self.process).is_none() {
+                    return notice;
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! One of those who have locks in a world.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use super::hand::Hand;
+use super::link::{Link, Outage};
+use super::stage::{ProcessId, Stage};
+use crate::memory::MemoryStore;
+use crate::runtime::TokioRuntime;
+use crate::{Locks, LocksBuilder, blocking};
+
+/// A process in a [`World`](super::World), with locks of its own, which the others know only from the store. Cheap to clone.
+#[derive(Clone)]
+pub struct Process(Arc<Inner>);
+
+struct Inner {
+    stage: Arc<Stage>,
+    store: Arc<MemoryStore>,
+    number: ProcessId,
+    builder: LocksBuilder,
+    locks: OnceLock<Locks>,
+    blocking: OnceLock<blocking::Locks>,
+}
+
+impl Process {
+    pub(super) fn new(stage: Arc<Stage>, store: Arc<MemoryStore>, builder: LocksBuilder) -> Self {
+        let number = stage.enter_process();
+        let (locks, blocking) = (OnceLock::new(), OnceLock::new());
+        Self(Arc::new(Inner { stage, store, number, builder, locks, blocking }))
+    }
+
+    /// Its locks; each call gives the same.
+    ///
+    /// # Panics
+    ///
+    /// With the fact and the remedy, when a default cannot be used; outside of a tokio runtime, when the operating system gives no
+    /// thread for one.
+    #[must_use]
+    #[track_caller]
+    pub fn locks(&self) -> Locks {
+        self.0.locks.get_or_init(|| self.make(TokioRuntime::current().unwrap_or_else(own_thread))).clone()
+    }
+
+    /// Its locks for code that blocks, kept on a thread of their own; each call gives the same.
+    ///
+    /// # Panics
+    ///
+    /// As [`locks`](Self::locks).
+    #[must_use]
+    #[track_caller]
+    pub fn blocking_locks(&self) -> blocking::Locks {
+        self.0.blocking.get_or_init(|| blocking::Locks::kept_elsewhere(self.make(own_thread()))).clone()
+    }
+
+    #[track_caller]
+    fn make(&self, tasks: TokioRuntime) -> Locks {
+        let Inner { stage, store, number, builder, .. } = &*self.0;
+        let hand = Arc::new(Hand { stage: stage.clone(), of: Some((*number, tasks)) });
+        let link = Arc::new(Link::new(store, *number, hand.clone()));
+        builder.clone().runtime(hand).over(link).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Lets its locks stand still, as those of a process that is stopped or not given the processor: nothing is renewed, asked,
+    /// answered or told, and no timer rings. Time goes on.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # use std::time::Duration;
+    /// # use leasehold::{Fence, Loss, testing::World};
+    /// let world = World::new();
+    /// let sleeper = world.process();
+    /// let late = sleeper.locks().mutex("invoice:42").lock().await?;
+    ///
+    /// sleeper.pause();
+    /// world.advance(Duration::from_secs(31)).await;
+    /// let next = world.locks().mutex("invoice:42").try_lock().await?.expect("free");
+    ///
+    /// assert!(late.held().loss().is_none());               // nobody told it yet
+    /// assert!(!late.is_held());                            // but the clock does, to whoever looks
+    /// assert!(next.fence() > late.fence());                // and the fence, at the resource
+    /// sleeper.resume();
+    /// assert!(matches!(late.lost().await, Loss::Expired { .. }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pause(&self) {
+        self.0.stage.pause(self.0.number);
+    }
+
+    /// Lets it go on: it finds what has become due meanwhile.
+    pub fn resume(&self) {
+        self.0.stage.resume(self.0.number);
+    }
+
+    /// Puts the store out of its reach, until [`heal`](Self::heal). What was asked before is answered.
+    pub fn outage(&self, outage: Outage) {
+        self.0.stage.set_outage(Some(self.0.number), Some(outage));
+    }
+
+    /// Ends its outage.
+    pub fn heal(&self) {
+        self.0.stage.set_outage(Some(self.0.number), None);
+    }
+}
+
+#[track_caller]
+fn own_thread() -> TokioRuntime {
+    TokioRuntime::on_own_thread().unwrap_or_else(|error| panic!("no thread for the locks: {error}"))
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Process").field(&self.0.number).finish()
+    }
+}

@@ -1,0 +1,255 @@
+//! What all processes of a world share: the time, who waits for it, who has something to do now, and what is wrong.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use leasehold_core::Instant;
+use tokio::sync::Notify;
+
+use super::link::Outage;
+use super::watched::Flag;
+
+/// The lease clock's reading when a world begins. Not zero, so that a forgotten offset shows.
+const BEGIN: Instant = Instant::from_nanos(1_000_000_000_000);
+
+/// The number of a process in its world.
+pub(super) type ProcessId = usize;
+
+#[derive(Debug)]
+pub(super) struct Stage {
+    /// Since the world began, in nanoseconds.
+    passed: AtomicU64,
+    drawn: AtomicU64,
+    /// Grows with all that is done, so that who watches sees whether anything was.
+    activity: AtomicU64,
+    state: Mutex<State>,
+    /// For calls that are held up: what is wrong has changed.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    timers: BTreeMap<(Instant, u64), Timer>,
+    watched: BTreeMap<u64, Arc<Flag>>,
+    last_number: u64,
+    plights: Vec<Plight>,
+    /// What is wrong for those to come.
+    outage: Option<Outage>,
+}
+
+/// What is wrong with a process.
+#[derive(Clone, Copy, Debug)]
+struct Plight {
+    paused: bool,
+    outage: Option<Outage>,
+}
+
+#[derive(Debug)]
+struct Timer {
+    process: Option<ProcessId>,
+    task: Waker,
+    /// Its time has come, and its task has not looked yet.
+    rung: bool,
+    /// Nobody waits for its task to look.
+    overlooked: bool,
+}
+
+impl Stage {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            passed: AtomicU64::new(0),
+            drawn: AtomicU64::new(0),
+            activity: AtomicU64::new(0),
+            state: Mutex::default(),
+            changed: Notify::new(),
+        })
+    }
+
+    pub(super) fn passed(&self) -> Duration {
+        Duration::from_nanos(self.passed.load(Ordering::Acquire))
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        BEGIN + self.passed()
+    }
+
+    /// Distinct and well spread, and the same in every run.
+    pub(super) fn draw(&self) -> u128 {
+        let drawn = u128::from(self.drawn.fetch_add(1, Ordering::Relaxed)) + 1;
+        drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+    }
+
+    /// Moves time on to the next timer, but no further than this, and rings what is due. `false` where no timer is due by then.
+    pub(super) fn step(&self, until: Instant) -> bool {
+        let next = {
+            let state = self.state();
+            let later = state.timers.range((Excluded((self.now(), u64::MAX)), Unbounded));
+            let mut running = later.filter(|(_, timer)| !state.is_paused(timer.process));
+            running.next().map(|((at, _), _)| *at).filter(|at| *at <= until)
+        };
+        let to = next.unwrap_or(until).saturating_since(BEGIN);
+        self.passed.fetch_max(u64::try_from(to.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
+        self.ring();
+        next.is_some()
+    }
+
+    /// Wakes whoever waits for what time it is now.
+    fn ring(&self) {
+        let now = self.now();
+        let mut woken = Vec::new();
+        let mut state = self.state();
+        let State { timers, plights, .. } = &mut *state;
+        for (_, timer) in timers.range_mut(..=(now, u64::MAX)).filter(|(_, timer)| !timer.rung) {
+            if !timer.process.is_some_and(|process| plights[process].paused) {
+                timer.rung = true;
+                woken.push(timer.task.clone());
+            }
+        }
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// A timer is looked at. It is entered under a number at the first look, and gone when it is ready.
+    pub(super) fn poll_timer(
+        &self,
+        at: Instant,
+        process: Option<ProcessId>,
+        number: &mut Option<u64>,
+        context: &Context<'_>,
+    ) -> Poll<()> {
+        let mut state = self.state();
+        let before = number.and_then(|number| state.timers.remove(&(at, number)));
+        // Not when it is only looked at again, as by whoever is polled together with others.
+        if before.is_none_or(|timer| timer.rung) {
+            self.note_activity();
+        }
+        if at <= self.now() && !state.is_paused(process) {
+            *number = None;
+            return Poll::Ready(());
+        }
+        let number = *number.get_or_insert_with(|| state.next_number());
+        let timer = Timer { process, task: context.waker().clone(), rung: false, overlooked: false };
+        state.timers.insert((at, number), timer);
+        Poll::Pending
+    }
+
+    /// Nobody waits for a timer any more.
+    pub(super) fn cancel_timer(&self, at: Instant, number: u64) {
+        let cancelled = self.state().timers.remove(&(at, number));
+        drop(cancelled);
+    }
+
+    /// Watches whether somebody of a process has something to do.
+    pub(super) fn watch(&self, process: ProcessId, woken: bool) -> Arc<Flag> {
+        self.note_activity();
+        let mut state = self.state();
+        let number = state.next_number();
+        let flag = Arc::new(Flag::new(number, process, woken));
+        state.watched.insert(number, flag.clone());
+        flag
+    }
+
+    pub(super) fn unwatch(&self, flag: &Flag) {
+        self.note_activity();
+        let gone = self.state().watched.remove(&flag.number);
+        drop(gone);
+    }
+
+    /// Whether what is watched may go on. If not it is noted, to be woken when it may.
+    pub(super) fn admits(&self, flag: &Flag, task: &Waker) -> bool {
+        let state = self.state();
+        let paused = state.is_paused(Some(flag.process));
+        // Under the lock, so that a process that is resumed now finds it.
+        if flag.looks(task, paused) {
+            self.note_activity();
+        }
+        !paused
+    }
+
+    /// Whether somebody has something to do before time may go on.
+    pub(super) fn is_busy(&self) -> bool {
+        let state = self.state();
+        let rung = |timer: &Timer| timer.rung && !timer.overlooked && !state.is_paused(timer.process);
+        state.timers.values().any(rung)
+            || state.watched.values().any(|flag| flag.is_busy() && !state.is_paused(Some(flag.process)))
+    }
+
+    /// Waits no more for those who have something to do and do not come to it.
+    pub(super) fn overlook(&self) {
+        let mut state = self.state();
+        state.timers.values_mut().for_each(|timer| timer.overlooked |= timer.rung);
+        state.watched.values().for_each(|flag| flag.overlook());
+    }
+
+    pub(super) fn activity(&self) -> u64 {
+        self.activity.load(Ordering::Relaxed)
+    }
+
+    fn note_activity(&self) {
+        self.activity.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn enter_process(&self) -> ProcessId {
+        let mut state = self.state();
+        let plight = Plight { paused: false, outage: state.outage };
+        state.plights.push(plight);
+        state.plights.len() - 1
+    }
+
+    pub(super) fn pause(&self, process: ProcessId) {
+        self.state().plights[process].paused = true;
+    }
+
+    pub(super) fn resume(&self, process: ProcessId) {
+        let held_back: Vec<_> = {
+            let mut state = self.state();
+            state.plights[process].paused = false;
+            let of_it = state.watched.values().filter(|flag| flag.process == process);
+            of_it.filter_map(|flag| flag.held_back()).collect()
+        };
+        held_back.into_iter().for_each(Waker::wake);
+        self.ring();
+    }
+
+    /// What is wrong between a process and the store from now on; without a process, between all and the store.
+    pub(super) fn set_outage(&self, process: Option<ProcessId>, outage: Option<Outage>) {
+        let mut state = self.state();
+        match process {
+            Some(process) => state.plights[process].outage = outage,
+            None => {
+                state.plights.iter_mut().for_each(|plight| plight.outage = outage);
+                state.outage = outage;
+            }
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn outage(&self, process: ProcessId) -> Option<Outage> {
+        self.state().plights[process].outage
+    }
+
+    /// For calls that are held up: resolves when what is wrong has changed.
+    pub(super) const fn changed(&self) -> &Notify {
+        &self.changed
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_paused(&self, process: Option<ProcessId>) -> bool {
+        process.is_some_and(|process| self.plights[process].paused)
+    }
+
+    const fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+}

@@ -1,0 +1,124 @@
+//! Work of the locks that is watched, so that time goes on only when all of it has been done that could be.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use leasehold_core::BoxFuture;
+
+use super::stage::{ProcessId, Stage};
+
+/// Work of a process. It stands still while the process does.
+pub(super) struct Watched<'a, T> {
+    work: Option<BoxFuture<'a, T>>,
+    flag: Arc<Flag>,
+    stage: Arc<Stage>,
+}
+
+impl<'a, T> Watched<'a, T> {
+    /// A task: it has something to do at once.
+    pub(super) fn task(stage: &Arc<Stage>, process: ProcessId, work: BoxFuture<'a, T>) -> Self {
+        Self { work: Some(work), flag: stage.watch(process, true), stage: stage.clone() }
+    }
+
+    /// A part of what somebody else does: it has something to do when that was told so.
+    pub(super) fn part(stage: &Arc<Stage>, process: ProcessId, work: BoxFuture<'a, T>) -> Self {
+        Self { work: Some(work), flag: stage.watch(process, false), stage: stage.clone() }
+    }
+}
+
+impl<T> Future for Watched<'_, T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        if !self.stage.admits(&self.flag, context.waker()) {
+            return Poll::Pending;
+        }
+        let waker = Waker::from(self.flag.clone());
+        let Some(work) = self.work.as_mut() else { return Poll::Pending };
+        let polled = work.as_mut().poll(&mut Context::from_waker(&waker));
+        self.flag.looked();
+        polled
+    }
+}
+
+impl<T> Drop for Watched<'_, T> {
+    fn drop(&mut self) {
+        // First what it does when it is dropped, then the word that it has nothing to do any more.
+        self.work = None;
+        self.stage.unwatch(&self.flag);
+    }
+}
+
+/// Whether a piece of work has something to do.
+#[derive(Debug)]
+pub(super) struct Flag {
+    pub(super) number: u64,
+    pub(super) process: ProcessId,
+    mood: Mutex<Mood>,
+}
+
+#[derive(Debug, Default)]
+struct Mood {
+    /// It was told to look, and has not begun to.
+    woken: bool,
+    looking: bool,
+    /// Nobody waits for it to look.
+    overlooked: bool,
+    task: Option<Waker>,
+}
+
+impl Flag {
+    pub(super) fn new(number: u64, process: ProcessId, woken: bool) -> Self {
+        Self { number, process, mood: Mutex::new(Mood { woken, ..Mood::default() }) }
+    }
+
+    /// It looks now; or it would, and is held back. Says whether it was told to, and does.
+    pub(super) fn looks(&self, task: &Waker, held_back: bool) -> bool {
+        let mut mood = self.mood();
+        let told = mood.woken;
+        let before = mood.task.replace(task.clone());
+        (mood.woken, mood.looking, mood.overlooked) = (held_back, !held_back, false);
+        drop(mood);
+        drop(before);
+        told && !held_back
+    }
+
+    pub(super) fn looked(&self) {
+        self.mood().looking = false;
+    }
+
+    /// Whom to wake so that it looks, if it was held back from that.
+    pub(super) fn held_back(&self) -> Option<Waker> {
+        let mood = self.mood();
+        mood.task.clone().filter(|_| mood.woken)
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        let mood = self.mood();
+        (mood.woken || mood.looking) && !mood.overlooked
+    }
+
+    pub(super) fn overlook(&self) {
+        let mut mood = self.mood();
+        mood.overlooked = mood.woken || mood.looking;
+    }
+
+    fn mood(&self) -> MutexGuard<'_, Mood> {
+        self.mood.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        let task = {
+            let mut mood = self.mood();
+            (mood.woken, mood.overlooked) = (true, false);
+            mood.task.clone()
+        };
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! A store, those who have locks there, and the time.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold_core::{Fence, Key, KeyState, Store as _, Tenancy};
+
+use super::hand::Hand;
+use super::link::Outage;
+use super::process::Process;
+use super::stage::Stage;
+use crate::memory::MemoryStore;
+use crate::runtime::lease_clock;
+use crate::{Locks, LocksBuilder, blocking};
+
+/// Time that is moved by hand, and a store in memory whose locks go by it. Cheap to clone. See [`testing`](super).
+#[derive(Clone, Debug)]
+pub struct World {
+    stage: Arc<Stage>,
+    store: Arc<MemoryStore>,
+}
+
+/// How often others have their turn with nothing to do before all is taken to be quiet: who was told of something tells the next one
+/// of it, and so on, but seldom more than a few times.
+const QUIET_TURNS: u32 = 16;
+
+/// When others never cease to do something, time goes on all the same.
+const MOST_STIRS: u32 = 1_000_000;
+
+/// How long whoever has something to do is waited for, while nothing else happens: a future that the test has in hand and does not
+/// poll never comes to it. Long beside the time for which a busy machine keeps a thread from the processor.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long, when its time is up, a task of another thread is given to say what it has done by then.
+const LAST_CHANCE: Duration = Duration::from_secs(1);
+
+/// How long a test may wait for what it says that will be.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+impl World {
+    /// A world with a store without any lock, at the beginning of its time.
+    #[must_use]
+    pub fn new() -> Self {
+        let stage = Stage::new();
+        let store = MemoryStore::new(Arc::new(Hand { stage: stage.clone(), of: None }));
+        Self { stage, store: Arc::new(store) }
+    }
+
+    /// Another process.
+    #[must_use]
+    pub fn process(&self) -> Process {
+        self.process_with(Locks::builder())
+    }
+
+    /// Another process with these defaults. Clock and tasks are the world's, whatever the builder says of them.
+    #[must_use]
+    pub fn process_with(&self, builder: LocksBuilder) -> Process {
+        Process::new(self.stage.clone(), self.store.clone(), builder)
+    }
+
+    /// The locks of another process: called twice, it gives the locks of two.
+    ///
+    /// # Panics
+    ///
+    /// As [`Process::locks`].
+    #[must_use]
+    #[track_caller]
+    pub fn locks(&self) -> Locks {
+        self.process().locks()
+    }
+
+    /// The locks of another process, with these defaults.
+    ///
+    /// # Panics
+    ///
+    /// As [`Process::locks`].
+    #[must_use]
+    #[track_caller]
+    pub fn locks_with(&self, builder: LocksBuilder) -> Locks {
+        self.process_with(builder).locks()
+    }
+
+    /// The locks of another process whose code blocks; [`blocking_advance`](Self::blocking_advance) moves the time for it.
+    ///
+    /// # Panics
+    ///
+    /// As [`Process::locks`].
+    #[must_use]
+    #[track_caller]
+    pub fn blocking_locks(&self) -> blocking::Locks {
+        self.process().blocking_locks()
+    }
+
+    /// How much time has passed in this world.
+    #[must_use]
+    pub fn passed(&self) -> Duration {
+        self.stage.passed()
+    }
+
+    /// Moves time on by so much. Whatever becomes due meanwhile happens at its time, one after the other: renewals, ends of leases and
+    /// of waits, the turns of waiters.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, time stands where it has come to.
+    pub async fn advance(&self, by: Duration) {
+        let end = self.stage.now() + by;
+        loop {
+            self.settle().await;
+            if !self.stage.step(end) {
+                break;
+            }
+        }
+        self.settle().await;
+    }
+
+    /// The same for a test that blocks.
+    pub fn blocking_advance(&self, by: Duration) {
+        pollster::block_on(self.advance(by));
+    }
+
+    /// Lets everybody do what there is to do, and no time pass: a guard that was dropped is released then, a task that was spawned has
+    /// asked for its lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn settle(&self) {
+        let mut waits_since = lease_clock();
+        let (mut seen, mut stirs, mut quiet) = (self.stage.activity(), 0, 0);
+        while quiet < QUIET_TURNS && stirs < MOST_STIRS {
+            give_way().await;
+            // Who has something to do may be on another thread, which wants a processor.
+            std::thread::yield_now();
+            let activity = self.stage.activity();
+            if activity != seen {
+                (seen, quiet, waits_since) = (activity, 0, lease_clock());
+                stirs += 1;
+            } else if self.stage.is_busy() {
+                if lease_clock().saturating_since(waits_since) >= PATIENCE {
+                    self.stage.overlook();
+                }
+            } else {
+                quiet += 1;
+            }
+        }
+    }
+
+    /// Runs something, and lets as much time pass as it needs, from one moment at which something is due to the next.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # use std::time::Duration;
+    /// # use leasehold::{LockError, testing::World};
+    /// let world = World::new();
+    /// let _other = world.locks().mutex("report").lock().await?;
+    ///
+    /// let minute = Duration::from_secs(60);
+    /// let asked = world.locks().mutex("report").lock().within(minute).into_future();
+    /// let busy = world.within(2 * minute, asked).await.unwrap_err();
+    /// assert!(matches!(busy, LockError::TimedOut { .. }));
+    /// assert_eq!(world.passed(), minute);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Time does not wait for what `work` waits for elsewhere, such as an answer from a real server: it flies meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// When it is not done after so much time.
+    ///
+    /// # Cancel safety
+    ///
+    /// As `work`.
+    pub async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let end = self.stage.now() + limit;
+        let mut is_last = false;
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = self.settle() => {}
+            }
+            if is_last {
+                break;
+            }
+            is_last = !self.stage.step(end);
+        }
+        // It may have been told, and be about to end on another thread.
+        tokio::select! {
+            biased;
+            done = &mut work => done,
+            () = linger(LAST_CHANCE) => panic!("not done after {limit:?} of the world's time"),
+        }
+    }
+
+    /// Waits until somebody holds a key, and says who: for a test whose program takes it in a task of its own. No time of the world
+    /// passes.
+    ///
+    /// # Panics
+    ///
+    /// As [`until`](Self::until).
+    pub async fn until_held(&self, key: impl AsRef<[u8]>) -> Tenancy {
+        let state = self.until(key, |state| !state.tenancies.is_empty()).await;
+        state.tenancies.into_iter().next().expect("what was waited for")
+    }
+
+    /// Waits until a key looks like this: that so many wait in line, or that it is free. No time of the world passes.
+    ///
+    /// # Panics
+    ///
+    /// When it does not after ten seconds of the test's time, or the name cannot be a key.
+    pub async fn until(&self, key: impl AsRef<[u8]>, looks: impl Fn(&KeyState) -> bool) -> KeyState {
+        let key = key_of(key.as_ref());
+        let began = lease_clock();
+        loop {
+            let state = self.store.inspect(&key).await.unwrap_or_else(|fault| panic!("{fault}"));
+            if looks(&state) {
+                return state;
+            }
+            let waited = lease_clock().saturating_since(began);
+            assert!(waited < LONGEST_WAIT, "not what was waited for within {waited:.0?}: {state:?}");
+            give_way().await;
+            std::thread::yield_now();
+        }
+    }
+
+    /// Deletes the lease on a key, as somebody at the store can: its holder hears of it at its next renewal
+    /// ([`Loss::Gone`](crate::Loss::Gone), or [`TakenByOther`](crate::Loss::TakenByOther) if somebody has taken it by then). Of those who hold it together, all lose
+    /// it.
+    ///
+    /// # Panics
+    ///
+    /// When nobody holds the key: then the test is not where it thinks. The key is the whole key, with its prefix.
+    #[track_caller]
+    pub fn lose(&self, key: impl AsRef<[u8]>) {
+        let key = key_of(key.as_ref());
+        assert!(self.store.delete(&key), "{key}: nobody holds it, so it cannot be lost");
+    }
+
+    /// Breaks the lease on a key, as [`Locks::break_lease`] does: its holder hears of it at once
+    /// ([`Loss::Broken`](crate::Loss::Broken)), and the next in line holds. Of those who hold it together, one loses it.
+    ///
+    /// # Panics
+    ///
+    /// When nobody holds the key.
+    #[track_caller]
+    pub fn break_lease(&self, key: impl AsRef<[u8]>) {
+        let key = key_of(key.as_ref());
+        let fence = self.fence_at(&key);
+        let Some(fence) = fence else { panic!("{key}: nobody holds it, so its lease cannot be broken") };
+        // In memory it is done at the first poll.
+        pollster::block_on(self.store.break_lease(&key, fence)).unwrap_or_else(|fault| panic!("{fault}"));
+    }
+
+    fn fence_at(&self, key: &Key) -> Option<Fence> {
+        let state = pollster::block_on(self.store.inspect(key)).ok()?;
+        state.tenancies.first()?.fence
+    }
+
+    /// Lets the store forget everything, as a server does that is started anew without its state: locks, lines, fences and marks.
+    pub fn forget(&self) {
+        self.store.forget();
+    }
+
+    /// Puts the store out of the reach of all processes, also of those to come, until [`heal`](Self::heal).
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # use std::time::Duration;
+    /// # use leasehold::testing::{Outage, World};
+    /// let world = World::new();
+    /// let guard = world.locks().mutex("service").lock().await?;
+    ///
+    /// world.outage(Outage::Silent);
+    /// world.advance(Duration::from_secs(15)).await;        // less than its lease is long
+    /// world.heal();
+    /// world.advance(Duration::from_secs(3600)).await;
+    /// assert!(guard.is_held());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn outage(&self, outage: Outage) {
+        self.stage.set_outage(None, Some(outage));
+    }
+
+    /// Ends the outages of all processes.
+    pub fn heal(&self) {
+        self.stage.set_outage(None, None);
+    }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[track_caller]
+fn key_of(name: &[u8]) -> Key {
+    Key::new(name).unwrap_or_else(|misuse| panic!("{misuse}"))
+}
+
+/// Lets all others have their turns for so long, of the test's time.
+async fn linger(time: Duration) {
+    let end = lease_clock() + time;
+    while lease_clock() < end {
+        give_way().await;
+        std::thread::yield_now();
+    }
+}
+
+/// Lets all others have a turn.
+async fn give_way() {
+    let mut given = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut given, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

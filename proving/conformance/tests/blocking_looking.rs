@@ -1,0 +1,139 @@
+//! What programs that block see of their locks and of others', and that they can do all that the others can.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use leasehold::blocking::Locks;
+use leasehold::{BreakError, Event, LockError, Loss, MemoryStore, Severity, TokioRuntime};
+use servers::{Flavor, Server};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn what_endangers_locks_is_seen_by_who_blocks() {
+    let server = Server::start(Flavor::Valkey91);
+    let locks = Locks::connect(&server.url()).unwrap();
+    let about_eviction = || {
+        let findings = locks.examine();
+        assert!(findings.is_sorted_by(|one, next| one.severity >= next.severity), "the worst first");
+        findings.into_iter().find(|finding| finding.what.contains("maxmemory-policy")).map(|it| it.severity)
+    };
+    server.text(&["CONFIG", "SET", "maxmemory", "100mb"]);
+    server.text(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    assert_eq!(about_eviction(), Some(Severity::Unsafe));
+    server.text(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    assert!(about_eviction() < Some(Severity::Unsafe));
+}
+
+#[test]
+fn a_server_that_is_not_there_can_be_examined() {
+    let builder = leasehold::Locks::builder();
+    let locks = Locks::unopened_with(builder, "redis://127.0.0.1:1").unwrap();
+    let findings = locks.examine();
+    assert!(findings.iter().any(|finding| finding.severity > Severity::Note), "{findings:?}");
+}
+
+#[test]
+fn a_lease_is_broken_and_all_that_happens_is_told() {
+    let server = Server::start(Flavor::Valkey91);
+    let (here, there) = (Locks::connect(&server.url()).unwrap(), Locks::connect(&server.url()).unwrap());
+    let events = here.events();
+    let guard = here.mutex("k").lock().wait().unwrap();
+    let broken = there.break_lease("k", guard.fence()).unwrap();
+    assert_eq!(broken.fence, Some(guard.fence()));
+    assert!(matches!(there.break_lease("k", guard.fence()), Err(BreakError::NotHeld { .. })));
+    assert!(matches!(leasehold::blocking::Guard::await_loss(&guard.held()), Loss::Broken { .. }));
+    drop(here);
+    drop(guard);
+    let told: Vec<_> = events.collect();
+    assert!(matches!(told.first(), Some(Event::Acquired { .. })), "{told:?}");
+    assert!(told.iter().any(|event| matches!(event, Event::Lost { .. })), "{told:?}");
+}
+
+#[test]
+fn all_locks_are_found_by_who_watches() {
+    let server = Server::start(Flavor::Valkey91);
+    let defaults = leasehold::Locks::builder().prefix("app:");
+    for locks in [
+        Locks::in_memory_with(defaults.clone()).unwrap(),
+        Locks::connect_with(defaults, &server.url()).unwrap(),
+    ] {
+        let _guard = locks.mutex("invoice:42").lock().wait().unwrap();
+        let mut survey = locks.survey("invoice:");
+        while survey.found().next().is_none() {
+            survey.step().unwrap();
+        }
+        assert_eq!(survey.found().next().unwrap().state.key.to_string(), "app:invoice:42");
+        survey.step().unwrap();
+        assert!(survey.progress().passes > 0);
+    }
+}
+
+#[test]
+fn who_is_content_with_a_free_lock_waits_without_taking_it() {
+    let store = Arc::new(MemoryStore::new(Arc::new(TokioRuntime::on_own_thread().unwrap())));
+    let locks = Locks::over_with(leasehold::Locks::builder(), store).unwrap();
+    let migration = locks.mutex("migration");
+    let guard = migration.lock().wait().unwrap();
+    assert!(migration.is_locked().unwrap());
+    let busy = migration.unlocked().within(SECOND / 20).wait();
+    assert!(matches!(busy, Err(LockError::TimedOut { .. })), "{busy:?}");
+    let waiting = thread::spawn({
+        let migration = migration.clone();
+        move || migration.unlocked().within(10 * SECOND).wait()
+    });
+    guard.release().unwrap();
+    waiting.join().unwrap().unwrap();
+    assert!(!migration.is_locked().unwrap());
+}
+
+/// The names of the functions that a source has for others.
+fn functions(source: &str) -> Vec<&str> {
+    let public =
+        source.lines().map(str::trim_start).filter(|line| line.starts_with("pub ") && line.contains("fn "));
+    let names = public.filter_map(|line| line.split("fn ").nth(1)?.split(['(', '<']).next());
+    names.collect()
+}
+
+macro_rules! sources {
+    ($($file:literal)*) => { concat!($(include_str!(concat!("../../../crates/leasehold/src/", $file)), "\n"),*) };
+}
+
+/// A noun, its sources, those of its blocking twin, and what that has under another name or not at all.
+type Twins = (&'static str, &'static str, &'static str, &'static [&'static str]);
+
+#[test]
+fn who_blocks_can_do_all_that_the_others_can() {
+    let twins: [Twins; 10] = [
+        // There is one builder.
+        (
+            "Locks",
+            sources!("locks.rs" "breaking.rs" "examine.rs" "survey.rs"),
+            sources!("blocking/locks.rs" "blocking/survey.rs"),
+            // A step waits until it is due.
+            &["builder", "due"],
+        ),
+        ("Mutex", sources!("mutex.rs"), sources!("blocking/mutex.rs"), &[]),
+        ("RwLock", sources!("rw_lock.rs"), sources!("blocking/rw_lock.rs"), &[]),
+        ("Semaphore", sources!("semaphore.rs"), sources!("blocking/semaphore.rs"), &[]),
+        // Work that blocks cannot be stopped.
+        ("Acquire", sources!("lock/acquire.rs"), sources!("blocking/acquire.rs"), &["hold"]),
+        // A thread that watches has a view.
+        ("Guard", sources!("lock/guard.rs"), sources!("blocking/guard.rs"), &["lost"]),
+        ("Once", sources!("recipe/once.rs"), sources!("blocking/once.rs"), &[]),
+        // The outcome is the same type.
+        ("Every", sources!("recipe/every.rs"), sources!("blocking/every.rs"), &[]),
+        // A guard of the other kind would be lent.
+        ("Doing", sources!("recipe/doing.rs"), sources!("blocking/doing.rs"), &["guard"]),
+        // As `hold`.
+        ("Election", sources!("recipe/election.rs"), sources!("blocking/election.rs"), &["lead", "next"]),
+    ];
+    for (noun, source, blocking, without) in twins {
+        let has = functions(blocking);
+        let lacks =
+            functions(source).into_iter().filter(|name| !has.contains(name) && !without.contains(name));
+        assert_eq!(lacks.collect::<Vec<_>>(), Vec::<&str>::new(), "{noun}");
+        assert!(functions(source).len() > 2, "{noun}: its source is elsewhere");
+    }
+}

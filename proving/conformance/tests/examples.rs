@@ -1,0 +1,133 @@
+//! The programs of `crates/leasehold/examples`: each is run as it stands, on each store that it can have, and says what it should.
+//!
+//! They are compiled into these tests (by `build.rs`), because only so it is certain that what runs is what is there. Each test runs itself again in
+//! a process of its own, where it is the example and nothing else.
+
+use std::process::Command;
+
+use servers::{Flavor, Server};
+use tempfile::TempDir;
+
+/// Tells a test which is run again that it is the example now.
+const AS_EXAMPLE: &str = "LEASEHOLD_TEST_AS_EXAMPLE";
+
+/// Where an example has its locks: it reads this as `leasehold` does.
+const STORE: &str = "LEASEHOLD_STORE";
+
+/// What the example of this test says, line by line, with its locks there.
+fn said(test: &str, store: Option<&str>) -> Vec<String> {
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args([test, "--exact", "--nocapture", "--test-threads=2"]).env(AS_EXAMPLE, "1").env_remove(STORE);
+    again.envs(store.map(|store| (STORE, store)));
+    let output = again.output().unwrap();
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "on {store:?}: {said}{errors}");
+    let is_said =
+        |line: &&str| !line.is_empty() && !line.starts_with("running ") && !line.starts_with("test ");
+    said.lines().filter(is_said).map(ToString::to_string).collect()
+}
+
+/// Runs an example where it says where.
+fn on_every_store(test: &str, check: impl Fn(&[String])) {
+    check(&said(test, None));
+    let directory = TempDir::with_prefix("leasehold-").unwrap();
+    check(&said(test, Some(&format!("file:{}", directory.path().join("leases.db").display()))));
+    let server = Server::start(Flavor::Valkey91);
+    check(&said(test, Some(&server.url())));
+}
+
+/// The test of an example: the example itself when it is run as such.
+macro_rules! example {
+    ($name:ident, $file:literal, $check:expr) => {
+        mod $name {
+            include!(concat!(env!("OUT_DIR"), "/", $file));
+
+            #[test]
+            fn says_what_it_should() {
+                if std::env::var_os(super::AS_EXAMPLE).is_some() {
+                    return main().unwrap();
+                }
+                let check: fn(&str) = $check;
+                check(concat!(stringify!($name), "::says_what_it_should"));
+            }
+        }
+    };
+}
+
+example!(job, "job.rs", |test| super::on_every_store(test, |said| {
+    let expected =
+        ["invoice 42: charged", "invoice 42: charged", "invoice 42: refused, somebody was here since"];
+    assert_eq!(said, expected);
+}));
+
+example!(service, "service.rs", |test| super::on_every_store(test, |said| {
+    assert_eq!(said[0], "first: serving");
+    assert!(
+        said[1].starts_with("second: not started: billing: not free within 0.1 s, held by first"),
+        "{said:?}"
+    );
+    assert_eq!(said[2..], ["first: stopped, because the lock was lost: billing: somebody broke the lease"]);
+}));
+
+example!(readers_and_writer, "readers_and_writer.rs", |test| super::on_every_store(test, |said| {
+    let expected =
+        ["two read", "a writer may come in: false", "a writer writes alone", "a reader may come in: false"];
+    assert_eq!(said, expected);
+}));
+
+example!(permits, "permits.rs", |test| super::on_every_store(test, |said| {
+    assert_eq!(said, ["10 jobs ran", "never more than four at a time: true"]);
+}));
+
+example!(once_and_every, "once_and_every.rs", |test| super::on_every_store(test, |said| {
+    let expected = [
+        "first: migrated 17 tables",
+        "first: reported",
+        "second: was migrated",
+        "second: no report is due",
+        "true",
+        "true",
+    ];
+    assert_eq!(said, expected);
+}));
+
+example!(election, "election.rs", |test| super::on_every_store(test, |said| {
+    assert!(said[0].starts_with("leads: a"), "{said:?}");
+    assert_eq!(said[1..], ["would lead next: b", "b leads, with a greater fence: true"]);
+}));
+
+example!(blocking, "blocking.rs", |test| super::on_every_store(test, |said| {
+    assert!(said[0].starts_with("printer: not free within 0.1 s, held by main"), "{said:?}");
+    assert_eq!(said[1..], ["printed one after the other: true"]);
+}));
+
+example!(quorum, "quorum.rs", |test| {
+    let said = super::said(test, None);
+    assert_eq!(said[..2], ["granted by two of three", "to others: false"]);
+    assert!(said[2].starts_with("invoice:42: ") && said[2].ends_with("; 2 needed"), "{said:?}");
+    assert!(said[2].contains("redis://127.0.0.1:2: cannot connect"), "{said:?}");
+    assert_eq!(said.len(), 3);
+});
+
+example!(testing, "testing.rs", |test| {
+    let said = super::said(test, None);
+    assert_eq!(
+        said[..2],
+        ["an hour later: working", "stopped, because the lock was lost: job: somebody broke the lease"]
+    );
+    assert!(said[2].contains("could not be renewed: memory:: timed out"), "{said:?}");
+    assert!(said[3].starts_with("36") && said[3].ends_with("s of its time"), "{said:?}");
+});
+
+/// An example that nobody runs is not known to work.
+#[test]
+fn every_example_is_run_here_and_fits_on_a_page() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/leasehold/examples");
+    let tests = include_str!("examples.rs");
+    for file in std::fs::read_dir(directory).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(tests.contains(&format!("\"{name}\", |test|")), "{name} is not run");
+        assert!(std::fs::read_to_string(&path).unwrap().lines().count() < 40, "{name} is too long");
+    }
+}

@@ -1,0 +1,169 @@
+//! Locks that are lost while their holder could do nothing about it.
+
+use std::time::Duration;
+
+use leasehold::testing::World;
+use leasehold::{Event, Loss, ReleaseError};
+
+use crate::{SECOND, TTL, on_each_runtime};
+
+#[test]
+fn a_lease_that_is_deleted_is_lost_with_the_next_renewal() {
+    on_each_runtime(async || {
+        let world = World::new();
+        let guard = world.locks().mutex("k").lock().await.unwrap();
+        world.lose("k");
+        world.advance(TTL / 3 - SECOND).await;
+        assert!(guard.is_held(), "nobody can know yet");
+        world.advance(SECOND).await;
+        assert!(!guard.is_held());
+        assert!(matches!(guard.lost().await, Loss::Gone { .. }));
+        assert!(matches!(guard.release().await, Err(ReleaseError::Expired { .. })));
+    });
+}
+
+#[test]
+fn a_lease_that_is_deleted_and_taken_says_by_whom() {
+    on_each_runtime(async || {
+        let world = World::new();
+        let guard = world.locks().mutex("k").lock().await.unwrap();
+        world.lose("k");
+        let other = world.locks().mutex("k").label("usurper").try_lock().await.unwrap().unwrap();
+        assert!(other.fence() > guard.fence());
+        world.advance(TTL / 3).await;
+        let Loss::TakenByOther { held_by } = guard.lost().await else { panic!("lost otherwise") };
+        assert_eq!(held_by.fence, Some(other.fence()));
+        assert!(other.is_held());
+    });
+}
+
+#[test]
+fn readers_are_deleted_together() {
+    on_each_runtime(async || {
+        let world = World::new();
+        let doc = world.locks().rw_lock("doc");
+        let (one, two) = (doc.read().await.unwrap(), doc.read().await.unwrap());
+        world.lose("doc");
+        world.advance(TTL / 3).await;
+        assert!(!one.is_held() && !two.is_held());
+    });
+}
+
+#[test]
+fn a_lease_that_is_broken_is_lost_at_once_and_the_next_holds() {
+    on_each_runtime(async || {
+        let world = World::new();
+        let guard = world.locks().mutex("k").lock().await.unwrap();
+        let next = tokio::spawn(world.locks().mutex("k").lock().into_future());
+        world.until("k", |state| state.line.len() == 1).await;
+        world.settle().await;
+        world.break_lease("k");
+        assert!(matches!(guard.lost().await, Loss::Broken { .. }));
+        assert!(next.await.unwrap().unwrap().fence() > guard.fence());
+        assert_eq!(world.passed(), Duration::ZERO);
+    });
+}
+
+#[test]
+fn a_store_that_forgot_everything_says_so_at_the_next_renewal() {
+    on_each_runtime(async || {
+        let world = World::new();
+        let guard = world.locks().mutex("k").lock().await.unwrap();
+        let once = world.locks().once("migrate");
+        once.run(async |_| Ok::<_, ReleaseError>(())).await.unwrap();
+        world.forget();
+        assert!(world.locks().mutex("k").try_lock().await.unwrap().is_some());
+        assert_eq!(once.mark().await.unwrap(), None);
+        world.advance(TTL).await;
+        assert!(!guard.is_held());
+    });
+}
+
+#[test]
+#[should_panic(expected = "k: nobody holds it, so it cannot be lost")]
+fn what_nobody_holds_cannot_be_lost() {
+    World::new().lose("k");
+}
+
+#[test]
+#[should_panic(expected = "k: nobody holds it, so its lease cannot be broken")]
+fn what_nobody_holds_cannot_be_broken() {
+    World::new().break_lease("k");
+}
+
+#[test]
+fn a_process_that_stands_still_renews_nothing_and_finds_out_when_it_goes_on() {
+    on_each_runtime(async || {
+        let world = World::new();
+        let (sleeper, other) = (world.process(), world.locks().mutex("other").lock().await.unwrap());
+        let guard = sleeper.locks().mutex("k").lock().await.unwrap();
+        let mut events = sleeper.locks().events();
+        sleeper.pause();
+        world.advance(TTL - SECOND).await;
+        assert!(guard.is_held());
+        world.advance(SECOND).await;
+        assert!(!guard.is_held());
+        assert_eq!(guard.held().loss(), None, "nobody can have told it");
+        let next = world.locks().mutex("k").try_lock().await.unwrap().expect("free");
+
+        sleeper.resume();
+        assert!(matches!(guard.lost().await, Loss::Expired { .. }));
+        assert!(matches!(events.next().await, Some(Event::Lost { .. })));
+        assert!(next.is_held() && other.is_held());
+    });
+}
+
+#[test]
+fn a_process_that_stands_still_for_less_than_its_lease_loses_nothing() {
+    on_each_runtime(async || {
+        let world = World::new();
+        let sleeper = world.process();
+        let guard = sleeper.locks().mutex("k").lock().await.unwrap();
+        for _ in 0..10 {
+            sleeper.pause();
+            world.advance(TTL - SECOND).await;
+            sleeper.resume();
+            world.settle().await;
+            assert!(guard.remaining() > TTL - SECOND, "it was renewed when it went on");
+        }
+    });
+}
+
+/// What was asked of it stands still with it: also what the test itself asks.
+#[test]
+fn a_process_that_stands_still_takes_no_lock() {
+    on_each_runtime(async || {
+        let world = World::new();
+        let sleeper = world.process();
+        let locks = sleeper.locks();
+        sleeper.pause();
+        let asked = tokio::spawn(locks.mutex("k").lock().into_future());
+        world.advance(5 * SECOND).await;
+        assert!(!asked.is_finished());
+        assert!(world.locks().inspect("k").await.unwrap().tenancies.is_empty());
+        sleeper.resume();
+        assert!(asked.await.unwrap().is_ok_and(|guard| guard.is_held()));
+    });
+}
+
+/// Whoever stood between the dead one and the next may not hold it up for longer than anybody is waited for.
+#[test]
+fn a_process_that_never_goes_on_is_followed_at_its_leases_end() {
+    on_each_runtime(async || {
+        let world = World::new();
+        let (dead, dead_too) = (world.process(), world.process());
+        let guard = dead.locks().mutex("k").lock().await.unwrap();
+        let _waits = tokio::spawn(dead_too.locks().mutex("k").lock().into_future());
+        world.until("k", |state| state.line.len() == 1).await;
+        let next = tokio::spawn(world.locks().mutex("k").lock().into_future());
+        world.until("k", |state| state.line.len() == 2).await;
+        world.settle().await;
+        dead.pause();
+        dead_too.pause();
+        drop(guard);
+        world.advance(TTL - SECOND).await;
+        assert!(!next.is_finished(), "a killed process releases nothing");
+        let next = world.within(6 * SECOND, next).await.unwrap().unwrap();
+        assert!(next.is_held());
+    });
+}
