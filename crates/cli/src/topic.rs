@@ -25,7 +25,7 @@ How leasehold ends:
        hold: the reader has closed its end, and the lock was released
        show: somebody holds the lock; ls: all were listed, also if there was none
        break: the lease with that fence was ended; top: it was left with q
-       doctor: nothing endangers locks
+       doctor: nothing endangers locks; bench: all was measured
   1    show, break: the lock is free
        doctor: a failure would endanger locks, or something could not be seen
   2    doctor: locks are unsafe, or do not work

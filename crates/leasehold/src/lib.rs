@@ -16,6 +16,7 @@
 //! What is promised and what is not, which store to choose, what to do at the resource: [`manual`].
 
 mod any_store;
+mod bare;
 pub mod blocking;
 mod breaking;
 mod builder;

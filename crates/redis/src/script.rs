@@ -117,6 +117,8 @@ pub static MARKED: Script =
     Script::new(concat!(include_str!("scripts/read.lua"), include_str!("scripts/marked.lua")));
 /// Finds out whether scripts may be run, and what time it is.
 pub static OPEN: Script = Script::new(include_str!("scripts/open.lua"));
+/// Lets go what is no lock of ours.
+pub static BARE: Script = Script::new(include_str!("scripts/bare.lua"));
 
 /// A script, known to servers by the SHA-1 of its text.
 #[derive(Debug)]
@@ -183,6 +185,12 @@ impl Call {
 /// The call that finds out whether scripts may be run.
 pub(crate) fn opening_call() -> Call {
     Call { script: &OPEN, keys: Vec::new(), args: Vec::new() }
+}
+
+/// The call that deletes a key which has these digits for its value.
+#[must_use]
+pub fn bare_release_call(key: &Key, holder: Holder) -> Call {
+    Call { script: &BARE, keys: vec![key.as_bytes().to_vec()], args: vec![holder.digits().into()] }
 }
 
 /// The call that inspects many keys at once.
@@ -495,6 +503,7 @@ mod tests {
             &MARK,
             &MARKED,
             &OPEN,
+            &BARE,
             &MEMBER_GRANT,
             &MEMBER_RENEW,
             &REJOIN,

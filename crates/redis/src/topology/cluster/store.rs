@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, Fence, GrantAnswer,
+    Attempt, Bare, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, Fence, GrantAnswer,
     HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse, Notices, Runtime, Seat, Store, Stretch, Wake,
 };
 
@@ -108,6 +108,21 @@ impl Cluster {
             let answer = client.inspect_on(key, &mut route).await;
             if answer.is_ok() || !way.goes_on(&mut route).await {
                 return answer;
+            }
+        }
+    }
+
+    async fn bare(&self, what: &Bare) -> Result<(), Fault> {
+        let slot = match what {
+            Bare::Pair { key, .. } => slot_of(key.as_bytes()),
+            _ => 0,
+        };
+        let mut way = self.way(slot, self.bounds.call_limit);
+        loop {
+            let (client, mut route) = way.next().await?;
+            let done = client.bare_on(what, &mut route).await;
+            if done.is_ok() || !way.goes_on(&mut route).await {
+                return done;
             }
         }
     }
@@ -239,6 +254,11 @@ impl Store for ClusterStore {
     /// Each master in turn.
     fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
         Box::pin(self.cluster.examine(seat))
+    }
+
+    /// At the owner of the key's slot; a trip goes to some master.
+    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.cluster.bare(what))
     }
 
     /// One master after the other.
