@@ -78,7 +78,7 @@ Where the locks are, by --store or LEASEHOLD_STORE:
                                 the master of this name, wherever these sentinels say that it is; also rediss+sentinel:
   redis+cluster://[USER[:PASSWORD]@]HOST[:PORT],...
                                 a cluster, by some of its nodes; rediss+cluster: over TLS. Keys that are taken together
-                                need one hash tag, as {order:7}:stock and {order:7}:bill. Not as one of several stores
+                                need one hash tag, as {order:7}:stock and {order:7}:bill
 
 Behind a question mark, with & between them, a server's URL may have:
 
