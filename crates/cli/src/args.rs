@@ -1,6 +1,7 @@
 //! What was typed: a file for each task, and one for the options that several share. What it comes to is for
 //! [`settings`](crate::settings) and [`wanted`](crate::wanted) to say.
 
+mod bench;
 mod breaking;
 mod doctor;
 mod every;
@@ -21,6 +22,7 @@ mod waiting;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::bench::BenchArgs;
 pub(crate) use self::breaking::BreakArgs;
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::every::EveryArgs;
@@ -72,6 +74,7 @@ pub(crate) enum Task {
     Ls(LsArgs),
     Break(BreakArgs),
     Doctor(DoctorArgs),
+    Bench(BenchArgs),
     Top(TopArgs),
     Help(HelpArgs),
     Pages(PagesArgs),

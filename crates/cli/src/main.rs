@@ -1,6 +1,7 @@
 //! The `leasehold` command: runs a command while holding a lock.
 
 mod args;
+mod bench;
 mod breaking;
 mod command;
 mod default_store;
@@ -78,6 +79,7 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Ls(args) => looking(ls::ls(args)),
         Task::Break(args) => looking(breaking::break_lease(args)),
         Task::Doctor(args) => looking(doctor::examine(args)),
+        Task::Bench(args) => looking(bench::bench(args)),
         Task::Top(args) => looking(top::top(args)),
         Task::Help(args) => {
             help::print(&args);

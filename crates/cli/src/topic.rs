@@ -25,7 +25,7 @@ How leasehold ends:
        hold: the reader has closed its end, and the lock was released
        show: somebody holds the lock; ls: all were listed, also if there was none
        break: the lease with that fence was ended; top: it was left with q
-       doctor: nothing endangers locks
+       doctor: nothing endangers locks; bench: all was measured
   1    show, break: the lock is free
        doctor: a failure would endanger locks, or something could not be seen
   2    doctor: locks are unsafe, or do not work
@@ -78,7 +78,7 @@ Where the locks are, by --store or LEASEHOLD_STORE:
                                 the master of this name, wherever these sentinels say that it is; also rediss+sentinel:
   redis+cluster://[USER[:PASSWORD]@]HOST[:PORT],...
                                 a cluster, by some of its nodes; rediss+cluster: over TLS. Keys that are taken together
-                                need one hash tag, as {order:7}:stock and {order:7}:bill. Not as one of several stores
+                                need one hash tag, as {order:7}:stock and {order:7}:bill
 
 Behind a question mark, with & between them, a server's URL may have:
 

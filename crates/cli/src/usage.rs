@@ -78,7 +78,9 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             "{} prefixes, and top takes one: name one, or filter with / on the screen",
             args.prefixes.len()
         ))),
-        Task::Hold(_) | Task::Top(_) | Task::Doctor(_) | Task::Help(_) | Task::Pages(_) => None,
+        Task::Hold(_) | Task::Top(_) | Task::Doctor(_) | Task::Bench(_) | Task::Help(_) | Task::Pages(_) => {
+            None
+        }
     }
 }
 

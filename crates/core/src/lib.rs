@@ -10,6 +10,7 @@
 mod acquire;
 mod apply;
 mod backoff;
+mod bare;
 mod bulletin;
 mod claim;
 mod fence;
@@ -37,6 +38,7 @@ mod walk;
 pub use acquire::{Acquire, Handed, Outcome, Patience, Step};
 pub use apply::{Ears, Scene, apply};
 pub use backoff::Backoff;
+pub use bare::Bare;
 pub use bulletin::Bulletin;
 pub use claim::{Attempt, Claim, Proposal, Want};
 pub use fence::Fence;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::lease::Drift;
 use crate::tally::Tally;
 use crate::{
-    Attempt, Bookmark, BoxFuture, BreakAnswer, Claim, Examination, Fence, GrantAnswer, HoldAnswer, Holder,
-    Instant, Key, KeyState, Mark, Marked, Misuse, RaiseAnswer, Seat, Stretch, Ttl,
+    Attempt, Bare, Bookmark, BoxFuture, BreakAnswer, Claim, Examination, Fence, GrantAnswer, HoldAnswer,
+    Holder, Instant, Key, KeyState, Mark, Marked, Misuse, RaiseAnswer, Seat, Stretch, Ttl,
 };
 
 /// Where leases live.
@@ -153,6 +153,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
         let _ = seat;
         Box::pin(async { Examination::default() })
+    }
+
+    /// Does what a lock of ours is measured against. No lock is made of it.
+    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+        let _ = what;
+        Box::pin(async move {
+            Err(Fault::lasting(
+                self.name(),
+                "there is nothing below its locks that they could be measured against",
+            ))
+        })
     }
 
     /// Resolves when an attempt that stands in line is told something: that it holds now, or that it should ask again.

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant as ThreadClock};
 
 use leasehold_core::{
-    Answer, Attempt, BreakAnswer, Fault, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner, Mark,
-    Marked, RaiseAnswer, Records, Request, Served, Stamp, Ticket, Wait,
+    Answer, Attempt, Bare, BreakAnswer, Fault, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner,
+    Mark, Marked, RaiseAnswer, Records, Request, Served, Stamp, Ticket, Wait,
 };
 
 use crate::ledger::Ledger;
@@ -229,6 +229,10 @@ impl Desk {
 
     pub(crate) fn list(&mut self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
         self.ledger.list(prefix)
+    }
+
+    pub(crate) fn bare(&mut self, what: &Bare) -> Result<(), Fault> {
+        self.ledger.bare(what)
     }
 
     pub(crate) fn dump(&mut self) -> Result<Records, Fault> {

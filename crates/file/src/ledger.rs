@@ -1,5 +1,6 @@
 //! The file as one caller after another sees it: requests in, answers out, each in one transaction.
 
+mod bare;
 mod list;
 
 use std::fmt;

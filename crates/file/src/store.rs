@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, BreakAnswer, Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer, Key,
+    Attempt, Bare, BoxFuture, BreakAnswer, Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer, Key,
     KeyState, Manner, Mark, Marked, Notices, RaiseAnswer, Records, Runtime, Seat, Store, Wake,
 };
 use tokio::sync::oneshot;
@@ -274,6 +274,12 @@ impl Store for FileStore {
     /// Looks only from outside, so that it tells also of a file that cannot be used.
     fn examine(&self, _: Seat) -> BoxFuture<'_, Examination> {
         Box::pin(async { crate::examine::examine(&self.path, &self.name) })
+    }
+
+    /// A transaction that reads a row; and two that write one, each alone. On the thread of the locks.
+    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+        let what = what.clone();
+        Box::pin(self.ask(move |desk| desk.bare(&what)))
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {

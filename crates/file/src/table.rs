@@ -4,6 +4,7 @@
 //! written; where the key is shared, each holder has another. Of a line only a part is read: the first few, who asks, and the
 //! last.
 
+pub(crate) mod bare;
 mod line;
 pub(crate) mod mark;
 mod share;

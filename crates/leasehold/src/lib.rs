@@ -18,6 +18,7 @@
 //! that block, and a test.
 
 mod any_store;
+mod bare;
 pub mod blocking;
 mod breaking;
 mod builder;

@@ -4,6 +4,7 @@
 //! nobody waits for the slow ones, and what comes of a call that nobody waits for any more is undone.
 
 mod asking;
+mod bare;
 mod breaking;
 mod contest;
 mod desk;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, FaultKind, Fence,
+    Attempt, Bare, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, FaultKind, Fence,
     GrantAnswer, HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse, Mode, Notices, Runtime, Seat,
     Stance, Store, Stretch, Ttl, Wake,
 };
@@ -210,6 +211,10 @@ impl Store for QuorumStore {
     /// Each member, and then what only shows when they are seen together.
     fn examine(&self, _: Seat) -> BoxFuture<'_, Examination> {
         Box::pin(examining::examine(&self.desk))
+    }
+
+    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(bare::bare(&self.desk, what))
     }
 
     fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {

@@ -21,7 +21,7 @@ use crate::fault::Faults;
 use crate::native::{DeleteIfEqual, probed, probes};
 use crate::place::Place;
 use crate::script;
-use crate::topology::{Topology, is_master};
+use crate::topology::{Sentinels, Topology, is_master};
 use crate::wire::BROKEN;
 
 /// Beyond a few round trips and a resend of the first packet, which the kernel does after one second.
@@ -120,6 +120,14 @@ impl Connector {
     /// Whether the server must show that it is a master, as somebody else said that it is.
     pub(crate) const fn minds_roles(&self) -> bool {
         matches!(self.topology, Topology::Sentinel(_))
+    }
+
+    /// Those who say which server to connect to, where somebody does.
+    pub(crate) const fn sentinels(&self) -> Option<&Arc<Sentinels>> {
+        match &self.topology {
+            Topology::Sentinel(sentinels) => Some(sentinels),
+            Topology::Single(_) => None,
+        }
     }
 
     /// Resolves when those who named the server at a place name another.

@@ -11,6 +11,7 @@ mod push;
 mod quarantine;
 mod replicas;
 mod sample;
+mod sentinels;
 mod times;
 mod version;
 
@@ -49,11 +50,13 @@ const SOMEBODY: &str = "USER";
 impl Client {
     pub(crate) async fn examine(&self, seat: Seat) -> Examination {
         let at = self.faults.place();
+        let sentinels = self.sentinels(&at).await;
         let route = match self.route(self.call_limit).await {
             Ok(route) => route,
             Err(fault) => {
                 let mut brought = Examination::default();
                 brought.findings.push(self.out_of_reach(&at, &fault));
+                brought.findings.extend(sentinels);
                 return brought;
             }
         };
@@ -67,6 +70,7 @@ impl Client {
             let finding = self.out_of_reach(&look.at, &fault);
             look.brought.findings.push(finding);
         }
+        look.brought.findings.extend(sentinels);
         look.brought
     }
 

@@ -7,6 +7,7 @@
 
 mod access;
 mod address;
+mod bare;
 mod client;
 mod clock;
 mod confirm;

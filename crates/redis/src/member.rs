@@ -3,12 +3,12 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Answer, Attempt, Fault, HoldAnswer, RaiseAnswer, Request};
+use leasehold_core::{Answer, Attempt, Fault, HoldAnswer, RaiseAnswer, Request, Ttl};
 use redis::cmd;
 
 use crate::client::{Client, Route, Source, one};
 use crate::deadline::within;
-use crate::script::{Call, call_at_member, run_of};
+use crate::script::{Call, call_at_member, call_at_node, run_of, vouch_call};
 
 /// The run of a server by which it vouches for its leases, where it is to.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,8 @@ pub(crate) struct Run(Option<Arc<str>>);
 
 impl Client {
     pub(crate) fn call_for(&self, request: &Request, run: &Run) -> Call {
-        call_at_member(request, self.window(), run.0.as_deref())
+        let call = if self.cluster.is_some() { call_at_node } else { call_at_member };
+        call(request, self.window(), run.0.as_deref())
     }
 
     /// Finds out which run of the server the route leads to, once for each connection, and only where it is asked by a quorum.
@@ -32,6 +33,10 @@ impl Client {
         if attempts.iter().all(|attempt| attempt.proposal.is_none()) {
             return Ok(Run::default());
         }
+        self.run_at(route, limit).await
+    }
+
+    async fn run_at(&self, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
         let Some(live) = route.live.clone() else {
             return Err(self.faults.lasting(
                 "a connection that was lent may lead to another server by the next call, and so to no member of a quorum: \
@@ -70,19 +75,35 @@ impl Client {
 
     /// One answer for each attempt, from one round trip.
     pub(crate) async fn rejoin(&self, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
-        match self.rejoin_all(attempts).await {
+        let Some(limit) = attempts.iter().map(|attempt| self.limit(attempt.ttl)).min() else {
+            return Vec::new();
+        };
+        match self.route(limit).await {
+            Ok(mut route) => self.rejoin_on(attempts, &mut route, limit).await,
+            Err(fault) => vec![Err(fault); attempts.len()],
+        }
+    }
+
+    pub(crate) async fn rejoin_on(
+        &self,
+        attempts: &[Attempt],
+        route: &mut Route,
+        limit: Duration,
+    ) -> Vec<Result<HoldAnswer, Fault>> {
+        match self.rejoin_all(attempts, route, limit).await {
             Ok(answers) => answers,
             Err(fault) => vec![Err(fault); attempts.len()],
         }
     }
 
-    async fn rejoin_all(&self, attempts: &[Attempt]) -> Result<Vec<Result<HoldAnswer, Fault>>, Fault> {
-        let Some(limit) = attempts.iter().map(|attempt| self.limit(attempt.ttl)).min() else {
-            return Ok(Vec::new());
-        };
-        let mut route = self.route(limit).await?;
-        let run = self.run(attempts, &mut route, limit).await?;
-        let reading = self.reading(&mut route, limit).await?;
+    async fn rejoin_all(
+        &self,
+        attempts: &[Attempt],
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<Vec<Result<HoldAnswer, Fault>>, Fault> {
+        let run = self.run(attempts, route, limit).await?;
+        let reading = self.reading(route, limit).await?;
         let sent = self.runtime.now();
         let not_after = reading.latest(sent) + limit;
         let settles_at = reading.surely_past(not_after);
@@ -94,7 +115,7 @@ impl Client {
         let sending =
             |attempt: &Attempt| self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
         let sendings: Vec<_> = attempts.iter().map(sending).collect();
-        let heard = self.call_all(&mut route, &calls, limit).await?;
+        let heard = self.call_all(route, &calls, limit).await?;
         sendings.into_iter().for_each(|sending| self.unsettled.answered(sending));
         let answers = attempts.iter().zip(&requests).zip(heard).map(|((attempt, request), heard)| {
             let answer = self.hold(request, heard);
@@ -102,25 +123,48 @@ impl Client {
             answer
         });
         let mut answers: Vec<_> = answers.collect();
-        self.confirm_held(&mut route, &mut answers).await;
+        self.confirm_held(route, &mut answers).await;
         Ok(answers)
     }
 
     pub(crate) async fn raise(&self, attempt: &Attempt) -> Result<RaiseAnswer, Fault> {
         let limit = self.limit(attempt.ttl);
         let mut route = self.route(limit).await?;
-        let run = self.run(std::slice::from_ref(attempt), &mut route, limit).await?;
+        self.raise_on(attempt, &mut route, limit).await
+    }
+
+    pub(crate) async fn raise_on(
+        &self,
+        attempt: &Attempt,
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<RaiseAnswer, Fault> {
+        let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
         let request = Request::Raise(attempt.clone());
-        let heard = self.call(&mut route, &self.call_for(&request, &run), limit).await?;
+        let heard = self.call(route, &self.call_for(&request, &run), limit).await?;
         match self.answer(&request, heard)? {
             Answer::Raise(answer) => {
                 if matches!(answer, RaiseAnswer::Raised { .. }) {
-                    self.confirm(&mut route).await?;
+                    self.confirm(route).await?;
                 }
                 Ok(answer)
             }
             _ => unreachable!("a raise is answered as one"),
         }
+    }
+
+    /// Has the server abstain for these slots from now on, if it has to: it is ready then by the time at which they are first asked for.
+    pub(crate) async fn vouch(&self, slots: &[u16], longest: Ttl) -> Result<(), Fault> {
+        /// A node is kept busy by so many for a fraction of a millisecond.
+        const AT_ONCE: usize = 100;
+        let mut route = self.route(self.call_limit).await?;
+        let Run(Some(run)) = self.run_at(&mut route, self.call_limit).await? else { return Ok(()) };
+        for slots in slots.chunks(AT_ONCE) {
+            let calls: Vec<_> = slots.iter().map(|slot| vouch_call(*slot, &run, longest)).collect();
+            // A slot that has gone elsewhere meanwhile is vouched for there, when it is asked for.
+            self.call_all(&mut route, &calls, self.call_limit).await?;
+        }
+        Ok(())
     }
 
     /// What tells the server from all others however it is named, if that is known.

@@ -1,6 +1,6 @@
 //! The command by which some servers delete a key that still has a certain value: a little quicker than a script.
 
-use leasehold_core::{Attempt, Mode};
+use leasehold_core::{Attempt, Key, Mode};
 use redis::{Cmd, ServerError, Value, cmd};
 
 use crate::wire::{Flag, value_of};
@@ -63,13 +63,18 @@ pub fn native_release(attempt: &Attempt, how: DeleteIfEqual) -> Option<Cmd> {
     if want.mode != Mode::Exclusive || attempt.proposal.is_some() {
         return None;
     }
+    Some(delete(&want.key, &value_of(Flag::Plain, attempt.holder, attempt.label.as_ref()), how))
+}
+
+/// Deletes a key that has a value still.
+pub(crate) fn delete(key: &Key, value: &[u8], how: DeleteIfEqual) -> Cmd {
     let mut delete = cmd(how.name());
-    delete.arg(want.key.as_bytes());
+    delete.arg(key.as_bytes());
     if how == DeleteIfEqual::Delex {
         delete.arg("IFEQ");
     }
-    delete.arg(value_of(Flag::Plain, attempt.holder, attempt.label.as_ref()));
-    Some(delete)
+    delete.arg(value);
+    delete
 }
 
 #[cfg(test)]

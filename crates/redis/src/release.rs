@@ -22,6 +22,16 @@ pub(crate) struct Native {
     pub(crate) contended: Contended,
 }
 
+impl Native {
+    pub(crate) fn is_denied(&self) -> bool {
+        self.denied.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn deny(&self) {
+        self.denied.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Client {
     /// Takes back what the attempt holds now. Where a grant of it is still on its way, also says when to come again.
     pub(crate) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
@@ -87,7 +97,7 @@ impl Client {
         let Some(how) = route.live.as_ref().and_then(|live| live.delete_if_equal) else { return Ok(false) };
         let Some(delete) = native_release(attempt, how) else { return Ok(false) };
         let key = attempt.claim.first_key();
-        if self.native.denied.load(Ordering::Relaxed) || self.native.contended.has(key, sent) {
+        if self.native.is_denied() || self.native.contended.has(key, sent) {
             return Ok(false);
         }
         let said = within(&*self.runtime, limit, one(route.connection(), &delete)).await;
@@ -104,7 +114,7 @@ impl Client {
             }
             Err(refusal) => {
                 if is_out_of_reach(&refusal) {
-                    self.native.denied.store(true, Ordering::Relaxed);
+                    self.native.deny();
                 }
                 Ok(false)
             }

@@ -12,7 +12,7 @@ use redis::{Cmd, cmd};
 pub use crate::native::{DeleteIfEqual, native_release, probed, probes};
 pub use crate::reply::{Reply, decode};
 pub(crate) use crate::reply::{run_of, time_of, time_of_grant};
-use crate::slot::{MEMBER_KEY, Side, side_key};
+use crate::slot::{MEMBER_KEY, Side, member_key_in, side_key, slot_of};
 use crate::wire;
 
 /// Gives a holder all keys of a claim, or none.
@@ -117,6 +117,15 @@ pub static MARKED: Script =
     Script::new(concat!(include_str!("scripts/read.lua"), include_str!("scripts/marked.lua")));
 /// Finds out whether scripts may be run, and what time it is.
 pub static OPEN: Script = Script::new(include_str!("scripts/open.lua"));
+/// Has a slot of a cluster vouched for, before anything is asked of it.
+pub static VOUCH: Script = Script::new(concat!(
+    include_str!("scripts/read.lua"),
+    include_str!("scripts/state.lua"),
+    include_str!("scripts/member.lua"),
+    include_str!("scripts/vouch.lua")
+));
+/// Lets go what is no lock of ours.
+pub static BARE: Script = Script::new(include_str!("scripts/bare.lua"));
 
 /// A script, known to servers by the SHA-1 of its text.
 #[derive(Debug)]
@@ -185,6 +194,12 @@ pub(crate) fn opening_call() -> Call {
     Call { script: &OPEN, keys: Vec::new(), args: Vec::new() }
 }
 
+/// The call that deletes a key which has these digits for its value.
+#[must_use]
+pub fn bare_release_call(key: &Key, holder: Holder) -> Call {
+    Call { script: &BARE, keys: vec![key.as_bytes().to_vec()], args: vec![holder.digits().into()] }
+}
+
 /// The call that inspects many keys at once.
 #[must_use]
 pub fn survey_call(keys: &[Key]) -> Call {
@@ -203,6 +218,31 @@ pub fn call_for(request: &Request, window: Duration) -> Call {
 /// if somebody said that it forgets nothing.
 #[must_use]
 pub fn call_at_member(request: &Request, window: Duration, run: Option<&str>) -> Call {
+    call(request, window, Voucher { run, by_slot: false })
+}
+
+/// The same at a node of a cluster, where each slot is vouched for by itself.
+#[must_use]
+pub fn call_at_node(request: &Request, window: Duration, run: Option<&str>) -> Call {
+    call(request, window, Voucher { run, by_slot: true })
+}
+
+/// The call that has a node abstain for a slot from now on, if it has to, although nothing is asked of it there.
+#[must_use]
+pub fn vouch_call(slot: u16, run: &str, longest: Ttl) -> Call {
+    let args = vec![b"0".to_vec(), run.into(), longest.as_millis().to_string().into()];
+    Call { script: &VOUCH, keys: vec![member_key_in(slot).into()], args }
+}
+
+/// Who vouches for what a member of a quorum has not forgotten.
+#[derive(Clone, Copy)]
+struct Voucher<'a> {
+    run: Option<&'a str>,
+    /// In a cluster the key must lie where the others lie.
+    by_slot: bool,
+}
+
+fn call(request: &Request, window: Duration, run: Voucher<'_>) -> Call {
     let window = window.as_millis().to_string().into();
     match request {
         Request::Grant { attempt, wait, not_after } => {
@@ -257,11 +297,12 @@ fn by_whom(
     attempt: &Attempt,
     [alone, at_member]: [&'static Script; 2],
     mut args: Vec<Vec<u8>>,
-    run: Option<&str>,
+    Voucher { run, by_slot }: Voucher<'_>,
 ) -> Call {
     let mut keys = keys(attempt);
     let Some(proposal) = attempt.proposal else { return Call { script: alone, keys, args } };
-    keys.push(MEMBER_KEY.into());
+    let slot = by_slot.then(|| slot_of(attempt.claim.first_key().as_bytes()));
+    keys.push(slot.map_or_else(|| MEMBER_KEY.into(), member_key_in).into());
     let max_ttl = proposal.max_ttl.as_millis().to_string();
     args.extend([proposal.fence.to_string().into(), run.unwrap_or_default().into(), max_ttl.into()]);
     Call { script: at_member, keys, args }
@@ -471,6 +512,25 @@ mod tests {
     }
 
     #[test]
+    fn at_a_node_of_a_cluster_the_member_key_lies_in_the_slot_of_the_claim() {
+        let proposal = Proposal { fence: Fence::new(7).unwrap(), max_ttl: attempt(&["a"]).ttl };
+        let ours = attempt(&["{order:7}:stock"]);
+        let request = Request::Raise(ours.at_member(ours.holder, proposal));
+        let [alone, node] =
+            [call_at_member, call_at_node].map(|call| call(&request, Duration::from_secs(2), Some("c0ffee")));
+        assert_eq!(alone.keys.last().unwrap(), b"leasehold:member");
+        let slot = slot_of(b"{order:7}:stock");
+        assert_eq!(*node.keys.last().unwrap(), member_key_in(slot).into_bytes());
+        assert_eq!(slot_of(node.keys.last().unwrap()), slot);
+        assert_eq!((&node.keys[..6], &node.args), (&alone.keys[..6], &alone.args));
+        assert_eq!(member_key_in(slot_of(b"a")), "leasehold:member{a}");
+
+        let vouch = vouch_call(slot_of(b"a"), "c0ffee", proposal.max_ttl);
+        assert_eq!(shown(&vouch.keys), ["leasehold:member{a}"]);
+        assert_eq!(shown(&vouch.args), ["0", "c0ffee", "10000"]);
+    }
+
+    #[test]
     fn commands_have_the_number_of_keys_before_the_keys() {
         let call = called(&Request::Release(attempt(&["a"])));
         let words: Vec<_> = [call.by_sha(), call.by_text()]
@@ -495,6 +555,8 @@ mod tests {
             &MARK,
             &MARKED,
             &OPEN,
+            &BARE,
+            &VOUCH,
             &MEMBER_GRANT,
             &MEMBER_RENEW,
             &REJOIN,

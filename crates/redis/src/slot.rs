@@ -9,8 +9,18 @@ pub const SLOTS: u16 = 16_384;
 const ALPHABET: &[u8; 64] = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
 
 /// Where a member of a quorum has written which run of it vouches for its leases. One for each database of a server, which belongs
-/// to no key and so to no slot.
+/// to no key and so to no slot; in a cluster, [one for each slot](member_key_in).
 pub const MEMBER_KEY: &str = "leasehold:member";
+
+/// The same in a cluster: each slot has its own, which lies in that slot and goes where it goes.
+///
+/// # Panics
+///
+/// When the number is no slot.
+#[must_use]
+pub fn member_key_in(slot: u16) -> String {
+    format!("{MEMBER_KEY}{{{}}}", tag(slot))
+}
 
 /// What a side key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

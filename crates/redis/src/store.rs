@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Bookmark, BoxFuture, BreakAnswer, Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer,
-    Key, KeyState, Manner, Mark, Marked, Misuse, Notices, RaiseAnswer, Runtime, Seat, Store, Stretch, Wake,
+    Attempt, Bare, Bookmark, BoxFuture, BreakAnswer, Drift, Examination, Fault, Fence, GrantAnswer,
+    HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse, Notices, RaiseAnswer, Runtime, Seat, Store,
+    Stretch, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -228,6 +229,11 @@ impl Store for RedisStore {
 
     fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
         Box::pin(self.client.examine(seat))
+    }
+
+    /// `PING`; and `SET NX PX` with a compare-and-delete, by the server's own command where it has one. On the connection of the locks.
+    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.client.bare(what))
     }
 
     /// With SCAN as well, at few commands: for whoever looks at it all the time. A user needs `+scan +mget` for it.

@@ -1,7 +1,7 @@
 //! Who says which server to connect to.
 
 pub(crate) mod cluster;
-mod sentinel;
+pub(crate) mod sentinel;
 
 use std::sync::Arc;
 

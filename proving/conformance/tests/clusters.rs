@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold::{Locks, Misuse, QuorumStore, TokioRuntime};
-use leasehold_core::{Runtime, Store};
-use leasehold_redis::ClusterStore;
+use leasehold::{Locks, Misuse};
 use leasehold_redis::slot::{slot_of, tag};
 use servers::{Cluster, Flavor, Reply, Server};
 
@@ -367,18 +365,6 @@ async fn a_replica_in_its_masters_place_is_found_on_7_0() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_in_its_masters_place_is_found_on_9_1() {
     a_master_dies(Flavor::Valkey91).await;
-}
-
-#[tokio::test]
-async fn a_quorum_refuses_a_cluster_by_name() {
-    let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current().unwrap());
-    let store =
-        ClusterStore::from_url("redis+cluster://u:s3cret@127.0.0.1:1,127.0.0.1:2", runtime.clone()).unwrap();
-    let refused = QuorumStore::new([Arc::new(store) as Arc<dyn Store>], 60 * SECOND, runtime).unwrap_err();
-    assert!(
-        matches!(&refused, Misuse::NoMember { name, .. } if name == "redis+cluster://u@127.0.0.1:1,127.0.0.1:2")
-    );
-    assert!(refused.to_string().contains("independent servers"), "{refused}");
 }
 
 #[tokio::test]

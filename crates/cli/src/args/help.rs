@@ -11,7 +11,7 @@ pub(crate) struct HelpArgs {
 }
 
 /// The tasks, and what [`topic`](crate::topic) has a page about.
-const TOPICS: [&str; 13] = [
+const TOPICS: [&str; 14] = [
     "run",
     "once",
     "every",
@@ -21,6 +21,7 @@ const TOPICS: [&str; 13] = [
     "break",
     "top",
     "doctor",
+    "bench",
     "exit-codes",
     "environment",
     "stores",

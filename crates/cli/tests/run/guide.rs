@@ -149,6 +149,17 @@ fn locks_are_taken_together_and_shown() {
 }
 
 #[test]
+fn a_store_is_looked_at_and_measured() {
+    let site = Site::new();
+    let done = site.finish(in_shell(&site, "sh", &["-c", &block("examine")]));
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert!(
+        done.out.contains(": 0 unsafe, ") && done.out.contains("\npairs a second, 16 tasks "),
+        "{done:?}"
+    );
+}
+
+#[test]
 fn a_lock_that_is_stuck_is_broken_by_the_fence_that_is_shown() {
     let site = Site::new();
     let _others = others(&site, "deploy");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::harness::Site;
 
-const TASKS: [&str; 9] = ["run", "once", "every", "hold", "show", "ls", "break", "doctor", "top"];
+const TASKS: [&str; 10] = ["run", "once", "every", "hold", "show", "ls", "break", "doctor", "bench", "top"];
 const TOPICS: [&str; 4] = ["exit-codes", "environment", "stores", "events"];
 
 fn read(site: &Site, words: &[&str]) -> String {
@@ -112,6 +112,7 @@ fn the_manual_has_its_sections_every_option_and_every_topic() {
             "doctor" => "",
             "every" => " PERIOD KEY",
             "top" => " [PREFIX]",
+            "bench" => " [URL]...",
             _ => " KEY",
         };
         // A hyphen is written so that nobody takes it for a dash.

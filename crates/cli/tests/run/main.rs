@@ -1,6 +1,7 @@
 //! `leasehold run`, as a process among processes: on the file store, and on real servers where a server makes a difference.
 
 mod bad_input;
+mod bench;
 mod breaking;
 mod doctor;
 mod environment;

@@ -8,6 +8,7 @@ use redis::{Cmd, cmd};
 
 use super::{Look, is_denied, is_unknown};
 use crate::script::opening_call;
+use crate::slot::{MEMBER_KEY, member_key_in};
 
 /// The commands of [`ALLOWED`](crate::fault::ALLOWED), but for those that [`push`](super::push) tries. Nothing ever stands at the key, and none of them
 /// makes anything where there is nothing.
@@ -108,14 +109,19 @@ impl Look<'_> {
 
     /// A member of a quorum writes down by which run it is vouched for.
     async fn member_key(&mut self, user: &str) -> Result<(), Fault> {
-        let heard = self.ask(vec![cmd("EXISTS").arg(crate::slot::MEMBER_KEY).take()]).await?.pop();
+        // A node looks at permissions first, and then whose the slot is.
+        let (key, rule) = match self.client.cluster {
+            Some(_) => (member_key_in(0), "~leasehold:member{*}"),
+            None => (MEMBER_KEY.to_owned(), "~leasehold:member"),
+        };
+        let heard = self.ask(vec![cmd("EXISTS").arg(&key).take()]).await?.pop();
         if let Some(Err(error)) = heard
             && error.code() == "NOPERM"
             && !is_denied(&error)
         {
-            let what = format!("user {user} may not use the key leasehold:member");
+            let what = format!("user {user} may not use the key {}", rule.trim_start_matches('~'));
             let why = "as a member of a quorum the server must remember there who vouches for its leases: it grants nothing";
-            let mend = self.setting().allow("~leasehold:member");
+            let mend = self.setting().allow(rule);
             self.found(Finding::new(Severity::Unsafe, "permissions", &self.at, what, why).at_server(mend));
         }
         Ok(())

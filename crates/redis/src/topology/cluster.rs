@@ -13,6 +13,7 @@ mod renew;
 mod seeds;
 mod settle;
 mod store;
+mod vouch;
 mod watch;
 mod way;
 
@@ -61,6 +62,8 @@ struct Known {
     /// When the owners were asked for whom the map has.
     learnt: Option<Instant>,
     clients: HashMap<Node, Arc<Client>>,
+    /// When the slots of nodes that abstained were last seen to.
+    vouched: HashMap<Node, Instant>,
 }
 
 impl Cluster {

@@ -5,6 +5,7 @@
 //! connection lasts, and asked again while one cannot be had.
 
 mod asking;
+pub(crate) mod state;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

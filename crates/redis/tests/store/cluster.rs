@@ -3,3 +3,4 @@
 mod permissions;
 mod replicas;
 mod slots;
+mod tls;

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod examine;
+mod examine_sentinels;
 mod flavors;
 mod lent;
 mod line;

@@ -11,13 +11,13 @@ use tempfile::TempDir;
 
 use crate::world::{attempt, grant, granted, lasting, passing, store};
 
-struct Authority {
+pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
-    pem: PathBuf,
+    pub(crate) pem: PathBuf,
 }
 
 impl Authority {
-    fn new(directory: &Path, name: &str) -> Self {
+    pub(crate) fn new(directory: &Path, name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
@@ -27,11 +27,11 @@ impl Authority {
         Self { issuer, pem }
     }
 
-    fn certify(&self, directory: &Path, host: &str, expired: bool) -> TlsFiles {
+    pub(crate) fn certify(&self, directory: &Path, host: &str, expired: bool) -> TlsFiles {
         self.certify_as(directory, "server", host, expired)
     }
 
-    fn certify_as(&self, directory: &Path, whose: &str, host: &str, expired: bool) -> TlsFiles {
+    pub(crate) fn certify_as(&self, directory: &Path, whose: &str, host: &str, expired: bool) -> TlsFiles {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([host.to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, host);

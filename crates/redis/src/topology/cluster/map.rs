@@ -47,6 +47,13 @@ impl Map {
         self.masters.get(usize::from(owner))
     }
 
+    /// The slots of a node.
+    pub(crate) fn slots_of(&self, node: &Node) -> Vec<u16> {
+        let slots = (0..).zip(&self.owners);
+        let owner = |number: &Option<u16>| number.and_then(|number| self.masters.get(usize::from(number)));
+        slots.filter(|(_, number)| owner(number) == Some(node)).map(|(slot, _)| slot).collect()
+    }
+
     /// A node said that the slot is another's.
     pub(crate) fn put(&mut self, slot: u16, owner: Node) {
         self.owners.resize(usize::from(SLOTS), None);

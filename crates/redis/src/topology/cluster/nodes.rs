@@ -72,6 +72,7 @@ impl Known {
     pub(super) fn prune(&mut self) {
         let masters = self.map.masters();
         self.clients.retain(|node, _| masters.contains(node));
+        self.vouched.retain(|node, _| masters.contains(node));
     }
 }
 

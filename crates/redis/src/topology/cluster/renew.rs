@@ -1,4 +1,4 @@
-//! Renewing leases at many nodes at once.
+//! Renewing leases at many nodes at once, and taking part again where a quorum holds them.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -17,6 +17,13 @@ use crate::deadline::within;
 const HOPS: usize = 3;
 
 type Renewed = Result<HoldAnswer, Fault>;
+
+/// What is asked of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Renew,
+    Rejoin,
+}
 
 /// A lease that is still to be renewed.
 struct Open {
@@ -37,7 +44,7 @@ struct Part {
 impl Cluster {
     /// One answer for each attempt, from one round trip to each node. A node that is silent does not keep back what the others said for
     /// longer than one call.
-    pub(super) async fn renew(&self, attempts: &[Attempt]) -> Vec<Renewed> {
+    pub(super) async fn renew(&self, attempts: &[Attempt], verb: Verb) -> Vec<Renewed> {
         let Some(limit) = attempts.iter().map(|attempt| limit_of(self.bounds.call_limit, attempt.ttl)).min()
         else {
             return Vec::new();
@@ -62,8 +69,12 @@ impl Cluster {
                 }
             }
             let parts = parts.into_iter();
-            let asked = all(parts.map(|(place, open)| self.ask(attempts, place, open, left)).collect()).await;
+            let asked =
+                all(parts.map(|(place, open)| self.ask(attempts, verb, place, open, left)).collect()).await;
             for part in asked {
+                for (open, answer) in part.open.iter().zip(&part.renewed) {
+                    self.note_abstention(&part.asked, &attempts[open.nth], answer);
+                }
                 open.extend(self.sort(part, &mut answers));
             }
             if open.is_empty() || self.runtime.now() >= until {
@@ -86,6 +97,7 @@ impl Cluster {
     async fn ask(
         &self,
         attempts: &[Attempt],
+        verb: Verb,
         (asked, asks): (Node, bool),
         open: Vec<Open>,
         left: Duration,
@@ -95,7 +107,10 @@ impl Cluster {
         let asking = async {
             let mut route = client.route(left).await?;
             route.asks = asks;
-            let renewed = client.renew_on(&attempts, &mut route, left).await;
+            let renewed = match verb {
+                Verb::Renew => client.renew_on(&attempts, &mut route, left).await,
+                Verb::Rejoin => client.rejoin_on(&attempts, &mut route, left).await,
+            };
             Ok((renewed, route.redirects))
         };
         let silent = || Err(self.faults.passing(format_args!("{asked}: no answer within {left:?}")));

@@ -26,11 +26,6 @@ impl Seeds {
         if address.access.db != 0 {
             return refuse("a cluster has no database but 0: leave the number out of the store URL");
         }
-        if !address.quarantine {
-            return refuse(
-                "quarantine is for members of a quorum, which a cluster cannot be: leave it out of the store URL",
-            );
-        }
         let node = |place| match place {
             Place::Tcp { host, port } => Some(Node { host, port }),
             Place::Unix { .. } => None,
@@ -96,7 +91,7 @@ mod tests {
             "redis+cluster://u:12#s3cret@a,b",
             "redis+cluster://u:s3cret@a,b/1",
             "redis+cluster://u:s3cret@a,b?db=1",
-            "redis+cluster://u:s3cret@a,b?quarantine=no",
+            "redis+cluster://u:s3cret@a,b?quarantine=s3c",
             "redis+cluster://u:s3cret@a,b?password=x",
             "redis+cluster://u:s3cret@a,b?s3cret=x",
         ] {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, Fence, GrantAnswer,
-    HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse, Notices, Runtime, Seat, Store, Stretch, Wake,
+    Attempt, Bare, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, Fence, GrantAnswer,
+    HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse, Notices, RaiseAnswer, Runtime, Seat, Store,
+    Stretch, Wake,
 };
 
+use super::renew::Verb;
 use super::seeds::Seeds;
 use super::{Cluster, one_slot};
 use crate::address::Address;
@@ -26,7 +28,8 @@ use crate::slot::slot_of;
 ///
 /// Several keys can be locked together if they lie in one slot, which a hash tag sees to: `{order:7}:stock` and `{order:7}:bill`.
 ///
-/// A cluster cannot be a member of a quorum. Name independent servers there.
+/// As a member of a quorum, each node that owns a slot abstains for that slot as a single server does for all of its keys: when it was started
+/// anew, when it took its master's place, and also when the slot came from another node, for the quorum's longest ttl and a second.
 #[derive(Clone)]
 pub struct ClusterStore {
     cluster: Arc<Cluster>,
@@ -38,7 +41,7 @@ impl ClusterStore {
     /// `redis+cluster://[user[:password]@]host[:port][,host[:port]]…`, or `rediss+cluster:` for TLS to every node. Any node will do to
     /// begin with, and the others are learnt from it by the addresses that the cluster announces; name several, for when one is down. All
     /// are asked with the same user and password. The parameters are those of [`RedisStore::from_url`](crate::RedisStore::from_url),
-    /// without those of a quorum, of sentinels and of sockets; `replicas` counts those of the master that owns the key.
+    /// without those of sentinels and of sockets; `replicas` counts those of the master that owns the key.
     ///
     /// # Errors
     ///
@@ -84,9 +87,6 @@ impl Cluster {
     }
 
     async fn grant(&self, attempt: &Attempt, manner: Manner) -> Result<GrantAnswer, Fault> {
-        if attempt.proposal.is_some() {
-            return Err(self.faults.lasting(no_member(&self.seeds.name)));
-        }
         let limit = limit_of(self.bounds.call_limit, attempt.ttl);
         let mut way = self.way(self.slot(&attempt.claim)?, limit);
         loop {
@@ -95,6 +95,20 @@ impl Cluster {
             if matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
                 self.watch();
             }
+            way.note_abstention(attempt, &answer);
+            if answer.is_ok() || !way.goes_on(&mut route).await {
+                return answer;
+            }
+        }
+    }
+
+    async fn raise(&self, attempt: &Attempt) -> Result<RaiseAnswer, Fault> {
+        let limit = limit_of(self.bounds.call_limit, attempt.ttl);
+        let mut way = self.way(self.slot(&attempt.claim)?, limit);
+        loop {
+            let (client, mut route) = way.next().await?;
+            let answer = client.raise_on(attempt, &mut route, limit).await;
+            way.note_abstention(attempt, &answer);
             if answer.is_ok() || !way.goes_on(&mut route).await {
                 return answer;
             }
@@ -108,6 +122,21 @@ impl Cluster {
             let answer = client.inspect_on(key, &mut route).await;
             if answer.is_ok() || !way.goes_on(&mut route).await {
                 return answer;
+            }
+        }
+    }
+
+    async fn bare(&self, what: &Bare) -> Result<(), Fault> {
+        let slot = match what {
+            Bare::Pair { key, .. } => slot_of(key.as_bytes()),
+            _ => 0,
+        };
+        let mut way = self.way(slot, self.bounds.call_limit);
+        loop {
+            let (client, mut route) = way.next().await?;
+            let done = client.bare_on(what, &mut route).await;
+            if done.is_ok() || !way.goes_on(&mut route).await {
+                return done;
             }
         }
     }
@@ -147,15 +176,6 @@ impl Cluster {
     }
 }
 
-fn no_member(name: &str) -> Misuse {
-    Misuse::NoMember {
-        name: name.into(),
-        reason: "what a failover of its own loses is noticed by nobody, and a slot that moves looks like a restart: name \
-                 independent servers"
-            .into(),
-    }
-}
-
 impl Store for ClusterStore {
     fn name(&self) -> &str {
         &self.cluster.seeds.name
@@ -169,8 +189,14 @@ impl Store for ClusterStore {
         one_slot(claim).map(drop)
     }
 
-    fn as_member(&self) -> Result<(), Misuse> {
-        Err(no_member(self.name()))
+    /// One that all have in common who ask the same slots.
+    fn identity(&self) -> Option<Arc<str>> {
+        self.cluster.identity()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let unless = "quarantine=no is safe only with appendonly yes, appendfsync always, and no failover";
+        if self.cluster.bounds.quarantine { Vec::new() } else { vec![format!("{}: {unless}", self.name())] }
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
@@ -186,7 +212,15 @@ impl Store for ClusterStore {
     }
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        Box::pin(self.cluster.renew(attempts))
+        Box::pin(self.cluster.renew(attempts, Verb::Renew))
+    }
+
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        Box::pin(self.cluster.renew(attempts, Verb::Rejoin))
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        Box::pin(self.cluster.raise(attempt))
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
@@ -239,6 +273,11 @@ impl Store for ClusterStore {
     /// Each master in turn.
     fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
         Box::pin(self.cluster.examine(seat))
+    }
+
+    /// At the owner of the key's slot; a trip goes to some master.
+    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.cluster.bare(what))
     }
 
     /// One master after the other.

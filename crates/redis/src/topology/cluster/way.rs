@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Fault, Instant};
+use leasehold_core::{Attempt, Backoff, Fault, Instant};
 
 use super::Cluster;
 use super::redirect::{Node, Redirect};
@@ -66,6 +66,12 @@ impl Way<'_> {
         let mut route = route.inspect_err(|_| self.cluster.learn_later())?;
         route.asks = asks;
         Ok((client, route))
+    }
+
+    pub(super) fn note_abstention<T>(&self, attempt: &Attempt, answer: &Result<T, Fault>) {
+        if let Some(asked) = &self.asked {
+            self.cluster.note_abstention(asked, attempt, answer);
+        }
     }
 
     /// Whether it is worth going on after a fault. A request that may have been done is left to whoever asked, who knows what that

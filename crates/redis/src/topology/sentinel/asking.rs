@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use leasehold_core::{Fault, Runtime};
 use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
-use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value, cmd};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value, cmd};
 
 use super::{ASKED_FOR, Sentinels, Word};
 use crate::deadline::within;
@@ -30,6 +30,16 @@ impl Sentinels {
     }
 
     async fn ask(&self, place: &Place, runtime: &Arc<dyn Runtime>) -> Result<Word, Fault> {
+        self.speak(place, runtime, |connection| self.converse(connection)).await
+    }
+
+    /// The same conversation for whatever is to be asked.
+    pub(super) async fn speak<T, Said: Future<Output = Result<T, Fault>>>(
+        &self,
+        place: &Place,
+        runtime: &Arc<dyn Runtime>,
+        converse: impl FnOnce(MultiplexedConnection) -> Said,
+    ) -> Result<T, Fault> {
         let stream = dial(place, self.access.tls.as_ref(), &self.faults, &**runtime).await?;
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let login = RedisConnectionInfo::default().set_skip_set_lib_name();
@@ -37,7 +47,7 @@ impl Sentinels {
         let (connection, driver) = made.map_err(|error| self.broken(error))?;
         let word = tokio::select! {
             biased;
-            word = self.converse(connection) => word,
+            word = converse(connection) => word,
             () = driver => Err(self.faults.passing("it closed the connection")),
         };
         match word {
@@ -50,6 +60,27 @@ impl Sentinels {
     }
 
     async fn converse(&self, mut connection: MultiplexedConnection) -> Result<Word, Fault> {
+        let by_name = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master).take();
+        match self.answer_to(by_name, &mut connection).await? {
+            Some(Value::Nil) => {
+                let masters = cmd("SENTINEL").arg("MASTERS").take();
+                let masters = connection.req_packed_command(&masters).await;
+                // Only to say which names there are.
+                Ok(Word::Unknown(masters.map(|masters| names_of(&masters)).unwrap_or_default()))
+            }
+            Some(answer) => place_of(&answer)
+                .map(Word::Master)
+                .ok_or_else(|| self.faults.lasting("its answer names no server: this is no sentinel")),
+            None => Err(self.faults.passing("it gave no answer")),
+        }
+    }
+
+    /// Logs in and asks, in one round trip.
+    pub(super) async fn answer_to(
+        &self,
+        asked: Cmd,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<Option<Value>, Fault> {
         let mut question = Pipeline::new();
         if let Some(password) = self.access.password().map_err(|reason| self.faults.lasting(reason))? {
             let mut auth = cmd("AUTH");
@@ -58,27 +89,16 @@ impl Sentinels {
             });
             question.add_command(auth.arg(&password.0).take());
         }
-        question.add_command(cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master).take());
+        question.add_command(asked);
         let count = question.len();
         let answers = connection.req_packed_commands(&question, 0, count).await;
-        let answers = answers.map_err(|error| self.broken(error))?;
+        let mut answers = answers.map_err(|error| self.broken(error))?;
         for answer in &answers {
             if let Value::ServerError(error) = answer {
                 return Err(self.refused(error));
             }
         }
-        match answers.last() {
-            Some(Value::Nil) => {
-                let masters = cmd("SENTINEL").arg("MASTERS").take();
-                let masters = connection.req_packed_command(&masters).await;
-                // Only to say which names there are.
-                Ok(Word::Unknown(masters.map(|masters| names_of(&masters)).unwrap_or_default()))
-            }
-            Some(answer) => place_of(answer)
-                .map(Word::Master)
-                .ok_or_else(|| self.faults.lasting("its answer names no server: this is no sentinel")),
-            None => Err(self.faults.passing("it gave no answer")),
-        }
+        Ok(answers.pop())
     }
 
     /// A subscription to what it tells of failovers.

@@ -1,6 +1,10 @@
 //! What a user of a cluster must be allowed.
 
-use leasehold_core::{GrantAnswer, HoldAnswer, Manner, Store};
+use std::time::Duration;
+
+use leasehold_core::{
+    Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Manner, Proposal, Remedy, Seat, Severity, Store, Ttl,
+};
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor};
@@ -9,7 +13,7 @@ use crate::world::{attempt, granted, runtime};
 
 /// What the manual says, for keys that begin with `app:`.
 const USER: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha +get +set +del \
-    +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrank +zrem +zscore +hdel +hget +hmget +hset +pubsub +publish \
+    +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel +hget +hmget +hset +pubsub +publish \
     +subscribe +unsubscribe";
 const MORE: &str = "+cluster|slots +asking";
 
@@ -54,4 +58,39 @@ async fn who_may_not_ask_for_the_slots_is_told_what_to_allow() {
     let cluster = Cluster::start_with(Flavor::Redis70, 3, 0, |setup| setup.acl_user("app", USER));
     let fault = store(&cluster).open().await.unwrap_err();
     assert!(fault.is_lasting() && fault.to_string().contains("+cluster|slots"), "{fault}");
+}
+
+/// Each slot has a key by which it is vouched for, and doctor says who may not use it.
+#[tokio::test]
+async fn at_a_member_of_a_quorum_the_user_needs_the_keys_of_its_slots() {
+    let more = "~leasehold:member{*}";
+    let manual = include_str!("../../../../../docs/wire.md");
+    assert!(
+        manual.contains(&format!("`{more}` in place of `~leasehold:member`")),
+        "the manual has another line"
+    );
+    let rules = format!("{USER} {MORE} +info +config|get");
+    let cluster = Cluster::start_with(Flavor::Redis82, 3, 0, |setup| setup.acl_user("app", &rules));
+    let store = store(&cluster);
+    let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+    let vote = async || {
+        let ours = attempt(&["app:k"]);
+        let proposal = Proposal { fence: Fence::new(1).unwrap(), max_ttl };
+        let answer: Result<_, Fault> = store.grant(&ours.at_member(ours.holder, proposal), Manner::Try).await;
+        answer.unwrap_err()
+    };
+    let remedies = async || {
+        let findings = store.examine(Seat::Member { max_ttl }).await.findings;
+        let bad = findings.into_iter().filter(|f| f.about == "permissions" && f.severity == Severity::Unsafe);
+        bad.map(|finding| finding.remedy).collect::<Vec<_>>()
+    };
+    assert!(vote().await.is_lasting());
+    let mend = format!("ACL SETUSER app {more}");
+    assert_eq!(remedies().await, vec![Remedy::AtServer(mend.clone()); 3]);
+    for node in cluster.nodes() {
+        node.text(&mend.split(' ').collect::<Vec<_>>());
+    }
+    assert_eq!(remedies().await, []);
+    let fault = vote().await;
+    assert_eq!(fault.kind, FaultKind::Quarantined, "{fault}");
 }

@@ -1,0 +1,296 @@
+//! What was measured, as it is shown: the median of the rounds, and how far they lie apart.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+/// What is measured in each round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum What {
+    TripRested,
+    Trip,
+    BarePairs,
+    Pairs,
+    BarePairsAtOnce,
+    PairsAtOnce,
+    HandOff,
+}
+
+impl What {
+    pub(super) const ALL: [Self; 7] = [
+        Self::TripRested,
+        Self::Trip,
+        Self::BarePairs,
+        Self::Pairs,
+        Self::BarePairsAtOnce,
+        Self::PairsAtOnce,
+        Self::HandOff,
+    ];
+}
+
+/// All rounds.
+#[derive(Debug)]
+pub(super) struct Figures {
+    rounds: Vec<BTreeMap<What, f64>>,
+    tasks: usize,
+}
+
+/// A line of the table: what ours took, and what it stands beside.
+struct Row {
+    figure: &'static str,
+    shown: String,
+    tasks: Option<usize>,
+    unit: Unit,
+    ours: Option<What>,
+    bare: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Micros,
+    PerSecond,
+    None,
+}
+
+/// A figure as programs read it.
+#[derive(Serialize)]
+struct Line<'a> {
+    figure: &'a str,
+    of: &'a str,
+    tasks: Option<usize>,
+    unit: Option<&'a str>,
+    median: f64,
+    lowest: f64,
+    highest: f64,
+    rounds: usize,
+    store: &'a str,
+}
+
+impl Figures {
+    pub(super) const fn of(tasks: usize) -> Self {
+        Self { rounds: Vec::new(), tasks }
+    }
+
+    pub(super) fn add(&mut self, measured: Vec<(What, f64)>) {
+        self.rounds.push(measured.into_iter().collect());
+    }
+
+    fn rows(&self) -> [Row; 5] {
+        let tasks = self.tasks;
+        let row = |figure, shown: &str, tasks, unit, ours, bare| Row {
+            figure,
+            shown: shown.to_owned(),
+            tasks,
+            unit,
+            ours,
+            bare,
+        };
+        [
+            row(
+                "round-trip-rested",
+                "round trip, at rest before",
+                None,
+                Unit::Micros,
+                None,
+                What::TripRested,
+            ),
+            row("round-trip", "round trip, back to back", None, Unit::Micros, None, What::Trip),
+            row(
+                "pairs",
+                "pairs a second, 1 task",
+                Some(1),
+                Unit::PerSecond,
+                Some(What::Pairs),
+                What::BarePairs,
+            ),
+            row(
+                "pairs",
+                &format!("pairs a second, {tasks} tasks"),
+                Some(tasks),
+                Unit::PerSecond,
+                Some(What::PairsAtOnce),
+                What::BarePairsAtOnce,
+            ),
+            row(
+                "hand-off",
+                "hand-off, beside a round trip",
+                None,
+                Unit::Micros,
+                Some(What::HandOff),
+                What::TripRested,
+            ),
+        ]
+    }
+
+    fn values(&self, what: What) -> Vec<f64> {
+        self.rounds.iter().filter_map(|round| round.get(&what).copied()).collect()
+    }
+
+    /// Of each round by itself: what disturbs a round disturbs both sides.
+    fn ratios(&self, ours: What, bare: What) -> Vec<f64> {
+        self.rounds.iter().filter_map(|round| Some(round.get(&ours)? / round.get(&bare)?)).collect()
+    }
+
+    /// For people.
+    pub(super) fn table(&self, store: &str) -> String {
+        let head = ["", "leasehold", "bare", "leasehold ÷ bare"].map(str::to_owned);
+        let mut lines = vec![head];
+        for row in self.rows() {
+            let ours = row.ours.map_or_else(String::new, |ours| shown(&self.values(ours), row.unit));
+            let ratio =
+                row.ours.map_or_else(String::new, |ours| shown(&self.ratios(ours, row.bare), Unit::None));
+            lines.push([row.shown, ours, shown(&self.values(row.bare), row.unit), ratio]);
+        }
+        let width =
+            |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
+        let widths = [0, 1, 2, 3].map(width);
+        let mut text = format!("{store}: medians of {} rounds (lowest to highest)\n\n", self.rounds.len());
+        for line in &lines {
+            let [what, cells @ ..] = line;
+            let mut shown = format!("{what:<width$}", width = widths[0]);
+            for (cell, width) in cells.iter().zip(&widths[1..]) {
+                write!(shown, "   {cell:>width$}").expect("a String takes all that is written to it");
+            }
+            text.push_str(shown.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// For programs: one object a line.
+    pub(super) fn lines(&self, store: &str) -> String {
+        let mut text = String::new();
+        for row in self.rows() {
+            let mut line = |of, unit: Unit, values: Vec<f64>| {
+                let Some([lowest, highest]) = ends(&values) else { return };
+                let rounds = values.len();
+                let (figure, tasks, unit) = (row.figure, row.tasks, unit.name());
+                let [median, lowest, highest] = [median(values), lowest, highest].map(in_thousandths);
+                let line = Line { figure, of, tasks, unit, median, lowest, highest, rounds, store };
+                text.push_str(&serde_json::to_string(&line).expect("numbers can be written as JSON"));
+                text.push('\n');
+            };
+            if let Some(ours) = row.ours {
+                line("leasehold", row.unit, self.values(ours));
+                line("ratio", Unit::None, self.ratios(ours, row.bare));
+            }
+            if row.figure != "hand-off" {
+                line("bare", row.unit, self.values(row.bare));
+            }
+        }
+        text
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.rounds.is_empty()
+    }
+}
+
+impl Unit {
+    const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Micros => Some("us"),
+            Self::PerSecond => Some("per-second"),
+            Self::None => None,
+        }
+    }
+}
+
+fn shown(values: &[f64], unit: Unit) -> String {
+    let Some([lowest, highest]) = ends(values) else { return String::new() };
+    let median = median(values.to_vec());
+    match unit {
+        // Whoever is near reads microseconds, and whoever is far milliseconds.
+        Unit::Micros if median >= 10_000.0 => {
+            format!("{:.1} ms ({:.1} to {:.1})", median / 1e3, lowest / 1e3, highest / 1e3)
+        }
+        Unit::Micros => format!("{median:.0} µs ({lowest:.0} to {highest:.0})"),
+        Unit::PerSecond => format!("{} ({} to {})", grouped(median), grouped(lowest), grouped(highest)),
+        Unit::None => format!("{median:.2} ({lowest:.2} to {highest:.2})"),
+    }
+}
+
+/// 12,345.
+fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (nth, digit) in digits.chars().enumerate() {
+        if nth > 0 && (digits.len() - nth).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        even if even.is_multiple_of(2) => f64::midpoint(values[middle - 1], values[middle]),
+        _ => values[middle],
+    }
+}
+
+/// More digits would say more than was measured.
+fn in_thousandths(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+fn ends(values: &[f64]) -> Option<[f64; 2]> {
+    let lowest = values.iter().copied().reduce(f64::min)?;
+    Some([lowest, values.iter().copied().fold(lowest, f64::max)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures() -> Figures {
+        let mut figures = Figures::of(16);
+        for (nth, bare) in [1000.0, 4000.0, 2000.0].into_iter().enumerate() {
+            let of = |what: &What| match what {
+                What::Trip => 40.0 + nth as f64,
+                What::TripRested => 100.0,
+                What::HandOff => 250.0,
+                What::Pairs => bare * 0.5,
+                What::PairsAtOnce => bare * 10.0,
+                What::BarePairs | What::BarePairsAtOnce => bare,
+            };
+            figures.add(What::ALL.iter().map(|what| (*what, of(what))).collect());
+        }
+        figures
+    }
+
+    #[test]
+    fn a_ratio_is_of_each_round_by_itself() {
+        let table = figures().table("redis://h");
+        let row = table.lines().find(|line| line.starts_with("pairs a second, 1 task")).unwrap();
+        assert!(row.contains("1,000 (500 to 2,000)") && row.contains("2,000 (1,000 to 4,000)"), "{table}");
+        assert!(row.ends_with("0.50 (0.50 to 0.50)"), "{table}");
+        assert!(table.contains("20,000 (10,000 to 40,000)"), "{table}");
+        assert!(table.starts_with("redis://h: medians of 3 rounds"), "{table}");
+    }
+
+    #[test]
+    fn a_hand_off_stands_beside_a_round_trip_and_programs_read_one_figure_a_line() {
+        let lines = figures().lines("redis://h");
+        let lines: Vec<serde_json::Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 10);
+        let of =
+            |figure: &str, of: &str| lines.iter().find(|l| l["figure"] == figure && l["of"] == of).unwrap();
+        assert_eq!(of("hand-off", "ratio")["median"], 2.5);
+        assert_eq!(of("round-trip", "bare")["highest"], 42.0);
+        assert_eq!(of("pairs", "leasehold")["tasks"], 1);
+        assert!(of("pairs", "ratio")["unit"].is_null());
+    }
+
+    #[test]
+    fn the_middle_of_an_even_number_lies_between_two() {
+        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), 2.5);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+    }
+}

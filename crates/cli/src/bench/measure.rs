@@ -1,0 +1,194 @@
+//! The measuring: rounds, in each of which everything is measured once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold::{Locks, ReleaseError};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::figure::{Figures, What, median};
+use super::plan::Plan;
+use crate::exit::{End, Failure, REACH};
+
+/// The locks that are measured, by two connections, and when to stop.
+#[derive(Clone, Debug)]
+pub(super) struct Bench {
+    pub(super) here: Locks,
+    pub(super) there: Locks,
+    pub(super) over: Arc<AtomicBool>,
+}
+
+/// A connection that was idle for so long is as one of a program that takes a lock now and then.
+const REST: Duration = Duration::from_millis(2);
+
+/// A lock is held for this at a hand-off, so that the next one stands in line by then; and for two round trips where those take longer.
+const HOLD: Duration = Duration::from_millis(1);
+
+/// Of one thing at a time: some hundred pairs on a near server.
+const SPELL: Duration = Duration::from_millis(100);
+
+/// A median of fewer is none.
+const LEAST_ROUNDS: u32 = 3;
+
+/// A bare pair that is slow at one member of a quorum must not be in the way of the next one.
+const BARE_NAMES: u64 = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Ours,
+    Bare,
+}
+
+impl Bench {
+    /// Measures until the time is over, or somebody wants no more of it.
+    pub(super) async fn run(&self, plan: &Plan) -> Result<Figures, Failure> {
+        let kinds = What::ALL.len() as u32;
+        let rounds = (plan.time.as_millis() / (SPELL * kinds).as_millis()) as u32;
+        let rounds = rounds.max(LEAST_ROUNDS);
+        let spell = plan.time / (rounds * kinds);
+        let mut figures = Figures::of(plan.tasks);
+        // The first is for warming up: scripts are loaded, names are known.
+        self.round(plan, spell / 4, false).await?;
+        let begun = Instant::now();
+        for round in 0..rounds {
+            if round >= LEAST_ROUNDS && begun.elapsed() > plan.time || self.is_over() {
+                break;
+            }
+            let measured = self.round(plan, spell, round % 2 == 1).await?;
+            if !self.is_over() {
+                figures.add(measured);
+            }
+        }
+        Ok(figures)
+    }
+
+    async fn round(
+        &self,
+        plan: &Plan,
+        spell: Duration,
+        backwards: bool,
+    ) -> Result<Vec<(What, f64)>, Failure> {
+        let mut all = What::ALL;
+        if backwards {
+            all.reverse();
+        }
+        let mut measured = Vec::new();
+        for what in all {
+            if self.is_over() {
+                break;
+            }
+            measured.push((what, self.spell(plan, what, spell).await?));
+        }
+        Ok(measured)
+    }
+
+    async fn spell(&self, plan: &Plan, what: What, spell: Duration) -> Result<f64, Failure> {
+        let end = Instant::now() + spell;
+        match what {
+            What::TripRested => self.trips(REST, end).await,
+            What::Trip => self.trips(Duration::ZERO, end).await,
+            What::BarePairs => self.pairs(plan, Kind::Bare, 1, end).await,
+            What::Pairs => self.pairs(plan, Kind::Ours, 1, end).await,
+            What::BarePairsAtOnce => self.pairs(plan, Kind::Bare, plan.tasks, end).await,
+            What::PairsAtOnce => self.pairs(plan, Kind::Ours, plan.tasks, end).await,
+            What::HandOff => self.hand_offs(&plan.name("hand-off"), end).await,
+        }
+    }
+
+    /// The median of them, in µs.
+    async fn trips(&self, rest: Duration, end: Instant) -> Result<f64, Failure> {
+        let mut each = Vec::new();
+        while each.is_empty() || Instant::now() < end && !self.is_over() {
+            if !rest.is_zero() {
+                sleep(rest).await;
+            }
+            let sent = Instant::now();
+            self.here.bare_trip().await.map_err(Failure::from)?;
+            each.push(micros(sent.elapsed()));
+        }
+        Ok(median(each))
+    }
+
+    /// How many a second.
+    async fn pairs(&self, plan: &Plan, kind: Kind, tasks: usize, end: Instant) -> Result<f64, Failure> {
+        let begun = Instant::now();
+        let mut all = JoinSet::new();
+        for task in 0..tasks {
+            let (bench, name) = (self.clone(), plan.name(task));
+            all.spawn(async move { bench.pairs_of_one(&name, kind, end).await });
+        }
+        let (mut count, mut failure) = (0, None);
+        while let Some(done) = all.join_next().await {
+            match done.expect("a task that takes and releases does not panic") {
+                Ok(pairs) => count += pairs,
+                // The others meet the same, or end their spell: nobody is cut off with a name in hand.
+                Err(first) => failure = failure.or(Some(first)),
+            }
+        }
+        failure.map_or(Ok(count as f64 / begun.elapsed().as_secs_f64()), Err)
+    }
+
+    async fn pairs_of_one(&self, name: &str, kind: Kind, end: Instant) -> Result<u64, Failure> {
+        let mutex = self.here.mutex(name);
+        let bare: Vec<_> = (0..BARE_NAMES).map(|nth| format!("{name}:bare{nth}")).collect();
+        let mut count = 0;
+        while count == 0 || Instant::now() < end && !self.is_over() {
+            match kind {
+                Kind::Bare => {
+                    let name = &bare[(count % BARE_NAMES) as usize];
+                    self.here.bare_pair(name).await.map_err(Failure::from)?;
+                }
+                Kind::Ours => mutex.lock().await?.release().await.map_err(not_released)?,
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// The median time from a release until somebody else has the lock, on the other connection, in µs.
+    async fn hand_offs(&self, name: &str, end: Instant) -> Result<f64, Failure> {
+        let sent = Instant::now();
+        self.here.bare_trip().await.map_err(Failure::from)?;
+        let hold = HOLD.max(sent.elapsed() * 2);
+        let turns = async |nth: usize, locks: &Locks| {
+            let mutex = locks.mutex(name);
+            let mut turns = Vec::new();
+            // At least two each: one of the two gaps between them is a hand-off.
+            while turns.len() < 2 || Instant::now() < end && !self.is_over() {
+                let guard = mutex.lock().await?;
+                let had = Instant::now();
+                sleep(hold).await;
+                let let_go = Instant::now();
+                guard.release().await.map_err(not_released)?;
+                turns.push((had, let_go, nth));
+            }
+            Ok::<_, Failure>(turns)
+        };
+        let (one, other) = tokio::join!(turns(0, &self.here), turns(1, &self.there));
+        let mut turns = one?;
+        turns.extend(other?);
+        turns.sort_unstable();
+        let pairs = turns.windows(2).filter(|pair| pair[0].2 != pair[1].2);
+        Ok(median(pairs.map(|pair| micros(pair[1].0.saturating_duration_since(pair[0].1))).collect()))
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+fn not_released(error: ReleaseError) -> Failure {
+    match error {
+        ReleaseError::Unreachable(fault) => Failure::new(End::NO_STORE, format!("{fault}: {REACH}")),
+        other => Failure::new(
+            End::NO_STORE,
+            format!("{other}: see who else writes there, as nobody else has names like this"),
+        ),
+    }
+}

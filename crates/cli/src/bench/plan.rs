@@ -1,0 +1,95 @@
+//! What the words come to for a bench: where, for how long, on which names.
+
+use std::time::Duration;
+
+use leasehold::{Key, Locks, LocksBuilder, Runtime as _, TokioRuntime, Ttl};
+
+use crate::args::BenchArgs;
+use crate::exit::Failure;
+use crate::place::Place;
+use crate::time::parse;
+
+/// A bench, with everything settled.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) place: Place,
+    pub(crate) time: Duration,
+    pub(crate) tasks: usize,
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+    /// What all names begin with.
+    names: String,
+}
+
+/// Enough rounds for a median, each long enough for some hundred pairs on a near server.
+const TIME: Duration = Duration::from_secs(5);
+const LEAST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_secs(600);
+
+/// As many as a small service has requests at once.
+const TASKS: usize = 16;
+/// Beyond it the one thread that measures is what is measured.
+const MOST_TASKS: usize = 1000;
+
+/// What a killed bench leaves ends soon; and it is long beside everything that is done here.
+const TTL: Duration = Duration::from_secs(10);
+
+/// A store that is silent for longer has nothing to be measured.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(3);
+
+const PREFIX: &str = "leasehold-bench:";
+
+impl Plan {
+    /// Settles it. Everything that was typed wrong is found here, before anything is opened.
+    pub(crate) fn of(args: BenchArgs) -> Result<Self, Failure> {
+        let BenchArgs { seconds, tasks, prefix, json, mut place, quiet, urls } = args;
+        if !urls.is_empty() && !place.store.is_empty() {
+            return Err(Failure::usage(
+                "stores are named with --store and without it: name all of them in one way",
+            ));
+        }
+        place.store.extend(urls);
+        let time = seconds.as_deref().map(parse).transpose();
+        let time = time.map_err(|error| Failure::usage(format!("--seconds: {error}")))?.unwrap_or(TIME);
+        if !(LEAST..=MOST).contains(&time) {
+            return Err(Failure::usage(format!(
+                "--seconds: {time:?} is no time to measure for: name one from {LEAST:?} to {MOST:?}"
+            )));
+        }
+        let tasks = tasks.map_or(Ok(TASKS), |text| number_of_tasks(&text))?;
+        let prefix = prefix.unwrap_or_else(|| PREFIX.into());
+        let random = TokioRuntime::current().map_or(0, |runtime| runtime.random());
+        let names = format!("{prefix}{:08x}:", random as u32);
+        // Each name is this and a few digits.
+        Key::new(format!("{names}hand-off")).map_err(|misuse| Failure::from(misuse).about("--prefix"))?;
+        Ok(Self { place: Place::of(place)?, time, tasks, json, quiet, names })
+    }
+
+    pub(crate) fn name(&self, what: impl std::fmt::Display) -> String {
+        format!("{}{what}", self.names)
+    }
+
+    /// How locks are made that are to be measured.
+    pub(crate) fn builder(&self) -> LocksBuilder {
+        let ttl = TTL.min(self.place.store.max_ttl).max(Ttl::MIN.duration());
+        Locks::builder().ttl(ttl).outage_limit(OUTAGE_LIMIT)
+    }
+
+    /// What is about to be done, on one line.
+    pub(crate) fn announcement(&self, store: &str) -> String {
+        format!(
+            "measuring {store} for {:?} with up to {} tasks, on names that begin with {} (others are slower there meanwhile)",
+            self.time, self.tasks, self.names
+        )
+    }
+}
+
+fn number_of_tasks(text: &str) -> Result<usize, Failure> {
+    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = digits.and_then(|text| text.parse().ok()).filter(|number| (2..=MOST_TASKS).contains(number));
+    number.ok_or_else(|| {
+        Failure::usage(format!(
+            "--tasks: {text:?} is no number of tasks: write one from 2 to {MOST_TASKS}; one alone is measured anyway"
+        ))
+    })
+}

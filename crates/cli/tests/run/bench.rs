@@ -1,0 +1,231 @@
+//! `leasehold bench`: what locks cost at a store.
+
+use std::collections::BTreeMap;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use servers::{Cluster, Flavor, Reply, Server};
+
+use crate::harness::{Done, Running, Site, until};
+
+/// With a time that is short beside the tests' patience.
+fn bench(site: &Site, words: &[&str]) -> Done {
+    let mut command = site.leasehold(&["bench", "--seconds", "1s", "--tasks", "4"]);
+    command.args(words);
+    site.finish(command)
+}
+
+/// A bench that goes on until somebody ends it, and has begun.
+fn going_on(site: &Site, store: &str) -> Running {
+    let bench = site.start(site.leasehold(&["bench", "--seconds", "5m", "--store", store]));
+    until("the bench has begun", || bench.err().contains("measuring "));
+    bench
+}
+
+/// The medians, by figure, what it is of, and tasks.
+fn medians(done: &Done) -> BTreeMap<String, f64> {
+    let lines =
+        done.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{done:?}")));
+    let median = |line: Value| {
+        let [lowest, median, highest] = ["lowest", "median", "highest"].map(|of| line[of].as_f64().unwrap());
+        assert!(0.0 < lowest && lowest <= median && median <= highest, "{line}");
+        assert!(line["rounds"].as_u64() >= Some(3) && line["store"].is_string(), "{line}");
+        let tasks = line["tasks"].as_u64().map_or_else(String::new, |tasks| format!(" {tasks}"));
+        (format!("{} {}{tasks}", line["figure"].as_str().unwrap(), line["of"].as_str().unwrap()), median)
+    };
+    lines.map(median).collect()
+}
+
+#[track_caller]
+fn has_measured_all(done: &Done) {
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let medians = medians(done);
+    let all = [
+        "hand-off leasehold",
+        "hand-off ratio",
+        "pairs bare 1",
+        "pairs bare 4",
+        "pairs leasehold 1",
+        "pairs leasehold 4",
+        "pairs ratio 1",
+        "pairs ratio 4",
+        "round-trip bare",
+        "round-trip-rested bare",
+    ];
+    assert!(medians.keys().eq(all.iter()), "{medians:?}");
+    // A pair is two round trips, whoever makes it; and these bounds leave room for a machine that is busy with something else.
+    let trips = 1e6 / medians["round-trip bare"];
+    assert!(medians["pairs bare 1"] < trips && medians["pairs leasehold 1"] < trips, "{medians:?}");
+    assert!(medians["pairs ratio 1"] < 2.0, "{medians:?}");
+}
+
+/// All names on a server.
+fn names(server: &Server) -> Vec<String> {
+    let Reply::Array(Some(keys)) = server.text(&["KEYS", "*"]) else { panic!("no answer to KEYS") };
+    keys.iter().filter_map(Reply::as_text).map(str::to_owned).collect()
+}
+
+/// Whether nothing is left of the locks but their fences, which end.
+#[track_caller]
+fn only_fences_remain(server: &Server) {
+    let names = names(server);
+    assert!(!names.is_empty(), "there were locks, and so there are fences");
+    for name in names {
+        assert!(name.starts_with("leasehold:f{"), "{name} is left");
+        assert!(matches!(server.text(&["PTTL", &name]), Reply::Integer(1..)), "{name} has no end");
+    }
+}
+
+#[test]
+fn a_server_is_measured_beside_bare_pairs_and_only_fences_that_end_remain() {
+    for flavor in [Flavor::Redis62, Flavor::Valkey91] {
+        let server = Server::start(flavor);
+        let site = Site::new();
+        let done = bench(&site, &[&server.url(), "--json"]);
+        has_measured_all(&done);
+        only_fences_remain(&server);
+        done.says(
+            0,
+            &["measuring redis://127.0.0.1", "for 1s with up to 4 tasks", "begin with leasehold-bench:"],
+        );
+        // It measures what locks do: bare pairs leave no fence, and locks are taken by a script.
+        let stats = server.text(&["INFO", "commandstats"]);
+        let stats = stats.as_text().unwrap();
+        assert!(stats.contains("cmdstat_evalsha") && stats.contains("cmdstat_set"), "{stats}");
+    }
+}
+
+#[test]
+fn people_read_a_table() {
+    let server = Server::start(Flavor::Redis82);
+    let site = Site::new();
+    let done = bench(&site, &["-q", "--store", &server.url()]);
+    done.is_silent(0);
+    let lines: Vec<_> = done.out.lines().collect();
+    assert!(lines[0].starts_with(&format!("{}: medians of ", server.url())), "{done:?}");
+    assert!(lines[2].ends_with("leasehold ÷ bare"), "{done:?}");
+    assert_eq!(lines.len(), 8, "{done:?}");
+    for (line, begins) in lines[3..].iter().zip([
+        "round trip, at rest before ",
+        "round trip, back to back ",
+        "pairs a second, 1 task ",
+        "pairs a second, 4 tasks ",
+        "hand-off, beside a round trip ",
+    ]) {
+        assert!(line.starts_with(begins), "{done:?}");
+    }
+}
+
+#[test]
+fn a_file_is_measured_and_no_lock_remains_in_it() {
+    let site = Site::new();
+    has_measured_all(&bench(&site, &["--json", "--store", site.store()]));
+    let left = site.finish(site.leasehold(&["ls", "--all", "--json", "--store", site.store()]));
+    assert_eq!(left.out, "", "{left:?}");
+}
+
+#[test]
+fn a_cluster_is_measured() {
+    let cluster = Cluster::start(Flavor::Redis70, 3, 0);
+    let site = Site::new();
+    has_measured_all(&bench(&site, &["--json", &cluster.url()]));
+    cluster.nodes().iter().filter(|node| !names(node).is_empty()).for_each(only_fences_remain);
+}
+
+#[test]
+fn several_stores_are_measured_as_the_quorum_that_they_are_also_with_one_down() {
+    let servers = [Flavor::Redis62, Flavor::Redis82].map(Server::start);
+    let site = Site::new();
+    // Told to forget nothing, so that they need not wait for a minute first.
+    let urls = [&servers[0], &servers[1]].map(|server| format!("{}?quarantine=no", server.url()));
+    has_measured_all(&bench(&site, &["--json", &urls[0], &urls[1], "redis://127.0.0.1:1"]));
+    servers.iter().for_each(only_fences_remain);
+    // Those that abstain say so.
+    let urls = servers.each_ref().map(Server::url);
+    let done = bench(&site, &["-q", &urls[0], &urls[1], "redis://127.0.0.1:1"]);
+    done.says(69, &["quarantined for ", "Connection refused"]);
+}
+
+#[test]
+fn a_server_that_goes_away_meanwhile_is_69() {
+    let server = Server::start(Flavor::Redis70);
+    let site = Site::new();
+    let bench = going_on(&site, &server.url());
+    until("something is measured", || !names(&server).is_empty());
+    server.kill_9();
+    let done = bench.finish();
+    assert_eq!((done.status.code(), &*done.out), (Some(69), ""), "{done:?}");
+    let said = done.err.lines().last().unwrap();
+    assert!(said.contains(&server.url()) && said.contains("see that it runs"), "{done:?}");
+}
+
+#[test]
+fn ctrl_c_ends_it_and_leaves_no_lock() {
+    let server = Server::start(Flavor::Redis82);
+    let site = Site::new();
+    for store in [server.url(), site.store().to_owned()] {
+        // Wherever it is by then.
+        for _ in 0..4 {
+            let bench = going_on(&site, &store);
+            std::thread::sleep(std::time::Duration::from_millis(u64::from(bench.id()) % 7 * 40));
+            bench.signal(Signal::INT);
+            let done = bench.finish();
+            done.died_of(Signal::INT);
+            assert_eq!(done.out, "", "{done:?}");
+        }
+    }
+    only_fences_remain(&server);
+    let left = site.finish(site.leasehold(&["ls", "--all", "--json", "--store", site.store()]));
+    assert_eq!(left.out, "", "{left:?}");
+}
+
+#[test]
+fn a_user_who_may_use_few_keys_names_how_they_begin() {
+    let rules = "on >pw resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha +get +set +del \
+                 +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel +hget +hmget \
+                 +hset +pubsub +publish +subscribe +unsubscribe";
+    // It has a compare-and-delete of its own, which this user may not use.
+    let server = Server::setup(Flavor::Valkey91).acl_user("lock", rules).start();
+    let site = Site::new();
+    let store = format!("redis://lock:pw@127.0.0.1:{}", server.port());
+    let with = |words: &[&str]| {
+        let mut command = site.leasehold(&["bench", "--seconds", "1s", "--tasks", "4", "--json", "-q"]);
+        command.args(words).env("LEASEHOLD_STORE", &store);
+        site.finish(command)
+    };
+    has_measured_all(&with(&["--prefix", "app:bench:"]));
+    only_fences_remain(&server);
+    with(&[]).says_and_hints(
+        69,
+        &["user lock may not use a key"],
+        "--prefix TEXT says what the names begin with that are measured",
+    );
+}
+
+#[test]
+fn words_that_make_no_sense_are_64_and_nothing_is_sent() {
+    let site = Site::new();
+    let store = site.store();
+    for (words, said) in [
+        (&["memory:"][..], "memory of one process"),
+        (&["--seconds", "0", store], "--seconds: 0ns is no time to measure for"),
+        (&["--seconds", "1h", store], "from 1s to 600s"),
+        (&["--seconds", "soon", store], "--seconds: "),
+        (&["--tasks", "1", store], "--tasks: \"1\" is no number of tasks"),
+        (&["--tasks", "-4", store], "--tasks: \"-4\" is no number of tasks"),
+        (&["--prefix", "leasehold:", store], "--prefix: "),
+        (&["--store", store, "redis://127.0.0.1:1"], "name all of them in one way"),
+        (&["tmp/x.db"], "the store is no URL"),
+    ] {
+        let mut command = site.leasehold(&["bench"]);
+        command.args(words);
+        site.finish(command).says(64, &[said]);
+    }
+    assert!(!site.path("leases.db").exists());
+    site.finish(site.leasehold(&["bench", "--second", "3"])).says_and_hints(
+        64,
+        &["no option --second"],
+        "did you mean --seconds?",
+    );
+    site.finish(site.leasehold(&["bench", "-q", "redis://127.0.0.1:1"])).says(69, &["Connection refused"]);
+}

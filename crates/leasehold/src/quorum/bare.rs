@@ -1,0 +1,30 @@
+//! What a lock over several stores is measured against: the least at each of them, until more than half have done it.
+
+use std::sync::Arc;
+
+use leasehold_core::{Bare, Fault, FaultKind, Stance};
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::desk::Desk;
+
+/// All members at once. It says nothing of who is down: a name that a slow member still has from the last time is no outage.
+pub(super) async fn bare(desk: &Arc<Desk>, what: &Bare) -> Result<(), Fault> {
+    let (tell, mut heard) = unbounded_channel();
+    for (nth, member) in desk.members.iter().enumerate() {
+        let (store, what, tell) = (member.store.clone(), what.clone(), tell.clone());
+        desk.runtime.spawn(Box::pin(async move {
+            // Whoever asked may have enough.
+            let _ = tell.send((nth, store.bare(&what).await));
+        }));
+    }
+    drop(tell);
+    let mut stances = vec![Stance::Undecided; desk.members.len()];
+    while let Some((nth, done)) = heard.recv().await {
+        stances[nth] = done.map_or_else(Stance::of, |()| Stance::Agreed);
+        let agreed = stances.iter().filter(|stance| **stance == Stance::Agreed).count();
+        if agreed >= desk.majority() {
+            return Ok(());
+        }
+    }
+    Err(desk.fault(FaultKind::Passing, desk.tally(stances, "answered")))
+}

@@ -1,0 +1,57 @@
+//! What a lock is measured against: the least that keeps two apart, on the same connection.
+
+use leasehold_core::{Bare, Fault, Holder, Key, Ttl};
+use redis::{Value, cmd};
+
+use crate::client::{Client, Heard, Route};
+use crate::deadline::within;
+use crate::native::{delete, is_out_of_reach};
+use crate::script::bare_release_call;
+use crate::topology::cluster::say_one;
+
+impl Client {
+    pub(crate) async fn bare(&self, what: &Bare) -> Result<(), Fault> {
+        let mut route = self.route(self.call_limit).await?;
+        self.bare_on(what, &mut route).await
+    }
+
+    pub(crate) async fn bare_on(&self, what: &Bare, route: &mut Route) -> Result<(), Fault> {
+        match what {
+            Bare::Pair { key, holder, ttl, .. } => self.pair(key, *holder, *ttl, route).await,
+            _ => self.one(cmd("PING"), route).await?.map(drop).map_err(|no| self.faults.of_refusal(&no)),
+        }
+    }
+
+    async fn pair(&self, key: &Key, holder: Holder, ttl: Ttl, route: &mut Route) -> Result<(), Fault> {
+        let mut set = cmd("SET");
+        set.arg(key.as_bytes()).arg(holder.digits()).arg("NX").arg("PX").arg(ttl.as_millis());
+        match self.one(set, route).await? {
+            Ok(Value::Nil) => return Err(self.faults.passing(format_args!("{key}: somebody else has it"))),
+            Ok(_) => {}
+            Err(refusal) => return Err(self.faults.of_refusal(&refusal)),
+        }
+        let released = self.compare_and_delete(key, holder, route).await?;
+        match released.map_err(|refusal| self.faults.of_refusal(&refusal))? {
+            Value::Int(1) => Ok(()),
+            _ => Err(self.faults.passing(format_args!("{key}: it was gone before it was let go"))),
+        }
+    }
+
+    /// As a lock of ours that nobody waits for is let go.
+    async fn compare_and_delete(&self, key: &Key, holder: Holder, route: &mut Route) -> Result<Heard, Fault> {
+        let how = route.live.as_ref().and_then(|live| live.delete_if_equal);
+        if let Some(how) = how.filter(|_| !self.native.is_denied()) {
+            match self.one(delete(key, holder.digits().as_bytes(), how), route).await? {
+                Err(refusal) if is_out_of_reach(&refusal) => self.native.deny(),
+                heard => return Ok(heard),
+            }
+        }
+        self.call(route, &bare_release_call(key, holder), self.call_limit).await
+    }
+
+    async fn one(&self, command: redis::Cmd, route: &mut Route) -> Result<Heard, Fault> {
+        let (sent, limit, asks) = (self.runtime.now(), self.call_limit, route.asks);
+        let said = within(&*self.runtime, limit, say_one(route.connection(), asks, &command)).await;
+        self.heard(route, sent, said, limit)
+    }
+}

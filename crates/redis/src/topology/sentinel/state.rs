@@ -1,0 +1,84 @@
+//! What each sentinel knows of the master, for whoever looks at them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Fault, Runtime};
+use redis::{Value, cmd};
+
+use super::{PORT, Sentinels};
+use crate::deadline::within;
+
+/// Nobody waits for a lock meanwhile.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// One that is named in the URL.
+#[derive(Clone, Debug)]
+pub(crate) struct Watcher {
+    /// Where it is.
+    pub(crate) at: Arc<str>,
+    pub(crate) host: String,
+    pub(crate) says: Result<State, Fault>,
+}
+
+/// What it says of the master.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    /// Where it takes the master to be.
+    pub(crate) master: String,
+    /// How many other sentinels it knows.
+    pub(crate) others: u64,
+    /// How many must agree that the master is down.
+    pub(crate) quorum: u64,
+    /// After how long a silent master is missed.
+    pub(crate) down_after: Duration,
+}
+
+impl Sentinels {
+    /// The name under which they know the master.
+    pub(crate) fn master(&self) -> &str {
+        &self.master
+    }
+
+    /// One after the other: a few questions, seldom asked.
+    pub(crate) async fn watchers(&self, runtime: &Arc<dyn Runtime>) -> Vec<Watcher> {
+        let mut watchers = Vec::new();
+        for place in &self.places {
+            let asking = self.speak(place, runtime, |mut connection| async move {
+                let master = cmd("SENTINEL").arg("MASTER").arg(&self.master).take();
+                self.answer_to(master, &mut connection).await
+            });
+            let silent = || Err(self.faults.passing(format_args!("no answer within {ANSWERS_WITHIN:?}")));
+            let says = within(&**runtime, ANSWERS_WITHIN, asking).await.unwrap_or_else(silent);
+            let says = says.and_then(|answer| {
+                answer.as_ref().and_then(state_of).ok_or_else(|| {
+                    self.faults.lasting("its answer says nothing of a master: this is no sentinel")
+                })
+            });
+            let at = place.written(PORT);
+            let host = at.rsplit_once(':').map_or(&*at, |(host, _)| host).to_owned();
+            watchers.push(Watcher { at: at.into(), host, says });
+        }
+        watchers
+    }
+}
+
+/// A list of fields: name, value, name, value.
+fn state_of(answer: &Value) -> Option<State> {
+    let Value::Array(fields) = answer else { return None };
+    let text = |field: &Value| match field {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    };
+    let fields: Vec<_> = fields.iter().map(text).collect::<Option<_>>()?;
+    let fields: BTreeMap<_, _> =
+        fields.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect();
+    let number = |name| fields.get(name).and_then(|value| value.parse::<u64>().ok());
+    Some(State {
+        master: format!("{}:{}", fields.get("ip")?, fields.get("port")?),
+        others: number("num-other-sentinels")?,
+        quorum: number("quorum")?,
+        down_after: Duration::from_millis(number("down-after-milliseconds")?),
+    })
+}

@@ -1,0 +1,78 @@
+//! A cluster whose nodes speak TLS with everybody, and with each other.
+
+use std::path::Path;
+
+use leasehold_core::{Fault, HoldAnswer, Manner, Store};
+use leasehold_redis::ClusterStore;
+use servers::{Cluster, Flavor, Reply, TlsFiles};
+use tempfile::TempDir;
+
+use crate::tls::Authority;
+use crate::world::{attempt, granted, lasting, runtime};
+
+/// All nodes show the same certificate. Debian's build of 7.0 is the only one here that has TLS.
+fn cluster(files: &TlsFiles, authority: &Authority, announced: Option<&str>) -> Cluster {
+    Cluster::start_with(Flavor::Redis70, 3, 0, |setup| {
+        let setup = setup.tls(files.clone()).arg("tls-cluster", "yes").arg("tls-replication", "yes");
+        // They are each other's clients.
+        let setup = setup.arg("tls-ca-cert-file", &authority.pem.display().to_string());
+        match announced {
+            Some(host) => setup
+                .arg("cluster-announce-hostname", host)
+                .arg("cluster-preferred-endpoint-type", "hostname"),
+            None => setup,
+        }
+    })
+}
+
+/// By one node, so that the others are known from it alone.
+fn store(cluster: &Cluster, ca: &Path) -> ClusterStore {
+    let (port, ca) = (cluster.nodes()[0].port(), ca.display());
+    ClusterStore::from_url(&format!("rediss+cluster://127.0.0.1:{port}?ca={ca}"), runtime()).unwrap()
+}
+
+async fn take_and_release(store: &ClusterStore, name: &str) -> Result<(), Fault> {
+    let ours = attempt(&[name]);
+    granted(store.grant(&ours, Manner::Try).await);
+    assert_eq!(store.renew(std::slice::from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+    store.release(&ours).await.map(drop)
+}
+
+#[tokio::test]
+async fn every_node_is_spoken_to_by_tls_and_must_show_its_name() {
+    let directory = TempDir::new().unwrap();
+    let here = directory.path();
+    let (authority, other) = (Authority::new(here, "right"), Authority::new(here, "other"));
+    let files = authority.certify(here, "127.0.0.1", false);
+    let cluster = cluster(&files, &authority, None);
+    let ours = store(&cluster, &authority.pem);
+    ours.open().await.unwrap();
+    for n in 0..12 {
+        take_and_release(&ours, &format!("k{n}")).await.unwrap();
+    }
+    for node in cluster.nodes() {
+        assert!(
+            matches!(node.text(&["DBSIZE"]), Reply::Integer(1..)),
+            "nothing was asked of {}",
+            node.port()
+        );
+    }
+
+    lasting(store(&cluster, &other.pem).open().await, &["authority", "not trusted"]);
+    // Nobody speaks plainly to them: the port is closed to that.
+    let plainly = format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[0].port());
+    let plainly = ClusterStore::from_url(&plainly, runtime()).unwrap();
+    assert!(plainly.open().await.is_err());
+}
+
+/// The one that is named in the URL is who it says; those that it names are asked for the names that it gives them.
+#[tokio::test]
+async fn a_node_that_is_named_by_another_is_checked_by_that_name() {
+    let directory = TempDir::new().unwrap();
+    let here = directory.path();
+    let authority = Authority::new(here, "right");
+    let files = authority.certify(here, "127.0.0.1", false);
+    let cluster = cluster(&files, &authority, Some("localhost"));
+    let fault = store(&cluster, &authority.pem).open().await;
+    lasting(fault, &["certificate", "localhost"]);
+}
