@@ -18,6 +18,7 @@ mod replicas;
 mod secrets;
 mod sentinel;
 mod settling;
+mod signal;
 mod tls;
 mod together;
 mod watching;
