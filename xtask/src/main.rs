@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_start;
+mod book;
 mod clock_rule;
 mod dist;
 mod faults;
@@ -27,7 +28,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 10] = [
+const TASKS: [Task; 11] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -75,6 +76,12 @@ const TASKS: [Task; 10] = [
         usage: "pages",
         does: "write the manual and the completions of the command into target/pages",
         run: pages::run,
+    },
+    Task {
+        name: "book",
+        usage: "book",
+        does: "render the manual and the guide as a book in target/book; a link that leads nowhere is an error",
+        run: book::run,
     },
     Task {
         name: "dist",

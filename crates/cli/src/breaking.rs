@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::args::BreakArgs;
 use crate::exit::{End, Failure, REACH};
-use crate::keys::key;
+use crate::keys::{key, naming};
 use crate::place::Place;
 use crate::print::{plain, print};
 use crate::say;
@@ -18,7 +18,7 @@ use crate::status::text_of;
 ///
 /// [`Failure`], when nothing was broken.
 pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
-    let key = key(args.keys.into_iter().next().unwrap_or_default())?;
+    let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
     let fence = fence(&args.fence.unwrap_or_default())?;
     let place = Place::of(args.place)?;
     let locks = place.connect(place.to_look_at(), args.quiet).await?;

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn keys(names: &[&str]) -> Keys {
-        Keys::of(names.iter().map(OsString::from).collect()).unwrap()
+        Keys::of(names.iter().map(OsString::from).collect(), &leasehold::Naming::Verbatim).unwrap()
     }
 
     #[test]

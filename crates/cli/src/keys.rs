@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStringExt as _;
 
-use leasehold::{Key, Misuse};
+use leasehold::{Key, Misuse, Naming};
 
+use crate::args::NamingArgs;
 use crate::exit::Failure;
 use crate::status::text_of;
 use crate::store_url::StoreUrl;
@@ -19,12 +20,19 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// [`Failure`], when one of them can be none, or there is none.
-    pub(crate) fn of(names: Vec<OsString>) -> Result<Self, Failure> {
-        let keys: Result<Vec<_>, _> = names.into_iter().map(key).collect();
+    /// [`Failure`], when one of them can be none, there is none, or two of them are one.
+    pub(crate) fn of(mut names: Vec<OsString>, naming: &Naming) -> Result<Self, Failure> {
+        names.sort();
+        names.dedup();
+        let keys: Result<Vec<_>, _> = names.into_iter().map(|name| key(name, naming)).collect();
         let mut keys = keys?;
         keys.sort();
-        keys.dedup();
+        if let Some(twice) = keys.windows(2).find(|two| two[0] == two[1]) {
+            return Err(Failure::usage(format!(
+                "two of the names are one lock to {naming}, at {}: leave one out",
+                twice[0]
+            )));
+        }
         if keys.is_empty() { Err(Misuse::NoKeys.into()) } else { Ok(Self(keys)) }
     }
 
@@ -42,20 +50,46 @@ impl Keys {
     }
 }
 
+/// What `--naming` says.
+///
+/// # Errors
+///
+/// [`Failure`], when there is no such naming.
+pub(crate) fn naming(args: NamingArgs) -> Result<Naming, Failure> {
+    let naming = args.naming.as_deref().map_or(Ok(Naming::Verbatim), str::parse);
+    naming.map_err(|misuse: Misuse| Failure::from(misuse).about("--naming"))
+}
+
+/// What the keys begin with whose names begin so.
+///
+/// # Errors
+///
+/// [`Failure`], when no key can begin so.
+pub(crate) fn beginning(prefix: Option<OsString>, naming: &Naming) -> Result<Vec<u8>, Failure> {
+    match prefix {
+        None => Ok(naming.beginning("")),
+        Some(prefix) => {
+            let bytes = naming.beginning(prefix.as_encoded_bytes());
+            key(prefix, naming).map_err(|failure| failure.about("PREFIX"))?;
+            Ok(bytes)
+        }
+    }
+}
+
 /// Takes a name as a key.
 ///
 /// # Errors
 ///
 /// [`Failure`], when it can be none, or is a store's URL with a password in it: that has strayed here, and would be written down
 /// everywhere.
-pub(crate) fn key(name: OsString) -> Result<Key, Failure> {
+pub(crate) fn key(name: OsString, naming: &Naming) -> Result<Key, Failure> {
     let url = name.to_str().and_then(|name| StoreUrl::new(name).ok());
     if url.is_some_and(|url| url.has_password()) {
         return Err(Failure::usage(
             "a store's URL with a password stands where a key should: write --store before it",
         ));
     }
-    Ok(Key::new(name.into_vec())?)
+    Ok(naming.key(name.into_vec())?)
 }
 
 /// For one line: the first few, and how many more there are.
@@ -76,7 +110,7 @@ mod tests {
     use super::*;
 
     fn keys(names: &[&str]) -> Result<Keys, Failure> {
-        Keys::of(names.iter().map(OsString::from).collect())
+        Keys::of(names.iter().map(OsString::from).collect(), &Naming::Verbatim)
     }
 
     #[test]
@@ -88,6 +122,17 @@ mod tests {
     #[test]
     fn many_keys_are_told_by_the_first_of_them() {
         assert_eq!(keys(&["6", "5", "4", "3", "2", "1"]).unwrap().to_string(), "1, 2, 3, 4 and 2 more");
+    }
+
+    #[test]
+    fn two_names_that_are_one_key_are_refused_and_one_name_given_twice_is_not() {
+        let of = |names: [&str; 2]| Keys::of(names.map(OsString::from).into(), &Naming::ExclusiveLock);
+        assert_eq!(of(["a b", "a b"]).unwrap().to_string(), "exclusive-lock:a-b");
+        let refused = of(["a b", "a.b"]).unwrap_err();
+        assert!(
+            refused.reason().contains("one lock to exclusive-lock, at exclusive-lock:a-b"),
+            "{refused:?}"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rustix::termios::tcgetwinsize;
 
 use crate::args::LsArgs;
 use crate::exit::{End, Failure};
-use crate::keys::key;
+use crate::keys::{beginning, naming};
 use crate::place::Place;
 use crate::print::print;
 use crate::say;
@@ -21,15 +21,17 @@ use crate::table::table;
 ///
 /// [`Failure`], when the store cannot be looked through.
 pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
-    let prefix = args.prefixes.into_iter().next().map(prefix).transpose()?;
+    let prefix = args.prefixes.into_iter().next().map(some).transpose()?;
+    let prefix = beginning(prefix, &naming(args.naming)?)?;
     let place = Place::of(args.place)?;
     let locks = place.connect(place.to_look_at(), args.quiet).await?;
     if args.verbose {
         say::line(format_args!("looking at {}", locks.store()));
     }
-    let states = locks.list(prefix.as_ref().map_or(&b""[..], Key::as_bytes)).await?;
+    let states = locks.list(&prefix).await?;
     if states.is_empty() {
-        let which = prefix.map_or_else(String::new, |prefix| format!(" that begins with {prefix}"));
+        let which =
+            Key::new(&prefix).map_or_else(|_| String::new(), |prefix| format!(" that begins with {prefix}"));
         if !args.quiet {
             say::line(format_args!("no lock{which} is held or waited for at {}", locks.store()));
         }
@@ -43,15 +45,15 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     Ok(End::SUCCESS)
 }
 
-/// What no key can begin with, no lock is found by.
-fn prefix(text: OsString) -> Result<Key, Failure> {
+/// An empty one is a slip, or a variable that was not set.
+fn some(text: OsString) -> Result<OsString, Failure> {
     if text.is_empty() {
         return Err(Failure::usage(
             "the prefix is empty: name what the keys begin with, or list all of them",
         )
         .hint("leasehold ls --all"));
     }
-    key(text).map_err(|failure| failure.about("PREFIX"))
+    Ok(text)
 }
 
 /// How wide the terminal is that we print to, if we do and it says so.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::args::ShowArgs;
 use crate::exit::{End, Failure};
-use crate::keys::key;
+use crate::keys::{key, naming};
 use crate::place::Place;
 use crate::print::{plain, print};
 use crate::say;
@@ -18,7 +18,7 @@ use crate::time;
 ///
 /// [`Failure`], when there is nothing to be seen, or what stands there is no lock.
 pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
-    let key = key(args.keys.into_iter().next().unwrap_or_default())?;
+    let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
     let place = Place::of(args.place)?;
     let locks = place.connect(place.to_look_at(), args.quiet).await?;
     if args.verbose {

@@ -120,6 +120,7 @@ const SENDING: Duration = Duration::from_millis(50);
 async fn connect(wanted: &Wanted) -> Result<Locks, Failure> {
     let renewal = wanted.max_hold.map_or(Renewal::Automatic, Renewal::AtMost);
     let builder = Locks::builder().ttl(wanted.ttl.duration()).label(&wanted.label).renewal(renewal);
+    let builder = builder.signal(wanted.signal);
     let builder = match wanted.patience {
         // Whoever waits two seconds for a lock does not want to wait ten for a server; a second is enough for one that is up.
         Patience::Within(within) => builder.outage_limit(within.clamp(Duration::from_secs(1), OUTAGE_LIMIT)),

@@ -6,7 +6,6 @@ mod view;
 mod watching;
 
 use std::env;
-use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use self::view::{View, Wish};
 use self::watching::Watching;
 use crate::args::TopArgs;
 use crate::exit::{End, Failure};
-use crate::keys::key;
+use crate::keys::{beginning, naming};
 use crate::place::Place;
 use crate::print::plain;
 use crate::signals::{Event, Signals, stop};
@@ -35,14 +34,14 @@ const FRAME: Duration = Duration::from_millis(250);
 ///
 /// [`Failure`], when there is no terminal to show it on, or the store cannot be reached.
 pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
-    let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty()).map(prefix).transpose()?;
+    let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
+    let prefix = beginning(prefix, &naming(args.naming)?)?;
     let place = Place::of(args.place)?;
     on_a_terminal()?;
     // Before there are other threads.
     let mut signals = Signals::catch()?;
     let locks = place.connect(place.to_look_at(), false).await?;
-    let prefix = prefix.as_ref().map_or(&b""[..], Key::as_bytes);
-    let mut watching = Watching::begin(locks.survey(prefix));
+    let mut watching = Watching::begin(locks.survey(&prefix));
     let mut view = View::of(plain(locks.store()));
     let mut screen = Screen::take()?;
     let mut keys = keyboard();
@@ -79,11 +78,6 @@ pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
         watching.choose(view.chosen_key());
         screen.draw(&mut view)?;
     }
-}
-
-/// What no key can begin with, no lock is found by.
-fn prefix(text: OsString) -> Result<Key, Failure> {
-    key(text).map_err(|failure| failure.about("PREFIX"))
 }
 
 fn on_a_terminal() -> Result<(), Failure> {

@@ -99,7 +99,8 @@ Without either: file:HOME/.local/state/leasehold/leases.db, where HOME is what t
 user. `leasehold run -v` says which store it uses.
 
 Redis 6.2 or later, Valkey and their like. A lock is a string at the very key, so redlock, redsync, redis-py and others
-keep out leasehold on the same key, and leasehold them.
+keep out leasehold on the same key, and leasehold them. --naming has the keys of libraries that write something before
+the name: pottery, redlock.net, redis-semaphore, python-redis-lock, shedlock, exclusive-lock.
 ";
 
 const EVENTS: &str = "\

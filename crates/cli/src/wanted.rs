@@ -5,11 +5,11 @@ use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::{Label, Misuse, Mode, Ttl};
+use leasehold::{Label, Misuse, Mode, Signal, Ttl};
 
 use crate::args::{KeepingArgs, TakingArgs, WaitingArgs};
 use crate::exit::{End, Failure};
-use crate::keys::Keys;
+use crate::keys::{Keys, naming};
 use crate::place::Place;
 use crate::status::Status;
 use crate::time;
@@ -27,6 +27,8 @@ pub(crate) struct Wanted {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) label: String,
     pub(crate) place: Place,
+    /// Whom its release wakes besides those in line.
+    pub(crate) signal: Option<Signal>,
     pub(crate) status: Arc<Status>,
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
@@ -75,7 +77,9 @@ impl Wanted {
         let busy = exit_code("--busy-exit-code", waiting.busy_exit_code)?.map_or(End::BUSY, End::Code);
         let label = args.label.unwrap_or_else(default_label);
         Label::new(&label).map_err(|misuse| Failure::from(misuse).about("--label"))?;
-        let keys = Keys::of(keys)?;
+        let naming = naming(args.naming)?;
+        let keys = Keys::of(keys, &naming)?;
+        let signal = naming.signal();
         let place = Place::of(args.place)?;
         if let Mode::Permits { .. } = mode
             && place.store.is_several()
@@ -85,7 +89,7 @@ impl Wanted {
         }
         let status = Arc::new(args.status_fd.map_or(Ok(Status::to_nobody()), |text| Status::to(&text))?);
         let verbose = args.verbose;
-        Ok(Self { keys, mode, patience, busy, ttl, max_hold, label, place, status, quiet, verbose })
+        Ok(Self { keys, mode, patience, busy, ttl, max_hold, label, place, signal, status, quiet, verbose })
     }
 
     /// Whether what is worth knowing, and no error, is said to people.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holder::Label;
-use crate::{Fence, Holder, Key, Line, Misuse, Mode, Ttl};
+use crate::{Fence, Holder, Key, Line, Misuse, Mode, Signal, Ttl};
 
 /// One key of a claim, and how it is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,6 +98,8 @@ pub struct Attempt {
     pub ttl: Ttl,
     /// Where the store is asked as a member of a quorum: on what the members are to agree.
     pub proposal: Option<Proposal>,
+    /// Whom else its release is to wake.
+    pub signal: Option<Signal>,
 }
 
 /// On what the members of a quorum are to agree.
@@ -114,13 +116,20 @@ impl Attempt {
     /// An attempt by a fresh holder.
     #[must_use]
     pub const fn new(claim: Claim, holder: Holder, label: Option<Label>, ttl: Ttl) -> Self {
-        Self { claim, holder, label, ttl, proposal: None }
+        Self { claim, holder, label, ttl, proposal: None, signal: None }
     }
 
     /// The same attempt with another ttl.
     #[must_use]
     pub fn with_ttl(&self, ttl: Ttl) -> Self {
         Self { ttl, ..self.clone() }
+    }
+
+    /// The same attempt, whose release wakes others as well.
+    #[must_use]
+    pub const fn with_signal(mut self, signal: Option<Signal>) -> Self {
+        self.signal = signal;
+        self
     }
 
     /// How long what it left at a store can last there if nobody asks for the key meanwhile: its lease for the ttl, its place in line

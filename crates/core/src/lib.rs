@@ -28,6 +28,7 @@ mod request;
 mod round;
 mod runtime;
 mod share;
+mod signal;
 mod store;
 mod tally;
 mod tenancy;
@@ -58,6 +59,7 @@ pub use request::{
 pub use round::{Ballot, Round, Turn, Vote, majority_of};
 pub use runtime::{BoxFuture, Instant, Runtime, Stamp};
 pub use share::{Share, Shares};
+pub use signal::Signal;
 pub use store::{Fault, FaultKind, Manner, Notice, Notices, Store, Wake};
 pub use tally::{Stance, Tally};
 pub use tenancy::{KeyState, Tenancy, Tenant, Waiter};

@@ -110,6 +110,11 @@ pub enum Misuse {
         /// The first, in byte order, that lies elsewhere.
         other: Key,
     },
+    /// No naming of a library's locks that is known.
+    UnknownNaming {
+        /// What was written, escaped for one line.
+        naming: String,
+    },
     /// A store that a quorum cannot count on.
     NoMember {
         /// Its name, without any password.
@@ -209,6 +214,11 @@ impl fmt::Display for Misuse {
                 f,
                 "{one} and {other} lie in different slots of the cluster, which locks only keys of one slot together: give \
                  them one hash tag, as in {{order:7}}:stock and {{order:7}}:bill"
+            ),
+            Self::UnknownNaming { naming } => write!(
+                f,
+                "{naming}: no naming of locks is known by this: verbatim, redlock.net, pottery, redis-semaphore, \
+                 python-redis-lock, shedlock, shedlock:ENVIRONMENT and exclusive-lock are; any other prefix is part of the name"
             ),
             Self::NoMember { name, reason } => write!(f, "{name} cannot be a member of a quorum: {reason}"),
             Self::Url { reason } => f.write_str(reason),

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Drift, Fault, FaultKind, Label, Renewal, Runtime, Store, Ttl};
+use leasehold_core::{Drift, Fault, FaultKind, Label, Renewal, Runtime, Signal, Store, Ttl};
 
 use crate::any_store::{self, AnyStore};
 use crate::defaults::Defaults;
 use crate::error::ConnectError;
 use crate::locks::Locks;
 use crate::memory::MemoryStore;
+use crate::naming::Naming;
 use crate::place::{Place, rest};
 use crate::quorum::QuorumStore;
 use crate::runtime::TokioRuntime;
@@ -47,6 +48,27 @@ impl LocksBuilder {
     /// What stands before the name of every key, literally; nothing if not said.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.defaults.prefix = prefix.as_ref().to_vec();
+        self
+    }
+
+    /// What locks are called at the store, so that another library's locks of the same names and ours exclude each other:
+    /// [`Naming`] lists the libraries. A prefix is then a part of the name. If not said, a key is its name.
+    ///
+    /// ```
+    /// use leasehold::{Locks, Naming};
+    /// let locks = Locks::builder().naming(Naming::RedisSemaphore).in_memory()?;
+    /// let mutex = locks.mutex("invoice:42");                       // the key `mutex:invoice:42`
+    /// # Ok::<(), leasehold::ConnectError>(())
+    /// ```
+    pub fn naming(mut self, naming: Naming) -> Self {
+        self.defaults.signal = naming.signal();
+        self.defaults.naming = naming;
+        self
+    }
+
+    /// Whom releases wake besides those in line, where keys are written out in full; [`naming`](Self::naming) sees to it by itself.
+    pub const fn signal(mut self, signal: Option<Signal>) -> Self {
+        self.defaults.signal = signal;
         self
     }
 

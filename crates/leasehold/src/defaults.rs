@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Claim, Key, Label, Misuse, Patience, Renewal, Ttl};
+use leasehold_core::{Claim, Key, Label, Misuse, Patience, Renewal, Signal, Ttl};
 
 use crate::lock::Terms;
+use crate::naming::Naming;
 
 /// What a lock is taken with when nothing else is said.
 #[derive(Clone, Debug)]
 pub(crate) struct Defaults {
     pub(crate) prefix: Vec<u8>,
+    pub(crate) naming: Naming,
+    pub(crate) signal: Option<Signal>,
     pub(crate) ttl: Result<Ttl, Misuse>,
     pub(crate) label: Result<Option<Label>, Misuse>,
     pub(crate) renewal: Renewal,
@@ -36,15 +39,29 @@ impl Defaults {
         let claim = claim?;
         let (ttl, label) = self.checked()?;
         let patience = Patience::new(None, self.outage_limit);
-        Ok(Terms { claim, label, ttl, renewal: self.renewal, patience, line_limit: None, on_wait: None })
+        Ok(Terms {
+            claim,
+            label,
+            ttl,
+            signal: self.signal,
+            renewal: self.renewal,
+            patience,
+            line_limit: None,
+            on_wait: None,
+        })
     }
 
     /// The key of this name, behind the prefix.
     pub(crate) fn key(&self, name: &[u8]) -> Result<Key, Misuse> {
         if self.prefix.is_empty() || name.is_empty() {
-            return Key::new(name);
+            return self.naming.key(name);
         }
-        Key::new([&self.prefix, name].concat())
+        self.naming.key([&self.prefix, name].concat())
+    }
+
+    /// What the keys begin with whose names begin so.
+    pub(crate) fn beginning(&self, name: &[u8]) -> Vec<u8> {
+        self.naming.beginning([&self.prefix, name].concat())
     }
 }
 
@@ -52,6 +69,8 @@ impl Default for Defaults {
     fn default() -> Self {
         Self {
             prefix: Vec::new(),
+            naming: Naming::Verbatim,
+            signal: None,
             ttl: Ok(Ttl::DEFAULT),
             label: Ok(None),
             renewal: Renewal::Automatic,

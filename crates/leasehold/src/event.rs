@@ -147,6 +147,15 @@ pub enum Event {
         /// The store, without any password.
         store: Arc<str>,
     },
+    /// Two names that this program has for locks are one key, and so one lock, under the naming of another library. It is said once for
+    /// each name but the first.
+    #[non_exhaustive]
+    NamesCollide {
+        /// The key.
+        key: Key,
+        /// The first name that was used for it, and this one; escaped for one line.
+        names: [String; 2],
+    },
     /// More happened than was read in time: the oldest events were left out.
     #[non_exhaustive]
     Missed {
@@ -232,6 +241,9 @@ impl fmt::Display for Event {
             Self::MemberBack { store } => write!(f, "member back: {store}"),
             Self::PushDown { fault } => write!(f, "waiters are not told of their turn: {fault}"),
             Self::PushBack { store } => write!(f, "waiters are told of their turn again: {store}"),
+            Self::NamesCollide { key, names: [first, other] } => {
+                write!(f, "{other} and {first} are one lock: the key of both is {key}")
+            }
             Self::Missed { events } => write!(f, "{events} events were not read in time"),
         }
     }

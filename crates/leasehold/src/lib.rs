@@ -32,6 +32,7 @@ mod locks;
 pub mod manual;
 mod memory;
 mod mutex;
+mod naming;
 mod place;
 mod quorum;
 mod recipe;
@@ -51,13 +52,14 @@ pub use event::{Event, Who};
 pub use events::Events;
 pub use leasehold_core::{
     Backoff, Claim, Drift, Fault, FaultKind, Fence, Finding, Holder, Key, KeyState, Label, Loss, Mark,
-    Misuse, Mode, Remedy, Renewal, Runtime, Severity, Stamp, Stance, Store, Tally, Tenancy, Tenant, Ttl,
-    Waiter, Want,
+    Misuse, Mode, Remedy, Renewal, Runtime, Severity, Signal, Stamp, Stance, Store, Tally, Tenancy, Tenant,
+    Ttl, Waiter, Want,
 };
 pub use lock::{Acquire, Guard, Held, Unlocked, Waiting};
 pub use locks::Locks;
 pub use memory::MemoryStore;
 pub use mutex::Mutex;
+pub use naming::Naming;
 pub use quorum::QuorumStore;
 pub use recipe::{
     BeginError, Candidate, Doing, Election, Every, EveryOutcome, JobError, Leaders, MarkError, NotDue, Once,

@@ -9,9 +9,11 @@ use crate::any_store::AnyStore;
 use crate::builder::LocksBuilder;
 use crate::defaults::Defaults;
 use crate::error::{CloseError, ConnectError, InspectError};
+use crate::event::Event;
 use crate::events::Events;
 use crate::lock::Held;
 use crate::mutex::Mutex;
+use crate::naming::{Names, Naming, readable};
 use crate::place::Place;
 use crate::recipe::{Election, Every, Once};
 use crate::rw_lock::RwLock;
@@ -22,11 +24,12 @@ use crate::semaphore::Semaphore;
 pub struct Locks {
     askers: Arc<Askers>,
     defaults: Arc<Defaults>,
+    names: Arc<Names>,
 }
 
 impl Locks {
     pub(crate) fn new(place: Arc<Place>, defaults: Defaults) -> Self {
-        Self { askers: Arc::new(Askers(place)), defaults: Arc::new(defaults) }
+        Self { askers: Arc::new(Askers(place)), defaults: Arc::new(defaults), names: Arc::default() }
     }
 
     /// Connects to the store at a URL, with the defaults of [`LocksBuilder`].
@@ -93,7 +96,7 @@ impl Locks {
 
     /// The lock of this name. Does no I/O; a name that cannot be a key is said when the lock is asked for.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
-        let claim = self.defaults.key(name.as_ref()).map(Claim::exclusive);
+        let claim = self.key(name.as_ref()).map(Claim::exclusive);
         Mutex::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
     }
 
@@ -118,20 +121,20 @@ impl Locks {
 
     /// Something that is done once, ever, under the lock of this name. Does no I/O.
     pub fn once(&self, name: impl AsRef<[u8]>) -> Once {
-        let claim = self.defaults.key(name.as_ref()).map(Claim::exclusive);
+        let claim = self.key(name.as_ref()).map(Claim::exclusive);
         Once::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
     }
 
     /// Something that is done once in each `period`, under the lock of this name. Does no I/O; a period that cannot be is said when it
     /// is to run.
     pub fn every(&self, period: Duration, name: impl AsRef<[u8]>) -> Every {
-        let claim = self.defaults.key(name.as_ref()).map(Claim::exclusive);
+        let claim = self.key(name.as_ref()).map(Claim::exclusive);
         Every::new(self.askers.clone(), claim, Defaults::clone(&self.defaults), period)
     }
 
     /// The leadership of this name, for which several stand and which one has at a time. Does no I/O.
     pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
-        let claim = self.defaults.key(name.as_ref()).map(Claim::exclusive);
+        let claim = self.key(name.as_ref()).map(Claim::exclusive);
         Election::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
     }
 
@@ -188,7 +191,7 @@ impl Locks {
     }
 
     fn keys<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> Result<Vec<Key>, Misuse> {
-        names.into_iter().map(|name| self.defaults.key(name.as_ref())).collect()
+        names.into_iter().map(|name| self.key(name.as_ref())).collect()
     }
 
     /// Who holds a lock, and who waits for it, in order. Takes nothing and changes nothing; a moment later it may be different.
@@ -201,7 +204,7 @@ impl Locks {
     ///
     /// Cancel safe.
     pub async fn inspect(&self, name: impl AsRef<[u8]>) -> Result<KeyState, InspectError> {
-        let key = self.defaults.key(name.as_ref())?;
+        let key = self.key(name.as_ref())?;
         self.askers.place().inspect(&key).await.map_err(InspectError::Store)
     }
 
@@ -233,10 +236,16 @@ impl Locks {
         self.askers.place().store.name()
     }
 
-    /// What a person should know of how the store is set up, each on one line: an even number of stores in a quorum, for one.
+    /// What a person should know of how the store is set up and its locks are called, each on one line: an even number of stores in a
+    /// quorum, for one, or two names that are one lock under the [naming](crate::Naming::ExclusiveLock) of another library.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        self.askers.place().store.warnings()
+        let mut warnings = self.askers.place().store.warnings();
+        warnings.extend(self.names.collided().iter().filter_map(|name| {
+            let (key, name) = (self.defaults.key(name).ok()?, readable(name));
+            Some(format!("{name}: another name of this program is the same lock, at {key}: give it one that differs in letters"))
+        }));
+        warnings
     }
 
     pub(crate) fn askers(&self) -> Arc<Askers> {
@@ -244,11 +253,18 @@ impl Locks {
     }
 
     pub(crate) fn full_prefix(&self, prefix: &[u8]) -> Vec<u8> {
-        [&self.defaults.prefix, prefix].concat()
+        self.defaults.beginning(prefix)
     }
 
     pub(crate) fn key(&self, name: &[u8]) -> Result<Key, Misuse> {
-        self.defaults.key(name)
+        let key = self.defaults.key(name)?;
+        if self.defaults.naming == Naming::ExclusiveLock
+            && let Some(first) = self.names.used(name, &key)
+        {
+            let names = [&*first, name].map(readable);
+            self.askers.place().report.tell(|| Event::NamesCollide { key: key.clone(), names });
+        }
+        Ok(key)
     }
 
     pub(crate) fn place(&self) -> &Arc<Place> {

@@ -142,6 +142,7 @@ mod tests {
 
     use super::*;
 
+    /// redlock, redis-dlm: an id that could be guessed from the time and the machine (uuid v1), or one for every acquire.
     #[test]
     fn ids_do_not_repeat() {
         let runtime = TokioRuntime::on_own_thread().unwrap();

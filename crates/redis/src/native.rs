@@ -53,14 +53,14 @@ fn says(error: &ServerError, words: &str) -> bool {
 }
 
 /// Deletes the key of an attempt if it still has the value that a grant wrote there: then nobody waits for it, and there is nothing
-/// that the release script would do besides. `None` for whoever wants more than one key, and for a member of a quorum: there, a
-/// release goes also to those that did not grant.
+/// that the release script would do besides. `None` for whoever wants more than one key, or wakes others by its release, and for a
+/// member of a quorum: there, a release goes also to those that did not grant.
 ///
 /// A miss says nothing: the script must be asked.
 #[must_use]
 pub fn native_release(attempt: &Attempt, how: DeleteIfEqual) -> Option<Cmd> {
     let [want] = attempt.claim.wants() else { return None };
-    if want.mode != Mode::Exclusive || attempt.proposal.is_some() {
+    if want.mode != Mode::Exclusive || attempt.proposal.is_some() || attempt.signal.is_some() {
         return None;
     }
     Some(delete(&want.key, &value_of(Flag::Plain, attempt.holder, attempt.label.as_ref()), how))
@@ -81,7 +81,7 @@ pub(crate) fn delete(key: &Key, value: &[u8], how: DeleteIfEqual) -> Cmd {
 mod tests {
     use std::time::Duration;
 
-    use leasehold_core::{Claim, Fence, Holder, Key, Label, Proposal, Ttl};
+    use leasehold_core::{Claim, Fence, Holder, Key, Label, Proposal, Signal, Ttl};
 
     use super::*;
 
@@ -111,10 +111,11 @@ mod tests {
     }
 
     #[test]
-    fn several_keys_and_members_of_a_quorum_are_for_scripts() {
+    fn several_keys_signals_and_members_of_a_quorum_are_for_scripts() {
         let one = attempt(&["a"]);
         let proposal = Proposal { fence: Fence::new(7).unwrap(), max_ttl: one.ttl };
-        for attempt in [attempt(&["a", "b"]), one.at_member(one.holder, proposal)] {
+        let wakes_others = one.clone().with_signal(Some(Signal::PythonRedisLock));
+        for attempt in [attempt(&["a", "b"]), one.at_member(one.holder, proposal), wakes_others] {
             assert!(native_release(&attempt, DeleteIfEqual::Delifeq).is_none());
         }
     }

@@ -83,6 +83,16 @@ pub static RELEASE: Script = Script::new(concat!(
     include_str!("scripts/turn.lua"),
     include_str!("scripts/release.lua")
 ));
+/// The same, and wakes others who wait for a key that is free then.
+pub static RELEASE_AND_WAKE: Script = Script::new(concat!(
+    include_str!("scripts/read.lua"),
+    include_str!("scripts/state.lua"),
+    include_str!("scripts/line.lua"),
+    include_str!("scripts/shares.lua"),
+    include_str!("scripts/turn.lua"),
+    include_str!("scripts/signal.lua"),
+    include_str!("scripts/release.lua")
+));
 /// Ends the lease with a fence.
 pub static BREAK: Script = Script::new(concat!(
     include_str!("scripts/read.lua"),
@@ -267,7 +277,16 @@ fn call(request: &Request, window: Duration, run: Voucher<'_>) -> Call {
             by_whom(attempt, [&RENEW, &MEMBER_RENEW], vec![holder(attempt), window, ttl, keep], run)
         }
         Request::Release(attempt) => {
-            Call { script: &RELEASE, keys: keys(attempt), args: vec![holder(attempt), window] }
+            let mut call =
+                Call { script: &RELEASE, keys: keys(attempt), args: vec![holder(attempt), window] };
+            let sleeps = |key: &Key| attempt.signal.and_then(|signal| signal.place(key));
+            if attempt.claim.keys().any(|key| sleeps(key).is_some()) {
+                call.script = &RELEASE_AND_WAKE;
+                // Where nobody sleeps, the key stands in: it is in the right slot, and is no list.
+                let place = |key: &Key| sleeps(key).unwrap_or_else(|| key.as_bytes().to_vec());
+                call.keys.extend(attempt.claim.keys().map(place));
+            }
+            call
         }
         // Nobody has this id, so nothing is released, and all is handed on.
         Request::Advance(of) => {
@@ -354,7 +373,7 @@ fn waiting(attempt: &Attempt, wait: &Wait) -> [Vec<u8>; 5] {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Claim, Fence, Label, Mark, Proposal, Ticket, Ttl};
+    use leasehold_core::{Claim, Fence, Label, Mark, Proposal, Signal, Ticket, Ttl};
 
     use super::*;
 
@@ -504,6 +523,18 @@ mod tests {
     }
 
     #[test]
+    fn a_release_that_wakes_others_has_where_they_sleep_behind_its_keys() {
+        let release = |keys: &[&str], signal| called(&Request::Release(attempt(keys).with_signal(signal)));
+        let plain = release(&["lock:b", "a"], None);
+        let call = release(&["lock:b", "a"], Some(Signal::PythonRedisLock));
+        let sleepers = ["a", "lock-signal:b"].map(String::from);
+        assert_eq!(shown(&call.keys), [&shown(&plain.keys)[..], &sleepers].concat());
+        assert_eq!((shown(&call.args), call.script.sha()), (shown(&plain.args), RELEASE_AND_WAKE.sha()));
+        let call = release(&["a"], Some(Signal::PythonRedisLock));
+        assert_eq!((call.keys.len(), call.script.sha()), (6, RELEASE.sha()), "nobody can wait for it there");
+    }
+
+    #[test]
     fn a_survey_is_of_the_keys_of_several_inspections() {
         let keys = ["b", "a"].map(|name| Key::new(name).unwrap());
         let call = survey_call(&keys);
@@ -549,6 +580,7 @@ mod tests {
             &GRANT,
             &RENEW,
             &RELEASE,
+            &RELEASE_AND_WAKE,
             &BREAK,
             &INSPECT,
             &SURVEY,

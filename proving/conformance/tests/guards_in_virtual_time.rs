@@ -440,6 +440,7 @@ async fn a_panic_under_the_lock_releases_it() {
     assert!(world.is_empty());
 }
 
+/// node-redlock: `quit()`. It ended the connections, whoever held what.
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_guards_and_then_takes_them_back() {
     let world = World::begin();

@@ -163,7 +163,7 @@ async fn what_is_no_lock_is_an_error_and_stays_intact() {
     assert_eq!(server.text(&["PTTL", "k"]), Reply::Integer(-1));
 }
 
-/// redlock loses locks to one transient error; a script that is not there is one.
+/// node-redlock: EVALSHA, and EVAL where the script is not there. It loses locks to one transient error, and that is one.
 #[tokio::test(flavor = "multi_thread")]
 async fn scripts_that_the_server_forgot_are_sent_again_unnoticed() {
     let server = Server::start(Flavor::Redis62);

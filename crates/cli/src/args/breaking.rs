@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::PlaceArgs;
+use super::{NamingArgs, PlaceArgs};
 
 /// End somebody else's lease, by its fence
 ///
@@ -31,6 +31,9 @@ pub(crate) struct BreakArgs {
 
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+
+    #[command(flatten)]
+    pub(crate) naming: NamingArgs,
 
     /// Print nothing when it was broken: the exit code says it
     #[arg(short, long)]

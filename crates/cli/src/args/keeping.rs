@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::PlaceArgs;
+use super::{NamingArgs, PlaceArgs};
 
 /// How to keep a lock, and where.
 #[derive(Args, Debug)]
@@ -25,6 +25,9 @@ pub(crate) struct KeepingArgs {
 
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+
+    #[command(flatten)]
+    pub(crate) naming: NamingArgs,
 
     /// Write what happens to this descriptor, as lines of JSON
     ///

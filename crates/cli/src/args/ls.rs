@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::PlaceArgs;
+use super::{NamingArgs, PlaceArgs};
 
 /// List the locks that are held or waited for
 ///
@@ -31,6 +31,9 @@ pub(crate) struct LsArgs {
 
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+
+    #[command(flatten)]
+    pub(crate) naming: NamingArgs,
 
     /// Say nothing when there is no lock to list
     #[arg(short, long)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::PlaceArgs;
+use super::{NamingArgs, PlaceArgs};
 
 /// Show who holds a lock, and who waits for it
 ///
@@ -28,6 +28,9 @@ pub(crate) struct ShowArgs {
 
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+
+    #[command(flatten)]
+    pub(crate) naming: NamingArgs,
 
     /// Print nothing: the exit code says it
     #[arg(short, long)]

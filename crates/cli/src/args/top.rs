@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::PlaceArgs;
+use super::{NamingArgs, PlaceArgs};
 
 /// Watch who holds what and who waits, on the terminal
 ///
@@ -22,6 +22,9 @@ use super::PlaceArgs;
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+
+    #[command(flatten)]
+    pub(crate) naming: NamingArgs,
 
     /// What the names begin with
     #[arg(value_name = "PREFIX", num_args = 0..)]

@@ -18,6 +18,7 @@ mod loss;
 mod ls;
 mod minder;
 mod modes;
+mod naming;
 mod options;
 mod pty;
 mod servers_refusing;

@@ -49,7 +49,7 @@ pub(super) struct Asked {
 
 impl<'a> Armed<'a> {
     pub(super) fn new(place: &'a Arc<Place>, terms: Terms, started: Instant, span: &'a Span) -> Self {
-        let Terms { claim, label, ttl, renewal, patience, line_limit, on_wait } = terms;
+        let Terms { claim, label, ttl, signal, renewal, patience, line_limit, on_wait } = terms;
         let one_try = patience.within.is_some_and(|within| within.is_zero());
         let manner = if one_try { Manner::Try } else { Manner::Wait { line_limit } };
         let holder = Holder::from_bits(place.runtime.random());
@@ -57,7 +57,7 @@ impl<'a> Armed<'a> {
             place,
             span,
             started,
-            attempt: Some(Attempt::new(claim, holder, label, ttl)),
+            attempt: Some(Attempt::new(claim, holder, label, ttl).with_signal(signal)),
             manner,
             renewal,
             on_wait,

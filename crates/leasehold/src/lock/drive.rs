@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Acquire as Machine, Claim, Fault, Key, Label, Outcome, Patience, Renewal, Step, Ttl};
+use leasehold_core::{
+    Acquire as Machine, Claim, Fault, Key, Label, Outcome, Patience, Renewal, Signal, Step, Ttl,
+};
 
 use super::acquire::Waiting;
 use super::armed::Armed;
@@ -20,6 +22,7 @@ pub(crate) struct Terms {
     pub(crate) claim: Claim,
     pub(crate) label: Option<Label>,
     pub(crate) ttl: Ttl,
+    pub(crate) signal: Option<Signal>,
     pub(crate) renewal: Renewal,
     pub(crate) patience: Patience,
     pub(crate) line_limit: Option<u64>,

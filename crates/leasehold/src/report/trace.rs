@@ -125,6 +125,9 @@ pub(super) fn write(store: &str, event: &Event) {
             warn!(target: TARGET, store, %fault, "waiters are not told of their turn, and ask instead");
         }
         Event::PushBack { .. } => info!(target: TARGET, store, "waiters are told of their turn again"),
+        Event::NamesCollide { key, names: [first, name] } => {
+            warn!(target: TARGET, store, %key, first, name, "two names are one lock");
+        }
         Event::Missed { events } => warn!(target: TARGET, store, events, "more happened than was read"),
     }
 }

@@ -19,6 +19,7 @@ async fn it_works(server: &Server, store: &RedisStore) {
     assert_eq!(value(server, "k"), None);
 }
 
+/// redis-dlm: the clients that the application has already.
 #[tokio::test]
 async fn a_multiplexed_connection_can_be_lent() {
     let server = Server::start(Flavor::Redis70);

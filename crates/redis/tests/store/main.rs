@@ -19,6 +19,7 @@ mod replicas;
 mod secrets;
 mod sentinel;
 mod settling;
+mod signal;
 mod tls;
 mod together;
 mod watching;

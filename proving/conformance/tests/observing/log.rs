@@ -62,6 +62,7 @@ impl MakeWriter<'_> for Page {
     }
 }
 
+/// exclusive-lock: a logger of the application's own.
 #[tokio::test(start_paused = true)]
 async fn an_acquisition_has_a_span_that_says_how_it_ended() {
     let page = Page::default();

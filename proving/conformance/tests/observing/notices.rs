@@ -51,6 +51,7 @@ async fn wait_for<T>(events: &mut Events, within: Duration, kind: impl Fn(&Event
     timeout(within, found).await.expect("in time")
 }
 
+/// node-redlock: the events `clientError` and `error`, of each server.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_goes_and_comes_is_told_once_each_however_many_calls_fail() {
     let quorum = Quorum::begin();

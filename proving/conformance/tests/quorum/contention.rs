@@ -107,7 +107,7 @@ async fn waiters_go_on_at_the_next_member_when_the_line_member_dies() {
     assert!(world.is_empty());
 }
 
-/// Each thinks another member the first that answers.
+/// Each thinks another member the first that answers. node-redlock has all of them retry, each after a random delay.
 #[tokio::test(start_paused = true)]
 async fn rivals_in_different_lines_all_get_their_turns() {
     let world = World::of(3);

@@ -64,6 +64,7 @@ async fn an_even_number_of_stores_is_warned_about() {
     );
 }
 
+/// node-redlock: drift, a share of the ttl and 2 ms, which each side may set.
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_believed_for_its_ttl_less_the_widest_drift_or_the_one_that_was_set() {
     let world = World::of(3);

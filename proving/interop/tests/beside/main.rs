@@ -6,6 +6,7 @@
 mod hammer;
 mod no_string;
 mod pair;
+mod profiles;
 mod promises;
 mod quorum;
 mod several;
@@ -51,7 +52,9 @@ fn main() -> ExitCode {
             trials.push(trial.with_ignored_flag(ignored(&[peer.language()])));
         }
     }
-    for (name, languages, test) in no_string::ALL.into_iter().chain(quorum::ALL).chain(OTHERS) {
+    for (name, languages, test) in
+        no_string::ALL.into_iter().chain(profiles::ALL).chain(quorum::ALL).chain(OTHERS)
+    {
         let trial = Trial::test(name, move || {
             test();
             Ok(())

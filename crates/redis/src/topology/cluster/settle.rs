@@ -1,12 +1,28 @@
 //! Taking back what an attempt holds, wherever its slot is by then.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Instant};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Key};
 
 use super::Cluster;
 use crate::client::limit_of;
+use crate::slot::slot_of;
+
+/// Others are woken only where they sleep in the slot of the key, as they can only if its name has a hash tag: no script, and none of
+/// theirs, reaches two slots.
+fn without_far_signal(attempt: &Attempt, slot: u16) -> Cow<'_, Attempt> {
+    let far = |key: &Key| {
+        let place = attempt.signal.and_then(|signal| signal.place(key));
+        place.is_some_and(|place| slot_of(&place) != slot)
+    };
+    if attempt.claim.keys().any(far) {
+        Cow::Owned(attempt.clone().with_signal(None))
+    } else {
+        Cow::Borrowed(attempt)
+    }
+}
 
 /// Between tries of a release that nobody waits for: the node is away, and others knock too.
 const REST: Duration = Duration::from_secs(1);
@@ -19,7 +35,9 @@ impl Cluster {
     pub(super) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         let waited = self.waiting().leave(attempt.holder, self.runtime.now());
         let limit = limit_of(self.bounds.call_limit, attempt.ttl);
-        let mut way = self.way(self.slot(&attempt.claim)?, limit);
+        let slot = self.slot(&attempt.claim)?;
+        let attempt = &*without_far_signal(attempt, slot);
+        let mut way = self.way(slot, limit);
         let mut first = true;
         let (answer, settles_at) = loop {
             let (client, mut route) = way.next().await?;

@@ -1,0 +1,144 @@
+//! A release that wakes others, who wait in a way of their own.
+
+use leasehold_core::{Attempt, HoldAnswer, Manner, Signal, Store};
+use leasehold_redis::ClusterStore;
+use leasehold_redis::slot::slot_of;
+use servers::{Cluster, Flavor, Reply, Server};
+
+use crate::login::MINIMAL;
+use crate::world::{attempt, grant, granted, lasting, runtime, store, value};
+
+const SIGNAL: &str = "lock-signal:a";
+
+/// The line of `docs/wire.md` for such users, and it is checked to stand there.
+const TO_WAKE: &str = "~lock:* ~lock-signal:* ~leasehold:*}lock:* +lpush";
+
+fn waking(keys: &[&str]) -> Attempt {
+    attempt(keys).with_signal(Some(Signal::PythonRedisLock))
+}
+
+fn signals(server: &Server) -> i64 {
+    server.text(&["LLEN", SIGNAL]).as_integer().unwrap()
+}
+
+/// Also where the server has a command of its own for releases, which could not do it.
+#[tokio::test]
+async fn one_signal_lies_there_however_many_releases_there_were_and_has_an_end() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let store = store(&server.url());
+        for _ in 0..3 {
+            let ours = waking(&["lock:a"]);
+            granted(grant(&store, &ours).await);
+            assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+            assert_eq!((value(&server, "lock:a"), signals(&server)), (None, 1), "{flavor}");
+            let left = server.text(&["PTTL", SIGNAL]).as_integer().unwrap();
+            assert!((1..=1000).contains(&left), "{left}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_not_held_wakes_nobody() {
+    let server = Server::start(Flavor::Redis70);
+    let store = store(&server.url());
+    let ours = waking(&["lock:a"]);
+    assert!(store.release(&ours).await.is_ok());
+    server.text(&["SET", "lock:a", "another's"]);
+    assert!(store.release(&ours).await.is_ok());
+    assert_eq!((signals(&server), value(&server, "lock:a").as_deref()), (0, Some("another's")));
+}
+
+/// Who has no naming pays for none: it sends what it sent before, and wakes nobody.
+#[tokio::test]
+async fn a_release_without_a_signal_wakes_nobody() {
+    let server = Server::start(Flavor::Redis70);
+    let store = store(&server.url());
+    let ours = attempt(&["lock:a"]);
+    granted(grant(&store, &ours).await);
+    store.release(&ours).await.unwrap();
+    assert_eq!(signals(&server), 0);
+}
+
+/// It is not free for them.
+#[tokio::test]
+async fn a_key_that_is_handed_to_the_next_in_line_wakes_nobody() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&server.url());
+    let (ours, next) = (waking(&["lock:a"]), waking(&["lock:a"]));
+    granted(grant(&store, &ours).await);
+    store.grant(&next, Manner::Wait { line_limit: None }).await.unwrap();
+    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+    assert_eq!(signals(&server), 0);
+    assert!(value(&server, "lock:a").unwrap().contains(&next.holder.digits()), "it was not handed over");
+    assert_eq!(store.release(&next).await, Ok(HoldAnswer::Done));
+    assert_eq!(signals(&server), 1);
+}
+
+#[tokio::test]
+async fn of_several_keys_each_wakes_its_own_and_a_key_of_another_kind_nobody() {
+    let server = Server::start(Flavor::Redis82);
+    let store = store(&server.url());
+    let names: Vec<_> = (0..7).map(|number| format!("lock:{number}")).collect();
+    let keys: Vec<_> = names.iter().map(String::as_str).chain(["other"]).collect();
+    let ours = waking(&keys);
+    granted(grant(&store, &ours).await);
+    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+    for number in 0..7 {
+        assert_eq!(server.text(&["LLEN", &format!("lock-signal:{number}")]), Reply::Integer(1));
+    }
+    assert_eq!(server.text(&["EXISTS", "other"]), Reply::Integer(0));
+    assert_eq!(server.text(&["DBSIZE"]).as_integer().unwrap(), 7 + 8, "signals and fences");
+}
+
+/// python-redis-lock deletes whatever lies there.
+#[tokio::test]
+async fn a_lock_in_the_place_of_the_signal_stays_as_it_is() {
+    let server = Server::start(Flavor::Redis70);
+    let store = store(&server.url());
+    let (ours, odd) = (waking(&["lock:a"]), attempt(&[SIGNAL]));
+    granted(grant(&store, &odd).await);
+    granted(grant(&store, &ours).await);
+    let before = value(&server, SIGNAL).unwrap();
+    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+    assert_eq!((value(&server, "lock:a"), value(&server, SIGNAL)), (None, Some(before)));
+    assert_eq!(store.release(&odd).await, Ok(HoldAnswer::Done));
+}
+
+/// A release that left others asleep without a word would be found by nobody.
+#[tokio::test]
+async fn a_user_needs_the_documented_permissions_and_is_refused_without_them() {
+    assert!(include_str!("../../../../docs/wire.md").contains(TO_WAKE));
+    for flavor in Flavor::ALL {
+        let rules = format!("{MINIMAL} {TO_WAKE}");
+        let without = rules.replace(" ~lock-signal:*", "");
+        let server = Server::setup(flavor).acl_user("may", &rules).acl_user("may-not", &without).start();
+        let of = |user: &str| store(&format!("redis://{user}:secret@127.0.0.1:{}", server.port()));
+        let (may, may_not) = (of("may"), of("may-not"));
+        let ours = waking(&["lock:a"]);
+        granted(grant(&may, &ours).await);
+        assert_eq!(may.release(&ours).await, Ok(HoldAnswer::Done));
+        assert_eq!(signals(&server), 1, "{flavor}");
+        let ours = waking(&["lock:a"]);
+        granted(grant(&may_not, &ours).await);
+        lasting(may_not.release(&ours).await, &["may-not"]);
+        assert_eq!(may.release(&ours).await, Ok(HoldAnswer::Done));
+    }
+}
+
+/// No script reaches two slots, and none of python-redis-lock either.
+#[tokio::test]
+async fn in_a_cluster_a_signal_is_given_where_a_hash_tag_keeps_it_beside_the_key() {
+    let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
+    let url = format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[0].port());
+    let store = ClusterStore::from_url(&url, runtime()).unwrap();
+    store.open().await.unwrap();
+    for (name, woken) in [("{order:7}:stock", 1), ("untagged", 0)] {
+        let ours = waking(&[&format!("lock:{name}")]);
+        granted(store.grant(&ours, Manner::Try).await);
+        assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done), "{name}");
+        let signal = format!("lock-signal:{name}");
+        let owner = cluster.owner(slot_of(signal.as_bytes()));
+        assert_eq!(owner.text(&["LLEN", &signal]), Reply::Integer(woken), "{name}");
+    }
+}

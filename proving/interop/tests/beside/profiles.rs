@@ -1,0 +1,168 @@
+//! A naming, and the library that it is for: both say the name, and nobody the key.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use interop::{Answer, Driver, Language, Peer, now};
+use leasehold::{Locks, Naming};
+use servers::{Flavor, Reply, Server};
+use tokio::runtime::Handle;
+
+use crate::Test;
+use crate::pair::{LONG, nanos, took, with_runtime};
+
+const NAME: &str = "invoice:42";
+/// python-redis-lock keeps a signal for a second.
+const SIGNAL_KEPT: Duration = Duration::from_secs(1);
+/// Much less than what a waiter without a signal takes, which is for ever; and enough for a machine that is busy compiling.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+pub(crate) const ALL: [Test; 7] = [
+    ("pottery_and_ours_meet_by_name", &[Language::Python], pottery_and_ours_meet_by_name),
+    ("redis_semaphore_and_ours_meet_by_name", &[Language::Node], redis_semaphore_and_ours_meet_by_name),
+    ("python_redis_lock_and_ours_meet_by_name", &[Language::Python], python_redis_lock_and_ours_meet_by_name),
+    (
+        "redlock_and_ours_meet_by_name_without_a_naming",
+        &[Language::Node],
+        redlock_and_ours_meet_by_name_without_a_naming,
+    ),
+    (
+        "our_release_wakes_python_redis_lock_at_once_by_its_naming",
+        &[Language::Python],
+        our_release_wakes_python_redis_lock_at_once_by_its_naming,
+    ),
+    (
+        "ten_of_python_redis_lock_and_ours_pass_a_lock_on_without_anybody_being_left_asleep",
+        &[Language::Python],
+        ten_of_python_redis_lock_and_ours_pass_a_lock_on_without_anybody_being_left_asleep,
+    ),
+    (
+        "a_lock_that_is_dropped_wakes_python_redis_lock_too",
+        &[Language::Python],
+        a_lock_that_is_dropped_wakes_python_redis_lock_too,
+    ),
+];
+
+fn pottery_and_ours_meet_by_name() {
+    meets_by_name(Peer::Pottery, Naming::Pottery);
+}
+
+fn redis_semaphore_and_ours_meet_by_name() {
+    meets_by_name(Peer::RedisSemaphore, Naming::RedisSemaphore);
+}
+
+fn python_redis_lock_and_ours_meet_by_name() {
+    meets_by_name(Peer::PythonRedisLock, Naming::PythonRedisLock);
+}
+
+fn redlock_and_ours_meet_by_name_without_a_naming() {
+    meets_by_name(Peer::Redlock5, Naming::Verbatim);
+}
+
+fn ours(server: &Server, naming: Naming, runtime: &Handle) -> Locks {
+    let builder = Locks::builder().ttl(LONG).naming(naming);
+    runtime.block_on(builder.connect(&server.url())).unwrap()
+}
+
+fn meets_by_name(peer: Peer, naming: Naming) {
+    with_runtime(|runtime| {
+        let server = Server::start(Flavor::Redis70);
+        let locks = ours(&server, naming, runtime);
+        let mut driver = Driver::start(peer, &[&server.url()]);
+
+        took(driver.take(NAME, LONG, Duration::ZERO));
+        assert!(runtime.block_on(locks.mutex(NAME).try_lock()).unwrap().is_none(), "beside its lock");
+        assert!(matches!(driver.release(), Answer::Released { .. } | Answer::Untold { .. }));
+
+        let guard = runtime.block_on(locks.mutex(NAME).try_lock()).unwrap().unwrap();
+        assert_eq!(driver.take(NAME, LONG, Duration::ZERO), Answer::Held, "beside ours");
+        runtime.block_on(guard.release()).unwrap();
+        took(driver.take(NAME, LONG, Duration::ZERO));
+    });
+}
+
+/// Waits until so many sleep at the server: who has not got so far would find the lock free, and need no signal.
+fn until_asleep(server: &Server, count: usize) {
+    let begun = Instant::now();
+    let wanted = format!("blocked_clients:{count}\r");
+    while !server.text(&["INFO", "clients"]).as_text().unwrap().contains(&wanted) {
+        assert!(begun.elapsed() < LONG, "they do not wait");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Without a timeout and an expiry it asks once, and then waits for the signal alone.
+fn our_release_wakes_python_redis_lock_at_once_by_its_naming() {
+    with_runtime(|runtime| {
+        let server = Server::start(Flavor::Valkey91);
+        let locks = ours(&server, Naming::PythonRedisLock, runtime);
+        let mut driver = Driver::start(Peer::PythonRedisLock, &[&server.url()]);
+        let guard = runtime.block_on(async { locks.mutex(NAME).lock().await.unwrap() });
+        driver.begin_to_take_for_ever(NAME);
+        until_asleep(&server, 1);
+        let called = now();
+        runtime.block_on(guard.release()).unwrap();
+        let Some(Answer::Took { answered, .. }) = driver.answer_within(AT_ONCE) else {
+            panic!("it sleeps on")
+        };
+        assert!(answered < called + nanos(AT_ONCE), "{} ns", answered - called);
+        // What woke it was used up by that.
+        assert_eq!(server.text(&["EXISTS", "lock-signal:invoice:42"]), Reply::Integer(0));
+        assert!(matches!(driver.release(), Answer::Released { .. }));
+    });
+}
+
+/// Each waits without an end and is woken by nobody but the one before. Ours are among them, and pass on in line what theirs are then
+/// woken for.
+fn ten_of_python_redis_lock_and_ours_pass_a_lock_on_without_anybody_being_left_asleep() {
+    with_runtime(|runtime| {
+        let server = &Server::start(Flavor::Redis70);
+        let locks = ours(server, Naming::PythonRedisLock, runtime);
+        let guard = runtime.block_on(async { locks.mutex(NAME).lock().await.unwrap() });
+        let theirs: Vec<_> = (0..5)
+            .map(|_| {
+                let mut driver = Driver::start(Peer::PythonRedisLock, &[&server.url()]);
+                driver.begin_to_take_for_ever(NAME);
+                driver
+            })
+            .collect();
+        let ours: Vec<_> = (0..5)
+            .map(|_| {
+                let lock = locks.mutex(NAME).lock();
+                runtime.spawn(async { lock.await.unwrap().release().await.unwrap() })
+            })
+            .collect();
+        until_asleep(server, 5);
+        runtime.block_on(guard.release()).unwrap();
+        thread::scope(|scope| {
+            for mut driver in theirs {
+                scope.spawn(move || {
+                    took(driver.answer_within(LONG).expect("it is left asleep"));
+                    assert!(matches!(driver.release(), Answer::Released { .. }));
+                });
+            }
+        });
+        for one in ours {
+            runtime.block_on(one).unwrap();
+        }
+        let length = server.text(&["LLEN", "lock-signal:invoice:42"]).as_integer().unwrap();
+        assert!(length <= 1, "{length} signals lie there");
+        let left = server.text(&["PTTL", "lock-signal:invoice:42"]).as_integer().unwrap();
+        assert!(left == -2 || (0..=1000).contains(&left), "{left} ms, and {SIGNAL_KEPT:?} is its time");
+    });
+}
+
+fn a_lock_that_is_dropped_wakes_python_redis_lock_too() {
+    with_runtime(|runtime| {
+        let server = Server::start(Flavor::Redis70);
+        let locks = ours(&server, Naming::PythonRedisLock, runtime);
+        let mut driver = Driver::start(Peer::PythonRedisLock, &[&server.url()]);
+        let guard = runtime.block_on(async { locks.mutex(NAME).lock().await.unwrap() });
+        driver.begin_to_take_for_ever(NAME);
+        until_asleep(&server, 1);
+        drop(guard);
+        took(driver.answer_within(AT_ONCE).expect("it sleeps on"));
+    });
+}

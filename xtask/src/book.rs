@@ -1,0 +1,140 @@
+//! `cargo xtask book`: the manual of the library and the guide of the command as one book, in `target/book`.
+//!
+//! The pages are those that rustdoc and the repository have. What they link to is an item of the library, another page, or a file of the
+//! repository; each is looked for, and a link that leads nowhere is an error.
+
+mod link;
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, ExitCode},
+};
+
+use self::link::Links;
+use crate::{
+    pages::target,
+    step::{Step, account, workspace},
+    takes_no_arguments, tool,
+};
+
+/// What renders it. It is a tool of its own: as a library it would bring its whole tree into the lock file.
+const MDBOOK: &str = "0.5.4";
+
+/// A page: its name in the book, its title, and where it lies.
+struct Page {
+    name: &'static str,
+    title: &'static str,
+    file: &'static str,
+}
+
+const fn page(name: &'static str, title: &'static str, file: &'static str) -> Page {
+    Page { name, title, file }
+}
+
+/// The pages of `leasehold::manual`, in the order in which they are read, and then those for operators.
+const PAGES: [Page; 16] = [
+    page("first_steps", "First steps", "crates/leasehold/manual/first_steps.md"),
+    page("guarantees", "Guarantees", "crates/leasehold/manual/guarantees.md"),
+    page("stores", "Choosing a store", "crates/leasehold/manual/stores.md"),
+    page("defaults", "Defaults, and why", "crates/leasehold/manual/defaults.md"),
+    page("cancelling", "Cancelling", "crates/leasehold/manual/cancelling.md"),
+    page("fences", "Fences at the resource", "crates/leasehold/manual/fences.md"),
+    page("running", "Runtime and shutdown", "crates/leasehold/manual/running.md"),
+    page("stuck", "A lock that is stuck", "crates/leasehold/manual/stuck.md"),
+    page("lock_delay", "A delay after a crash", "crates/leasehold/manual/lock_delay.md"),
+    page("coming_from", "Coming from other libraries", "crates/leasehold/manual/coming_from.md"),
+    page("guide", "The command in use", "docs/guide.md"),
+    page("observing", "Watching a program's locks", "docs/observing.md"),
+    page("doctor", "What endangers locks", "docs/doctor.md"),
+    page("interop", "Beside other libraries", "docs/interop.md"),
+    page("replacing", "In place of five libraries", "docs/replacing.md"),
+    page("faults", "What a lock survives", "docs/faults.md"),
+];
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if let Err(refused) = takes_no_arguments("book", arguments) {
+        return refused;
+    }
+    // Where the items of the library are is seen in their pages.
+    let doc = Step::cargo(&["doc", "-p", "leasehold", "-p", "leasehold-core", "--no-deps"], &[]);
+    if !doc.passed() {
+        return account("book", &[doc]);
+    }
+    match make(&target()) {
+        Ok(()) => {
+            println!("{}", target().join("book/index.html").display());
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("xtask book: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn make(target: &Path) -> Result<(), String> {
+    let source = target.join("book-source");
+    if source.exists() {
+        fs::remove_dir_all(&source).map_err(|error| format!("{}: {error}", source.display()))?;
+    }
+    let text = tool::directory(&source, "src")?;
+    let links = Links { doc: target.join("doc"), pages: PAGES.map(|page| (page.name, page.file)).into() };
+    let mut contents = String::from("# Leasehold\n\n");
+    let mut broken = Vec::new();
+    for Page { name, title, file } in PAGES {
+        let page = read(&workspace().join(file))?;
+        // Pages of the library have no title of their own: rustdoc shows the name of the module.
+        let head = if page.starts_with("# ") || page.contains("\n# ") && file.starts_with("docs/") {
+            String::new()
+        } else {
+            format!("# {title}\n\n")
+        };
+        let (page, lost) = links.follow(&page, file);
+        broken.extend(lost.into_iter().map(|link| format!("{file}: {link} leads nowhere")));
+        write(&text.join(format!("{name}.md")), &(head + &page))?;
+        contents += &format!("- [{title}]({name}.md)\n");
+    }
+    if !broken.is_empty() {
+        return Err(broken.join("\n"));
+    }
+    write(&text.join("SUMMARY.md"), &contents)?;
+    let into = target.join("book");
+    let settings =
+        "[book]\ntitle = \"Leasehold\"\nlanguage = \"en\"\n\n[output.html]\nno-section-label = true\n";
+    write(&source.join("book.toml"), settings)?;
+    tool::run(Command::new(mdbook(target)?).arg("build").arg(&source).arg("--dest-dir").arg(&into)).map(drop)
+}
+
+/// The program, fetched if it is not there in the version that is wanted.
+fn mdbook(target: &Path) -> Result<std::path::PathBuf, String> {
+    let root = target.join("tools");
+    let program = root.join("bin/mdbook");
+    let there = Command::new(&program).arg("--version").output();
+    let is_wanted = |said: &[u8]| String::from_utf8_lossy(said).trim().ends_with(&format!("v{MDBOOK}"));
+    if !there.is_ok_and(|output| is_wanted(&output.stdout)) {
+        eprintln!("xtask book: fetching mdbook {MDBOOK}");
+        let words = [
+            "install",
+            "mdbook",
+            "--version",
+            MDBOOK,
+            "--locked",
+            "--no-default-features",
+            "--force",
+            "--root",
+        ];
+        tool::run(
+            Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(words).arg(&root),
+        )?;
+    }
+    Ok(program)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
