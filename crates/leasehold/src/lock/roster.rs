@@ -1,6 +1,6 @@
 //! Who holds what in this process, and when each lease wants attention.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, Keep, Keeping, Key, Ttl};
@@ -42,7 +42,12 @@ struct State {
     concerned: bool,
     /// What was told to those who read, and is not in the log yet.
     unlogged: Vec<Event>,
+    /// Whose leases were broken, and at which key, where no guard has them: one may be granted and not entered yet. The last few.
+    broken: VecDeque<(Holder, Key)>,
 }
+
+/// Between a grant and its entry lies one turn of a task; many leases are not broken meanwhile.
+const BROKEN_REMEMBERED: usize = 16;
 
 #[derive(Debug)]
 struct Entry {
@@ -89,6 +94,9 @@ impl Roster {
         state.last_number += 1;
         let number = state.last_number;
         state.unlogged.extend(self.report.tell_readers(acquired));
+        if let Some(at) = state.broken.iter().position(|(holder, _)| *holder == holding.attempt.holder) {
+            state.broken.remove(at).into_iter().for_each(|(_, key)| keep.handle_broken(key));
+        }
         let due = self.attention(&holding, &mut keep, now, &mut state.unlogged);
         state.due.insert((due, number));
         state.guards.insert(number, Box::new(Entry { holding, keep, due }));
@@ -174,10 +182,16 @@ impl Roster {
     /// Somebody broke a lease: if one of these guards has it, it is lost now.
     pub(crate) fn handle_broken(&self, holder: Holder, key: &Key, now: Instant) {
         let number = {
-            let state = self.state();
+            let mut state = self.state();
             // One after the other, because it is rare.
             let mut guards = state.guards.iter();
-            guards.find(|(_, entry)| entry.holding.attempt.holder == holder).map(|(number, _)| *number)
+            let found = guards.find(|(_, entry)| entry.holding.attempt.holder == holder);
+            let number = found.map(|(number, _)| *number);
+            if number.is_none() {
+                state.broken.truncate(BROKEN_REMEMBERED - 1);
+                state.broken.push_front((holder, key.clone()));
+            }
+            number
         };
         if let Some(number) = number {
             self.with_keep(number, now, |keep| keep.handle_broken(key.clone()));

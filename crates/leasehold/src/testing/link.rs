@@ -1,7 +1,7 @@
 //! Between a process and the store: where outages are.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
@@ -40,11 +40,15 @@ pub(super) struct Link {
     stage: Arc<Stage>,
     process: ProcessId,
     runtime: Arc<Hand>,
+    /// Read from the very first on: what happens before the locks listen would else be found out by a renewal, when time goes on.
+    notices: Mutex<Option<Box<dyn Notices>>>,
 }
 
 impl Link {
     pub(super) fn new(store: &MemoryStore, process: ProcessId, runtime: Arc<Hand>) -> Self {
-        Self { store: store.beside(runtime.clone()), stage: runtime.stage.clone(), process, runtime }
+        let (store, stage) = (store.beside(runtime.clone()), runtime.stage.clone());
+        let notices = Mutex::new(store.notices());
+        Self { store, stage, process, runtime, notices }
     }
 
     /// A call, and what becomes of it.
@@ -179,7 +183,8 @@ impl Store for Link {
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        let notices = self.store.notices()?;
+        let early = self.notices.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let notices = early.or_else(|| self.store.notices())?;
         Some(Box::new(Heard { notices, stage: self.stage.clone(), process: self.process }))
     }
 }
