@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Bare, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, FaultKind, Fence,
+    Attempt, Ballot, Bare, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, Fence,
     GrantAnswer, HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse, Mode, Notices, Runtime, Seat,
-    Stance, Store, Stretch, Ttl, Wake,
+    Store, Stretch, Ttl, Vote, Wake,
 };
 
 use desk::Desk;
@@ -116,36 +116,25 @@ impl Store for QuorumStore {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let count = self.desk.members.len();
         let mut warnings: Vec<_> =
             self.desk.members.iter().flat_map(|member| member.store.warnings()).collect();
-        if count.is_multiple_of(2) {
-            let lost = (count - 1) / 2;
-            warnings.push(format!(
-                "{count} stores survive the loss of {lost}, as {} would: use an odd number",
-                count - 1
-            ));
-        }
+        warnings.extend(self.desk.one_for_nothing().map(|what| format!("{what}: use an odd number")));
         warnings
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
         Box::pin(async {
             let desk = &self.desk;
-            let mut stances = vec![Stance::Undecided; desk.members.len()];
+            let mut ballot = Ballot::new(desk.members.len());
             let open = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
                 Box::pin(async move { store.open().await })
             };
-            let opened = |stances: &[Stance]| stances.iter().filter(|s| **s == Stance::Agreed).count();
             desk.ask_all(open, |member, answer| {
-                stances[member] = answer.map_or_else(Stance::of, |()| Stance::Agreed);
-                opened(&stances) >= desk.majority()
+                ballot.handle(member, answer.map(|()| HoldAnswer::Done));
+                ballot.vote() == Vote::Done
             })
             .await;
-            if opened(&stances) >= desk.majority() {
-                return Ok(());
-            }
-            Err(desk.fault(FaultKind::Passing, desk.tally(stances, "opened")))
+            desk.verdict(&ballot, "opened").map(drop)
         })
     }
 

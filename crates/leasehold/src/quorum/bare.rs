@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{Bare, Fault, FaultKind, Stance};
+use leasehold_core::{Ballot, Bare, Fault, HoldAnswer, Vote};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::desk::Desk;
@@ -18,13 +18,12 @@ pub(super) async fn bare(desk: &Arc<Desk>, what: &Bare) -> Result<(), Fault> {
         }));
     }
     drop(tell);
-    let mut stances = vec![Stance::Undecided; desk.members.len()];
+    let mut ballot = Ballot::new(desk.members.len());
     while let Some((nth, done)) = heard.recv().await {
-        stances[nth] = done.map_or_else(Stance::of, |()| Stance::Agreed);
-        let agreed = stances.iter().filter(|stance| **stance == Stance::Agreed).count();
-        if agreed >= desk.majority() {
-            return Ok(());
+        ballot.handle(nth, done.map(|()| HoldAnswer::Done));
+        if ballot.vote() == Vote::Done {
+            break;
         }
     }
-    Err(desk.fault(FaultKind::Passing, desk.tally(stances, "answered")))
+    desk.verdict(&ballot, "answered").map(drop)
 }

@@ -10,30 +10,33 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_core::{
-    BoxFuture, BreakAnswer, Fault, FaultKind, Fence, Holder, Key, KeyState, Notice, Notices, Stance, Store,
-    Tenancy,
+    Ballot, BoxFuture, BreakAnswer, Fault, Fence, HoldAnswer, Holder, Key, Notice, Notices, Store, Tenancy,
+    Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::desk::Desk;
-use super::looking::{held_by_a_majority, is_same};
+use super::looking::{each_says, held_by_a_majority, is_same};
 
 /// Ends the lease that a majority shows with this fence, at all members that answer. Done when a majority of them has it no
 /// more: then no majority can renew it.
 pub(super) async fn break_lease(desk: &Arc<Desk>, key: &Key, fence: Fence) -> Result<BreakAnswer, Fault> {
-    let seen = look(desk, key).await?;
+    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+        let key = key.clone();
+        Box::pin(async move { store.inspect(&key).await })
+    };
+    let seen = each_says(desk, look).await?;
     let states: Vec<_> = seen.iter().flatten().cloned().collect();
-    let held = held_by_a_majority(&states, desk.majority()).pop();
-    let Some(held) = held.filter(|held| held.fence == Some(fence)) else {
-        let held_by = held_by_a_majority(&states, desk.majority()).pop();
-        return Ok(BreakAnswer::NotHeld { held_by });
+    let held = match held_by_a_majority(&states, desk.majority()).pop() {
+        Some(held) if held.fence == Some(fence) => held,
+        held_by => return Ok(BreakAnswer::NotHeld { held_by }),
     };
     let (tell, mut heard) = unbounded_channel();
-    let mut stances = vec![Stance::Undecided; desk.members.len()];
+    let mut ballot = Ballot::new(desk.members.len());
     for (n, state) in seen.into_iter().enumerate() {
         let there = state.map(|state| state.tenancies.into_iter().find(|one| is_same(one, &held)));
         match there {
-            Some(None) => stances[n] = Stance::Agreed,
+            Some(None) => ballot.handle(n, Ok(HoldAnswer::Done)),
             // Who did not answer just now most likely has the fence that the others have.
             there => {
                 let its = there.flatten().and_then(|one| one.fence).unwrap_or(fence);
@@ -43,36 +46,12 @@ pub(super) async fn break_lease(desk: &Arc<Desk>, key: &Key, fence: Fence) -> Re
         }
     }
     drop(tell);
-    let agreed = |stances: &[Stance]| stances.iter().filter(|s| **s == Stance::Agreed).count();
-    while agreed(&stances) < desk.majority() {
-        let Some((member, answer)) = heard.recv().await else {
-            return Err(desk.fault(FaultKind::Passing, desk.tally(stances, "broke the lease")));
-        };
-        stances[member] = answer.map_or_else(Stance::of, |()| Stance::Agreed);
+    while ballot.vote() != Vote::Done {
+        let Some((member, answer)) = heard.recv().await else { break };
+        ballot.handle(member, answer.map(|()| HoldAnswer::Done));
     }
+    desk.verdict(&ballot, "broke the lease")?;
     Ok(BreakAnswer::Broken { tenancy: held })
-}
-
-/// What each member shows, where it answers; a majority must.
-async fn look(desk: &Arc<Desk>, key: &Key) -> Result<Vec<Option<KeyState>>, Fault> {
-    let mut seen: Vec<_> = desk.members.iter().map(|_| None).collect();
-    let mut stances = vec![Stance::Undecided; desk.members.len()];
-    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
-        let key = key.clone();
-        Box::pin(async move { store.inspect(&key).await })
-    };
-    desk.ask_all(look, |member, answer| {
-        match answer {
-            Ok(state) => (stances[member], seen[member]) = (Stance::Agreed, Some(state)),
-            Err(fault) => stances[member] = Stance::of(fault),
-        }
-        false
-    })
-    .await;
-    if seen.iter().flatten().count() < desk.majority() {
-        return Err(desk.fault(FaultKind::Passing, desk.tally(stances, "answered")));
-    }
-    Ok(seen)
 }
 
 /// Sees to it that one member has a holding no more. Its fence there may rise meanwhile, to the one that the others answered.

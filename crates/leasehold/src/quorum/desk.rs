@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, Fence, Holder, Proposal, Runtime, Stance, Store, Tally, Ttl,
-    majority_of,
+    Attempt, BoxFuture, Drift, Fault, Fence, Holder, Proposal, Runtime, Store, Tally, Ttl, majority_of,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -218,9 +217,12 @@ impl Desk {
         Fault::of_quorum(kind, &self.name, tally)
     }
 
-    /// The tally of stances, in the order of the members.
-    pub(super) fn tally(&self, stances: Vec<Stance>, verb: &'static str) -> Tally {
-        Tally::new(self.names().zip(stances).collect(), self.majority(), verb)
+    /// An even number of members, in words.
+    pub(super) fn one_for_nothing(&self) -> Option<String> {
+        let (count, lost) = (self.members.len(), self.members.len() - self.majority());
+        count
+            .is_multiple_of(2)
+            .then(|| format!("{count} stores survive the loss of {lost}, as {} would", count - 1))
     }
 
     /// Two members that turn out to be one place.

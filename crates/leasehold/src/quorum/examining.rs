@@ -68,8 +68,7 @@ fn together(desk: &Desk, brought: Vec<Option<Examination>>) -> Examination {
             Finding::new(Severity::Unsafe, "majority", &at, what, "no lock can be taken or renewed");
         all.findings.push(finding.advice("bring back those that are named as out of reach"));
     }
-    if count.is_multiple_of(2) {
-        let what = format!("{count} members survive the loss of {}, as {} would", (count - 1) / 2, count - 1);
+    if let Some(what) = desk.one_for_nothing() {
         let finding = Finding::new(Severity::Warning, "members", &at, what, "one more to fail, for nothing");
         all.findings.push(finding.advice("use an odd number"));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leasehold_core::{
-    Bookmark, BoxFuture, Fault, FaultKind, Key, KeyState, Stance, Store, Stretch, Tenancy, Tenant,
+    Ballot, Bookmark, BoxFuture, Fault, HoldAnswer, Key, KeyState, Store, Stretch, Tenancy, Tenant,
 };
 
 use super::contest::is_same_attempt;
@@ -66,22 +66,30 @@ pub(super) async fn all_say<T: Send + 'static>(
     desk: &Arc<Desk>,
     look: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
 ) -> Result<Vec<T>, Fault> {
+    Ok(each_says(desk, look).await?.into_iter().flatten().collect())
+}
+
+/// The same in the order of the members, with a gap for each that did not answer.
+pub(super) async fn each_says<T: Send + 'static>(
+    desk: &Arc<Desk>,
+    look: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
+) -> Result<Vec<Option<T>>, Fault> {
     let mut answers: Vec<Option<T>> = desk.members.iter().map(|_| None).collect();
-    let mut stances = vec![Stance::Undecided; desk.members.len()];
+    let mut ballot = Ballot::new(desk.members.len());
     desk.ask_all(look, |member, answer| {
-        match answer {
-            Ok(answer) => (stances[member], answers[member]) = (Stance::Agreed, Some(answer)),
-            Err(fault) => stances[member] = Stance::of(fault),
-        }
+        ballot.handle(
+            member,
+            answer.map(|answer| {
+                answers[member] = Some(answer);
+                HoldAnswer::Done
+            }),
+        );
         // Looking is rare and may take its time: every member that answers has its say.
         false
     })
     .await;
-    let answered: Vec<_> = answers.into_iter().flatten().collect();
-    if answered.len() < desk.majority() {
-        return Err(desk.fault(FaultKind::Passing, desk.tally(stances, "answered")));
-    }
-    Ok(answered)
+    desk.verdict(&ballot, "answered")?;
+    Ok(answers)
 }
 
 fn seen(desk: &Desk, key: Key, states: &[KeyState]) -> KeyState {
