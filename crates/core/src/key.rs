@@ -51,7 +51,7 @@ impl AsRef<[u8]> for Key {
     }
 }
 
-/// Readable on one line: control characters and what is not UTF-8 are escaped.
+/// As [`Escaped`] has it.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Escaped(&self.0).fmt(f)
@@ -64,8 +64,9 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Bytes from elsewhere, made fit for one line of a terminal.
-pub(crate) struct Escaped<'a>(pub(crate) &'a [u8]);
+/// Bytes from elsewhere, made fit for one line of a terminal: control characters and what is not UTF-8 are escaped.
+#[derive(Clone, Copy, Debug)]
+pub struct Escaped<'a>(pub &'a [u8]);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

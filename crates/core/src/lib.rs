@@ -46,7 +46,7 @@ pub use fence::Fence;
 pub use finding::{ClockSeen, Examination, Finding, Remedy, Seat, Severity};
 pub use holder::{Holder, Label};
 pub use keep::{Keep, Keeping, Loss, Renewal};
-pub use key::Key;
+pub use key::{Escaped, Key};
 pub use lease::{Drift, Lease};
 pub use line::{Channel, Line, Standing, Ticket, Unclaimed};
 pub use mark::{Mark, Marked};

@@ -140,4 +140,11 @@ impl KeyState {
     pub const fn new(key: Key, tenancies: Vec<Tenancy>, line: Vec<Waiter>) -> Self {
         Self { key, tenancies, line }
     }
+
+    /// Whether it concerns us: another program's string does only where one of ours waits for it.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        !self.line.is_empty()
+            || self.tenancies.iter().any(|tenancy| matches!(tenancy.tenant, Tenant::Holder { .. }))
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Key, KeyState, Misuse, Ttl};
+use leasehold_core::{Claim, Escaped, Key, KeyState, Misuse, Ttl};
 
 use crate::any_store::AnyStore;
 use crate::builder::LocksBuilder;
@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::events::Events;
 use crate::lock::Held;
 use crate::mutex::Mutex;
-use crate::naming::{Names, Naming, readable};
+use crate::naming::{Names, Naming};
 use crate::place::Place;
 use crate::recipe::{Election, Every, Once};
 use crate::rw_lock::RwLock;
@@ -242,7 +242,7 @@ impl Locks {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.askers.place().store.warnings();
         warnings.extend(self.names.collided().iter().filter_map(|name| {
-            let (key, name) = (self.defaults.key(name).ok()?, readable(name));
+            let (key, name) = (self.defaults.key(name).ok()?, Escaped(name));
             Some(format!("{name}: another name of this program is the same lock, at {key}: give it one that differs in letters"))
         }));
         warnings
@@ -261,7 +261,7 @@ impl Locks {
         if self.defaults.naming == Naming::ExclusiveLock
             && let Some(first) = self.names.used(name, &key)
         {
-            let names = [&*first, name].map(readable);
+            let names = [&*first, name].map(|name| Escaped(name).to_string());
             self.askers.place().report.tell(|| Event::NamesCollide { key: key.clone(), names });
         }
         Ok(key)

@@ -155,11 +155,6 @@ impl fmt::Display for Naming {
     }
 }
 
-/// A name, fit for one line.
-pub(crate) fn readable(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).escape_debug().to_string()
-}
-
 /// The names that were used where two may be one key.
 #[derive(Debug, Default)]
 pub(crate) struct Names(Mutex<Used>);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Bookmark, Instant, Key, KeyState, Stretch, Tenant};
+use leasehold_core::{Bookmark, Instant, Key, KeyState, Stretch};
 
 use crate::error::InspectError;
 use crate::locks::{Askers, Locks};
@@ -263,7 +263,7 @@ impl Survey {
         for state in states {
             let key = state.key.clone();
             self.unseen.remove(&key);
-            if is_in_use(&state) {
+            if state.is_in_use() {
                 self.known.insert(key, Seen { state: Arc::new(state), at });
             } else {
                 self.known.remove(&key);
@@ -277,12 +277,6 @@ impl Survey {
 enum Job {
     Inspect(Vec<Key>),
     Walk(Bookmark),
-}
-
-/// As a list has it: another program's string only where one of ours waits for it.
-fn is_in_use(state: &KeyState) -> bool {
-    !state.line.is_empty()
-        || state.tenancies.iter().any(|tenancy| matches!(tenancy.tenant, Tenant::Holder { .. }))
 }
 
 impl fmt::Debug for Survey {

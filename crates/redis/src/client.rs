@@ -2,7 +2,7 @@
 
 mod list;
 
-pub(crate) use self::list::{is_in_use, scanned};
+pub(crate) use self::list::scanned;
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;

@@ -32,7 +32,16 @@ pin_project! {
     pub(crate) struct Within<'a, F> {
         span: &'a Span,
         #[pin]
-        work: F,
+        work: Option<F>,
+    }
+
+    impl<F> PinnedDrop for Within<'_, F> {
+        /// What is said when work is given up belongs to its span.
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            let _entered = this.span.enter();
+            this.work.set(None);
+        }
     }
 }
 
@@ -41,8 +50,9 @@ impl<F: Future> Future for Within<'_, F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let _entered = this.span.0.as_deref().map(tracing::Span::enter);
-        this.work.poll(context)
+        let _entered = this.span.enter();
+        let work = this.work.as_pin_mut();
+        work.unwrap_or_else(|| unreachable!("there is work until it is dropped")).poll(context)
     }
 }
 
@@ -55,7 +65,11 @@ impl Span {
     }
 
     pub(crate) const fn around<F: Future>(&self, work: F) -> Within<'_, F> {
-        Within { span: self, work }
+        Within { span: self, work: Some(work) }
+    }
+
+    fn enter(&self) -> Option<tracing::span::Entered<'_>> {
+        self.0.as_deref().map(tracing::Span::enter)
     }
 
     /// The acquisition has ended so, after this time.

@@ -160,7 +160,7 @@ impl Client {
                 let Answer::Inspect(state) = self.answer(request, heard)? else {
                     unreachable!("an inspection is answered as one")
                 };
-                if is_in_use(&state) {
+                if state.is_in_use() {
                     states.push(state);
                 }
             }
@@ -183,12 +183,6 @@ impl Client {
             Some(Ok(_)) => Err(self.faults.passing("the server gave fewer answers than it was asked")),
         }
     }
-}
-
-/// Whether it concerns us: another program's string does only where one of ours waits for it.
-pub(crate) fn is_in_use(state: &KeyState) -> bool {
-    use leasehold_core::Tenant::Holder;
-    !state.line.is_empty() || state.tenancies.iter().any(|tenancy| matches!(tenancy.tenant, Holder { .. }))
 }
 
 /// Such that a pattern takes it literally.

@@ -93,6 +93,19 @@ async fn an_acquisition_has_a_span_that_says_how_it_ended() {
     );
 }
 
+/// Whoever is cancelled has said nothing of it, so that the log alone tells which request it was.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_gives_up_within_its_span() {
+    let page = Page::default();
+    let _listening = page.listen(Level::DEBUG);
+    let world = World::begin();
+    let _guard = world.locks.mutex("k").lock().await.unwrap();
+    let (others, waits) = (world.others(), SECOND / 2);
+    let waiting = others.mutex("k");
+    assert!(tokio::time::timeout(waits, waiting.lock().within(SECOND)).await.is_err());
+    page.line(&["DEBUG", "acquire{key=k", "leasehold: gave up", "outcome=\"dropped\""]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_loss_and_an_outage_are_warned_of_and_the_outage_once() {
     let page = Page::default();

@@ -19,7 +19,7 @@ impl Cluster {
             found.extend(listed.into_iter().map(|state| (state.key.clone(), state)));
             for key in gone {
                 let state = self.inspect(&key).await?;
-                if crate::client::is_in_use(&state) {
+                if state.is_in_use() {
                     found.insert(key, state);
                 }
             }
