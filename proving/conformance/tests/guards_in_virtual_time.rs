@@ -8,7 +8,7 @@ use conformance::virtual_time::VirtualTime;
 use leasehold::{
     HoldError, LockError, Locks, LocksBuilder, Loss, MemoryStore, Misuse, ReleaseError, RenewError, Renewal,
 };
-use leasehold_core::Store as _;
+use leasehold_core::{Runtime as _, Store as _};
 use tokio::time::sleep;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -104,6 +104,23 @@ async fn nothing_runs_on_when_locks_and_guards_are_gone() {
     drop(store);
     sleep(2 * TTL).await;
     assert_eq!(Arc::strong_count(&memory), 1);
+}
+
+/// The word of it comes before the answer to the grant does.
+#[tokio::test(start_paused = true)]
+async fn a_guard_whose_lease_was_broken_on_its_way_is_lost_at_once() {
+    let world = World::begin();
+    // Whoever holds nothing does not listen.
+    let _listens = world.locks.mutex("another").lock().await.unwrap();
+    world.store.set(Weather::Slow(SECOND));
+    let granted = tokio::spawn(world.locks.mutex("k").lock().into_future());
+    sleep(SECOND / 2).await;
+    let tenancy = world.others().inspect("k").await.unwrap().tenancies.pop().unwrap();
+    world.others().break_lease("k", tenancy.fence.unwrap()).await.unwrap();
+    let guard = granted.await.unwrap().unwrap();
+    let granted = world.time.now();
+    assert!(matches!(guard.lost().await, Loss::Broken { .. }));
+    assert_eq!(world.time.now(), granted, "no renewal was needed to tell it");
 }
 
 /// A partition: promise 3.
