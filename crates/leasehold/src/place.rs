@@ -73,12 +73,14 @@ impl Place {
             loop {
                 let given_up = store.give_up(&attempt).await;
                 report.answered(&given_up);
-                let again = runtime.now() + rest(tries, &*runtime);
-                if !given_up.as_ref().is_err_and(|fault| !fault.is_lasting() && again < end) {
+                let now = runtime.now();
+                if !given_up.as_ref().is_err_and(|fault| !fault.is_lasting() && now < end) {
                     return done(given_up);
                 }
+                let again = now + rest(tries, &*runtime);
                 tries += 1;
-                runtime.sleep_until(again).await;
+                // Once more at the end: a store that comes back just before it has the place still.
+                runtime.sleep_until(again.min(end)).await;
             }
         }));
     }
