@@ -1,6 +1,8 @@
 //! `cargo xtask test`: every test of the workspace, against real servers.
 
+use std::num::NonZero;
 use std::process::{Command, ExitCode, Stdio};
+use std::thread::available_parallelism;
 
 use crate::{
     peers, servers,
@@ -23,8 +25,13 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         if arguments.is_empty() {
             steps.push(Step::cargo(&["test", "--workspace", "--doc"], &[]));
         }
+        let at_once = (2 * available_parallelism().map_or(1, NonZero::get)).to_string();
         let runner: &[&str] = if has_nextest() {
-            &["nextest", "run", "--workspace", "--no-fail-fast"]
+            // How many of which kind is in .config/nextest.toml. What is said twice, nextest refuses.
+            let chosen =
+                arguments.iter().any(|argument| argument.starts_with("--test-threads") || argument == "-j");
+            let threads: &[&str] = if chosen { &[] } else { &["--test-threads", &at_once] };
+            &[&["nextest", "run", "--workspace", "--no-fail-fast"], threads].concat()
         } else {
             &["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]
         };
