@@ -17,6 +17,7 @@ use crate::wire;
 
 /// Gives a holder all keys of a claim, or none.
 pub static GRANT: Script = Script::new(concat!(
+    include_str!("scripts/plain_grant.lua"),
     include_str!("scripts/read.lua"),
     include_str!("scripts/state.lua"),
     include_str!("scripts/line.lua"),
@@ -26,6 +27,7 @@ pub static GRANT: Script = Script::new(concat!(
 ));
 /// The same at a member of a quorum.
 pub static MEMBER_GRANT: Script = Script::new(concat!(
+    include_str!("scripts/plain_grant.lua"),
     include_str!("scripts/read.lua"),
     include_str!("scripts/state.lua"),
     include_str!("scripts/line.lua"),
@@ -76,6 +78,7 @@ pub static RAISE: Script = Script::new(concat!(
 ));
 /// Takes back what a holder holds.
 pub static RELEASE: Script = Script::new(concat!(
+    include_str!("scripts/plain_release.lua"),
     include_str!("scripts/read.lua"),
     include_str!("scripts/state.lua"),
     include_str!("scripts/line.lua"),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Claim, Holder, Key, Request, Ttl, Wait};
-use leasehold_redis::script::call_for;
+use leasehold_core::{Attempt, Claim, Fence, Holder, Key, Proposal, Request, Ttl, Wait};
+use leasehold_redis::script::call_at_member;
 use leasehold_redis::wire::channel_of;
 use redis::{Connection, Value, cmd};
 use servers::{Flavor, Server};
@@ -19,10 +19,14 @@ fn waits(who: u128, channel: u128) -> Request {
     Request::Grant { attempt: by(who), wait, not_after: None }
 }
 
+/// By which the server is known, where a quorum asks.
+const RUN: &str = "abc";
+
 /// How often each command is called to serve a request; what the request itself is called by is left out.
 fn costs(connection: &mut Connection, request: &Request) -> BTreeMap<String, u64> {
     cmd("CONFIG").arg("RESETSTAT").exec(connection).unwrap();
-    let _: Value = call_for(request, Duration::from_secs(400)).by_text().query(connection).unwrap();
+    let call = call_at_member(request, Duration::from_secs(400), Some(RUN));
+    let _: Value = call.by_text().query(connection).unwrap();
     let stats: String = cmd("INFO").arg("commandstats").query(connection).unwrap();
     let calls = stats.lines().filter_map(|line| {
         let (name, calls) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
@@ -46,15 +50,29 @@ fn where_nobody_waits_a_line_costs_one_question_and_a_renewal_none() {
     let server = Server::start(Flavor::Valkey91);
     let mut connection = connect(&server);
     let grant = Request::Grant { attempt: by(1), wait: None, not_after: None };
-    for grant in [grant, waits(1, 1)] {
-        let cost = costs(&mut connection, &grant);
-        are(&cost, &[("time", 1), ("get", 2), ("exists", 1), ("pttl", 1), ("set", 2)]);
+    for (grant, met_before) in [(grant, false), (waits(1, 1), true)] {
+        let mut cost = costs(&mut connection, &grant);
+        assert_eq!(cost.remove("pttl").is_some(), met_before, "a fence is kept for as long as it was to be");
+        are(&cost, &[("time", 1), ("get", 1), ("exists", 1), ("set", 2)]);
         let mut cost = costs(&mut connection, &Request::Renew(by(1)));
         cost.remove("pexpire"); // Within the same millisecond there is nothing to prolong.
         are(&cost, &[("time", 1), ("get", 1), ("pttl", 2)]);
         let cost = costs(&mut connection, &Request::Release(by(1)));
-        are(&cost, &[("time", 1), ("get", 1), ("exists", 1), ("del", 1)]);
+        are(&cost, &[("get", 1), ("del", 1)]);
     }
+}
+
+/// A member is asked once more who it is, and how long it will know that.
+#[test]
+fn a_grant_at_a_member_costs_two_questions_more() {
+    let server = Server::start(Flavor::Valkey91);
+    let mut connection = connect(&server);
+    let days = Duration::from_secs(30 * 24 * 3600).as_millis().to_string();
+    cmd("SET").arg("leasehold:member").arg(RUN).arg("PX").arg(days).exec(&mut connection).unwrap();
+    let max_ttl = Ttl::new(Duration::from_secs(900)).unwrap();
+    let attempt = by(1).at_member(Holder::from_bits(1), Proposal { fence: Fence::new(1).unwrap(), max_ttl });
+    let cost = costs(&mut connection, &Request::Grant { attempt, wait: None, not_after: None });
+    are(&cost, &[("time", 1), ("get", 2), ("exists", 1), ("pttl", 1), ("set", 2)]);
 }
 
 /// Of whatever length the line is.
@@ -72,7 +90,7 @@ fn a_release_looks_at_a_few_of_a_line() {
     }
     let cost = costs(&mut connection, &Request::Release(by(1)));
     let looks =
-        [("time", 1), ("get", 2), ("exists", 1), ("zcard", 1), ("zscore", 1), ("hget", 1), ("zrange", 2)];
+        [("time", 1), ("get", 3), ("exists", 1), ("zcard", 1), ("zscore", 1), ("hget", 1), ("zrange", 2)];
     let asks = [("hmget", 3), ("pubsub|numsub", 1), ("pttl", 1)];
     let writes = [("zrem", 1), ("hdel", 1), ("set", 2), ("hset", 1), ("publish", 2)];
     are(&cost, &[&looks[..], &asks, &writes].concat());
@@ -87,7 +105,7 @@ fn a_hundred_who_are_gone_are_asked_about_together() {
     }
     let cost = costs(&mut connection, &Request::Release(by(1)));
     let looks =
-        [("time", 1), ("get", 1), ("exists", 1), ("zcard", 1), ("zscore", 1), ("hget", 1), ("zrange", 2)];
+        [("time", 1), ("get", 2), ("exists", 1), ("zcard", 1), ("zscore", 1), ("hget", 1), ("zrange", 2)];
     let asks = [("hmget", 4), ("pubsub|numsub", 2)];
     are(&cost, &[&looks[..], &asks, &[("zrem", 1), ("hdel", 1), ("del", 1)]].concat());
 }
