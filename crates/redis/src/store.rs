@@ -13,7 +13,7 @@ use redis::aio::ConnectionLike;
 
 use crate::access::Access;
 use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site, refuse};
-use crate::client::{Bounds, Client, Common, Source};
+use crate::client::{Bounds, Client, Common, Lend, Source};
 use crate::clock::ServerClock;
 use crate::confirm::confirmed_first;
 use crate::connect::Connector;
@@ -106,9 +106,13 @@ impl RedisStore {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
+        // A connection of redis-rs's takes no limit for a call; we stop waiting at it.
+        Self::lent(Box::new(move |_| Box::new(connection.clone()) as _), name, runtime)
+    }
+
+    fn lent(lend: Lend, name: &str, runtime: Arc<dyn Runtime>) -> Self {
         let name = Arc::from(name);
         let faults = Faults::new(Arc::clone(&name), None);
-        let lend = Box::new(move || Box::new(connection.clone()) as _);
         let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()) };
         let common = Common::new(&*runtime, None);
         let bounds = Bounds { call_limit: CALL_LIMIT, quarantine: true, confirmation: None };
