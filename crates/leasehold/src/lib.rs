@@ -55,6 +55,8 @@ pub use leasehold_core::{
     Misuse, Mode, Remedy, Renewal, Runtime, Severity, Signal, Stamp, Stance, Store, Tally, Tenancy, Tenant,
     Ttl, Waiter, Want,
 };
+#[cfg(feature = "redis")]
+pub use leasehold_redis::RedisStore;
 pub use lock::{Acquire, Guard, Held, Unlocked, Waiting};
 pub use locks::Locks;
 pub use memory::MemoryStore;
