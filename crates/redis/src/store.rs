@@ -119,11 +119,11 @@ impl RedisStore {
     /// each of our commands is sent once. What is unanswered when a connection breaks is a fault and nothing more, and what the
     /// client still has in its queue when the limit of its call has passed is not sent.
     ///
-    /// Best lend one that nothing else uses: `clone_new` makes it, with the same configuration. On a client that is shared, a command that
-    /// blocks (`BLPOP` and its like) holds up the locks behind it, or is ended by them under `Blocking::Interrupt`. And fred 10 takes an array of three
-    /// or four for a message of a channel if it begins as one does, with `message` or `subscribe`; it drops it, and gives every later
-    /// answer to the command before. So whoever can write a list that the program reads there can exchange the answers that its
-    /// locks get. Nothing that the store itself asks is answered like that.
+    /// Best lend one that nothing else uses: `clone_new` makes it, with the same configuration. On a client that is shared, a command
+    /// that blocks (`BLPOP` and its like) holds up the locks behind it, or is ended by them under `Blocking::Interrupt`. And fred 10
+    /// takes an array of three or four for a message of a channel if it begins as one does, with `message` or `subscribe`; it drops
+    /// it, and gives every later answer to the command before. So whoever can write a list that the program reads there can
+    /// exchange the answers that its locks get. Nothing that the store itself asks is answered like that.
     ///
     /// * **Units.** Times are [`Duration`]s and ttls as everywhere; fred's own, its default timeout among them, play no part.
     /// * **Errors.** They come as [`Fault`]s, in the words of any Redis store; where fred itself failed, with the kind that it gives
