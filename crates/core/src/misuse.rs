@@ -122,6 +122,13 @@ pub enum Misuse {
         /// Why, and what to do.
         reason: String,
     },
+    /// A client of the program's own that no store can be made from.
+    NotLendable {
+        /// The name that the store was to have.
+        name: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// The store URL cannot be used. Never contains a password.
     Url {
         /// What is wrong with it, and what to do.
@@ -221,6 +228,7 @@ impl fmt::Display for Misuse {
                  python-redis-lock, shedlock, shedlock:ENVIRONMENT and exclusive-lock are; any other prefix is part of the name"
             ),
             Self::NoMember { name, reason } => write!(f, "{name} cannot be a member of a quorum: {reason}"),
+            Self::NotLendable { name, reason } => write!(f, "{name}: {reason}"),
             Self::Url { reason } => f.write_str(reason),
         }
     }

@@ -164,7 +164,8 @@ impl LocksBuilder {
         Ok(self.over_on(store, runtime))
     }
 
-    /// Locks on a store of your own, or one made from a connection that you already have. Opens nothing.
+    /// Locks on a store of your own, or one made from a connection that you already have: `RedisStore::from_connection`, or with the
+    /// feature `fred` `RedisStore::from_fred`. Opens nothing.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@
 //!
 //! What is promised and what is not, which store to choose, what to do at the resource: [`manual`]. Whole programs of a page each are in `examples/`: a
 //! job whose writes carry the fence, a service that must not run twice, readers and a writer, permits, what is done once, an election, a quorum, threads
-//! that block, and a test.
+//! that block, a client that is lent, and a test.
 
 mod any_store;
 mod bare;
@@ -55,6 +55,8 @@ pub use leasehold_core::{
     Misuse, Mode, Remedy, Renewal, Runtime, Severity, Signal, Stamp, Stance, Store, Tally, Tenancy, Tenant,
     Ttl, Waiter, Want,
 };
+#[cfg(feature = "redis")]
+pub use leasehold_redis::RedisStore;
 pub use lock::{Acquire, Guard, Held, Unlocked, Waiting};
 pub use locks::Locks;
 pub use memory::MemoryStore;

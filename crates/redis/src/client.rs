@@ -87,10 +87,14 @@ pub(crate) enum Source {
     /// Ours, to be dropped and made anew.
     Ours(Link),
     /// The user's. It may be another one each time, for all that we know.
-    Lent { lend: Box<dyn Fn() -> BoxConnection + Send + Sync>, clock: Arc<ServerClock> },
+    Lent { lend: Lend, clock: Arc<ServerClock> },
 }
 
 pub(crate) type BoxConnection = Box<dyn ConnectionLike + Send + Sync>;
+
+/// Gives a connection for calls that may take so long. Whatever library it is of, it takes commands and gives answers as redis-rs
+/// has them.
+pub(crate) type Lend = Box<dyn Fn(Duration) -> BoxConnection + Send + Sync>;
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -358,7 +362,7 @@ impl Client {
                 let connection = Box::new(live.connection.clone());
                 Ok(Route::new(connection, Arc::clone(&live.clock), Some(live)))
             }
-            Source::Lent { lend, clock } => Ok(Route::new(lend(), Arc::clone(clock), None)),
+            Source::Lent { lend, clock } => Ok(Route::new(lend(limit), Arc::clone(clock), None)),
         }
     }
 

@@ -8,6 +8,8 @@
 mod access;
 mod address;
 mod bare;
+#[cfg(feature = "fred")]
+mod by_fred;
 mod client;
 mod clock;
 mod confirm;

@@ -13,7 +13,9 @@ use redis::aio::ConnectionLike;
 
 use crate::access::Access;
 use crate::address::{Address, CALL_LIMIT, SentinelAccess, Site, refuse};
-use crate::client::{Bounds, Client, Common, Source};
+#[cfg(feature = "fred")]
+use crate::by_fred::ByFred;
+use crate::client::{Bounds, Client, Common, Lend, Source};
 use crate::clock::ServerClock;
 use crate::confirm::confirmed_first;
 use crate::connect::Connector;
@@ -106,9 +108,53 @@ impl RedisStore {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
+        // A connection of redis-rs's takes no limit for a call; we stop waiting at it.
+        Self::lent(Box::new(move |_| Box::new(connection.clone()) as _), name, runtime)
+    }
+
+    /// The store behind a client of the fred crate that the program has already, under a name for errors.
+    ///
+    /// It must have been started, by `init` or `connect`, and have a reconnect policy, or its first connection is its last. All that
+    /// [`from_connection`](Self::from_connection) says is true here as well, but for resends: however the client is configured,
+    /// each of our commands is sent once. What is unanswered when a connection breaks is a fault and nothing more, and what the
+    /// client still has in its queue when the limit of its call has passed is not sent.
+    ///
+    /// Best lend one that nothing else uses: `clone_new` makes it, with the same configuration. On a client that is shared, a command
+    /// that blocks (`BLPOP` and its like) holds up the locks behind it, or is ended by them under `Blocking::Interrupt`. And fred 10
+    /// takes an array of three or four for a message of a channel if it begins as one does, with `message` or `subscribe`; it drops
+    /// it, and gives every later answer to the command before. So whoever can write a list that the program reads there can
+    /// exchange the answers that its locks get. Nothing that the store itself asks is answered like that.
+    ///
+    /// * **Units.** Times are [`Duration`]s and ttls as everywhere; fred's own, its default timeout among them, play no part.
+    /// * **Errors.** They come as [`Fault`]s, in the words of any Redis store; where fred itself failed, with the kind that it gives
+    ///   and never with a password. A client without a connection is a fault that passes, and is asked again.
+    /// * **Cancel safety.** That of any store. A command of a request that was dropped may still be sent within its limit, and what
+    ///   comes of it is undone.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotLendable`] if the client is one of a cluster.
+    #[cfg(feature = "fred")]
+    pub fn from_fred(
+        client: fred::clients::Client,
+        name: &str,
+        runtime: Arc<dyn Runtime>,
+    ) -> Result<Self, Misuse> {
+        use fred::interfaces::ClientLike as _;
+
+        if client.is_clustered() {
+            let reason = "the fred client is one of a cluster, and can only lend one server: open the cluster by its URL, \
+                          redis+cluster://HOST";
+            return Err(Misuse::NotLendable { name: name.into(), reason: reason.into() });
+        }
+        let spawner = Arc::clone(&runtime);
+        let lend = move |limit| Box::new(ByFred::new(&client, limit, Arc::clone(&spawner))) as _;
+        Ok(Self::lent(Box::new(lend), name, runtime))
+    }
+
+    fn lent(lend: Lend, name: &str, runtime: Arc<dyn Runtime>) -> Self {
         let name = Arc::from(name);
         let faults = Faults::new(Arc::clone(&name), None);
-        let lend = Box::new(move || Box::new(connection.clone()) as _);
         let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()) };
         let common = Common::new(&*runtime, None);
         let bounds = Bounds { call_limit: CALL_LIMIT, quarantine: true, confirmation: None };

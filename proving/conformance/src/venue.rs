@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use fred::prelude::{Builder, ClientLike as _, Config, ReconnectPolicy};
+use fred::types::RespVersion;
 use leasehold::{MemoryStore, QuorumStore, TokioRuntime};
 use leasehold_core::{Runtime, Store};
 use leasehold_file::FileStore;
@@ -12,6 +14,8 @@ use leasehold_redis::slot::MEMBER_KEY;
 use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Server};
 use tempfile::TempDir;
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 
 type Open = dyn Fn(Arc<dyn Runtime>) -> Arc<dyn Store> + Send + Sync;
 
@@ -22,6 +26,7 @@ pub struct Venue {
     /// What must live as long as the venue.
     server: Option<Arc<Server>>,
     hands_over: bool,
+    tells: bool,
     forget: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -40,6 +45,7 @@ impl Venue {
             open: Box::new(move |_| store.clone()),
             server: None,
             hands_over: true,
+            tells: true,
             forget: Some(Box::new(move || forgetful.forget())),
         }
     }
@@ -80,6 +86,7 @@ impl Venue {
             open: Box::new(open),
             server: None,
             hands_over: true,
+            tells: true,
             forget: Some(Box::new(forget)),
         }
     }
@@ -106,7 +113,38 @@ impl Venue {
             open: Box::new(open),
             server: Some(server),
             hands_over: true,
+            tells: true,
             forget: Some(Box::new(forget)),
+        }
+    }
+
+    /// A server of its own, to which each process has a client of the fred crate already, configured to try again what fails.
+    ///
+    /// # Panics
+    ///
+    /// When the server cannot be had, and outside of a tokio runtime of several threads.
+    #[must_use]
+    pub fn lent_by_fred(flavor: Flavor, version: RespVersion) -> Self {
+        let server = Arc::new(Server::start(flavor));
+        let mut config = Config::from_url(&server.url()).expect("a server's own URL");
+        config.version = version;
+        let mut builder = Builder::from_config(config);
+        builder.set_policy(ReconnectPolicy::default());
+        let name = format!("{flavor} by fred");
+        let store_name = name.clone();
+        let open = move |runtime| -> Arc<dyn Store> {
+            let client = builder.build().expect("a configuration that says where");
+            let started = block_in_place(|| Handle::current().block_on(client.init()));
+            started.expect("a server that answers");
+            Arc::new(RedisStore::from_fred(client, &store_name, runtime).expect("a client of one server"))
+        };
+        Self {
+            name,
+            open: Box::new(open),
+            server: Some(server),
+            hands_over: false,
+            tells: false,
+            forget: None,
         }
     }
 
@@ -127,7 +165,7 @@ impl Venue {
             let url = format!("redis+cluster://127.0.0.1:{port}?protocol={protocol}");
             Arc::new(ClusterStore::from_url(&url, runtime).expect("a cluster's own URL"))
         };
-        Self { name, open: Box::new(open), server: None, hands_over: true, forget: None }
+        Self { name, open: Box::new(open), server: None, hands_over: true, tells: true, forget: None }
     }
 
     /// A majority of three servers of their own, which need not sit out the quarantine of a first start.
@@ -155,7 +193,14 @@ impl Venue {
         name: &str,
         open: impl Fn(Arc<dyn Runtime>) -> Arc<dyn Store> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), open: Box::new(open), server: None, hands_over: false, forget: None }
+        Self {
+            name: name.into(),
+            open: Box::new(open),
+            server: None,
+            hands_over: false,
+            tells: true,
+            forget: None,
+        }
     }
 
     /// The place, as one more process would open it.
@@ -201,6 +246,12 @@ impl Venue {
     #[must_use]
     pub const fn hands_over(&self) -> bool {
         self.hands_over
+    }
+
+    /// Whether who waits is told that it may ask, and need not ask whether it may.
+    #[must_use]
+    pub const fn tells(&self) -> bool {
+        self.tells
     }
 
     /// What a message calls it.

@@ -17,6 +17,8 @@ conformance::every_check! {
     cluster_7_0: super::Venue::cluster(super::Flavor::Redis70, "resp3");
     cluster_9_1: super::Venue::cluster(super::Flavor::Valkey91, "resp3");
     valkey_9_1: super::Venue::redis(super::Flavor::Valkey91, "resp3");
+    fred_on_7_0: super::Venue::lent_by_fred(super::Flavor::Redis70, fred::types::RespVersion::RESP2);
+    fred_on_9_1: super::Venue::lent_by_fred(super::Flavor::Valkey91, fred::types::RespVersion::RESP3);
 }
 
 /// In RESP2 only who waits has a connection to hear on.

@@ -119,6 +119,14 @@ example!(testing, "testing.rs", |test| {
     assert!(said[3].starts_with("36") && said[3].ends_with("s of its time"), "{said:?}");
 });
 
+example!(lent_client, "lent_client.rs", |test| {
+    let server = servers::Server::start(servers::Flavor::Valkey91);
+    let said = super::said(test, Some(&server.url()));
+    let expected =
+        ["the program's redis: mine", "free for others: false", "the client is still the program's: PONG"];
+    assert_eq!(said, expected);
+});
+
 /// An example that nobody runs is not known to work.
 #[test]
 fn every_example_is_run_here_and_fits_on_a_page() {

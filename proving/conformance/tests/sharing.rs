@@ -17,6 +17,7 @@ mod readers {
         redis_7_0: super::Venue::redis(super::Flavor::Redis70, "resp3");
         redis_8_2: super::Venue::redis(super::Flavor::Redis82, "resp2");
         valkey_9_1: super::Venue::redis(super::Flavor::Valkey91, "resp3");
+        fred_on_7_0: super::Venue::lent_by_fred(super::Flavor::Redis70, fred::types::RespVersion::RESP2);
     }
 }
 
@@ -30,6 +31,7 @@ mod permits {
         redis_7_0: super::Venue::redis(super::Flavor::Redis70, "resp3");
         redis_8_2: super::Venue::redis(super::Flavor::Redis82, "resp2");
         valkey_9_1: super::Venue::redis(super::Flavor::Valkey91, "resp3");
+        fred_on_7_0: super::Venue::lent_by_fred(super::Flavor::Redis70, fred::types::RespVersion::RESP2);
     }
 
     #[tokio::test]

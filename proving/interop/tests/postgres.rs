@@ -1,15 +1,20 @@
 //! The manual's writes to PostgreSQL, against a real one: what comes late does nothing.
 
+use std::env;
+use std::process::Command;
 use std::time::Duration;
 
 use leasehold::{Fence, Locks};
 use servers::Postgres;
 use tokio_postgres::{Client, NoTls};
 
-mod pay {
-    include!("../../../crates/leasehold/manual/pay.rs");
+mod payer {
+    include!("../../../crates/leasehold/manual/payer.rs");
     pub(crate) async fn invoice(db: &Client, id: i64, amount: i64, fence: Fence) -> bool {
         pay(db, id, amount, fence).await.unwrap()
+    }
+    pub(crate) fn run() {
+        main().unwrap();
     }
 }
 
@@ -47,10 +52,10 @@ async fn a_write_with_a_fence_is_refused_behind_a_greater_one() {
     let table = manual.split("```sql\n").nth(1).unwrap().split("```").next().unwrap();
     db.batch_execute(table).await.unwrap();
     db.batch_execute("INSERT INTO invoice VALUES (42, 0)").await.unwrap();
-    assert!(pay::invoice(&db, 42, 10, late).await, "nobody was here before");
-    assert!(pay::invoice(&db, 42, 100, next).await);
-    assert!(pay::invoice(&db, 42, 1000, next).await, "one holder writes more than once");
-    assert!(!pay::invoice(&db, 42, 10_000, late).await, "too late");
+    assert!(payer::invoice(&db, 42, 10, late).await, "nobody was here before");
+    assert!(payer::invoice(&db, 42, 100, next).await);
+    assert!(payer::invoice(&db, 42, 1000, next).await, "one holder writes more than once");
+    assert!(!payer::invoice(&db, 42, 10_000, late).await, "too late");
     let paid: i64 = db.query_one("SELECT paid FROM invoice", &[]).await.unwrap().get(0);
     assert_eq!(paid, 1110);
 
@@ -58,6 +63,50 @@ async fn a_write_with_a_fence_is_refused_behind_a_greater_one() {
     assert!(!fenced::set(&mut db, late, "UPDATE invoice SET paid = 2").await, "too late");
     let paid: i64 = db.query_one("SELECT paid FROM invoice", &[]).await.unwrap().get(0);
     assert_eq!(paid, 1);
+}
+
+/// Tells a test which is run again that it is the manual's program now.
+const AS_PAYER: &str = "LEASEHOLD_TEST_AS_PAYER";
+
+/// From nothing but a database, as the first page of the manual has it: the table is made, the invoice paid, and who comes late refused.
+#[test]
+fn the_first_program_of_the_manual_does_what_the_manual_says_of_it() {
+    if env::var_os(AS_PAYER).is_some() {
+        return payer::run();
+    }
+    let manual = include_str!("../../../crates/leasehold/manual/first_steps.md");
+    let says = |words: &str| manual.split("```sh\n").any(|block| block.contains(&format!("# {words}\n")));
+    let server = Postgres::start();
+    let place = tempfile::tempdir().unwrap();
+    let run = || {
+        let mut again = Command::new(env::current_exe().unwrap());
+        again.args([
+            "the_first_program_of_the_manual_does_what_the_manual_says_of_it",
+            "--exact",
+            "--nocapture",
+        ]);
+        again.env(AS_PAYER, "1").env_remove("LEASEHOLD_STORE").env("DATABASE_URL", server.config());
+        let output = again.current_dir(&place).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        let said =
+            said.lines().find_map(|line| line.split_once("invoice 42: ")).expect("a word on the invoice").1;
+        assert!(says(&format!("invoice 42: {said}")), "{said}");
+        said.to_owned()
+    };
+    let (runtime, paid) = (tokio::runtime::Runtime::new().unwrap(), "SELECT paid FROM invoice WHERE id = 42");
+    let paid = async |db: &Client| db.query_one(paid, &[]).await.unwrap().get::<_, i64>(0);
+    assert_eq!(run(), "paid");
+    assert_eq!(run(), "paid");
+    assert!(place.path().join("leases.db").exists());
+    runtime.block_on(async {
+        let db = connect(&server).await;
+        assert_eq!(paid(&db).await, 20);
+        let statement = manual.split("-c '").nth(1).unwrap().split('\'').next().unwrap();
+        db.batch_execute(statement).await.unwrap();
+    });
+    assert_eq!(run(), "refused, somebody was here since");
+    runtime.block_on(async { assert_eq!(paid(&connect(&server).await).await, 20) });
 }
 
 /// A greater fence waits for a smaller one that is at it, and then what is smaller is refused: there is no gap between look and write.
@@ -83,7 +132,7 @@ async fn who_is_at_it_holds_up_the_next_and_nobody_slips_in_between() {
 #[test]
 fn the_manual_says_what_is_run_here() {
     let first_steps = include_str!("../../../crates/leasehold/manual/first_steps.md");
-    assert!(first_steps.contains(include_str!("../../../crates/leasehold/manual/pay.rs")));
+    assert!(first_steps.contains(include_str!("../../../crates/leasehold/manual/payer.rs")));
     let fences = include_str!("../../../crates/leasehold/manual/fences.md");
     assert!(fences.contains(include_str!("../../../crates/leasehold/manual/fenced.rs")));
 }

@@ -6,7 +6,7 @@ use servers::{Flavor, Server};
 
 use crate::world::{attempt, grant, granted, key, passing, runtime, value};
 
-async fn it_works(server: &Server, store: &RedisStore) {
+pub(crate) async fn it_works(server: &Server, store: &RedisStore) {
     store.open().await.unwrap();
     assert_eq!(store.name(), "ours");
     let ours = attempt(&["k"]);

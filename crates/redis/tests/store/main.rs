@@ -1,5 +1,7 @@
 //! The store against real servers.
 
+#[cfg(feature = "fred")]
+mod by_fred;
 mod cluster;
 mod examine;
 mod examine_sentinels;

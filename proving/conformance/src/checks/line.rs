@@ -74,7 +74,7 @@ pub async fn who_came_first_is_served_first(venue: &Venue) {
     assert!(order.windows(2).all(|pair| pair[0].1 < pair[1].1), "fences rise: {order:?}");
     // On a machine that is busy an ask may come too late, or the first of a process may ask for all meanwhile.
     let most = if venue.hands_over() { 16 } else { 12 + 16 };
-    assert!(asks <= most, "{asks} asks for 12 grants");
+    assert!(asks <= most || !venue.tells(), "{asks} asks for 12 grants");
     until_nothing_is_left(&*store).await;
 }
 

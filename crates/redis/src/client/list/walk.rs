@@ -3,7 +3,7 @@
 use leasehold_core::{Answer, Bookmark, Fault, Key, KeyState, Request, Stretch};
 use redis::{Cmd, Value, cmd};
 
-use super::super::{Client, Route};
+use super::super::{Client, Route, Source};
 use super::{escaped, scanned};
 use crate::reply::decode;
 use crate::script::survey_call;
@@ -44,8 +44,10 @@ impl Client {
             }
         }
         let mut commands = 1;
-        // A fence is remembered for long after its lock was let go. Nodes of a cluster refuse to fetch from several slots at once.
-        if self.cluster.is_none() && !remembered.is_empty() {
+        // A fence is remembered for long after its lock was let go. Nodes of a cluster refuse to fetch from several slots at once; and a
+        // client that was lent may take an answer that begins as a message does for one, when the strings are strangers'.
+        let fetches = self.cluster.is_none() && matches!(self.source, Source::Ours(_));
+        if fetches && !remembered.is_empty() {
             commands += u32::try_from(remembered.len().div_ceil(FETCHED_AT_ONCE)).unwrap_or(u32::MAX - 1);
             remembered = self.held_among(&mut route, remembered).await?;
         }

@@ -1,0 +1,30 @@
+//! Locks over a client of the fred crate, which the program has already: with the features `redis` and `fred`.
+
+use std::sync::Arc;
+
+use fred::prelude::{Builder, ClientLike, Config, ReconnectPolicy};
+use leasehold::{Locks, RedisStore, TokioRuntime};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("LEASEHOLD_STORE").unwrap_or_else(|_| "redis://127.0.0.1".into());
+    let config = Config::from_url(&url)?;
+    let client = Builder::from_config(config).set_policy(ReconnectPolicy::default()).build()?;
+    client.init().await?;
+
+    // Configured as the program's own, with a connection of its own: nothing that is said there holds the locks up.
+    let lent = client.clone_new();
+    lent.init().await?;
+    let runtime = Arc::new(TokioRuntime::current().ok_or("outside of a tokio runtime")?);
+    let store = Arc::new(RedisStore::from_fred(lent, "the program's redis", runtime)?);
+    let locks = Locks::builder().over(store)?;
+
+    let guard = locks.mutex("invoice:42").lock().await?;
+    println!("{}: mine", locks.store());
+    println!("free for others: {}", locks.mutex("invoice:42").try_lock().await?.is_some());
+    guard.release().await?;
+
+    let pong: String = client.ping(None).await?;
+    println!("the client is still the program's: {pong}");
+    Ok(())
+}
