@@ -10,6 +10,8 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::sharing::Wish;
+
 /// Nanoseconds since the machine was booted: the clock that leases are counted by, one for all processes.
 #[must_use]
 pub fn now() -> u64 {
@@ -37,6 +39,8 @@ pub struct Entry {
 pub enum What {
     /// It is about to ask for the lock.
     Asks,
+    /// It is about to ask for one of many locks, and says for which, and how.
+    AsksFor(Wish),
     /// It was answered, and stands in line.
     Stands,
     /// It has a guard.
@@ -51,6 +55,8 @@ pub enum What {
         /// Until when.
         until: u64,
     },
+    /// The store confirmed that what it took the lock for is noted as done.
+    Done,
     /// It is about to let go.
     LetsGo {
         /// Whether it believed in its guard a moment later.
@@ -85,9 +91,11 @@ impl fmt::Display for Entry {
         write!(f, "{} {} {} ", self.at, self.process, self.task)?;
         match &self.what {
             What::Asks => f.write_str("asks"),
+            What::AsksFor(wish) => write!(f, "asks {wish}"),
             What::Stands => f.write_str("stands"),
             What::Granted { fence, until } => write!(f, "granted {fence} {until}"),
             What::Renewed { until } => write!(f, "renewed {until}"),
+            What::Done => f.write_str("done"),
             What::LetsGo { held } => write!(f, "lets-go {held}"),
             What::Released => f.write_str("released"),
             What::Lost(how) => write!(f, "lost {how}"),
@@ -113,13 +121,15 @@ impl FromStr for Entry {
             let (at, process, task) = (words.next()?, words.next()?, words.next()?);
             let (name, rest) = (words.next()?, words.next().unwrap_or_default());
             let what = match name {
-                "asks" => What::Asks,
+                "asks" if rest.is_empty() => What::Asks,
+                "asks" => What::AsksFor(rest.parse().ok()?),
                 "stands" => What::Stands,
                 "granted" => {
                     let (fence, until) = rest.split_once(' ')?;
                     What::Granted { fence: fence.parse().ok()?, until: until.parse().ok()? }
                 }
                 "renewed" => What::Renewed { until: rest.parse().ok()? },
+                "done" => What::Done,
                 "lets-go" => What::LetsGo { held: rest.parse().ok()? },
                 "released" => What::Released,
                 "lost" => What::Lost(rest.to_owned()),
@@ -197,9 +207,12 @@ mod tests {
         let words = "redis: closed by the peer".to_owned();
         for what in [
             What::Asks,
+            What::AsksFor("permits 2/5 gpus".parse().unwrap()),
+            What::AsksFor("alone {two}b,{two}a".parse().unwrap()),
             What::Stands,
             What::Granted { fence: 7, until: 8 },
             What::Renewed { until: 9 },
+            What::Done,
             What::LetsGo { held: true },
             What::Released,
             What::Lost(words.clone()),

@@ -10,6 +10,7 @@ pub mod judge;
 mod plan;
 mod pulse;
 pub mod sharing;
+mod visit;
 pub mod worker;
 
 pub use account::{Account, Blow, Handover, Stay};
