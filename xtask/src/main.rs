@@ -13,6 +13,7 @@ mod pages;
 mod peers;
 mod servers;
 mod simulate;
+mod soak;
 mod step;
 mod test;
 mod tool;
@@ -29,7 +30,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 12] = [
+const TASKS: [Task; 13] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -41,6 +42,12 @@ const TASKS: [Task; 12] = [
         usage: "faults [TEST]…",
         does: "the line's bad days at length: processes killed, stopped and cut off, servers failing; some ten minutes",
         run: faults::run,
+    },
+    Task {
+        name: "soak",
+        usage: "soak [ARG]…",
+        does: "random faults, every noun, every store and topology (--minutes N --seed SEED); `soak --help` says more",
+        run: soak::run,
     },
     Task {
         name: "interop",

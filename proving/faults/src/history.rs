@@ -3,7 +3,7 @@
 use std::{
     fmt,
     fs::{self, File},
-    io::{self, Write as _},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::Path,
     str::FromStr,
 };
@@ -198,6 +198,18 @@ pub fn read(path: &Path) -> Vec<Entry> {
     entries
 }
 
+/// What was written to the history in this file since it was so long, as far as it is whole; from then on it is longer by that.
+pub(crate) fn read_on(path: &Path, length: &mut u64) -> io::Result<Vec<Entry>> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(*length))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+    *length += bytes.len() as u64;
+    let text = String::from_utf8(bytes).map_err(io::Error::other)?;
+    text.lines().map(|line| line.parse().map_err(io::Error::other)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,5 +242,18 @@ mod tests {
             assert_eq!(entry.to_string().parse(), Ok(entry));
         }
         assert!("5 6 1 sleeps".parse::<Entry>().is_err());
+    }
+
+    #[test]
+    fn who_reads_on_reads_each_entry_once_and_none_before_it_is_whole() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let mut length = 0;
+        let mut read = |more: &str| {
+            file.write_all(more.as_bytes()).unwrap();
+            read_on(file.path(), &mut length).unwrap().iter().map(|entry| entry.at).collect::<Vec<_>>()
+        };
+        assert_eq!(read("5 6 1 asks\n7 6 1 sta"), [5]);
+        assert_eq!(read("nds\n9 6 1 cancelled\n"), [7, 9]);
+        assert_eq!(read(""), [0; 0]);
     }
 }

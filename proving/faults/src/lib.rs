@@ -10,6 +10,7 @@ pub mod judge;
 mod plan;
 mod pulse;
 pub mod sharing;
+pub mod soak;
 mod visit;
 pub mod worker;
 
