@@ -85,7 +85,8 @@ impl Crew {
         let number = usize::try_from(self.started).unwrap_or_default();
         let plan = &self.plans[number % self.plans.len()];
         self.started += 1;
-        let seed = self.seed.wrapping_mul(31).wrapping_add(self.started) >> 8;
+        // Each worker its own, with room for the number of a task.
+        let seed = self.seed.wrapping_mul(1009).wrapping_add(self.started) % (1 << 56);
         let words = ["worker".to_owned(), seed.to_string()].into_iter().chain(plan.words());
         let process = Process::start(&env::current_exe()?, words)?;
         self.workers.insert(process.id(), process);
