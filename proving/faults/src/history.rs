@@ -177,7 +177,8 @@ impl Pen {
     ///
     /// If it cannot be written: what is not in the history cannot be judged.
     pub fn note(&self, at: u64, process: u32, task: u32, what: What) {
-        let line = format!("{}\n", Entry { at, process, task, what });
+        // What is told over several lines is one entry all the same.
+        let line = Entry { at, process, task, what }.to_string().replace(char::is_control, " ") + "\n";
         (&self.file).write_all(line.as_bytes()).expect("the history can be written");
     }
 }

@@ -221,8 +221,15 @@ impl Errands {
 
     async fn refused(&self, error: &LockError) {
         let explained = matches!(error, LockError::Unreachable { .. } | LockError::NoQuorum { .. });
-        let word = if explained { "unreachable" } else { UNEXPECTED };
-        self.voice.note(What::Failed(format!("{word}: {error}")));
+        let told = error.to_string();
+        let word = if !explained {
+            UNEXPECTED
+        } else if told.contains(char::is_control) {
+            "unexpected in several lines"
+        } else {
+            "unreachable"
+        };
+        self.voice.note(What::Failed(format!("{word}: {told}")));
         sleep(REST).await;
     }
 

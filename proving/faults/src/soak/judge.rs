@@ -24,8 +24,8 @@ pub(crate) struct Circumstances {
     pub(crate) ttl: Duration,
     /// When a store forgot leases, so that two could believe at once.
     pub(crate) forgotten: Vec<Fault>,
-    /// When a store, or a member of a quorum, forgot marks.
-    pub(crate) marks_forgotten: Vec<Fault>,
+    /// When a store, or a member of a quorum, forgot something: marks may be gone then, and of a quorum what a bare majority had.
+    pub(crate) forgotten_somewhere: Vec<Fault>,
     /// When nobody could be granted anything.
     pub(crate) down: Vec<Fault>,
     /// How long a key may be free at most while somebody wants it, and the store is there.
@@ -83,8 +83,12 @@ impl Circumstances {
         let mut excused = BTreeSet::new();
         for stay in stays {
             inside.retain(|other| other.believed_until > begins(stay));
-            let (forgotten, known): (Vec<&Stay>, Vec<_>) =
-                inside.iter().copied().partition(|other| self.was_forgotten(other, begins(stay)));
+            // The one who believes later may be the one that was forgotten: it was told late that it had been granted.
+            let late = self.was_forgotten(&self.forgotten, stay, begins(stay));
+            let (forgotten, known): (Vec<&Stay>, Vec<_>) = inside
+                .iter()
+                .copied()
+                .partition(|other| late || self.was_forgotten(&self.forgotten, other, begins(stay)));
             let beside = |others: &[&Stay]| {
                 let mode = mode(stay);
                 let rival = others.iter().find(|other| !can_be_together(self::mode(other), mode));
@@ -94,6 +98,7 @@ impl Circumstances {
             if let Some(rival) = beside(&known) {
                 verdict.violations.push(format!("too many at once at {key}:\n  {rival}\n  {stay}"));
             } else if let Some(rival) = beside(&forgotten) {
+                let rival = if late { (*stay).clone() } else { rival };
                 excused.insert((rival.process, rival.task, rival.asks));
             }
             inside.push(stay);
@@ -103,9 +108,9 @@ impl Circumstances {
 
     /// Whether a store forgot this guard before an instant, and its holder could not know of it yet. What was granted or renewed after
     /// that ends later, because nothing prolongs a lease that its store has forgotten.
-    fn was_forgotten(&self, stay: &Stay, at: u64) -> bool {
+    fn was_forgotten(&self, faults: &[Fault], stay: &Stay, at: u64) -> bool {
         let ttl = nanos(self.ttl + CLOCKS);
-        self.forgotten
+        faults
             .iter()
             .any(|fault| stay.asks <= fault.until && fault.from <= at && stay.ends <= fault.until + ttl)
     }
@@ -134,7 +139,8 @@ impl Circumstances {
         for pair in stays.windows(2) {
             let [before, stay] = [pair[0], pair[1]];
             let alone = [before, stay].iter().any(|stay| mode(stay) == Wanted::Alone);
-            let between = |fault: &Fault| before.asks <= fault.until && fault.from <= begins(stay);
+            let first = before.asks.min(stay.asks);
+            let between = |fault: &Fault| first <= fault.until && fault.from <= begins(stay);
             if alone && fence(stay) <= fence(before) && !self.forgotten.iter().any(between) {
                 verdict.violations.push(format!("a fence does not rise at {key}:\n  {before}\n  {stay}"));
             }
@@ -147,7 +153,7 @@ impl Circumstances {
             let [first, second] = [pair[0], pair[1]];
             let Some(done) = first.done.filter(|done| *done < begins(second)) else { continue };
             let between = |fault: &Fault| first.asks <= fault.until && fault.from <= begins(second);
-            if self.marks_forgotten.iter().any(between) {
+            if self.forgotten_somewhere.iter().any(between) {
                 continue;
             }
             if key != EVERY || begins(second) + nanos(CLOCKS) < first.asks + nanos(PERIOD) {
@@ -190,11 +196,11 @@ impl Circumstances {
         self.down.iter().map(within).sum()
     }
 
-    /// Who believed to the last, and was told that it had been wrong, had a store that forgot.
+    /// Who believed to the last, and was told that it had been wrong, had a store that forgot; or a majority of which one forgot.
     fn nobody_was_deceived(&self, account: &Account, verdict: &mut Verdict) {
         for stay in &account.stays {
             if let Some(how) = &stay.deceived
-                && !self.was_forgotten(stay, stay.believed_until)
+                && !self.was_forgotten(&self.forgotten_somewhere, stay, stay.believed_until)
             {
                 verdict.violations.push(format!("it believed, and its store did not: {how}\n  {stay}"));
             }

@@ -97,7 +97,7 @@ pub(crate) fn run(name: &str, seed: u64, end: Instant, directory: &Path) -> io::
     let mut circumstances = circumstances(&ground, &faults, bound);
     if matches!(ground.place, Place::Memory) {
         // What one process remembers goes with it.
-        circumstances.marks_forgotten.extend(account.killed.iter().map(|blow| Fault::of_memory(blow.at)));
+        circumstances.forgotten_somewhere.extend(account.killed.iter().map(|blow| Fault::of_memory(blow.at)));
     }
     let mut verdict = circumstances.judge(&entries, &account);
     verdict.violations.splice(0..0, trouble);
@@ -179,7 +179,7 @@ fn circumstances(ground: &Ground, faults: &[Fault], longest_gap: Duration) -> Ci
     Circumstances {
         ttl: TTL,
         forgotten: those(&|fault| ground.forgives(fault.kind)),
-        marks_forgotten: those(&|fault| fault.kind.loses_state()),
+        forgotten_somewhere: those(&|fault| fault.kind.loses_state()),
         down: those(&|fault| ground.is_down_by(fault.kind)),
         longest_gap,
         readers_share_fences: ground.is_quorum(),

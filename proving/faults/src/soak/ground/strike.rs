@@ -27,8 +27,8 @@ const SILENCE: Duration = Duration::from_millis(2500);
 /// Shorter than after which a cluster's nodes take each other for dead.
 const HICCUP: Duration = Duration::from_millis(1000);
 
-/// For sentinels, and for a cluster's nodes.
-const AGREE_WITHIN: Duration = Duration::from_secs(30);
+/// For sentinels, whose votes may be split several times on a machine that is busy.
+const AGREE_WITHIN: Duration = Duration::from_secs(60);
 
 impl Ground {
     /// Lets it happen; when this returns, it is over.
