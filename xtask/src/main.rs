@@ -7,11 +7,13 @@ mod clock_rule;
 mod dist;
 mod faults;
 mod files;
+mod interop;
 mod lint;
 mod pages;
 mod peers;
 mod servers;
 mod simulate;
+mod soak;
 mod step;
 mod test;
 mod tool;
@@ -28,7 +30,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 11] = [
+const TASKS: [Task; 13] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -40,6 +42,18 @@ const TASKS: [Task; 11] = [
         usage: "faults [TEST]…",
         does: "the line's bad days at length: processes killed, stopped and cut off, servers failing; some ten minutes",
         run: faults::run,
+    },
+    Task {
+        name: "soak",
+        usage: "soak [ARG]…",
+        does: "random faults, every noun, every store and topology (--minutes N --seed SEED); `soak --help` says more",
+        run: soak::run,
+    },
+    Task {
+        name: "interop",
+        usage: "interop [--seconds N]",
+        does: "all other lock libraries and ours on one key, for a minute or as long as is said, and then over three servers",
+        run: interop::run,
     },
     Task {
         name: "lint",
@@ -126,7 +140,7 @@ fn takes_no_arguments(task: &str, arguments: &[String]) -> Result<(), ExitCode> 
 fn help() -> String {
     let mut text = String::from("The commands of this project:\n\n");
     for Task { usage, does, .. } in &TASKS {
-        text += &format!("  cargo xtask {usage:<14} {does}\n");
+        text += &format!("  cargo xtask {usage:<22} {does}\n");
     }
     text
 }

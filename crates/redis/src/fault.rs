@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::Fault;
-use redis::{RedisError, ServerError};
+use redis::{ErrorKind, RedisError, ServerError};
 
 /// Turns what went wrong at one place into faults.
 #[derive(Clone, Debug)]
@@ -93,6 +93,9 @@ impl Faults {
     pub(crate) fn of_connection(&self, error: &RedisError) -> Fault {
         if error.is_timeout() {
             return self.passing("no answer in time");
+        }
+        if error.kind() == ErrorKind::Parse {
+            return self.passing("the connection broke: what came on it is no whole answer of a server");
         }
         self.passing(format_args!("the connection broke: {error}"))
     }
@@ -278,6 +281,21 @@ mod tests {
         is("ERR This instance has cluster support disabled", Lasting, &["redis://"]);
         is("ERR DB index is out of range", Lasting, &["database"]);
         is("ERR unknown command 'EVALSHA', with args beginning with: ", Lasting, &["EVALSHA"]);
+    }
+
+    /// A connection that ended within an answer was told of in the words of the parser: where it stood and what it would have
+    /// liked to read, on several lines. An error is one line, in a log and for a program that reads them.
+    #[test]
+    fn an_answer_that_is_broken_off_is_told_on_one_line() {
+        let faults = Faults::new("redis://h".into(), None);
+        for came in [&b":1x\r\n"[..], b"HTTP/1.1 400 Bad Request\r\n"] {
+            let fault = faults.of_connection(&redis::parse_redis_value(came).unwrap_err());
+            assert_eq!(fault.kind, Passing);
+            assert_eq!(
+                &*fault.reason,
+                "the connection broke: what came on it is no whole answer of a server"
+            );
+        }
     }
 
     #[test]

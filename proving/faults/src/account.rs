@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use crate::history::{Entry, What};
+use crate::{
+    history::{Entry, What},
+    sharing::Wish,
+};
 
 /// One request, from the moment before it was sent until it came to nothing, or what it was granted was let go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +19,8 @@ pub struct Stay {
     pub process: u32,
     /// Of which of its tasks.
     pub task: u32,
+    /// For what, where there is more than one lock.
+    pub wish: Option<Wish>,
     /// When it was about to ask.
     pub asks: u64,
     /// When it knew first that it stood in line.
@@ -24,6 +29,8 @@ pub struct Stay {
     pub granted: Option<(u64, u64)>,
     /// Until when that was believed: to its end, until its release was asked for, or its process was killed.
     pub believed_until: u64,
+    /// When the store had confirmed that what was done under it is noted.
+    pub done: Option<u64>,
     /// When nothing more came of it.
     pub over: u64,
     /// When its lease was to end, as far as that was written down.
@@ -34,7 +41,9 @@ pub struct Stay {
 
 impl fmt::Display for Stay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{} asked at {}", self.process, self.task, Millis(self.asks))?;
+        write!(f, "{}/{} asked", self.process, self.task)?;
+        self.wish.as_ref().map_or(Ok(()), |wish| write!(f, " for {wish}"))?;
+        write!(f, " at {}", Millis(self.asks))?;
         self.stands.map_or(Ok(()), |at| write!(f, ", stood at {}", Millis(at)))?;
         let Some((at, fence)) = self.granted else {
             return write!(f, ", in vain until {}", Millis(self.over));
@@ -113,6 +122,10 @@ impl Account {
                 What::Asks => {
                     account.stays.extend(open.insert(who, Stay::asked(process, *task, at)));
                 }
+                What::AsksFor(wish) => {
+                    let stay = Stay { wish: Some(wish.clone()), ..Stay::asked(process, *task, at) };
+                    account.stays.extend(open.insert(who, stay));
+                }
                 What::Released | What::Lost(_) | What::Unconfirmed(_) | What::Cancelled | What::Failed(_) => {
                     let Some(mut stay) = open.remove(&who) else { continue };
                     if stay.over == u64::MAX {
@@ -138,7 +151,11 @@ impl Account {
                         blow.until = Some(at);
                     }
                 }
-                What::Stands | What::Granted { .. } | What::Renewed { .. } | What::LetsGo { .. } => {
+                What::Stands
+                | What::Granted { .. }
+                | What::Renewed { .. }
+                | What::Done
+                | What::LetsGo { .. } => {
                     if let Some(stay) = open.get_mut(&who) {
                         stay.goes_on(at, what);
                     }
@@ -252,10 +269,12 @@ impl Stay {
         Self {
             process,
             task,
+            wish: None,
             asks: at,
             stands: None,
             granted: None,
             believed_until: u64::MAX,
+            done: None,
             over: u64::MAX,
             ends: u64::MAX,
             deceived: None,
@@ -272,6 +291,7 @@ impl Stay {
                 (self.believed_until, self.ends) = (*until, *until);
             }
             What::Renewed { until } => (self.believed_until, self.ends) = (*until, *until),
+            What::Done => self.done = Some(at),
             What::LetsGo { held } => {
                 // Who believes then does so whatever was written of its lease's end, which may be old.
                 self.believed_until = if *held { at } else { self.believed_until.min(at) };

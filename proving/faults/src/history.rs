@@ -3,12 +3,14 @@
 use std::{
     fmt,
     fs::{self, File},
-    io::{self, Write as _},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::Path,
     str::FromStr,
 };
 
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::sharing::Wish;
 
 /// Nanoseconds since the machine was booted: the clock that leases are counted by, one for all processes.
 #[must_use]
@@ -37,6 +39,8 @@ pub struct Entry {
 pub enum What {
     /// It is about to ask for the lock.
     Asks,
+    /// It is about to ask for one of many locks, and says for which, and how.
+    AsksFor(Wish),
     /// It was answered, and stands in line.
     Stands,
     /// It has a guard.
@@ -51,6 +55,8 @@ pub enum What {
         /// Until when.
         until: u64,
     },
+    /// The store confirmed that what it took the lock for is noted as done.
+    Done,
     /// It is about to let go.
     LetsGo {
         /// Whether it believed in its guard a moment later.
@@ -85,9 +91,11 @@ impl fmt::Display for Entry {
         write!(f, "{} {} {} ", self.at, self.process, self.task)?;
         match &self.what {
             What::Asks => f.write_str("asks"),
+            What::AsksFor(wish) => write!(f, "asks {wish}"),
             What::Stands => f.write_str("stands"),
             What::Granted { fence, until } => write!(f, "granted {fence} {until}"),
             What::Renewed { until } => write!(f, "renewed {until}"),
+            What::Done => f.write_str("done"),
             What::LetsGo { held } => write!(f, "lets-go {held}"),
             What::Released => f.write_str("released"),
             What::Lost(how) => write!(f, "lost {how}"),
@@ -113,13 +121,15 @@ impl FromStr for Entry {
             let (at, process, task) = (words.next()?, words.next()?, words.next()?);
             let (name, rest) = (words.next()?, words.next().unwrap_or_default());
             let what = match name {
-                "asks" => What::Asks,
+                "asks" if rest.is_empty() => What::Asks,
+                "asks" => What::AsksFor(rest.parse().ok()?),
                 "stands" => What::Stands,
                 "granted" => {
                     let (fence, until) = rest.split_once(' ')?;
                     What::Granted { fence: fence.parse().ok()?, until: until.parse().ok()? }
                 }
                 "renewed" => What::Renewed { until: rest.parse().ok()? },
+                "done" => What::Done,
                 "lets-go" => What::LetsGo { held: rest.parse().ok()? },
                 "released" => What::Released,
                 "lost" => What::Lost(rest.to_owned()),
@@ -167,7 +177,8 @@ impl Pen {
     ///
     /// If it cannot be written: what is not in the history cannot be judged.
     pub fn note(&self, at: u64, process: u32, task: u32, what: What) {
-        let line = format!("{}\n", Entry { at, process, task, what });
+        // What is told over several lines is one entry all the same.
+        let line = Entry { at, process, task, what }.to_string().replace(char::is_control, " ") + "\n";
         (&self.file).write_all(line.as_bytes()).expect("the history can be written");
     }
 }
@@ -188,6 +199,18 @@ pub fn read(path: &Path) -> Vec<Entry> {
     entries
 }
 
+/// What was written to the history in this file since it was so long, as far as it is whole; from then on it is longer by that.
+pub(crate) fn read_on(path: &Path, length: &mut u64) -> io::Result<Vec<Entry>> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(*length))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+    *length += bytes.len() as u64;
+    let text = String::from_utf8(bytes).map_err(io::Error::other)?;
+    text.lines().map(|line| line.parse().map_err(io::Error::other)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,9 +220,12 @@ mod tests {
         let words = "redis: closed by the peer".to_owned();
         for what in [
             What::Asks,
+            What::AsksFor("permits 2/5 gpus".parse().unwrap()),
+            What::AsksFor("alone {two}b,{two}a".parse().unwrap()),
             What::Stands,
             What::Granted { fence: 7, until: 8 },
             What::Renewed { until: 9 },
+            What::Done,
             What::LetsGo { held: true },
             What::Released,
             What::Lost(words.clone()),
@@ -217,5 +243,18 @@ mod tests {
             assert_eq!(entry.to_string().parse(), Ok(entry));
         }
         assert!("5 6 1 sleeps".parse::<Entry>().is_err());
+    }
+
+    #[test]
+    fn who_reads_on_reads_each_entry_once_and_none_before_it_is_whole() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let mut length = 0;
+        let mut read = |more: &str| {
+            file.write_all(more.as_bytes()).unwrap();
+            read_on(file.path(), &mut length).unwrap().iter().map(|entry| entry.at).collect::<Vec<_>>()
+        };
+        assert_eq!(read("5 6 1 asks\n7 6 1 sta"), [5]);
+        assert_eq!(read("nds\n9 6 1 cancelled\n"), [7, 9]);
+        assert_eq!(read(""), [0; 0]);
     }
 }

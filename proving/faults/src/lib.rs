@@ -10,6 +10,8 @@ pub mod judge;
 mod plan;
 mod pulse;
 pub mod sharing;
+pub mod soak;
+mod visit;
 pub mod worker;
 
 pub use account::{Account, Blow, Handover, Stay};

@@ -3,6 +3,7 @@
 mod judge;
 
 use std::{
+    fmt,
     fs::{File, OpenOptions},
     io::Write as _,
     path::{Path, PathBuf},
@@ -50,6 +51,22 @@ pub enum Wanted {
     Permits(u32, u32),
 }
 
+/// Whether two may hold a key at the same time, as far as there is room for both.
+pub(crate) fn can_be_together(one: Wanted, other: Wanted) -> bool {
+    match (one, other) {
+        (Wanted::Read, Wanted::Read) => true,
+        (Wanted::Permits(_, one), Wanted::Permits(_, other)) => one == other,
+        _ => false,
+    }
+}
+
+/// Whether there are too few permits for one more beside these.
+pub(crate) fn is_over_full(others: impl Iterator<Item = Wanted>, mode: Wanted) -> bool {
+    let Wanted::Permits(weight, of) = mode else { return false };
+    let weight_of = |mode| if let Wanted::Permits(weight, _) = mode { weight } else { 0 };
+    others.map(weight_of).sum::<u32>() + weight > of
+}
+
 impl FromStr for Wish {
     type Err = String;
 
@@ -69,8 +86,19 @@ impl FromStr for Wish {
     }
 }
 
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.mode {
+            Wanted::Alone => f.write_str("alone")?,
+            Wanted::Read => f.write_str("read")?,
+            Wanted::Permits(weight, of) => write!(f, "permits {weight}/{of}")?,
+        }
+        write!(f, " {}", self.keys.join(","))
+    }
+}
+
 impl Wish {
-    fn request(&self, locks: &Locks) -> Acquire {
+    pub(crate) fn request(&self, locks: &Locks) -> Acquire {
         match self.mode {
             // A writer of a reader-writer lock is a mutex.
             Wanted::Alone => locks.rw_lock_all(&self.keys).write(),

@@ -70,6 +70,20 @@ impl Process {
         self.kill();
     }
 
+    /// SIGTERM, which it is expected to follow in good order.
+    ///
+    /// # Errors
+    ///
+    /// How it ended instead, in words.
+    pub fn end_well(&mut self) -> Result<(), String> {
+        self.end();
+        match self.ended() {
+            Ok(Some(status)) if status.success() => Ok(()),
+            Ok(Some(status)) => Err(format!("process {} ended with {status}", self.id())),
+            Ok(None) | Err(_) => Err(format!("process {} did not end", self.id())),
+        }
+    }
+
     /// SIGSTOP; returns when the process has in fact stopped, so that it answers nothing afterwards.
     ///
     /// # Errors

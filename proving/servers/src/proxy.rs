@@ -24,7 +24,8 @@ const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
 ///
 /// While it is a black hole, connections stay open and new ones are accepted, but nothing passes either way, not even an end
 /// or a reset. While it is mute, only what the server says does not pass: requests are done, and nobody hears of it.
-/// [`heal`](Self::heal) lets through what was sent meanwhile, as TCP's retransmission would.
+/// [`heal`](Self::heal) lets through what was sent meanwhile, as TCP's retransmission would. While it is slow, all that passes
+/// is late. And it can break a connection in the middle of a word.
 ///
 /// Each of these takes effect at once: when the call returns, no byte passes that should not.
 #[derive(Debug)]
@@ -83,9 +84,31 @@ impl Proxy {
         self.gate.changed.notify_all();
     }
 
-    /// Lets everything through again.
+    /// Keeps back for so long, from now on, whatever is said, on either side.
+    pub fn slow_down(&self, by: Duration) {
+        self.gate.state().delay = by;
+    }
+
+    /// Of what a client says next, lets the first half through, and then closes that connection.
+    pub fn break_off_request(&self) {
+        self.gate.state().breaks_off = Some(Towards::Server);
+    }
+
+    /// Of what a server says next, lets the first half through, and then closes that connection.
+    pub fn break_off_answer(&self) {
+        self.gate.state().breaks_off = Some(Towards::Client);
+    }
+
+    /// Whether nothing was said yet that could be broken off.
+    pub fn is_to_break_off(&self) -> bool {
+        self.gate.state().breaks_off.is_some()
+    }
+
+    /// Lets everything through again, whole and at once.
     pub fn heal(&self) {
-        self.gate.state().shut = [false; 2];
+        let mut state = self.gate.state();
+        (state.shut, state.delay, state.breaks_off) = ([false; 2], Duration::ZERO, None);
+        drop(state);
         self.gate.changed.notify_all();
     }
 
@@ -123,6 +146,10 @@ struct Gate {
 struct State {
     /// Whether anything passes, by [`Towards`].
     shut: [bool; 2],
+    /// How long it takes to pass.
+    delay: Duration,
+    /// Whether the next that passes so is broken off in the middle.
+    breaks_off: Option<Towards>,
     closing: bool,
     made: u64,
     /// Each connection that is not cut.
@@ -163,8 +190,22 @@ impl Gate {
         state.links.contains_key(&link).then_some(state)
     }
 
+    /// Waits for as long as it takes to pass, unless that ends earlier or the connection is cut.
+    fn linger(&self, link: u64) {
+        let state = self.state();
+        let delay = state.delay;
+        let waits = |state: &mut State| !state.delay.is_zero() && state.links.contains_key(&link);
+        drop(self.changed.wait_timeout_while(state, delay, waits));
+    }
+
     /// Passes `bytes` on; false if the connection is cut or broken.
     fn pass(&self, link: u64, towards: Towards, to: &TcpStream, mut bytes: &[u8]) -> bool {
+        self.linger(link);
+        // Half of one byte is nothing, which would be a cut.
+        let breaks_off = bytes.len() > 1 && self.state().breaks_off.take_if(|so| *so == towards).is_some();
+        if breaks_off {
+            bytes = &bytes[..bytes.len() / 2];
+        }
         while !bytes.is_empty() {
             let Some(mut open) = self.open_for(link, towards) else { return false };
             // The gate cannot be shut between the look and the write, because the lock is held; so the write may not block.
@@ -183,7 +224,7 @@ impl Gate {
                 Passed::Broken => return false,
             }
         }
-        true
+        !breaks_off
     }
 
     /// A new connection; `None` if the proxy is closing.

@@ -130,9 +130,13 @@ impl Watched {
                 && self.says(sentinel, "num-slaves") == "1"
                 && self.says(sentinel, "flags") == "master"
         });
-        let info = self.servers[1 - master].text(&["INFO", "replication"]);
-        let info = info.as_text().unwrap_or_default();
-        agreed && info.contains("role:slave") && info.contains("master_link_status:up")
+        // A sentinel that makes a server a replica closes all of its connections, and ours may be among them.
+        let info = self.servers[1 - master].connect().and_then(|mut one| one.text(&["INFO", "replication"]));
+        let follows = info.is_ok_and(|info| {
+            let info = info.as_text().unwrap_or_default();
+            info.contains("role:slave") && info.contains("master_link_status:up")
+        });
+        agreed && follows
     }
 
     /// A field of what a sentinel knows of the master.

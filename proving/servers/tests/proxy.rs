@@ -166,3 +166,50 @@ fn a_proxy_is_dropped_at_once_whatever_hangs_in_it() {
     assert!(connection.receive().is_err());
     assert!(Connection::open(port).is_err());
 }
+
+#[test]
+fn a_slow_proxy_keeps_back_what_is_said_until_it_is_healed() {
+    let server = Server::start(Flavor::Valkey91);
+    let proxy = Proxy::before(&server);
+    let mut connection = Connection::open(proxy.port()).unwrap();
+    proxy.slow_down(A_WHILE);
+    let begun = Instant::now();
+    assert_eq!(connection.text(&["INCR", "n"]).unwrap(), Reply::Integer(1));
+    // Once there, and once back.
+    assert!(begun.elapsed() >= 2 * A_WHILE, "{:?}", begun.elapsed());
+
+    proxy.slow_down(100 * A_WHILE);
+    connection.send(&[b"INCR", b"n"]).unwrap();
+    thread::sleep(A_WHILE);
+    assert_eq!(server.text(&["GET", "n"]).as_text(), Some("1"));
+    proxy.heal();
+    assert_eq!(connection.receive().unwrap(), Reply::Integer(2));
+}
+
+#[test]
+fn a_request_that_is_broken_off_is_not_done() {
+    let server = Server::start(Flavor::Valkey91);
+    let proxy = Proxy::before(&server);
+    let mut connection = Connection::open(proxy.port()).unwrap();
+    proxy.break_off_request();
+    assert!(proxy.is_to_break_off());
+    connection.send(&[b"INCR", b"n"]).unwrap();
+    assert!(connection.receive().is_err());
+    assert!(!proxy.is_to_break_off());
+    // The next connection is whole.
+    let mut connection = Connection::open(proxy.port()).unwrap();
+    assert_eq!(connection.text(&["INCR", "n"]).unwrap(), Reply::Integer(1));
+}
+
+#[test]
+fn a_request_whose_answer_is_broken_off_is_done() {
+    let server = Server::start(Flavor::Valkey91);
+    let proxy = Proxy::before(&server);
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).unwrap();
+    proxy.break_off_answer();
+    stream.write_all(b"INCR n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, b":1");
+    assert_eq!(server.text(&["GET", "n"]).as_text(), Some("1"));
+}

@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use super::{Wanted, can_be_together, is_over_full};
+
 /// One hold, as its holder believed in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a hold has no more to it")]
@@ -15,8 +17,8 @@ pub struct Hold {
     pub process: u32,
     /// Its task.
     pub task: u32,
-    /// `alone`, `read`, or so many of so many permits.
-    pub mode: String,
+    /// How.
+    pub mode: Wanted,
     /// What it held.
     pub keys: Vec<String>,
     /// Under which fence.
@@ -74,7 +76,8 @@ impl Judge {
                 "in" => {
                     let asked = judge.waiting.remove(&who).unwrap_or(at);
                     let keys = keys.split(',').map(ToOwned::to_owned).collect();
-                    let (fence, mode) = (number(fence), mode.to_owned());
+                    let mode = self::mode(mode).unwrap_or_else(|| panic!("{line}"));
+                    let fence = number(fence);
                     let hold =
                         Hold { process: who.0, task: who.1, mode, keys, fence, asked, from: at, until };
                     open.insert(who, hold);
@@ -111,7 +114,8 @@ impl Judge {
             for key in &hold.keys {
                 let others = inside.entry(key).or_default();
                 others.retain(|other| other.until > hold.from);
-                if !others.iter().all(|other| can_be_together(other, hold)) || is_over_full(others, hold) {
+                let together = others.iter().all(|other| can_be_together(other.mode, hold.mode));
+                if !together || is_over_full(others.iter().map(|other| other.mode), hold.mode) {
                     return Some(format!("{hold:?}\nbeside {others:?}"));
                 }
                 others.push(hold);
@@ -131,7 +135,7 @@ impl Judge {
                     return Some(format!("twice: {hold:?}"));
                 }
                 let (last, before) = *highest.entry(key).or_insert((0, hold));
-                if hold.mode == "alone" && hold.fence < last {
+                if hold.mode == Wanted::Alone && hold.fence < last {
                     return Some(format!("{hold:?}\nafter {before:?}"));
                 }
                 if hold.fence > last {
@@ -153,23 +157,14 @@ impl Judge {
     }
 }
 
-fn permits(hold: &Hold) -> Option<(u64, u64)> {
-    let (weight, of) = hold.mode.split_once('/')?;
-    Some((weight.parse().ok()?, of.parse().ok()?))
-}
-
-fn can_be_together(one: &Hold, other: &Hold) -> bool {
-    match (permits(one), permits(other)) {
-        (Some((_, one)), Some((_, other))) => one == other,
-        (None, None) => one.mode == "read" && other.mode == "read",
-        _ => false,
+/// As a [`Pen`](super::Pen) writes it.
+fn mode(word: &str) -> Option<Wanted> {
+    match (word, word.split_once('/')) {
+        ("alone", _) => Some(Wanted::Alone),
+        ("read", _) => Some(Wanted::Read),
+        (_, Some((weight, of))) => Some(Wanted::Permits(weight.parse().ok()?, of.parse().ok()?)),
+        _ => None,
     }
-}
-
-fn is_over_full(others: &[&Hold], hold: &Hold) -> bool {
-    let Some((weight, of)) = permits(hold) else { return false };
-    let taken: u64 = others.iter().filter_map(|other| permits(other)).map(|(weight, _)| weight).sum();
-    taken + weight > of
 }
 
 #[cfg(test)]
@@ -177,7 +172,7 @@ mod tests {
     use super::*;
 
     fn hold(mode: &str, fence: u64, from: u64, until: u64) -> Hold {
-        let (mode, keys) = (mode.to_owned(), vec!["k".to_owned()]);
+        let (mode, keys) = (super::mode(mode).unwrap(), vec!["k".to_owned()]);
         Hold { process: 1, task: fence as u32, mode, keys, fence, asked: from, from, until }
     }
 

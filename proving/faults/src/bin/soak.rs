@@ -1,0 +1,7 @@
+//! Random faults, every noun, every store and topology; see `soak --help`. It starts itself once more for each of its workers.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    faults::soak::run(&std::env::args().skip(1).collect::<Vec<_>>())
+}

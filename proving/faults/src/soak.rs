@@ -1,0 +1,96 @@
+//! Everything at once: random faults of processes, networks and servers, every noun, every store and topology, and one report.
+//!
+//! Each topology has its turn. Several processes, of several tasks each, ask for locks of every kind in every way, and two hands make
+//! faults that a seed chooses: one kills and stops the processes, the other fails the store and the ways to it. Both go on until the turn
+//! is over; then all is healed, everybody has to be served once more, and all go. What they believed is judged afterwards.
+
+mod calls;
+mod crew;
+mod errand;
+mod fault;
+mod ground;
+mod judge;
+mod options;
+mod report;
+mod slice;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use ground::NAMES;
+use options::{Asked, Options};
+use report::Report;
+
+/// A turn is no longer than this: a soak of an hour comes to each topology several times, each time with new servers.
+const LONGEST_TURN: Duration = Duration::from_secs(60);
+
+/// `EX_USAGE`.
+const USAGE: u8 = 64;
+
+/// The whole program; its own workers are started with the word `worker` first.
+#[must_use]
+pub fn run(words: &[String]) -> ExitCode {
+    if let Some(("worker", plan)) = words.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return errand::run(plan);
+    }
+    match Options::parse(words) {
+        Ok(Asked::Help) => {
+            print!("{}", options::HELP);
+            ExitCode::SUCCESS
+        }
+        Ok(Asked::Soak(options)) if soak(&options) => ExitCode::SUCCESS,
+        Ok(Asked::Soak(_)) => ExitCode::FAILURE,
+        Err(nonsense) => {
+            eprintln!("soak: {nonsense}");
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+fn soak(options: &Options) -> bool {
+    let (seed, begun) = (options.seed, Instant::now());
+    println!("soak of {:.0} s, --seed {seed}\n", options.length.as_secs_f64());
+    let names = options.only.len();
+    let longest_round = LONGEST_TURN.as_secs_f64() * names as f64;
+    let rounds = (options.length.as_secs_f64() / longest_round).ceil().max(1.0) as usize;
+    let mut report = Report::default();
+    for turn in 0..rounds * names {
+        let name = options.only[turn % names];
+        // The same for one topology alone as for all of them.
+        let number = turn / names * NAMES.len() + NAMES.iter().position(|known| *known == name).unwrap_or(0);
+        let left = options.length.saturating_sub(begun.elapsed())
+            / u32::try_from(rounds * names - turn).unwrap_or(1);
+        one_turn(name, seed.wrapping_add(number as u64), Instant::now() + left, seed, &mut report);
+    }
+    report.close(seed, begun.elapsed())
+}
+
+fn one_turn(name: &str, seed: u64, end: Instant, printed: u64, report: &mut Report) {
+    let mut directory = match tempfile::Builder::new().prefix("soak-").tempdir() {
+        Ok(directory) => directory,
+        Err(error) => return report.broke(name, printed, &error.to_string()),
+    };
+    // What cannot be done to a server is a panic that says so; the other topologies have their turns all the same.
+    let ran = catch_unwind(AssertUnwindSafe(|| slice::run(name, seed, end, directory.path())));
+    let clean = match ran {
+        Ok(Ok(outcome)) => {
+            report.add(name, printed, &outcome);
+            outcome.verdict.violations.is_empty()
+        }
+        Ok(Err(error)) => {
+            report.broke(name, printed, &error.to_string());
+            false
+        }
+        Err(_) => {
+            report.broke(name, printed, "a panic, above");
+            false
+        }
+    };
+    if !clean {
+        directory.disable_cleanup(true);
+        Report::kept(name, printed, &directory.path().join("history"));
+    }
+}

@@ -1,0 +1,127 @@
+//! The workers of a soak, and what befalls them.
+
+use std::{
+    collections::BTreeMap,
+    env, fs, io, thread,
+    time::{Duration, Instant},
+};
+
+use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
+use servers::Process;
+
+use crate::{
+    Plan,
+    history::{self, Pen, What, now},
+};
+
+/// A stop that outlasts a lease, a window, and the time in which everybody asks again.
+const LONGEST_STOP: Duration = Duration::from_secs(6);
+
+/// Most stops are shorter.
+const SHORT_STOP: Duration = Duration::from_millis(400);
+
+/// Between two blows.
+const REST: Duration = Duration::from_millis(1200);
+
+/// For a call that a blow is to meet.
+const CALLS_WITHIN: Duration = Duration::from_millis(300);
+
+/// Worker processes. Dropping it kills them.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    plans: Vec<Plan>,
+    pen: Pen,
+    workers: BTreeMap<u32, Process>,
+    /// How many were started.
+    started: u64,
+    seed: u64,
+}
+
+impl Crew {
+    /// So many workers, which have these plans in turn.
+    pub(crate) fn start(plans: Vec<Plan>, workers: usize, seed: u64) -> io::Result<Self> {
+        let pen = Pen::at(&plans[0].history)?;
+        let mut crew = Self { plans, pen, workers: BTreeMap::new(), started: 0, seed };
+        for _ in 0..workers {
+            crew.add()?;
+        }
+        Ok(crew)
+    }
+
+    /// All tasks of those that live.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let tasks = 1..=self.plans[0].tasks;
+        self.workers.keys().flat_map(move |process| tasks.clone().map(move |task| (*process, task)))
+    }
+
+    /// Workers are killed and stopped, until that instant. All that live go on then.
+    pub(crate) fn endures(&mut self, end: Instant, dice: &mut StdRng) -> io::Result<()> {
+        while Instant::now() < end {
+            thread::sleep(REST.mul_f64(dice.random()));
+            let alive: Vec<_> = self.workers.keys().copied().collect();
+            let Some(&worker) = alive.choose(dice) else { return Ok(()) };
+            self.until_it_calls(worker)?;
+            if dice.random_bool(0.4) {
+                self.kill(worker);
+                self.add()?;
+            } else {
+                let most = if dice.random_bool(0.2) { LONGEST_STOP } else { SHORT_STOP };
+                self.stop_for(worker, most.mul_f64(dice.random()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// SIGTERM to all, side by side. Says who did not end in good order.
+    pub(crate) fn dismiss(mut self) -> Vec<String> {
+        thread::scope(|scope| {
+            let ends: Vec<_> =
+                self.workers.values_mut().map(|process| scope.spawn(|| process.end_well())).collect();
+            ends.into_iter().filter_map(|end| end.join().expect("it does not panic").err()).collect()
+        })
+    }
+
+    fn add(&mut self) -> io::Result<()> {
+        let number = usize::try_from(self.started).unwrap_or_default();
+        let plan = &self.plans[number % self.plans.len()];
+        self.started += 1;
+        // Each worker its own, with room for the number of a task.
+        let seed = self.seed.wrapping_mul(1009).wrapping_add(self.started) % (1 << 56);
+        let words = ["worker".to_owned(), seed.to_string()].into_iter().chain(plan.words());
+        let process = Process::start(&env::current_exe()?, words)?;
+        self.workers.insert(process.id(), process);
+        Ok(())
+    }
+
+    /// Waits until a call of this worker's is under way, as far as its last entry tells; not for long.
+    fn until_it_calls(&self, worker: u32) -> io::Result<()> {
+        let history = &self.plans[0].history;
+        let mut read = fs::metadata(history)?.len();
+        let begun = Instant::now();
+        while begun.elapsed() < CALLS_WITHIN {
+            let entries = history::read_on(history, &mut read)?;
+            let last = entries.iter().rfind(|entry| entry.process == worker && entry.task > 0);
+            if last.is_some_and(|entry| matches!(entry.what, What::AsksFor(_) | What::LetsGo { .. })) {
+                break;
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self, worker: u32) {
+        if let Some(mut process) = self.workers.remove(&worker) {
+            self.pen.note(now(), worker, 0, What::Killed);
+            process.kill();
+        }
+    }
+
+    fn stop_for(&mut self, worker: u32, time: Duration) -> io::Result<()> {
+        let process = self.workers.get_mut(&worker).expect("it is one of the crew");
+        self.pen.note(now(), worker, 0, What::Stopped);
+        process.stop()?;
+        thread::sleep(time);
+        self.pen.note(now(), worker, 0, What::Continued);
+        process.cont()
+    }
+}

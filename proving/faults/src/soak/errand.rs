@@ -1,0 +1,239 @@
+//! What the tasks of a worker are after: every noun of the library, in every way of asking.
+
+use std::{
+    future::IntoFuture as _,
+    pin::Pin,
+    process::{self, ExitCode},
+    time::Duration,
+};
+
+use leasehold::{BeginError, Doing, Guard, InspectError, LockError, Locks, Renewal};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use tokio::time::sleep;
+
+use crate::{
+    Plan,
+    history::{What, now},
+    sharing::{Wanted, Wish},
+    visit::{Voice, for_some_polls},
+    worker::live,
+};
+
+/// The lock of one key.
+pub(crate) const MUTEX: &str = "mutex";
+/// The two that are taken alone and together; in a cluster they share a slot.
+pub(crate) const TWO: [&str; 2] = ["{two}a", "{two}b"];
+/// What is read and written.
+pub(crate) const DOC: &str = "doc";
+/// What there are five of.
+pub(crate) const GPUS: &str = "gpus";
+/// Whose holder leads.
+pub(crate) const CHIEF: &str = "chief";
+/// What is done once in a [`PERIOD`].
+pub(crate) const EVERY: &str = "every";
+/// How the names of what is done once, ever, begin.
+pub(crate) const ONCE: &str = "once:";
+
+/// The shortest that there is.
+pub(crate) const PERIOD: Duration = Duration::from_secs(1);
+
+/// All are after the same thing to be done once for so long, and then after another.
+const NEXT_ONCE: u64 = 700_000_000;
+
+/// Of the word that begins an answer that no fault explains.
+pub(crate) const UNEXPECTED: &str = "unexpected";
+
+/// A lease that is not renewed.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// Between two errands, when the store gave no answer.
+const REST: Duration = Duration::from_millis(20);
+
+type Answer = Result<Option<Guard>, LockError>;
+
+/// A worker's whole life, by a seed and the words of its plan.
+#[must_use]
+pub(crate) fn run(words: &[String]) -> ExitCode {
+    let parsed = words.split_first().and_then(|(seed, plan)| seed.parse::<u64>().ok().zip(Plan::parse(plan)));
+    let Some((seed, plan)) = parsed else {
+        eprintln!("a worker is started by a soak, with a seed and a plan");
+        return ExitCode::FAILURE;
+    };
+    live(&plan, |voice, locks| {
+        let dice = StdRng::seed_from_u64(seed << 8 | u64::from(voice.task));
+        Errands { voice, locks: locks.clone(), dice, plan: plan.clone() }.go_round()
+    })
+}
+
+struct Errands {
+    voice: Voice,
+    locks: Locks,
+    dice: StdRng,
+    plan: Plan,
+}
+
+impl Errands {
+    async fn go_round(mut self) {
+        loop {
+            sleep(self.plan.think.mul_f64(self.dice.random())).await;
+            match self.dice.random_range(0..20) {
+                0 => self.once().await,
+                1 => self.every().await,
+                _ => self.lock().await,
+            }
+        }
+    }
+
+    fn wish(&mut self) -> Wish {
+        let alone = |keys: &[&str]| (Wanted::Alone, keys.iter().map(|&key| key.to_owned()).collect());
+        let [a, b] = TWO;
+        let (mode, keys) = match self.dice.random_range(0..12) {
+            0..3 => alone(&[MUTEX]),
+            3 => alone(&[CHIEF]),
+            4 => alone(&[a]),
+            5 => alone(&[b]),
+            6 => alone(&if self.dice.random() { [a, b] } else { [b, a] }),
+            7..9 => (Wanted::Read, vec![DOC.to_owned()]),
+            9 => alone(&[DOC]),
+            // A quorum counts no permits.
+            _ if self.plan.url.contains(' ') => alone(&[MUTEX]),
+            _ => (Wanted::Permits(self.dice.random_range(1..=4), 5), vec![GPUS.to_owned()]),
+        };
+        Wish { mode, keys }
+    }
+
+    async fn lock(&mut self) {
+        let wish = self.wish();
+        self.voice.note(What::AsksFor(wish.clone()));
+        let request = self.request(&wish);
+        let answer = if self.chance(self.plan.dropped_percent) {
+            for_some_polls(request, &mut self.dice).await
+        } else {
+            Some(request.await)
+        };
+        match answer {
+            None => self.voice.note(What::Cancelled),
+            Some(Ok(Some(guard))) => self.hold(guard).await,
+            Some(Ok(None)) => self.voice.note(What::Failed("held".to_owned())),
+            Some(Err(error)) => self.refused(&error).await,
+        }
+    }
+
+    /// Tried once, waited for a while, or waited for.
+    fn request(&mut self, wish: &Wish) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+        let (locks, wish) = (self.locks.clone(), wish.clone());
+        if self.chance(15) {
+            return Box::pin(async move {
+                match wish.mode {
+                    Wanted::Alone => locks.mutex_all(&wish.keys).try_lock().await,
+                    Wanted::Read => locks.rw_lock_all(&wish.keys).try_read().await,
+                    Wanted::Permits(weight, of) => {
+                        locks.semaphore_all(&wish.keys, of).try_acquire_many(weight).await
+                    }
+                }
+            });
+        }
+        let voice = self.voice.clone();
+        let mut request = match &*wish.keys {
+            [key] if key == CHIEF => locks.election(key).candidate(&process::id().to_string()).stand(),
+            // Nothing prolongs it, and it is over before a long hold is.
+            [key] if key == MUTEX && self.chance(20) => {
+                locks.mutex(key).ttl(SHORT).renewal(Renewal::Off).lock()
+            }
+            _ => wish.request(&locks),
+        };
+        request = request.on_wait(move |waiting| {
+            if waiting.place.is_some() {
+                voice.note(What::Stands);
+            }
+        });
+        if self.chance(25) {
+            request = request.within(Duration::from_millis(self.dice.random_range(1..500)));
+        }
+        Box::pin(async move {
+            match request.into_future().await {
+                Ok(guard) => Ok(Some(guard)),
+                Err(LockError::TimedOut { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    async fn hold(&mut self, guard: Guard) {
+        if self.chance(3) {
+            // Whether it was renewed or not, what it believes is in the history.
+            let _ = guard.renew(self.plan.ttl).await;
+        }
+        let time = if self.chance(self.plan.long_percent) { self.plan.long_hold } else { self.plan.hold };
+        self.voice.holds(&guard, time).await;
+        let dropped = self.chance(self.plan.dropped_percent);
+        self.voice.lets_go(guard, dropped).await;
+    }
+
+    async fn once(&mut self) {
+        let name = format!("{ONCE}{}", now() / NEXT_ONCE);
+        let once = self.locks.once(&name).within(Duration::from_secs(2));
+        self.asks_for(&name);
+        match once.begin().await {
+            Ok(Ok(doing)) => self.do_it(doing).await,
+            Ok(Err(_)) => self.voice.note(What::Cancelled),
+            Err(error) => self.not_begun(error).await,
+        }
+    }
+
+    async fn every(&mut self) {
+        let every = self.locks.every(PERIOD, EVERY);
+        self.asks_for(EVERY);
+        match every.begin().await {
+            Ok(Ok(doing)) => self.do_it(doing).await,
+            Ok(Err(_)) => self.voice.note(What::Cancelled),
+            Err(error) => self.not_begun(error).await,
+        }
+    }
+
+    async fn do_it(&mut self, doing: Doing) {
+        self.voice.holds(doing.guard(), self.plan.hold).await;
+        // A part of what is begun fails, and is left to the next.
+        if !self.chance(20) && doing.mark().await.is_ok() {
+            self.voice.note(What::Done);
+        }
+        self.voice.lets_go(doing.into_guard(), false).await;
+    }
+
+    fn asks_for(&self, name: &str) {
+        let wish = Wish { mode: Wanted::Alone, keys: vec![name.to_owned()] };
+        self.voice.note(What::AsksFor(wish));
+    }
+
+    async fn not_begun(&self, error: BeginError) {
+        match error {
+            BeginError::NotTaken(LockError::TimedOut { .. }) => {
+                self.voice.note(What::Failed("held".to_owned()));
+            }
+            BeginError::NotTaken(error) => self.refused(&error).await,
+            BeginError::NotKnown(InspectError::Store(fault)) => {
+                self.voice.note(What::Failed(fault.to_string()));
+                sleep(REST).await;
+            }
+            other => self.voice.note(What::Failed(format!("{UNEXPECTED}: {other}"))),
+        }
+    }
+
+    async fn refused(&self, error: &LockError) {
+        let explained = matches!(error, LockError::Unreachable { .. } | LockError::NoQuorum { .. });
+        let told = error.to_string();
+        let word = if !explained {
+            UNEXPECTED
+        } else if told.contains(char::is_control) {
+            "unexpected in several lines"
+        } else {
+            "unreachable"
+        };
+        self.voice.note(What::Failed(format!("{word}: {told}")));
+        sleep(REST).await;
+    }
+
+    fn chance(&mut self, percent: u32) -> bool {
+        self.dice.random_range(0..100) < percent
+    }
+}

@@ -1,0 +1,169 @@
+//! Where a part of a soak takes place: a store of some topology, and how it fails.
+
+use std::{path::Path, time::Duration};
+
+use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
+use servers::{Cluster, Flavor, Proxy, Server, Watched};
+
+use super::fault::Kind;
+
+mod leftovers;
+mod strike;
+
+/// The topologies, by the names that `--only` takes.
+pub(crate) const NAMES: [&str; 10] = [
+    "memory",
+    "file",
+    "redis-6.2",
+    "redis-7.0",
+    "redis-7.0-resp2",
+    "redis-8.2",
+    "valkey-9.1",
+    "sentinel",
+    "cluster",
+    "quorum",
+];
+
+/// A store, and what may befall it.
+pub(crate) struct Ground {
+    pub(crate) place: Place,
+    /// What its workers are told, in turn.
+    pub(crate) urls: Vec<String>,
+    /// How many workers there are.
+    pub(crate) workers: usize,
+}
+
+pub(crate) enum Place {
+    /// Of one process.
+    Memory,
+    File,
+    Single(Box<Member>),
+    Sentinel(Box<Watched>),
+    Cluster(Cluster),
+    Quorum(Vec<Member>),
+}
+
+/// A server, and a way to it that may fail.
+pub(crate) struct Member {
+    server: Server,
+    way: Proxy,
+    /// Whether it has its state again when it was killed.
+    keeps: bool,
+}
+
+impl Member {
+    fn start(flavor: Flavor, keeps: bool) -> Self {
+        let setup = Server::setup(flavor);
+        let server = if keeps { setup.append_only() } else { setup }.start();
+        Self { way: Proxy::before(&server), server, keeps }
+    }
+}
+
+impl Ground {
+    /// The topology of this name, in a directory for files.
+    pub(crate) fn prepare(name: &str, directory: &Path, dice: &mut StdRng) -> Self {
+        let (place, urls) = match name {
+            "memory" => return Self { place: Place::Memory, urls: vec!["memory:".into()], workers: 1 },
+            "file" => (Place::File, vec![format!("file:{}", directory.join("leases.db").display())]),
+            "sentinel" => {
+                let watched = Watched::start(*[Flavor::Redis70, Flavor::Valkey91].choose(dice).expect("two"));
+                let url = watched.url();
+                (Place::Sentinel(Box::new(watched)), vec![url])
+            }
+            "cluster" => {
+                let flavor = *[Flavor::Redis70, Flavor::Valkey91].choose(dice).expect("two");
+                let cluster = Cluster::start_with(flavor, 3, 0, servers::Setup::append_only);
+                let url = cluster.url();
+                (Place::Cluster(cluster), vec![url])
+            }
+            "quorum" => {
+                let count = if dice.random() { 3 } else { 5 };
+                let flavor = |dice: &mut StdRng| *Flavor::ALL.choose(dice).expect("some");
+                let members: Vec<_> = (0..count).map(|_| Member::start(flavor(dice), false)).collect();
+                let urls: Vec<_> = members.iter().map(|member| member.way.url()).collect();
+                (Place::Quorum(members), vec![urls.join(" ")])
+            }
+            single => {
+                let (flavor, parameters) = match single {
+                    "redis-6.2" => (Flavor::Redis62, ""),
+                    "redis-7.0" => (Flavor::Redis70, ""),
+                    "redis-7.0-resp2" => (Flavor::Redis70, "?protocol=resp2"),
+                    "redis-8.2" => (Flavor::Redis82, ""),
+                    _ => (Flavor::Valkey91, ""),
+                };
+                let member = Member::start(flavor, dice.random());
+                // Half of the workers go on while the network of the others fails.
+                let urls = [member.server.url(), member.way.url()].map(|url| url + parameters);
+                (Place::Single(Box::new(member)), urls.into())
+            }
+        };
+        Self { place, urls, workers: 4 }
+    }
+
+    /// What it is, where that is not told by its name.
+    pub(crate) fn details(&self) -> String {
+        match &self.place {
+            Place::Memory | Place::File => String::new(),
+            Place::Single(member) if member.keeps => "append-only file".to_owned(),
+            Place::Single(_) => "nothing on disk".to_owned(),
+            Place::Sentinel(watched) => format!("{}, three sentinels", watched.servers[0].flavor()),
+            Place::Cluster(cluster) => format!("{}, three masters", cluster.nodes()[0].flavor()),
+            Place::Quorum(members) => {
+                let flavors: Vec<_> = members.iter().map(|member| member.server.flavor().name()).collect();
+                flavors.join(", ")
+            }
+        }
+    }
+
+    /// What may befall it; what is rarer by nature, or takes long, stands there less often.
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        use Kind::{
+            ClientsKilled, Cut, CutAfter, CutBefore, Delayed, FailoverHung, FailoverKilled, FailoverOrdered,
+            Flushed, HalfOpen, Paused, RestartedEmpty, RestartedWhole, ScriptsFlushed, SlotMoved, Stopped,
+            Truncated,
+        };
+        let network = [Cut, CutBefore, CutAfter, HalfOpen, Delayed, Truncated];
+        match &self.place {
+            Place::Memory | Place::File => Vec::new(),
+            Place::Single(member) => {
+                let restarted = if member.keeps { RestartedWhole } else { RestartedEmpty };
+                let server = [ClientsKilled, ScriptsFlushed, Paused, Stopped, Flushed, restarted];
+                [&network[..], &network, &server].concat()
+            }
+            Place::Sentinel(_) => {
+                vec![ClientsKilled, ScriptsFlushed, Flushed, FailoverKilled, FailoverHung, FailoverOrdered]
+            }
+            Place::Cluster(_) => {
+                let moved = [SlotMoved; 4];
+                [&moved[..], &[ClientsKilled, ScriptsFlushed, Paused, Stopped, Flushed, RestartedWhole]]
+                    .concat()
+            }
+            Place::Quorum(_) => {
+                let server = [ClientsKilled, ScriptsFlushed, Paused, Stopped];
+                [&network[..], &server, &server, &[Flushed, RestartedEmpty]].concat()
+            }
+        }
+    }
+
+    /// Whether what a store forgets makes it possible that two believe at once. A quorum that loses a minority forgets nothing.
+    pub(crate) fn forgives(&self, kind: Kind) -> bool {
+        kind.loses_state() && !self.is_quorum()
+    }
+
+    /// Whether nobody can be granted anything meanwhile.
+    pub(crate) fn is_down_by(&self, kind: Kind) -> bool {
+        kind.is_outage() && !self.is_quorum()
+    }
+
+    pub(crate) const fn is_quorum(&self) -> bool {
+        matches!(self.place, Place::Quorum(_))
+    }
+
+    /// How long a process may take to be told where its store is now, once there is one again.
+    pub(crate) const fn found_within(&self) -> Duration {
+        match self.place {
+            Place::Sentinel(_) | Place::Cluster(_) => Duration::from_secs(5),
+            _ => Duration::ZERO,
+        }
+    }
+}

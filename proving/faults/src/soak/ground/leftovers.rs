@@ -1,0 +1,59 @@
+//! What is there when all have gone.
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use leasehold::Locks;
+use tokio::runtime::Builder;
+
+use super::{Ground, Place};
+use crate::{judge::left_behind, worker::CLOSES_WITHIN};
+
+/// A store that is dropped goes in a thread of its own.
+const GOES_WITHIN: Duration = Duration::from_secs(1);
+
+impl Ground {
+    /// All that is left of holders and waiters, on servers and in files. That of a process's memory is gone with it.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        match &self.place {
+            Place::Memory => Vec::new(),
+            Place::File => at_file(&self.urls[0]),
+            Place::Single(member) => left_behind(&member.server),
+            Place::Sentinel(watched) => watched.servers.iter().flat_map(left_behind).collect(),
+            Place::Cluster(cluster) => cluster.nodes().iter().flat_map(left_behind).collect(),
+            Place::Quorum(members) => members.iter().flat_map(|member| left_behind(&member.server)).collect(),
+        }
+    }
+}
+
+/// Rows that name a holder or a waiter; and what the dead have left beside the file, which the next one clears up who comes.
+fn at_file(url: &str) -> Vec<String> {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let states = runtime.block_on(async {
+        let locks = Locks::connect(url).await?;
+        // A look does not make it one of those who have locks there; this does.
+        if let Some(guard) = locks.mutex("the last").try_lock().await? {
+            guard.release().await?;
+        }
+        let states = locks.list("").await?;
+        locks.close(CLOSES_WITHIN).await?;
+        Ok::<_, Box<dyn std::error::Error>>(states)
+    });
+    // With it go the tasks that hold on to the store.
+    drop(runtime);
+    let states = match states {
+        Ok(states) => states,
+        Err(error) => return vec![error.to_string()],
+    };
+    let in_use = states.iter().filter(|state| !state.tenancies.is_empty() || !state.line.is_empty());
+    let rows = in_use.map(|state| format!("{state:?}"));
+    let directory = format!("{}-peers", url.trim_start_matches("file:"));
+    let entries = || fs::read_dir(&directory).into_iter().flatten().flatten();
+    let begun = Instant::now();
+    while entries().next().is_some() && begun.elapsed() < GOES_WITHIN {
+        thread::sleep(Duration::from_millis(5));
+    }
+    rows.chain(entries().map(|entry| entry.path().display().to_string())).collect()
+}

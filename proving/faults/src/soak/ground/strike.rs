@@ -1,0 +1,188 @@
+//! Faults of each kind, from their beginning to their end.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
+use servers::{Cluster, Reply, Server, Watched};
+
+use super::{Ground, Member, Place};
+use crate::{
+    Plan,
+    soak::{
+        errand::{CHIEF, DOC, GPUS, MUTEX, TWO},
+        fault::Kind,
+    },
+    until,
+};
+
+/// How long a call is waited for that a fault is to meet.
+const MEETS_WITHIN: Duration = Duration::from_millis(300);
+
+/// Half of it is more than a call may take; all of it, more than a lease lasts.
+const SILENCE: Duration = Duration::from_millis(2500);
+
+/// Shorter than after which a cluster's nodes take each other for dead.
+const HICCUP: Duration = Duration::from_millis(1000);
+
+/// For sentinels, whose votes may be split several times on a machine that is busy.
+const AGREE_WITHIN: Duration = Duration::from_secs(60);
+
+impl Ground {
+    /// Lets it happen; when this returns, it is over.
+    pub(crate) fn strike(&self, kind: Kind, dice: &mut StdRng) {
+        match &self.place {
+            Place::Memory | Place::File => unreachable!("no store that could fail by itself"),
+            Place::Single(member) => member.strike(kind, SILENCE, dice),
+            Place::Sentinel(watched) => watched_fails(watched, kind),
+            Place::Cluster(cluster) => node_fails(cluster, kind, dice),
+            Place::Quorum(members) => minority_fails(members, kind, dice),
+        }
+    }
+}
+
+impl Member {
+    fn strike(&self, kind: Kind, most: Duration, dice: &mut StdRng) {
+        let (way, server) = (&self.way, &self.server);
+        wait(|| way.unanswered() > 0);
+        match kind {
+            Kind::Cut => way.cut(),
+            Kind::CutBefore => {
+                way.black_hole();
+                sleep_up_to(Duration::from_millis(100), dice);
+                way.cut();
+            }
+            Kind::CutAfter => {
+                way.mute();
+                wait(|| way.unanswered() > 0);
+                way.cut();
+            }
+            Kind::HalfOpen => {
+                way.black_hole();
+                sleep_up_to(most, dice);
+            }
+            Kind::Delayed => {
+                way.slow_down(Duration::from_millis(dice.random_range(1..150)));
+                sleep_up_to(most, dice);
+            }
+            Kind::Truncated => {
+                if dice.random() {
+                    way.break_off_request();
+                } else {
+                    way.break_off_answer();
+                }
+                wait(|| !way.is_to_break_off());
+            }
+            _ => fails(server, kind, most, dice),
+        }
+        way.heal();
+    }
+
+    /// Whether it votes again, after it may have forgotten something.
+    fn counts(&self) -> bool {
+        let said = self.server.text(&["GET", "leasehold:member"]);
+        said.as_text().is_some_and(|run| !run.contains(' '))
+    }
+}
+
+fn fails(server: &Server, kind: Kind, most: Duration, dice: &mut StdRng) {
+    match kind {
+        Kind::ClientsKilled => {
+            for which in ["normal", "pubsub"] {
+                server.text(&["CLIENT", "KILL", "TYPE", which]);
+            }
+        }
+        Kind::ScriptsFlushed => drop(server.text(&["SCRIPT", "FLUSH"])),
+        Kind::Paused => {
+            let pause = most.mul_f64(dice.random());
+            server.text(&["CLIENT", "PAUSE", &pause.as_millis().to_string(), "ALL"]);
+            thread::sleep(pause);
+        }
+        Kind::Stopped => {
+            server.stop();
+            sleep_up_to(most, dice);
+            server.cont();
+        }
+        Kind::Flushed => drop(server.text(&["FLUSHALL"])),
+        Kind::RestartedWhole | Kind::RestartedEmpty => {
+            server.kill_9();
+            sleep_up_to(most / 4, dice);
+            server.restart();
+        }
+        other => unreachable!("{other} is nothing that befalls a server alone"),
+    }
+}
+
+fn watched_fails(watched: &Watched, kind: Kind) {
+    let master = watched.master_by(0);
+    let server = &watched.servers[master];
+    match kind {
+        Kind::FailoverKilled => server.kill_9(),
+        Kind::FailoverHung => server.stop(),
+        Kind::FailoverOrdered => watched.fail_over(),
+        // Nothing that takes time: the sentinels would replace the master.
+        _ => return fails(server, kind, Duration::ZERO, &mut rand::SeedableRng::seed_from_u64(0)),
+    }
+    until("the sentinels have replaced it", AGREE_WITHIN, || {
+        (0..watched.sentinels.len()).all(|sentinel| watched.master_by(sentinel) != master)
+    });
+    match kind {
+        Kind::FailoverKilled => server.restart(),
+        Kind::FailoverHung => server.cont(),
+        _ => {}
+    }
+    watched.until_ready();
+}
+
+fn node_fails(cluster: &Cluster, kind: Kind, dice: &mut StdRng) {
+    if kind == Kind::SlotMoved {
+        let [a, _] = TWO;
+        let keys = [MUTEX, a, DOC, GPUS, CHIEF];
+        let key = keys.choose(dice).expect("some");
+        let slot = cluster.nodes()[0].text(&["CLUSTER", "KEYSLOT", key]).as_integer();
+        let slot = slot.and_then(|slot| u16::try_from(slot).ok()).expect("a slot");
+        return cluster.hand_over(slot, cluster.other(slot));
+    }
+    fails(cluster.nodes().choose(dice).expect("some"), kind, HICCUP, dice);
+    cluster.wait_until("the cluster serves", || {
+        cluster.nodes().iter().all(|node| {
+            let info = node.connect().and_then(|mut connection| connection.text(&["CLUSTER", "INFO"]));
+            info.is_ok_and(|info| info.as_text().is_some_and(|text| text.contains("cluster_state:ok")))
+        })
+    });
+}
+
+/// The same befalls some members, but always fewer than half. Those that forgot are waited for until they count again.
+fn minority_fails(members: &[Member], kind: Kind, dice: &mut StdRng) {
+    let count = dice.random_range(1..=(members.len() - 1) / 2);
+    let struck: Vec<_> = members.sample(dice, count).collect();
+    thread::scope(|scope| {
+        for member in &struck {
+            let mut dice = rand::SeedableRng::seed_from_u64(dice.random());
+            scope.spawn(move || member.strike(kind, SILENCE, &mut dice));
+        }
+    });
+    if kind.loses_state() {
+        // It abstains for the longest ttl and a second, from when it is asked first.
+        until("it counts again", 3 * Plan::MAX_TTL, || struck.iter().all(|member| member.counts()));
+    }
+}
+
+fn sleep_up_to(most: Duration, dice: &mut StdRng) {
+    thread::sleep(most.mul_f64(dice.random()));
+}
+
+/// Waits for what need not come about.
+fn wait(mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() && begun.elapsed() < MEETS_WITHIN {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// An answer that is none to our question would go by unnoticed.
+fn drop(reply: Reply) {
+    assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
+}

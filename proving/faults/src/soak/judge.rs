@@ -1,0 +1,238 @@
+//! What may not be in a history in which a store may have forgotten something.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{
+    errand::{EVERY, ONCE, PERIOD, TWO, UNEXPECTED},
+    fault::Fault,
+};
+use crate::{
+    Account, Stay,
+    history::{Entry, What},
+    sharing::{Wanted, can_be_together, is_over_full},
+};
+
+/// Clocks of one machine that are set apart from each other, and what they round.
+const CLOCKS: Duration = Duration::from_millis(50);
+
+/// What was true of a run, beside its history.
+#[derive(Clone, Debug)]
+pub(crate) struct Circumstances {
+    pub(crate) ttl: Duration,
+    /// When a store forgot leases, so that two could believe at once.
+    pub(crate) forgotten: Vec<Fault>,
+    /// When a store, or a member of a quorum, forgot something: marks may be gone then, and of a quorum what a bare majority had.
+    pub(crate) forgotten_somewhere: Vec<Fault>,
+    /// When nobody could be granted anything.
+    pub(crate) down: Vec<Fault>,
+    /// How long a key may be free at most while somebody wants it, and the store is there.
+    pub(crate) longest_gap: Duration,
+    /// Whether those who read together may have one fence.
+    pub(crate) readers_share_fences: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) violations: Vec<String>,
+    /// How many guards were believed beside others because a store had forgotten them.
+    pub(crate) excused: usize,
+    /// For how long a key was free while somebody wanted it, at most, without the time in which the store was down.
+    pub(crate) longest_gap: Duration,
+    /// The longest that anybody waited who was granted something.
+    pub(crate) longest_wait: Duration,
+}
+
+impl Circumstances {
+    /// Judges a run.
+    pub(crate) fn judge(&self, history: &[Entry], account: &Account) -> Verdict {
+        let mut verdict = Verdict::default();
+        let beliefs = account.beliefs();
+        let mut by_key = BTreeMap::<&str, Vec<&Stay>>::new();
+        for stay in &beliefs {
+            for key in keys(stay) {
+                by_key.entry(key).or_default().push(stay);
+            }
+        }
+        for (key, stays) in &by_key {
+            self.nobody_is_there_at_once(key, stays, &mut verdict);
+            self.fences_rise(key, stays, &mut verdict);
+            if *key == EVERY || key.starts_with(ONCE) {
+                self.is_not_done_again(key, stays, &mut verdict);
+            }
+        }
+        self.it_goes_on(&beliefs, &mut verdict);
+        self.nobody_was_deceived(account, &mut verdict);
+        for entry in history {
+            if let What::Failed(why) = &entry.what
+                && why.starts_with(UNEXPECTED)
+            {
+                verdict.violations.push(format!("an answer that no fault explains: {entry}"));
+            }
+        }
+        let waits = beliefs.iter().map(|stay| begins(stay).saturating_sub(stay.asks));
+        verdict.longest_wait = Duration::from_nanos(waits.max().unwrap_or(0));
+        verdict
+    }
+
+    fn nobody_is_there_at_once(&self, key: &str, stays: &[&Stay], verdict: &mut Verdict) {
+        let mut inside: Vec<&Stay> = Vec::new();
+        let mut excused = BTreeSet::new();
+        for stay in stays {
+            inside.retain(|other| other.believed_until > begins(stay));
+            // The one who believes later may be the one that was forgotten: it was told late that it had been granted.
+            let late = self.was_forgotten(&self.forgotten, stay, begins(stay));
+            let (forgotten, known): (Vec<&Stay>, Vec<_>) = inside
+                .iter()
+                .copied()
+                .partition(|other| late || self.was_forgotten(&self.forgotten, other, begins(stay)));
+            let beside = |others: &[&Stay]| {
+                let mode = mode(stay);
+                let rival = others.iter().find(|other| !can_be_together(self::mode(other), mode));
+                let full = is_over_full(others.iter().map(|other| self::mode(other)), mode);
+                rival.or_else(|| others.iter().find(|_| full)).map(|rival| (*rival).clone())
+            };
+            if let Some(rival) = beside(&known) {
+                verdict.violations.push(format!("too many at once at {key}:\n  {rival}\n  {stay}"));
+            } else if let Some(rival) = beside(&forgotten) {
+                let rival = if late { (*stay).clone() } else { rival };
+                excused.insert((rival.process, rival.task, rival.asks));
+            }
+            inside.push(stay);
+        }
+        verdict.excused += excused.len();
+    }
+
+    /// Whether a store forgot this guard before an instant, and its holder could not know of it yet. What was granted or renewed after
+    /// that ends later, because nothing prolongs a lease that its store has forgotten.
+    fn was_forgotten(&self, faults: &[Fault], stay: &Stay, at: u64) -> bool {
+        let ttl = nanos(self.ttl + CLOCKS);
+        faults
+            .iter()
+            .any(|fault| stay.asks <= fault.until && fault.from <= at && stay.ends <= fault.until + ttl)
+    }
+
+    /// Who asked after somebody had a guard has a greater fence. So has, of two of whom one holds alone, the one who believes later, while
+    /// nothing was forgotten: only then they were granted in the order in which they believed.
+    fn fences_rise(&self, key: &str, stays: &[&Stay], verdict: &mut Verdict) {
+        let mut asking: Vec<&Stay> = stays.to_vec();
+        asking.sort_by_key(|stay| stay.asks);
+        let mut had = stays.iter().peekable();
+        let (mut highest, mut highest_alone): (Option<&Stay>, Option<&Stay>) = (None, None);
+        for stay in asking {
+            while let Some(before) = had.next_if(|before| begins(before) <= stay.asks) {
+                raise(&mut highest, before);
+                if mode(before) != Wanted::Read {
+                    raise(&mut highest_alone, before);
+                }
+            }
+            let reads_along = self.readers_share_fences && mode(stay) == Wanted::Read;
+            if let Some(before) = if reads_along { highest_alone } else { highest }
+                && fence(stay) <= fence(before)
+            {
+                verdict.violations.push(format!("a fence does not rise at {key}:\n  {before}\n  {stay}"));
+            }
+        }
+        for pair in stays.windows(2) {
+            let [before, stay] = [pair[0], pair[1]];
+            let alone = [before, stay].iter().any(|stay| mode(stay) == Wanted::Alone);
+            let first = before.asks.min(stay.asks);
+            let between = |fault: &Fault| first <= fault.until && fault.from <= begins(stay);
+            if alone && fence(stay) <= fence(before) && !self.forgotten.iter().any(between) {
+                verdict.violations.push(format!("a fence does not rise at {key}:\n  {before}\n  {stay}"));
+            }
+        }
+    }
+
+    /// What is noted as done is not begun again: never, or not within the period.
+    fn is_not_done_again(&self, key: &str, stays: &[&Stay], verdict: &mut Verdict) {
+        for pair in stays.windows(2) {
+            let [first, second] = [pair[0], pair[1]];
+            let Some(done) = first.done.filter(|done| *done < begins(second)) else { continue };
+            let between = |fault: &Fault| first.asks <= fault.until && fault.from <= begins(second);
+            if self.forgotten_somewhere.iter().any(between) {
+                continue;
+            }
+            if key != EVERY || begins(second) + nanos(CLOCKS) < first.asks + nanos(PERIOD) {
+                let ago = Duration::from_nanos(begins(second) - done);
+                verdict.violations.push(format!("{key}: done again {ago:?} later:\n  {first}\n  {second}"));
+            }
+        }
+    }
+
+    /// No lock is free for long while somebody wants it. Locks that are taken together count as one: who waits for both holds up who
+    /// came later for one.
+    fn it_goes_on(&self, beliefs: &[&Stay], verdict: &mut Verdict) {
+        let mut covered = BTreeMap::<&str, &Stay>::new();
+        for stay in beliefs {
+            let key = keys(stay).next().unwrap_or_default();
+            if key == EVERY || key.starts_with(ONCE) {
+                continue;
+            }
+            let key = if TWO.contains(&key) { TWO[0] } else { key };
+            if let Some(before) = covered.get(key) {
+                let (from, until) = (before.believed_until.max(stay.asks), begins(stay));
+                let gap =
+                    Duration::from_nanos(until.saturating_sub(from).saturating_sub(self.down(from, until)));
+                verdict.longest_gap = verdict.longest_gap.max(gap);
+                if gap > self.longest_gap {
+                    verdict.violations.push(format!(
+                        "{key} was free for {gap:?} although somebody wanted it and the store was there:\n  {before}\n  {stay}"
+                    ));
+                }
+            }
+            if covered.get(key).is_none_or(|before| before.believed_until < stay.believed_until) {
+                covered.insert(key, stay);
+            }
+        }
+    }
+
+    /// Of this time, for how long the store was down.
+    fn down(&self, from: u64, until: u64) -> u64 {
+        let within = |fault: &Fault| fault.until.min(until).saturating_sub(fault.from.max(from));
+        self.down.iter().map(within).sum()
+    }
+
+    /// Who believed to the last, and was told that it had been wrong, had a store that forgot; or a majority of which one forgot.
+    fn nobody_was_deceived(&self, account: &Account, verdict: &mut Verdict) {
+        for stay in &account.stays {
+            if let Some(how) = &stay.deceived
+                && !self.was_forgotten(&self.forgotten_somewhere, stay, stay.believed_until)
+            {
+                verdict.violations.push(format!("it believed, and its store did not: {how}\n  {stay}"));
+            }
+        }
+    }
+}
+
+fn raise<'a>(highest: &mut Option<&'a Stay>, stay: &'a Stay) {
+    if highest.is_none_or(|before| fence(before) < fence(stay)) {
+        *highest = Some(stay);
+    }
+}
+
+fn keys(stay: &Stay) -> impl Iterator<Item = &str> {
+    stay.wish.iter().flat_map(|wish| wish.keys.iter().map(String::as_str))
+}
+
+fn mode(stay: &Stay) -> Wanted {
+    stay.wish.as_ref().map_or(Wanted::Alone, |wish| wish.mode)
+}
+
+fn begins(stay: &Stay) -> u64 {
+    stay.granted.map_or(0, |(at, _)| at)
+}
+
+fn fence(stay: &Stay) -> u64 {
+    stay.granted.map_or(0, |(_, fence)| fence)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! What a soak is told.
+
+use std::{fmt, time::Duration};
+
+use super::ground::NAMES;
+use crate::history::now;
+
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
+Random faults, every noun, every store and topology, and whether the promises held.
+
+Usage: cargo xtask soak [--minutes N] [--seed SEED] [--only NAME]…
+
+  --minutes N   how long it takes in all; 5 if it is not said
+  --seed SEED   the choices of an earlier run: which faults, when, and how long; what comes of them is the machine's
+  --only NAME   one topology only, or several: memory, file, redis-6.2, redis-7.0, redis-7.0-resp2, redis-8.2, valkey-9.1,
+                sentinel, cluster, quorum
+
+It exits 0 if nothing was wrong, 1 if something was, with the seed and the place of the history, and 64 if it was called wrongly.
+";
+
+/// How long it is, which faults it makes, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) length: Duration,
+    pub(crate) seed: u64,
+    pub(crate) only: Vec<&'static str>,
+}
+
+/// What the words come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Help,
+    Soak(Options),
+}
+
+/// Words that make no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Nonsense(String);
+
+impl fmt::Display for Nonsense {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(why) = self;
+        f.write_str(why)
+    }
+}
+
+impl Options {
+    pub(crate) fn parse(words: &[String]) -> Result<Asked, Nonsense> {
+        let (mut minutes, mut seed, mut only) = (5.0, None, Vec::new());
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (word.as_str(), None),
+            };
+            let mut value = |what: &str| {
+                let value = value.clone().or_else(|| words.next().cloned());
+                value.ok_or_else(|| Nonsense(format!("{name} wants {what}, and nothing follows it")))
+            };
+            match name {
+                "--help" | "-h" => return Ok(Asked::Help),
+                "--minutes" => minutes = read_minutes(&value("a number of minutes")?)?,
+                "--seed" => seed = Some(read_seed(&value("a number")?)?),
+                "--only" => only.push(read_name(&value("the name of a topology")?)?),
+                _ => return Err(Nonsense(format!("no option {word:?}; --help names them"))),
+            }
+        }
+        if only.is_empty() {
+            only.extend(NAMES);
+        }
+        let length = Duration::from_secs_f64(60.0 * minutes);
+        Ok(Asked::Soak(Self { length, seed: seed.unwrap_or_else(any_seed), only }))
+    }
+}
+
+/// Another one each time, and short enough to be typed.
+fn any_seed() -> u64 {
+    now() / 1000 % 1_000_000_000
+}
+
+fn read_minutes(said: &str) -> Result<f64, Nonsense> {
+    match said.parse() {
+        Ok(minutes) if minutes > 0.0 && minutes <= 10_000.0 => Ok(minutes),
+        _ => Err(Nonsense(format!("--minutes {said}: say a number above 0, up to 10000"))),
+    }
+}
+
+fn read_seed(said: &str) -> Result<u64, Nonsense> {
+    said.parse().map_err(|_| Nonsense(format!("--seed {said}: say a whole number, as a report prints it")))
+}
+
+fn read_name(said: &str) -> Result<&'static str, Nonsense> {
+    let known = NAMES.into_iter().find(|name| *name == said);
+    known.ok_or_else(|| Nonsense(format!("--only {said}: no such topology; there are {}", NAMES.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Asked, Nonsense> {
+        Options::parse(&line.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let Ok(Asked::Soak(options)) = parse("--minutes 0.5 --seed=7 --only file --only quorum") else {
+            panic!()
+        };
+        let length = Duration::from_secs(30);
+        assert_eq!(options, Options { length, seed: 7, only: vec!["file", "quorum"] });
+        let Ok(Asked::Soak(options)) = parse("") else { panic!() };
+        assert_eq!((options.length, options.only), (Duration::from_secs(300), NAMES.to_vec()));
+        assert_eq!(parse("--seed 7 --help"), Ok(Asked::Help));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_the_remedy() {
+        for (line, why) in [
+            ("--minutes", "--minutes wants a number of minutes, and nothing follows it"),
+            ("--minutes 0", "--minutes 0: say a number above 0, up to 10000"),
+            ("--minutes inf", "--minutes inf: say a number above 0, up to 10000"),
+            ("--seed x", "--seed x: say a whole number, as a report prints it"),
+            ("--hours 3", "no option \"--hours\"; --help names them"),
+        ] {
+            assert_eq!(parse(line).unwrap_err().to_string(), why);
+        }
+        assert!(parse("--only etcd").unwrap_err().to_string().ends_with("sentinel, cluster, quorum"));
+    }
+}

@@ -1,0 +1,82 @@
+//! What a soak says.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use super::slice::Outcome;
+
+/// So many violations of one run are printed in full; the history has the others.
+const PRINTED: usize = 5;
+
+/// Of all topologies together.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    grants: usize,
+    faults: BTreeMap<String, (usize, usize)>,
+    excused: usize,
+    violations: usize,
+    longest_gap: Duration,
+}
+
+impl Report {
+    /// Prints how one went.
+    pub(crate) fn add(&mut self, name: &str, seed: u64, outcome: &Outcome) {
+        let grants: usize = outcome.grants.values().sum();
+        let verdict = &outcome.verdict;
+        let details =
+            if outcome.details.is_empty() { String::new() } else { format!(" ({})", outcome.details) };
+        println!("{name}{details}: {grants} grants in {:.1} s of faults", outcome.lasted.as_secs_f64());
+        let nouns: Vec<_> = outcome.grants.iter().map(|(noun, count)| format!("{noun} {count}")).collect();
+        println!("  {}", nouns.join(", "));
+        let faults: Vec<_> =
+            outcome.faults.iter().map(|(kind, (all, met))| format!("{kind} {all} ({met})")).collect();
+        println!("  faults, and how many met a call: {}", faults.join(", "));
+        println!(
+            "  longest gap {:.2?} of {:.2?} allowed, longest wait {:.2?}; believed although forgotten by the store: {}; \
+             the machine stalled for {:.0?}; {} violations",
+            verdict.longest_gap,
+            outcome.bound,
+            verdict.longest_wait,
+            verdict.excused,
+            outcome.stall,
+            verdict.violations.len()
+        );
+        for violation in verdict.violations.iter().take(PRINTED) {
+            println!("  VIOLATION (seed {seed}): {violation}");
+        }
+        self.grants += grants;
+        for (kind, (all, met)) in &outcome.faults {
+            let sum = self.faults.entry(kind.clone()).or_default();
+            *sum = (sum.0 + all, sum.1 + met);
+        }
+        self.excused += verdict.excused;
+        self.violations += verdict.violations.len();
+        self.longest_gap = self.longest_gap.max(verdict.longest_gap);
+    }
+
+    /// Prints that one broke down, which is no better than a violation.
+    pub(crate) fn broke(&mut self, name: &str, seed: u64, why: &str) {
+        println!("{name}: VIOLATION (seed {seed}): it broke down: {why}");
+        self.violations += 1;
+    }
+
+    /// Prints where a history is kept, and how the same faults are made again.
+    pub(crate) fn kept(name: &str, seed: u64, history: &Path) {
+        println!("  the history is kept: {}", history.display());
+        println!("  the same faults again: cargo xtask soak --seed {seed} --only {name}");
+    }
+
+    /// Prints the sums. Whether all is well.
+    pub(crate) fn close(&self, seed: u64, took: Duration) -> bool {
+        println!("\nall faults, and how many met a call:");
+        for (kind, (all, met)) in &self.faults {
+            println!("  {kind:<26} {all:>5} {met:>5}");
+        }
+        let Self { grants, excused, violations, longest_gap, .. } = self;
+        println!(
+            "seed {seed}: {grants} grants in {:.0} s, longest gap {longest_gap:.2?}, believed although forgotten by a store: \
+             {excused}; {violations} violations",
+            took.as_secs_f64()
+        );
+        *violations == 0
+    }
+}

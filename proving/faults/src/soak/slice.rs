@@ -1,0 +1,229 @@
+//! One topology for a while: workers, faults, and what came of it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
+
+use super::{
+    calls::Calls,
+    crew::Crew,
+    errand::{EVERY, ONCE},
+    fault::Fault,
+    ground::{Ground, Place},
+    judge::{Circumstances, Verdict},
+};
+use crate::{
+    Account, Plan,
+    history::{self, Pen, What, now},
+    judge::BUSY,
+    pulse::Pulse,
+};
+
+/// Of each worker.
+const TASKS: u32 = 10;
+
+const TTL: Duration = Duration::from_secs(2);
+
+/// Everybody is served within this at the beginning, when a quorum may still abstain, and when the last fault is over.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// What the end of it takes: the last are served, all go, and nothing is left.
+const AFTERWARDS: Duration = Duration::from_secs(5);
+
+/// Faults for as long as this at least, however long the beginning took.
+const LEAST: Duration = Duration::from_secs(5);
+
+/// Between two faults of stores.
+const REST: Duration = Duration::from_millis(500);
+
+/// So long a lock may be free: the lease of a holder that was killed, and a second; then the place in line of somebody who does not
+/// hear of it, up to when the others ask by themselves; and a window more, because what befalls one may befall the next.
+const GAP: Duration = Duration::from_secs(2 + 1 + 5 + 2);
+
+/// For a line that nobody asks about any more, and what stands in it.
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(15 + 2);
+
+/// What one topology came to.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) details: String,
+    /// For how long faults were made.
+    pub(crate) lasted: Duration,
+    pub(crate) grants: BTreeMap<&'static str, usize>,
+    /// How many there were of each kind, and how many of them met a call.
+    pub(crate) faults: BTreeMap<String, (usize, usize)>,
+    pub(crate) verdict: Verdict,
+    pub(crate) bound: Duration,
+    pub(crate) stall: Duration,
+}
+
+/// Faults, until about that instant.
+pub(crate) fn run(name: &str, seed: u64, end: Instant, directory: &Path) -> io::Result<Outcome> {
+    let mut dice = StdRng::seed_from_u64(seed);
+    let pulse = Pulse::begin();
+    let ground = Ground::prepare(name, directory, &mut dice);
+    let history = directory.join("history");
+    let mut crew = Crew::start(plans(&ground, &history), ground.workers, seed)?;
+    let mut trouble: Vec<String> = served_since(&crew, &history, 0).err().into_iter().collect();
+
+    let begun = Instant::now();
+    let end = (end - AFTERWARDS).max(begun + LEAST);
+    let faults = thread::scope(|scope| {
+        let seeds: [u64; 2] = dice.random();
+        let [stores, mut processes] = seeds.map(StdRng::seed_from_u64);
+        let stores = scope.spawn(|| strike(&ground, &history, end, stores));
+        let endured = crew.endures(end, &mut processes);
+        stores
+            .join()
+            .expect("what it cannot do it says in a panic")
+            .and_then(|faults| endured.map(|()| faults))
+    })?;
+    let lasted = begun.elapsed();
+
+    let healed = fs::metadata(&history)?.len();
+    trouble.extend(served_since(&crew, &history, healed).err());
+    trouble.extend(crew.dismiss());
+    trouble.extend(until_nothing_is_left(&ground, FORGOTTEN_WITHIN + slack(&pulse)));
+
+    let entries = history::read(&history);
+    let account = Account::of(&entries);
+    let bound = GAP + ground.found_within() + slack(&pulse);
+    let mut circumstances = circumstances(&ground, &faults, bound);
+    if matches!(ground.place, Place::Memory) {
+        // What one process remembers goes with it.
+        circumstances.forgotten_somewhere.extend(account.killed.iter().map(|blow| Fault::of_memory(blow.at)));
+    }
+    let mut verdict = circumstances.judge(&entries, &account);
+    verdict.violations.splice(0..0, trouble);
+    Ok(Outcome {
+        details: ground.details(),
+        lasted,
+        grants: grants(&account),
+        faults: counted(&faults, &account, &Calls::of(&entries)),
+        verdict,
+        bound,
+        stall: pulse.longest_stall(),
+    })
+}
+
+fn plans(ground: &Ground, history: &Path) -> Vec<Plan> {
+    let plan = |url: &String| {
+        let mut plan = Plan::new(url, history);
+        (plan.tasks, plan.ttl) = (TASKS, TTL);
+        if matches!(ground.place, Place::Memory) {
+            plan.tasks = 3 * TASKS;
+        }
+        (plan.hold, plan.think) = (Duration::from_millis(1), Duration::from_millis(10));
+        // Long enough to be renewed.
+        (plan.long_hold, plan.long_percent, plan.dropped_percent) = (Duration::from_millis(800), 1, 8);
+        plan
+    };
+    ground.urls.iter().map(plan).collect()
+}
+
+/// Faults of the store, one after the other.
+fn strike(ground: &Ground, history: &Path, end: Instant, mut dice: StdRng) -> io::Result<Vec<Fault>> {
+    let (pen, kinds) = (Pen::at(history)?, ground.kinds());
+    let mut faults = Vec::new();
+    while Instant::now() < end {
+        thread::sleep(REST.mul_f64(dice.random()));
+        let Some(&kind) = kinds.choose(&mut dice) else { continue };
+        let from = now();
+        pen.note(from, 0, 0, What::Fault(kind.to_string()));
+        ground.strike(kind, &mut dice);
+        let until = now();
+        pen.note(until, 0, 0, What::Healed);
+        faults.push(Fault { kind, from, until });
+    }
+    Ok(faults)
+}
+
+/// Waits until every task of every worker has been granted something since the history had this length.
+fn served_since(crew: &Crew, history: &Path, length: u64) -> Result<(), String> {
+    let mut missing: BTreeSet<_> = crew.tasks().collect();
+    let begun = Instant::now();
+    let mut read = length;
+    while !missing.is_empty() {
+        if begun.elapsed() > PATIENCE {
+            return Err(format!("not served within {PATIENCE:?}, by process and task: {missing:?}"));
+        }
+        thread::sleep(Duration::from_millis(20));
+        for entry in history::read_on(history, &mut read).map_err(|error| error.to_string())? {
+            if matches!(entry.what, What::Granted { .. }) {
+                missing.remove(&(entry.process, entry.task));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn until_nothing_is_left(ground: &Ground, limit: Duration) -> Vec<String> {
+    let begun = Instant::now();
+    loop {
+        let left = ground.leftovers();
+        if left.is_empty() || begun.elapsed() > limit {
+            return left.into_iter().map(|what| format!("left behind for {limit:?}: {what}")).collect();
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn circumstances(ground: &Ground, faults: &[Fault], longest_gap: Duration) -> Circumstances {
+    let those = |so: &dyn Fn(&Fault) -> bool| faults.iter().copied().filter(|fault| so(fault)).collect();
+    Circumstances {
+        ttl: TTL,
+        forgotten: those(&|fault| ground.forgives(fault.kind)),
+        forgotten_somewhere: those(&|fault| fault.kind.loses_state()),
+        down: those(&|fault| ground.is_down_by(fault.kind)),
+        longest_gap,
+        readers_share_fences: ground.is_quorum(),
+    }
+}
+
+fn grants(account: &Account) -> BTreeMap<&'static str, usize> {
+    let mut grants = BTreeMap::new();
+    for wish in account.beliefs().iter().filter_map(|stay| stay.wish.as_ref()) {
+        use crate::sharing::Wanted::{Alone, Permits, Read};
+        let noun = match (wish.mode, &*wish.keys) {
+            (Read, _) => "readers",
+            (Permits(..), _) => "permits",
+            (Alone, [_, _]) => "two keys",
+            (Alone, [key]) if key == EVERY => "every",
+            (Alone, [key]) if key.starts_with(ONCE) => "once",
+            (Alone, [key]) if key == super::errand::CHIEF => "leader",
+            (Alone, [key]) if key == super::errand::DOC => "writers",
+            (Alone, _) => "mutex",
+        };
+        *grants.entry(noun).or_default() += 1;
+    }
+    grants
+}
+
+fn counted(faults: &[Fault], account: &Account, calls: &Calls) -> BTreeMap<String, (usize, usize)> {
+    let mut counted = BTreeMap::<String, (usize, usize)>::new();
+    let mut count = |kind: String, met: bool| {
+        let (all, in_flight) = counted.entry(kind).or_default();
+        *all += 1;
+        *in_flight += usize::from(met);
+    };
+    for fault in faults {
+        count(fault.kind.to_string(), calls.any_in(fault.from, fault.until));
+    }
+    for (kind, blows) in [("worker killed", &account.killed), ("worker stopped", &account.stopped)] {
+        for blow in blows {
+            count(kind.to_owned(), calls.any_of(blow.process, blow.at));
+        }
+    }
+    counted
+}
+
+/// What the machine may have added to any bound.
+fn slack(pulse: &Pulse) -> Duration {
+    BUSY + 2 * pulse.longest_stall()
+}

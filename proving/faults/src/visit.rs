@@ -1,0 +1,85 @@
+//! One visit to a lock: waited for or given up, held, let go, and written down all the while.
+
+use std::{future::poll_fn, pin::pin, process, sync::Arc, task::Poll, time::Duration};
+
+use leasehold::{Guard, ReleaseError};
+use rand::{RngExt as _, rngs::StdRng};
+use tokio::time::{sleep, timeout};
+
+use crate::history::{Pen, What, now};
+
+/// Between two looks at the lease of a long hold.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Writes down what one task of this process does and believes.
+#[derive(Clone, Debug)]
+pub(crate) struct Voice {
+    pub(crate) pen: Arc<Pen>,
+    pub(crate) task: u32,
+}
+
+impl Voice {
+    pub(crate) fn note(&self, what: What) {
+        self.note_at(now(), what);
+    }
+
+    /// Holds for so long, or until it is lost.
+    pub(crate) async fn holds(&self, guard: &Guard, mut left: Duration) {
+        let mut until = believed(guard);
+        self.note(What::Granted { fence: guard.fence().get(), until });
+        while !left.is_zero() && guard.is_held() {
+            let nap = left.min(LOOK);
+            sleep(nap).await;
+            left -= nap;
+            let longer = believed(guard);
+            // What is counted in another way may differ by some microseconds; and of what has ended nothing is left from now.
+            if longer > until + 1_000_000 && guard.is_held() {
+                until = longer;
+                self.note(What::Renewed { until });
+            }
+        }
+    }
+
+    /// Releases it, or drops it without a release.
+    pub(crate) async fn lets_go(&self, guard: Guard, dropped: bool) {
+        let at = now();
+        let held = guard.is_held();
+        self.note_at(at, What::LetsGo { held });
+        if dropped {
+            return drop(guard);
+        }
+        match guard.release().await {
+            Ok(()) => self.note(What::Released),
+            Err(ReleaseError::Unreachable(fault)) => self.note(What::Unconfirmed(fault.to_string())),
+            Err(error) => self.note(What::Lost(error.to_string())),
+        }
+    }
+
+    fn note_at(&self, at: u64, what: What) {
+        self.pen.note(at, process::id(), self.task, what);
+    }
+}
+
+/// Waits for an answer, but drops the request at some await; `None` if the answer had not come by then.
+pub(crate) async fn for_some_polls<T>(request: impl Future<Output = T>, dice: &mut StdRng) -> Option<T> {
+    // Each of the first polls leaves it at another await; the later ones are those that a wake-up brings.
+    let polls = dice.random_range(1..=6);
+    let patience = Duration::from_micros(dice.random_range(0..200_000));
+    let mut request = pin!(request);
+    let mut polled = 0;
+    let some_polls = poll_fn(|context| {
+        polled += 1;
+        match request.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending if polled >= polls => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    timeout(patience, some_polls).await.ok().flatten()
+}
+
+/// Until when a guard is believed, and perhaps a moment longer.
+fn believed(guard: &Guard) -> u64 {
+    let now = now();
+    now + u64::try_from(guard.remaining().as_nanos()).unwrap_or(0)
+}
