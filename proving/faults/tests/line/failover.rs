@@ -56,7 +56,7 @@ fn fail(flavor: Flavor) {
             Failure::Replaced => watched.fail_over(),
         }
         let begun = Instant::now();
-        until("the sentinels have replaced it", Duration::from_secs(20), || {
+        until("the sentinels have replaced it", Duration::from_secs(60), || {
             (0..3).all(|sentinel| watched.master_by(sentinel) != old)
         });
         let replaced = begun.elapsed();
