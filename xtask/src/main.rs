@@ -4,6 +4,7 @@ mod bench;
 mod bench_start;
 mod book;
 mod clock_rule;
+mod deny;
 mod dist;
 mod faults;
 mod files;
@@ -28,7 +29,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 11] = [
+const TASKS: [Task; 12] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -44,8 +45,14 @@ const TASKS: [Task; 11] = [
     Task {
         name: "lint",
         usage: "lint",
-        does: "formatting, clippy, documentation, and where the clock may be read",
+        does: "formatting, clippy, documentation, where the clock may be read, and what deny looks at",
         run: lint::run,
+    },
+    Task {
+        name: "deny",
+        usage: "deny [--advisories]",
+        does: "licences, bans and sources of the dependencies; or what is known against them, which takes the internet",
+        run: deny::run,
     },
     Task {
         name: "bench",
