@@ -16,6 +16,7 @@ mod simulate;
 mod step;
 mod test;
 mod tool;
+mod upgrade;
 
 use std::{env, process::ExitCode};
 
@@ -29,7 +30,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 12] = [
+const TASKS: [Task; 13] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -65,6 +66,12 @@ const TASKS: [Task; 12] = [
         usage: "simulate [ARG]…",
         does: "run many seeds of the simulation (--seeds COUNT --from SEED), or replay one with its trace (--seed SEED)",
         run: simulate::run,
+    },
+    Task {
+        name: "upgrade",
+        usage: "upgrade [TEST]…",
+        does: "this build beside an older one from the history, at the same servers and in one line",
+        run: upgrade::run,
     },
     Task {
         name: "servers",
