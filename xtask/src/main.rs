@@ -11,6 +11,7 @@ mod files;
 mod lint;
 mod pages;
 mod peers;
+mod planted;
 mod servers;
 mod simulate;
 mod step;
@@ -30,7 +31,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 13] = [
+const TASKS: [Task; 14] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -66,6 +67,12 @@ const TASKS: [Task; 13] = [
         usage: "simulate [ARG]…",
         does: "run many seeds of the simulation (--seeds COUNT --from SEED), or replay one with its trace (--seed SEED)",
         run: simulate::run,
+    },
+    Task {
+        name: "planted",
+        usage: "planted [WORD]…",
+        does: "plant bugs in a copy of the source, each of which tests must catch; --list names them, words choose among them",
+        run: planted::run,
     },
     Task {
         name: "upgrade",
