@@ -8,6 +8,7 @@ mod deny;
 mod dist;
 mod faults;
 mod files;
+mod fuzz;
 mod lint;
 mod pages;
 mod peers;
@@ -31,7 +32,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 14] = [
+const TASKS: [Task; 15] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -73,6 +74,12 @@ const TASKS: [Task; 14] = [
         usage: "planted [WORD]…",
         does: "plant bugs in a copy of the source, each of which tests must catch; --list names them, words choose among them",
         run: planted::run,
+    },
+    Task {
+        name: "fuzz",
+        usage: "fuzz [--minutes N]",
+        does: "hand what nobody meant to whatever reads: URLs, words, values, answers, pipes, machines; other inputs each time",
+        run: fuzz::run,
     },
     Task {
         name: "upgrade",
