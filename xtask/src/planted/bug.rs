@@ -13,10 +13,6 @@ pub(super) enum Suite {
     Store,
     /// The list that every store must pass.
     EveryStore,
-    /// The list that every store must pass on which several may hold a key together.
-    Sharing,
-    /// Guards in virtual time.
-    Guards,
     /// A majority of stores in virtual time.
     Quorum,
     /// The command's own parts.
@@ -31,8 +27,6 @@ impl Suite {
             Self::Wire => &["-p", "leasehold-redis", "--lib"],
             Self::Store => &["-p", "leasehold-redis", "--test", "store"],
             Self::EveryStore => &["-p", "conformance", "--test", "every_store"],
-            Self::Sharing => &["-p", "conformance", "--test", "sharing"],
-            Self::Guards => &["-p", "conformance", "--test", "guards_in_virtual_time"],
             Self::Quorum => &["-p", "conformance", "--test", "quorum"],
             Self::Command => &["-p", "leasehold-cli", "--bin", "leasehold"],
         }

@@ -2,7 +2,7 @@
 
 use super::bug::{
     Bug,
-    Suite::{Command, Core, EveryStore, Guards, Quorum, Sharing, Store, Wire},
+    Suite::{Command, Core, EveryStore, Quorum, Store, Wire},
 };
 
 /// All of them. Where the one semantics and the scripts say the same, the bug is planted in each.
@@ -30,10 +30,7 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/native.rs",
         from: "let mut delete = cmd(how.name());",
         to: "let mut delete = cmd(if how == DeleteIfEqual::Delex { how.name() } else { \"DEL\" });",
-        tests: &[
-            (Wire, "native::tests::native_releases_have_these_words"),
-            (Store, "native::who_holds_it_instead_is_said_by_the_script"),
-        ],
+        tests: &[(Wire, "native::tests::native_releases_have_these_words")],
     },
     Bug {
         name: "a break ends a lease whatever its fence",
@@ -51,13 +48,6 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Quorum, "outages::a_loser_releases_also_at_members_that_were_silent")],
     },
     Bug {
-        name: "a lease is released only where it was granted",
-        file: "crates/leasehold/src/quorum/keeping.rs",
-        from: "for stake in &contest.stakes {",
-        to: "for stake in contest.stakes.iter().filter(|stake| !stake.may_rejoin()) {",
-        tests: &[(Quorum, "outages::a_grant_that_comes_late_is_undone_behind_the_callers_back")],
-    },
-    Bug {
         name: "a grant that was cut off is released once and forgotten",
         file: "crates/redis/src/settle.rs",
         from: "pending.range(of_holder).map(|(_, grant)| grant.settles_at).max()",
@@ -66,20 +56,6 @@ pub(super) const BUGS: &[Bug] = &[
             (Wire, "settle::tests::a_release_on_another_connection_must_come_again_after_the_last_not_after"),
             (Store, "settling::giving_up_waits_for_a_grant_that_was_cut_off_and_undoes_it"),
         ],
-    },
-    Bug {
-        name: "a dropped request is not given up",
-        file: "crates/leasehold/src/lock/armed.rs",
-        from: "if self.traces {",
-        to: "if self.traces && why.is_some() {",
-        tests: &[(EveryStore, "memory::a_request_dropped_at_any_await_leaves_nothing")],
-    },
-    Bug {
-        name: "every round of an attempt has the same id at a member",
-        file: "crates/leasehold/src/quorum/contest.rs",
-        from: "let fresh = Stake::new(member, next_id(stake.holder));",
-        to: "let fresh = Stake::new(member, stake.holder);",
-        tests: &[(Quorum, "seed_bugs::a_retry_is_not_blocked_by_what_the_attempt_before_left")],
     },
     // Validity taken from the reply.
     Bug {
@@ -115,13 +91,6 @@ pub(super) const BUGS: &[Bug] = &[
         from: "ttl.duration().saturating_sub(drift.of(ttl))",
         to: "ttl.duration().saturating_sub(drift.of(ttl) * 0)",
         tests: &[(Core, "lease::tests::a_lease_ends_a_little_before_the_ttl_counted_from_the_sending")],
-    },
-    Bug {
-        name: "a guard believes until its keeper tells it otherwise",
-        file: "crates/leasehold/src/lock/holding.rs",
-        from: "self.loss.get().is_none() && self.runtime.now() < self.end()",
-        to: "self.loss.get().is_none()",
-        tests: &[(Guards, "a_guard_knows_its_end_before_the_keeper_had_a_chance_to_say_so")],
     },
     Bug {
         name: "a delayed answer makes a lease shorter",
@@ -190,14 +159,6 @@ pub(super) const BUGS: &[Bug] = &[
         to: "  return true",
         tests: &[(Store, "line_order::a_process_that_dies_in_line_costs_the_next_nothing")],
     },
-    Bug {
-        name: "a try slips past the line",
-        file: "crates/core/src/apply/grant.rs",
-        from: "            Turn::Anothers => refused = refused.or_else(|| busy(records, &want.key, None, scene)),",
-        to: "            Turn::Anothers if records.lock(&want.key, scene.now).is_none() => {}\n            \
-             Turn::Anothers => refused = refused.or_else(|| busy(records, &want.key, None, scene)),",
-        tests: &[(Core, "apply::tests::line::a_try_does_not_slip_past_the_line")],
-    },
     // Quarantine off.
     Bug {
         name: "a store that may have forgotten serves at once",
@@ -228,28 +189,6 @@ pub(super) const BUGS: &[Bug] = &[
             Core,
             "apply::tests::member::a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_waits",
         )],
-    },
-    // Counting, and what comes late.
-    Bug {
-        name: "half of the stores are a majority",
-        file: "crates/core/src/round.rs",
-        from: "    members / 2 + 1",
-        to: "    members.div_ceil(2)",
-        tests: &[(Quorum, "contention::an_even_split_of_tries_gives_one_the_lock")],
-    },
-    Bug {
-        name: "a grant is served however late it comes",
-        file: "crates/redis/src/scripts/grant.lua",
-        from: "if not_after ~= '' and now > tonumber(not_after) then",
-        to: "if not_after ~= '' and now > tonumber(not_after) * 2 then",
-        tests: &[(Store, "settling::a_grant_stuck_in_a_stopped_server_leaves_nothing_once_it_was_given_up")],
-    },
-    Bug {
-        name: "another program's lock is taken over",
-        file: "crates/redis/src/scripts/shares.lua",
-        from: "  if not s.value then return not s.other end",
-        to: "  if not s.value or not s.owner and not s.room then return not s.other end",
-        tests: &[(Sharing, "readers::redis_7_0::a_marker_and_a_strangers_value_keep_each_other_out")],
     },
     // Who must not outlive a lease.
     Bug {
