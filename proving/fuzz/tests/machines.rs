@@ -154,7 +154,7 @@ fn an_acquisition_believes_nothing_that_was_not_sent_for() {
             }
             match machine.next(now) {
                 Step::WaitUntil(until) => {
-                    holds(until > now, || format!("it waits for {until:?} at {now:?}"))?
+                    holds(until > now, || format!("it waits for {until:?} at {now:?}"))?;
                 }
                 Step::Ask => holds(over.is_none(), || "it asks although it is over".into())?,
                 Step::Done(outcome) => {
