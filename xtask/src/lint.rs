@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::{
-    clock_rule,
+    clock_rule, deny,
     step::{Step, account, workspace},
     takes_no_arguments,
 };
@@ -13,12 +13,13 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         return refused;
     }
     // All of them, also after a failure: one run shows everything that is to be done.
-    let steps = [
+    let mut steps = vec![
         Step::cargo(&["fmt", "--all", "--check"], &[]),
         Step::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]),
         Step::cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]),
         clocks(),
     ];
+    steps.extend(deny::check());
     account("lint", &steps)
 }
 

@@ -4,19 +4,23 @@ mod bench;
 mod bench_start;
 mod book;
 mod clock_rule;
+mod deny;
 mod dist;
 mod faults;
 mod files;
+mod fuzz;
 mod interop;
 mod lint;
 mod pages;
 mod peers;
+mod planted;
 mod servers;
 mod simulate;
 mod soak;
 mod step;
 mod test;
 mod tool;
+mod upgrade;
 
 use std::{env, process::ExitCode};
 
@@ -30,7 +34,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 13] = [
+const TASKS: [Task; 17] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -58,8 +62,14 @@ const TASKS: [Task; 13] = [
     Task {
         name: "lint",
         usage: "lint",
-        does: "formatting, clippy, documentation, and where the clock may be read",
+        does: "formatting, clippy, documentation, where the clock may be read, and what deny looks at",
         run: lint::run,
+    },
+    Task {
+        name: "deny",
+        usage: "deny [--advisories]",
+        does: "licences, bans and sources of the dependencies; or what is known against them, which takes the internet",
+        run: deny::run,
     },
     Task {
         name: "bench",
@@ -72,6 +82,24 @@ const TASKS: [Task; 13] = [
         usage: "simulate [ARG]…",
         does: "run many seeds of the simulation (--seeds COUNT --from SEED), or replay one with its trace (--seed SEED)",
         run: simulate::run,
+    },
+    Task {
+        name: "planted",
+        usage: "planted [WORD]…",
+        does: "plant bugs in a copy of the source, each of which tests must catch; --list names them, words choose among them",
+        run: planted::run,
+    },
+    Task {
+        name: "fuzz",
+        usage: "fuzz [--minutes N]",
+        does: "hand what nobody meant to whatever reads: URLs, words, values, answers, pipes, machines; other inputs each time",
+        run: fuzz::run,
+    },
+    Task {
+        name: "upgrade",
+        usage: "upgrade [TEST]…",
+        does: "this build beside an older one from the history, at the same servers and in one line",
+        run: upgrade::run,
     },
     Task {
         name: "servers",

@@ -5,7 +5,7 @@
 
 pub(crate) mod debian;
 mod postgres;
-mod wheel;
+pub(crate) mod wheel;
 
 use std::{
     fs::{self, File},

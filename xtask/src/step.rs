@@ -29,17 +29,24 @@ impl Step {
             line += " ";
             line += argument;
         }
+        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        Self::ran(line, cargo.args(arguments).envs(environment.iter().copied()))
+    }
+
+    /// Runs another program in the same way.
+    pub(crate) fn program(program: &Path, arguments: &[&str]) -> Self {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let line = [&[&*name], arguments].concat().join(" ");
+        Self::ran(line, Command::new(program).args(arguments))
+    }
+
+    fn ran(line: String, command: &mut Command) -> Self {
         eprintln!("xtask: {line}");
-        let ran = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(arguments)
-            .envs(environment.iter().copied())
-            .current_dir(workspace())
-            .status();
-        let outcome = match ran {
+        let outcome = match command.current_dir(workspace()).status() {
             Ok(status) if status.success() => Outcome::Passed,
             Ok(status) => Outcome::Failed(status.code()),
             Err(error) => {
-                eprintln!("xtask: cannot run cargo: {error}");
+                eprintln!("xtask: cannot run {}: {error}", command.get_program().to_string_lossy());
                 Outcome::Failed(None)
             }
         };

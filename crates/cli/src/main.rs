@@ -8,6 +8,8 @@ mod default_store;
 mod doctor;
 mod environment;
 mod exit;
+#[cfg(test)]
+mod fuzzed;
 mod help;
 mod hold;
 mod job;

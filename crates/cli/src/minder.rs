@@ -8,6 +8,8 @@
 
 mod descendants;
 mod ending;
+#[cfg(test)]
+mod fuzzed;
 mod link;
 mod order;
 mod report;

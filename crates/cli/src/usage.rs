@@ -16,19 +16,37 @@ use crate::exit::{End, Failure};
 /// How to end when there is nothing to do: all has been said.
 pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Task, End> {
     let words: Vec<_> = words.into_iter().collect();
-    let error = match CommandLine::try_parse_from(&words) {
-        Ok(line) => match unruly(&line.task, &words) {
+    understand(&words).map_err(|misread| match misread {
+        Misread::Page(page) => {
+            // A reader who has seen enough closes the pipe.
+            let _ = page.print();
+            End::SUCCESS
+        }
+        Misread::Wrong(failure) => failure.say(),
+    })
+}
+
+/// Why there is nothing to do.
+#[derive(Debug)]
+pub(crate) enum Misread {
+    /// Help or the version was asked for.
+    Page(clap::Error),
+    Wrong(Failure),
+}
+
+/// Says nothing yet.
+pub(crate) fn understand(words: &[OsString]) -> Result<Task, Misread> {
+    let error = match CommandLine::try_parse_from(words) {
+        Ok(line) => match unruly(&line.task, words) {
             None => return Ok(line.task),
-            Some(failure) => return Err(failure.say()),
+            Some(failure) => return Err(Misread::Wrong(failure)),
         },
         Err(error) => error,
     };
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // A reader who has seen enough closes the pipe.
-        let _ = error.print();
-        return Err(End::SUCCESS);
+        return Err(Misread::Page(error));
     }
-    Err(without_dashes(&words).unwrap_or_else(|| explain(&error, &words)).say())
+    Err(Misread::Wrong(without_dashes(words).unwrap_or_else(|| explain(&error, words))))
 }
 
 /// What the parser lets pass and we do not.
@@ -232,7 +250,7 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
             Failure::usage(format!("there is no task {}: `leasehold --help` lists them", shown(&given)))
         }
         (ErrorKind::UnknownArgument, Some(given)) => {
-            Failure::usage(format!("there is no option {given}: {help} lists them"))
+            Failure::usage(format!("there is no option {}: {help} lists them", shown(&given)))
         }
         (ErrorKind::MissingRequiredArgument, Some(given)) => {
             Failure::usage(format!("{given} is missing: see {help}"))

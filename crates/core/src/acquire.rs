@@ -279,7 +279,7 @@ impl Acquire {
         if let Some(left) = held_by.remaining {
             // A millisecond for the store's rounding; the jitter keeps the waiters of a dead holder apart.
             let spread = jitter(Duration::from_millis(10), self.dice.roll());
-            rest = rest.min(left + Duration::from_millis(1) + spread);
+            rest = rest.min(left.saturating_add(Duration::from_millis(1) + spread));
         }
         self.rests += 1;
         self.note_holder(held_by);

@@ -128,19 +128,22 @@ impl Waiting {
         let mut woken = Vec::new();
         let mut waiters = self.waiters();
         let spread = jitter(SPREAD, waiters.dice.roll());
+        let pace = waiters.pace();
         let Some(waiter) = waiters.all.get_mut(&holder) else { return !matches!(news, News::Granted { .. }) };
         if waiter.holds {
             return true;
         }
         match news {
-            News::First { left } => waiter.ask_at = Some(now + left + ROUNDING + spread),
+            // However long that is: the push that tells of its turn may get lost all the same.
+            News::First { left } => {
+                waiter.ask_at = Some(now + pace.min(left.saturating_add(ROUNDING + spread)));
+            }
             News::AskAgain => waiter.wake = Some(Wake::AskAgain),
             // Whoever waits holds nothing that could be broken.
             News::Broken => {}
             News::Granted { fence, lasts } => {
                 let since = since.max(waiter.joined);
                 waiter.wake = Some(Wake::Granted { fence, since, lasts });
-                let pace = waiters.pace();
                 waiters.holds(holder, now, pace, &mut woken);
                 if since + lasts.duration() <= now {
                     // Whatever kept this from being heard in time kept the others from it too.
@@ -299,7 +302,7 @@ impl Waiters {
         if !told {
             let often = Backoff::WHILE_HELD.delay(rests, self.dice.roll());
             let spread = jitter(SPREAD, self.dice.roll());
-            return held_by.remaining.map_or(often, |left| often.min(left + ROUNDING + spread));
+            return held_by.remaining.map_or(often, |left| often.min(left.saturating_add(ROUNDING + spread)));
         }
         // Another program's lock goes without a word to the line.
         if first && !matches!(held_by.tenant, Tenant::Holder { .. }) {
@@ -311,7 +314,7 @@ impl Waiters {
             AFTER_THE_FIRST + jitter(AFTER_THE_FIRST, self.dice.roll())
         };
         let pace = self.pace();
-        held_by.remaining.map_or(pace, |left| pace.min(left + ROUNDING + spread))
+        held_by.remaining.map_or(pace, |left| pace.min(left.saturating_add(ROUNDING + spread)))
     }
 
     /// How long it rests at most.

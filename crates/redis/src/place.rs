@@ -65,7 +65,10 @@ impl Place {
                 let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
                 if *port == default_port { host } else { format!("{host}:{port}") }
             }
-            Self::Unix { path } => path.display().to_string(),
+            // A name is one line, whatever the path has in it.
+            Self::Unix { path } => {
+                path.display().to_string().split(char::is_control).collect::<Vec<_>>().join("?")
+            }
         }
     }
 }

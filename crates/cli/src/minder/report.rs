@@ -64,7 +64,8 @@ impl News {
             b'E' => Some(ended(Outcome::Ended(number))),
             b'N' => Some(ended(Outcome::NotStarted(number))),
             b'S' => {
-                let command = Pid::from_raw(number)?;
+                // No process has a number below one, and asking for one is taken for a mistake of ours.
+                let command = Pid::from_raw(number.max(0))?;
                 let signal = Signal::from_named_raw(last.into())?;
                 Some(Self::Stopped(Stop { command, signal }))
             }
@@ -89,9 +90,15 @@ mod tests {
             let news = News::Stopped(Stop { command: Pid::INIT, signal });
             assert_eq!(News::parse(&news.to_bytes()), Some(news));
         }
-        for bytes in
-            [&b""[..], b"E\0\0\0\0", b"E\0\0\0\0\0\0", b"X\0\0\0\0\0", b"S\0\0\0\0\x13", b"S\x01\0\0\0\0"]
-        {
+        for bytes in [
+            &b""[..],
+            b"E\0\0\0\0",
+            b"E\0\0\0\0\0\0",
+            b"X\0\0\0\0\0",
+            b"S\0\0\0\0\x13",
+            b"S\x01\0\0\0\0",
+            b"S\0\0\0\x80\x13",
+        ] {
             assert_eq!(News::parse(bytes), None, "{bytes:?}");
         }
     }

@@ -101,6 +101,15 @@ fn a_dead_holder_is_asked_for_right_after_its_end() {
     assert!(until <= now + Duration::from_millis(13));
 }
 
+/// A time without an end and a moment were added up, and there is no such time.
+#[test]
+fn a_holder_that_never_ends_is_asked_about_like_any_other() {
+    let mut machine = acquire(None);
+    ask(&mut machine, START, busy(Duration::MAX));
+    let Step::WaitUntil(again) = machine.next(START + Duration::from_millis(1)) else { panic!() };
+    assert!(again <= START + SECOND);
+}
+
 #[test]
 fn a_silent_store_is_given_the_outage_limit_however_patient_the_caller() {
     let mut machine = acquire(None);

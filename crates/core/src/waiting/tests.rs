@@ -206,6 +206,24 @@ fn who_stands_first_after_a_hand_over_asks_at_the_end_of_the_window() {
     assert_eq!(told(&waiting, 2, now + 2 * SECOND + ROUNDING + SPREAD), Some(Wake::AskAgain));
 }
 
+/// Somebody before it gave up, and it was told so with the hour that the holder's lease had left. It did not ask for that hour: had the push
+/// been lost that told of its turn, it would have waited in vain.
+#[test]
+fn who_is_told_when_a_long_lease_ends_asks_again_from_time_to_time_all_the_same() {
+    let waiting = three(3600 * SECOND);
+    let now = START + SECOND;
+    waiting.hears(holder(1), &key("a"), News::First { left: 3600 * SECOND }, now, now);
+    assert_eq!(told(&waiting, 1, now + Line::RE_ASK), Some(Wake::AskAgain));
+}
+
+/// A time without an end and a moment were added up, and there is no such time.
+#[test]
+fn a_lease_that_lasts_for_ever_is_waited_for_like_any_long_one() {
+    let waiting = three(Duration::MAX);
+    waiting.hears(holder(2), &key("a"), News::First { left: Duration::MAX }, START, START);
+    assert_eq!([1, 2].map(|who| told(&waiting, who, START + Line::RE_ASK)), [Some(Wake::AskAgain); 2]);
+}
+
 /// With two connections a push may come after the answer that gave the same.
 #[test]
 fn who_holds_is_not_told_again_and_what_nobody_wants_is_given_back() {

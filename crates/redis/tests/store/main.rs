@@ -15,6 +15,7 @@ mod listing;
 mod login;
 mod member;
 mod native;
+mod older;
 mod outages;
 mod queue;
 mod replicas;

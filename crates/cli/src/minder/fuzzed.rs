@@ -1,0 +1,92 @@
+//! What a broken peer may send through the minder's pipe, and orders in any order.
+
+use fuzz::{bytes_near, holds, hunt};
+use proptest::{collection::vec, prelude::*};
+use rustix::process::Signal;
+
+use super::ending::{Ending, Step};
+use super::order::Order;
+use super::report::News;
+
+const RECORDS: [&[u8]; 10] = [
+    b"E\x02\x01\0\0\0\0\0\0",
+    b"L\0\0\0\0\0\0\0\0",
+    b"K\0\0\0\0\0\0\0\0",
+    b"T\0\0\0\0\0\0\0\0",
+    b"C\x01\0\0\0\0\0\0\0",
+    b"S\x0f\0\0\0\0\0\0\0",
+    b"E\x8b\0\0\0\0",
+    b"N\x02\0\0\0\x01",
+    b"S\x01\0\0\0\x13",
+    b"",
+];
+
+#[test]
+fn a_record_is_read_as_what_writes_the_same_or_is_none() {
+    hunt(20_000, bytes_near(&RECORDS), |bytes| {
+        let order = Order::parse(&bytes).map(Order::to_bytes);
+        holds(order.is_none_or(|again| again[..] == bytes), || "an order is written in another way".into())?;
+        let news = News::parse(&bytes);
+        let again = news.and_then(|news| News::parse(&news.to_bytes()));
+        holds(news == again, || format!("{news:?} is read as {again:?}"))
+    });
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Told(Order),
+    Closed,
+}
+
+/// Whatever the minder is told, in whatever order and at whatever time: at the end that it believes it kills, and once it has begun to end
+/// the command, nobody's word makes that later.
+#[test]
+fn a_command_never_outlives_the_end_that_was_believed_when_its_ending_began() {
+    let time = || prop_oneof![6 => 0..2_000_u64, 1 => any::<u64>()];
+    let event = prop_oneof![
+        5 => time().prop_map(|end| Event::Told(Order::End(end))),
+        1 => Just(Event::Told(Order::Lost)),
+        1 => Just(Event::Told(Order::Kill)),
+        1 => Just(Event::Told(Order::Stop)),
+        1 => Just(Event::Told(Order::Continue(1))),
+        1 => Just(Event::Told(Order::Signal(Signal::TERM))),
+        1 => Just(Event::Closed),
+    ];
+    let start = (time(), prop_oneof![6 => 0..300_u64, 1 => any::<u64>()]);
+    hunt(10_000, (start, vec((event, 0..200_u64), 0..30)), |((end, grace), events)| {
+        let mut ending = Ending::new(end, grace);
+        let (mut now, mut believed, mut last) = (0, end, None);
+        for (event, later) in events {
+            now += later;
+            match event {
+                Event::Told(order) => {
+                    if let (Order::End(end), false) = (order, ending.is_forced()) {
+                        believed = end;
+                    }
+                    ending.handle(now, order);
+                }
+                Event::Closed => ending.handle_closed(),
+            }
+            let step = ending.next(now);
+            holds(now < believed || step == Step::Kill, || format!("{step:?} at {now}, past {believed}"))?;
+            match step {
+                Step::Rest(until) => {
+                    holds(until > now && until <= believed, || {
+                        format!("rests until {until}, not {believed}")
+                    })?;
+                    let forced = ending.is_forced().then_some(until);
+                    holds(last.is_none_or(|last| forced == Some(last)), || {
+                        format!("{last:?} became {forced:?}")
+                    })?;
+                    last = forced;
+                }
+                Step::Ask => holds(ending.is_forced() && last.is_none(), || "asked for nothing".into())?,
+                Step::Kill => last = last.or(Some(0)).map(|_| 0),
+            }
+            if matches!(event, Event::Closed | Event::Told(Order::Kill)) {
+                holds(ending.next(now) == Step::Kill, || "it was to be killed at once".into())?;
+            }
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,476 @@
+//! The machines of a client, driven by events in any order, at any time, with any numbers in them.
+//!
+//! Their own tests drive them as a driver does, which asks before it tells. Here nobody keeps to that: answers come that nobody waits for,
+//! clocks stand still or leap to the end of time, and holders last for ever.
+
+use std::{
+    sync::Mutex,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use fuzz::{Verdict, holds, hunt};
+use leasehold_core::{
+    Acquire, Attempt, Ballot, BoxFuture, Claim, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder,
+    Instant, Keep, Keeping, Key, Lease, Line, News, Outcome, Patience, Place, Renewal, Round, Runtime, Stamp,
+    Step, Tenancy, Tenant, Ticket, Ttl, Turn, Vote, Waiting, Wake, majority_of,
+};
+use proptest::{collection::vec, prelude::*};
+
+/// A leap of the clock in nanoseconds: mostly small, now and then to the end of time.
+fn leap() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        2 => Just(0),
+        4 => 0..5_000_000_u64,
+        6 => 0..20_000_000_000_u64,
+        1 => 0..u64::MAX,
+    ]
+}
+
+/// Before the end of time, which "without limit" is.
+fn after(now: Instant, leap: u64) -> Instant {
+    Instant::from_nanos(now.as_nanos().saturating_add(leap).min(u64::MAX - 1))
+}
+
+/// A time that somebody else names.
+fn foreign_time() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        4 => (0..20_000_u64).prop_map(Duration::from_millis),
+        1 => any::<u64>().prop_map(Duration::from_millis),
+        1 => Just(Duration::MAX),
+    ]
+}
+
+fn ttl() -> impl Strategy<Value = Ttl> {
+    prop_oneof![
+        4 => 10..30_000_u64,
+        1 => Just(Ttl::MAX.as_millis()),
+    ]
+    .prop_map(|ms| Ttl::new(Duration::from_millis(ms)).expect("within bounds"))
+}
+
+fn fence() -> impl Strategy<Value = Fence> {
+    prop_oneof![3 => 0..20_u64, 1 => Just(Fence::MAX.get())].prop_map(|it| Fence::new(it).expect("a fence"))
+}
+
+fn key() -> Key {
+    Key::new("k").expect("a key")
+}
+
+fn tenancy() -> impl Strategy<Value = Tenancy> {
+    (prop::option::of(foreign_time()), any::<bool>()).prop_map(|(remaining, foreign)| {
+        let ours = Tenant::Holder { holder: Holder::from_bits(9), label: None };
+        let tenant = if foreign { Tenant::Foreign { value: b"x"[..].into() } } else { ours };
+        Tenancy::exclusive(key(), tenant, None, remaining)
+    })
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    (
+        prop_oneof![3 => 0..4_u64, 1 => any::<u64>()],
+        prop_oneof![3 => 0..4_u64, 1 => any::<u64>()],
+        any::<bool>(),
+    )
+        .prop_map(|(ticket, before, stood)| Place { ticket: Ticket::new(ticket), before, stood })
+}
+
+fn grant_answer() -> impl Strategy<Value = GrantAnswer> {
+    prop_oneof![
+        3 => fence().prop_map(|fence| GrantAnswer::Granted { fence }),
+        4 => (tenancy(), prop::option::of(place())).prop_map(|(held_by, place)| GrantAnswer::Busy { held_by, place }),
+        1 => (tenancy(), any::<u64>()).prop_map(|(held_by, length)| GrantAnswer::LineFull { held_by, length }),
+        2 => Just(GrantAnswer::Unfinished),
+        2 => any::<u64>().prop_map(|now| GrantAnswer::TooLate { now: Stamp::from_micros(now) }),
+        1 => Just(GrantAnswer::NotALock { key: key() }),
+        1 => Just(GrantAnswer::FencesSpent { key: key() }),
+    ]
+}
+
+fn hold_answer() -> impl Strategy<Value = HoldAnswer> {
+    prop_oneof![
+        5 => Just(HoldAnswer::Done),
+        1 => prop::option::of(tenancy()).prop_map(|held_by| HoldAnswer::NotHeld { key: key(), held_by }),
+    ]
+}
+
+fn fault(lasting: bool) -> Fault {
+    if lasting { Fault::lasting("s", "no") } else { Fault::passing("s", "timed out") }
+}
+
+#[derive(Clone, Debug)]
+enum AtAcquire {
+    Sent,
+    Answer(GrantAnswer),
+    Fault(bool),
+    AskAgain,
+    /// A lease is pushed that began so long ago.
+    Handed(Fence, u64, Ttl),
+    Next,
+}
+
+fn at_acquire() -> impl Strategy<Value = AtAcquire> {
+    prop_oneof![
+        4 => Just(AtAcquire::Next),
+        4 => Just(AtAcquire::Sent),
+        4 => grant_answer().prop_map(AtAcquire::Answer),
+        1 => prop::bool::weighted(0.1).prop_map(AtAcquire::Fault),
+        1 => Just(AtAcquire::AskAgain),
+        1 => (fence(), leap(), ttl()).prop_map(|(fence, ago, lasts)| AtAcquire::Handed(fence, ago, lasts)),
+    ]
+}
+
+/// A lease is never longer than its ttl from the sending of the ask, or from the beginning that the store told of; what is over stays over; and
+/// nobody is told to wait for what has passed.
+#[test]
+fn an_acquisition_believes_nothing_that_was_not_sent_for() {
+    let events = vec((at_acquire(), leap()), 1..60);
+    let patience = (prop::option::of(foreign_time()), foreign_time(), any::<u64>());
+    hunt(4_000, (ttl(), patience, events), |(ttl, (within, outage_limit, seed), events)| {
+        let mut now = Instant::from_nanos(0);
+        let drift = Drift::BETWEEN_MACHINES;
+        let mut machine = Acquire::new(now, ttl, drift, Patience::new(within, outage_limit), seed);
+        let (mut sent, mut handed, mut over): (_, _, Option<Outcome>) = (Vec::new(), Vec::new(), None);
+        for (event, later) in events {
+            now = after(now, later);
+            match event {
+                AtAcquire::Sent => {
+                    machine.handle_sent(now);
+                    sent.push(now);
+                    // Whoever asks although it is over has asked anew.
+                    over = None;
+                }
+                AtAcquire::Answer(answer) => machine.handle_answer(now, answer),
+                AtAcquire::Fault(lasting) => {
+                    machine.handle_fault(now, fault(lasting));
+                    over = None;
+                }
+                AtAcquire::AskAgain => machine.handle_wake(now, Wake::AskAgain),
+                AtAcquire::Handed(fence, ago, lasts) => {
+                    let since = Instant::from_nanos(now.as_nanos().saturating_sub(ago));
+                    handed.push((since, lasts));
+                    machine.handle_wake(now, Wake::Granted { fence, since, lasts });
+                }
+                AtAcquire::Next => {}
+            }
+            match machine.next(now) {
+                Step::WaitUntil(until) => {
+                    holds(until > now, || format!("it waits for {until:?} at {now:?}"))?;
+                }
+                Step::Ask => holds(over.is_none(), || "it asks although it is over".into())?,
+                Step::Done(outcome) => {
+                    if let Some(over) = &over {
+                        holds(*over == outcome, || format!("{over:?} became {outcome:?}"))?;
+                    } else if let Outcome::Granted { lease, handed: by_push, .. } = &outcome {
+                        let asked =
+                            sent.iter().map(|sent| Lease::counted_from(*sent, ttl, drift).end()).max();
+                        let told = handed
+                            .iter()
+                            .map(|(since, lasts)| Lease::counted_from(*since, *lasts, drift).end());
+                        let most = if by_push.is_some() { told.max() } else { asked };
+                        holds(most.is_some_and(|most| lease.end() <= most), || {
+                            format!("believed too long: {lease:?}")
+                        })?;
+                    }
+                    over = Some(outcome);
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+#[derive(Clone, Debug)]
+enum AtKeep {
+    Sent(Ttl),
+    Answer(HoldAnswer),
+    /// The holder's own renewal, sent so long ago.
+    Own(u64, Ttl, HoldAnswer),
+    Fault,
+    Broken,
+    Close,
+}
+
+fn at_keep() -> impl Strategy<Value = AtKeep> {
+    prop_oneof![
+        6 => ttl().prop_map(AtKeep::Sent),
+        6 => hold_answer().prop_map(AtKeep::Answer),
+        3 => (leap(), ttl(), hold_answer()).prop_map(|(ago, ttl, answer)| AtKeep::Own(ago, ttl, answer)),
+        2 => Just(AtKeep::Fault),
+        1 => prop::bool::ANY.prop_map(|broken| if broken { AtKeep::Broken } else { AtKeep::Close }),
+    ]
+}
+
+fn renewal() -> impl Strategy<Value = Renewal> {
+    prop_oneof![Just(Renewal::Automatic), Just(Renewal::Off), foreign_time().prop_map(Renewal::AtMost),]
+}
+
+/// What is believed ends no later than the latest ttl from a sending that was answered; what is lost is never had again.
+#[test]
+fn a_lease_is_kept_by_answers_alone() {
+    let events = vec((at_keep(), leap()), 1..60);
+    hunt(4_000, (ttl(), renewal(), any::<u64>(), events), |(ttl, renewal, seed, events)| {
+        let mut now = Instant::from_nanos(1_000_000_000);
+        let drift = Drift::BETWEEN_MACHINES;
+        let first = Lease::counted_from(now, ttl, drift);
+        let mut keep = Keep::new(now, first, ttl, drift, renewal, seed);
+        let (begun, mut most) = (now, first.end());
+        let (mut asking, mut lost) = (None, false);
+        for (event, later) in events {
+            now = after(now, later);
+            match event {
+                AtKeep::Sent(ttl) => {
+                    keep.handle_sent(now, ttl);
+                    asking = Some((now, ttl));
+                }
+                AtKeep::Answer(answer) => {
+                    if let (Some((sent, ttl)), HoldAnswer::Done) = (asking.take(), &answer) {
+                        most = most.max(Lease::counted_from(sent, ttl, drift).end());
+                    }
+                    keep.handle_answer(now, answer);
+                }
+                AtKeep::Own(ago, ttl, answer) => {
+                    let sent = Instant::from_nanos(now.as_nanos().saturating_sub(ago));
+                    if answer == HoldAnswer::Done {
+                        most = most.max(Lease::counted_from(sent, ttl, drift).end());
+                    }
+                    keep.handle_own_renewal(now, sent, ttl, answer);
+                }
+                AtKeep::Fault => {
+                    keep.handle_fault(now, "timed out".into());
+                    asking = None;
+                }
+                AtKeep::Broken => keep.handle_broken(key()),
+                AtKeep::Close => keep.handle_close("closed".into()),
+            }
+            let end = keep.lease().end();
+            holds(end <= most, || format!("believed until {end:?}, and answered until {most:?}"))?;
+            if let Renewal::AtMost(at_most) = renewal {
+                holds(end <= begun + at_most, || "held for longer than the longest hold".into())?;
+            }
+            match keep.next(now) {
+                Keeping::Lost(_) => lost = true,
+                Keeping::WaitUntil(until) => {
+                    holds(!lost, || "what was lost is had again".into())?;
+                    holds(until > now && keep.lease().is_held(now), || {
+                        format!("waits for {until:?} at {now:?}")
+                    })?;
+                }
+                Keeping::Renew(_) => {
+                    holds(!lost && keep.lease().is_held(now), || "renews what it has not".into())?;
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+#[derive(Clone, Debug)]
+enum AtRound {
+    Granted(usize, Fence),
+    Raised(usize, Fence),
+    Refused(usize, Option<Tenancy>),
+    Fault(usize, bool),
+    AskAgain(usize),
+    Next,
+}
+
+fn at_round() -> impl Strategy<Value = AtRound> {
+    let member = || 0..8_usize;
+    prop_oneof![
+        4 => Just(AtRound::Next),
+        4 => (member(), fence()).prop_map(|(member, fence)| AtRound::Granted(member, fence)),
+        4 => (member(), fence()).prop_map(|(member, fence)| AtRound::Raised(member, fence)),
+        2 => (member(), prop::option::of(tenancy())).prop_map(|(member, by)| AtRound::Refused(member, by)),
+        2 => (member(), any::<bool>()).prop_map(|(member, lasting)| AtRound::Fault(member, lasting)),
+        1 => member().prop_map(AtRound::AskAgain),
+    ]
+}
+
+/// A fence that is granted was answered by a majority, exactly, and nobody answered a greater one; members that are not there change nothing.
+#[test]
+fn a_round_grants_only_what_a_majority_answered() {
+    let events = vec((at_round(), leap()), 1..80);
+    hunt(4_000, (1..7_usize, events), |(members, events)| {
+        let mut now = Instant::from_nanos(0);
+        let until = Instant::from_nanos(60_000_000_000);
+        let mut round = Round::new(members, until);
+        let mut answered: Vec<Vec<Fence>> = vec![Vec::new(); members];
+        for (event, later) in events {
+            now = after(now, later / 100);
+            match event {
+                AtRound::Granted(member, fence) | AtRound::Raised(member, fence) => {
+                    if matches!(event, AtRound::Granted(..)) {
+                        round.handle_granted(member, fence);
+                    } else {
+                        round.handle_raised(member, fence);
+                    }
+                    if let Some(of_it) = answered.get_mut(member) {
+                        of_it.push(fence);
+                    }
+                }
+                AtRound::Refused(member, by) => round.handle_refused(member, by),
+                AtRound::Fault(member, lasting) => round.handle_fault(member, fault(lasting)),
+                AtRound::AskAgain(member) => round.ask_again(member),
+                AtRound::Next => {}
+            }
+            let (held, hopeless) = (round.is_held_elsewhere(), round.is_hopeless());
+            match round.next(now) {
+                Turn::Granted { fence } => {
+                    let exactly = answered.iter().filter(|of_it| of_it.contains(&fence)).count();
+                    holds(exactly >= majority_of(members), || format!("{exactly} answered {fence}"))?;
+                    holds(!held && !hopeless && now < until, || format!("granted in vain: {round:?}"))?;
+                }
+                Turn::Grant { member } | Turn::Raise { member, .. } => {
+                    holds(member < members, || format!("no member {member}"))?;
+                }
+                Turn::WaitUntil(at) => holds(at > now, || format!("waits for {at:?} at {now:?}"))?,
+                Turn::Failed => {}
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_ballot_is_done_only_by_a_majority() {
+    let answers = vec((0..8_usize, prop::option::of(hold_answer())), 0..40);
+    hunt(4_000, (1..7_usize, answers), |(members, answers)| {
+        let mut ballot = Ballot::new(members);
+        let mut done = vec![false; members];
+        for (member, answer) in answers {
+            if let Some(it) = done.get_mut(member) {
+                *it |= answer == Some(HoldAnswer::Done);
+            }
+            ballot.handle(member, answer.ok_or_else(|| fault(false)));
+            let by = done.iter().filter(|it| **it).count();
+            if ballot.vote() == Vote::Done {
+                holds(by >= majority_of(members), || format!("done by {by} of {members}"))?;
+            }
+        }
+        Ok(())
+    });
+}
+
+/// A runtime that tells what was slept for, and never wakes.
+#[derive(Debug, Default)]
+struct Sleeps(Mutex<Option<Instant>>);
+
+impl Runtime for Sleeps {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(0)
+    }
+
+    fn since_epoch(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        *self.0.lock().expect("nobody panics with it") = Some(at);
+        Box::pin(std::future::pending())
+    }
+
+    fn spawn(&self, _: BoxFuture<'static, ()>) {}
+
+    fn random(&self) -> u128 {
+        0
+    }
+}
+
+#[derive(Clone, Debug)]
+enum AtLine {
+    Ask,
+    Answer(GrantAnswer),
+    Untold,
+    Leave,
+    First(Duration),
+    Granted(Fence, Ttl),
+    AskAgain,
+    All,
+}
+
+fn at_line() -> impl Strategy<Value = AtLine> {
+    prop_oneof![
+        5 => Just(AtLine::Ask),
+        6 => grant_answer().prop_map(AtLine::Answer),
+        1 => Just(AtLine::Untold),
+        1 => Just(AtLine::Leave),
+        2 => foreign_time().prop_map(AtLine::First),
+        1 => (fence(), ttl()).prop_map(|(fence, lasts)| AtLine::Granted(fence, lasts)),
+        1 => Just(AtLine::AskAgain),
+        1 => Just(AtLine::All),
+    ]
+}
+
+/// A push may get lost. So whatever a store answers, and whatever is pushed: of those of this process that stand in the line of a key, somebody
+/// asks again within the time after which a lost push must be noticed.
+#[test]
+fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
+    const WHO: u128 = 4;
+    let events = vec((0..WHO, at_line(), 0..2_000_000_000_u64), 1..50);
+    hunt(4_000, (any::<u64>(), events), |(seed, events)| {
+        let waiting = Waiting::new(seed);
+        let attempt =
+            |who: u128| Attempt::new(Claim::exclusive(key()), Holder::from_bits(who + 1), None, Ttl::DEFAULT);
+        let mut now = Instant::from_nanos(1_000_000_000);
+        // Who asked and has not been answered; who stands in line, as far as it knows.
+        let (mut asking, mut stands) = ([false; WHO as usize], [false; WHO as usize]);
+        for (who, event, later) in events {
+            now = now + Duration::from_nanos(later);
+            let (attempt, of) = (attempt(who), usize::try_from(who).expect("few"));
+            let holder = attempt.holder;
+            match event {
+                AtLine::Ask => {
+                    waiting.asks(holder, now);
+                    (asking[of], stands[of]) = (true, false);
+                }
+                AtLine::Answer(answer) if asking[of] => {
+                    asking[of] = false;
+                    waiting.answered(&attempt, &answer, now);
+                    stands[of] = matches!(answer, GrantAnswer::Busy { place: Some(_), .. });
+                }
+                AtLine::Untold => waiting.cannot_be_told(holder),
+                AtLine::Leave => {
+                    waiting.leave(holder, now);
+                    (asking[of], stands[of]) = (false, false);
+                }
+                AtLine::First(left) => drop(waiting.hears(holder, &key(), News::First { left }, now, now)),
+                AtLine::Granted(fence, lasts) => {
+                    waiting.hears(holder, &key(), News::Granted { fence, lasts }, now, now);
+                    stands[of] = false;
+                }
+                AtLine::AskAgain => drop(waiting.hears(holder, &key(), News::AskAgain, now, now)),
+                AtLine::All => waiting.ask_for_all(),
+                AtLine::Answer(_) => {}
+            }
+            is_asked_for(&waiting, &mut asking, &mut stands, now)?;
+        }
+        Ok(())
+    });
+}
+
+/// Somebody asks just now, or will soon, if anybody stands there. Who is told something does as it is told.
+fn is_asked_for(waiting: &Waiting, asking: &mut [bool], stands: &mut [bool], now: Instant) -> Verdict {
+    let mut next = None;
+    for who in 0..stands.len() {
+        if !stands[who] || asking[who] {
+            continue;
+        }
+        let sleeps = Sleeps::default();
+        let holder = Holder::from_bits(who as u128 + 1);
+        let mut context = Context::from_waker(Waker::noop());
+        match waiting.called(holder, &sleeps).as_mut().poll(&mut context) {
+            Poll::Ready(Wake::Granted { .. }) => stands[who] = false,
+            Poll::Ready(_) => {
+                waiting.asks(holder, now);
+                (asking[who], stands[who]) = (true, false);
+            }
+            Poll::Pending => {
+                let until = *sleeps.0.lock().expect("nobody panics with it");
+                next = [next, until].into_iter().flatten().min();
+            }
+        }
+    }
+    let waits = stands.contains(&true) && !asking.contains(&true);
+    let soon = next.is_some_and(|next| next <= now + Line::RE_ASK);
+    holds(!waits || soon, || format!("{stands:?} stand there at {now:?}, and ask at {next:?}"))
+}

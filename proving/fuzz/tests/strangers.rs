@@ -1,0 +1,170 @@
+//! What strangers leave at our keys on a real server: every request about it ends, in an answer or in words, and what is somebody else's stays as
+//! it is.
+
+use std::time::Duration;
+
+use fuzz::{Verdict, bytes_near, holds, hunt};
+use leasehold_core::{
+    Answer, Attempt, Claim, Fence, Holder, Key, Mark, Mode, Request, Stamp, Tenant, Ttl, Wait,
+};
+use leasehold_redis::{
+    script::{call_for, decode},
+    slot::{Side, side_key},
+    wire::{self, channel_of},
+};
+use proptest::{collection::vec, prelude::*, sample::select};
+use redis::{Connection, Value, cmd};
+use servers::{Flavor, Server};
+
+const VALUES: [&[u8]; 16] = [
+    b"lh1-00000000000000000000000000000001 web-3",
+    b"lh1+00000000000000000000000000000001",
+    b"lh1-0123456789abcdef0011223344556677",
+    b"lh2-0123456789abcdef0011223344556677 web-3",
+    b"lh1 shared",
+    b"lh1 permits 4",
+    b"1700000000000000",
+    b"9007199254740991",
+    b"30000 600000 0 leasehold:00000000000000000000000000000001 web-3",
+    b"10000 600000 0p2/4 leasehold:00000000000000000000000000000001",
+    b"2 1700000000000000 - web-3",
+    b"1 - leasehold:00000000000000000000000000000001",
+    b"00000000000000000000000000000001",
+    b"00000000000000000000000000000002 leasehold:00000000000000000000000000000001",
+    b"n",
+    b"u",
+];
+
+/// Something that somebody wrote, to one of the six keys of a lock.
+#[derive(Clone, Debug)]
+enum Left {
+    String(usize, Vec<u8>),
+    Member(usize, f64, Vec<u8>),
+    Field(usize, Vec<u8>, Vec<u8>),
+    List(usize),
+}
+
+fn left() -> impl Strategy<Value = Left> {
+    let score = prop_oneof![
+        4 => (0..4_000_000_000_000_000_u64).prop_map(|score| score as f64),
+        2 => (1_700_000_000_000_u64..4_000_000_000_000).prop_map(|score| score as f64),
+        1 => Just(f64::INFINITY),
+        1 => Just(f64::NEG_INFINITY),
+        1 => Just(-1.5),
+        1 => Just(1e300),
+    ];
+    prop_oneof![
+        5 => (prop_oneof![5 => Just(0_usize), 2 => Just(1), 1 => 2..6_usize], bytes_near(&VALUES)).prop_map(|(at, it)| Left::String(at, it)),
+        4 => (select(vec![2_usize, 4]), score, bytes_near(&VALUES)).prop_map(|(at, score, it)| Left::Member(at, score, it)),
+        6 => (select(vec![3_usize, 5]), bytes_near(&VALUES), bytes_near(&VALUES)).prop_map(|(at, field, it)| Left::Field(at, field, it)),
+        1 => (0..6_usize).prop_map(Left::List),
+    ]
+}
+
+fn key() -> Key {
+    Key::new("a").expect("a key")
+}
+
+/// The key, and what stands beside it.
+fn six() -> [Vec<u8>; 6] {
+    let sides = [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares];
+    let mut all = sides.into_iter().map(|side| side_key(side, &key()));
+    let mut next = || all.next().expect("five");
+    [b"a".to_vec(), next(), next(), next(), next(), next()]
+}
+
+fn write(connection: &mut Connection, left: &Left, keys: &[Vec<u8>; 6]) {
+    // What does not fit to what is there already is refused, and that is all right.
+    let _ = match left {
+        Left::String(at, it) => cmd("SET").arg(&keys[*at]).arg(it).arg("PX").arg(60_000).exec(connection),
+        Left::Member(at, score, it) => cmd("ZADD").arg(&keys[*at]).arg(*score).arg(it).exec(connection),
+        Left::Field(at, field, it) => cmd("HSET").arg(&keys[*at]).arg(field).arg(it).exec(connection),
+        Left::List(at) => cmd("RPUSH").arg(&keys[*at]).arg("x").exec(connection),
+    };
+}
+
+fn requests(who: u128, mode: Mode) -> Vec<Request> {
+    let claim = match mode {
+        Mode::Shared => Claim::shared([key()]).expect("a key"),
+        Mode::Permits { weight, of } => Claim::permits([key()], weight, of).expect("permits"),
+        _ => Claim::exclusive(key()),
+    };
+    let attempt = Attempt::new(claim, Holder::from_bits(who), None, Ttl::DEFAULT);
+    let fence = Fence::new(1_700_000_000_000_000).expect("a fence");
+    let mark = Mark::new(Stamp::from_micros(5), fence, None);
+    let wait = Some(Wait { channel: Some(channel_of(who)), ..Wait::default() });
+    vec![
+        Request::Inspect(key()),
+        Request::Grant { attempt: attempt.clone(), wait: None, not_after: None },
+        Request::Renew(attempt.clone()),
+        Request::Grant { attempt: attempt.clone(), wait, not_after: None },
+        Request::Mark { attempt: attempt.clone(), mark, keep: Duration::from_secs(60) },
+        Request::Marked(key()),
+        Request::Break { key: key(), fence },
+        Request::Advance(vec![key()]),
+        Request::Release(attempt),
+    ]
+}
+
+fn value(connection: &mut Connection) -> Option<Vec<u8>> {
+    cmd("GET").arg("a").query(connection).ok().flatten()
+}
+
+/// Asks one request, and judges what became of the key.
+fn ask(connection: &mut Connection, request: &Request) -> Verdict {
+    let before = value(connection);
+    let call = call_for(request, Duration::from_secs(2));
+    // An error of the server's is a fault with its words, as where a side key has another type than ours.
+    let said: Result<Value, _> = call.by_text().query(connection);
+    let after = value(connection);
+    let Some(before) = before else { return Ok(()) };
+    let tenant = wire::read(&before);
+    let foreign = matches!(tenant, Tenant::Foreign { .. }) && wire::family(&before).is_none();
+    if foreign {
+        holds(after.as_ref() == Some(&before), || {
+            format!("{request:?} made {after:?} of somebody else's lock")
+        })?;
+    }
+    let Ok(said) = said else { return Ok(()) };
+    match decode(request, said).map(|reply| reply.answer) {
+        Ok(Answer::Grant(leasehold_core::GrantAnswer::Granted { .. })) => {
+            holds(!foreign, || "somebody else's lock was granted".into())
+        }
+        Ok(Answer::Inspect(state)) if wire::family(&before).is_none() => {
+            let same = state.tenancies.first().is_some_and(|tenancy| tenancy.tenant == tenant);
+            holds(same, || format!("{tenant:?} is seen as {:?}", state.tenancies))
+        }
+        // Words are for what a stranger wrote: our own answers are always understood.
+        _ => Ok(()),
+    }
+}
+
+fn strangers_change_nothing(flavor: Flavor) {
+    let server = Server::start(flavor);
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let connection = std::cell::RefCell::new(client.get_connection().expect("it is there"));
+    connection.borrow().set_read_timeout(Some(Duration::from_secs(10))).expect("a time limit");
+    let keys = six();
+    let modes = select(vec![Mode::Exclusive, Mode::Shared, Mode::permits(2, 4).expect("permits")]);
+    let asked = vec((0..9_usize, 1..3_u128, modes), 1..8);
+    hunt(1_500, (vec(left(), 1..10), asked), |(left, asked)| {
+        let connection = &mut *connection.borrow_mut();
+        cmd("FLUSHALL").exec(connection).map_err(|error| error.to_string())?;
+        left.iter().for_each(|left| write(connection, left, &keys));
+        for (nth, who, mode) in asked {
+            ask(connection, &requests(who, mode)[nth])?;
+        }
+        // Whatever it was, the server serves the next one.
+        cmd("PING").exec(connection).map_err(|error| format!("the server is busy for ever: {error}"))
+    });
+}
+
+#[test]
+fn strangers_change_nothing_of_what_a_redis_answers() {
+    strangers_change_nothing(Flavor::Redis70);
+}
+
+#[test]
+fn strangers_change_nothing_of_what_a_valkey_answers() {
+    strangers_change_nothing(Flavor::Valkey91);
+}

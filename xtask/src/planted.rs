@@ -1,0 +1,131 @@
+//! `cargo xtask planted`: bugs of every kind that a lock can have, each put into a copy of the source, and the tests that must tell.
+//!
+//! A promise is worth what the test is that would go red without it. So each rule on which the promises stand is broken once, by a small exact change
+//! of the product itself, and tests that are green without the change must be red with it. The copy lies in `target/planted` and has a target
+//! directory of its own, so that a second run builds little.
+
+mod bug;
+mod bugs;
+mod copy;
+mod trial;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::ExitCode,
+    time::Instant,
+};
+
+use self::{
+    bug::{Bug, Suite},
+    bugs::BUGS,
+    copy::Copy,
+    trial::Verdict,
+};
+use crate::{USAGE, servers};
+
+/// What came of a bug.
+struct Row {
+    bug: &'static Bug,
+    outcome: Result<Vec<(&'static str, Verdict)>, String>,
+}
+
+impl Row {
+    /// Every test that it names went red.
+    fn is_caught(&self) -> bool {
+        let is_red = |tests: &Vec<_>| tests.iter().all(|(_, verdict)| *verdict == Verdict::Red);
+        self.outcome.as_ref().is_ok_and(is_red)
+    }
+}
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if arguments.iter().any(|argument| argument == "--list") {
+        BUGS.iter().for_each(|bug| println!("{:<52}  {}", bug.name, bug.file));
+        return ExitCode::SUCCESS;
+    }
+    let chosen: Vec<_> =
+        BUGS.iter().filter(|bug| arguments.iter().all(|word| bug.name.contains(word.as_str()))).collect();
+    if chosen.is_empty() {
+        eprintln!("xtask planted: no bug has {:?} in its name", arguments.join(" "));
+        eprintln!("hint: `cargo xtask planted --list` names all of them");
+        return ExitCode::from(USAGE);
+    }
+    if let Err(failed) = servers::fetch() {
+        return failed;
+    }
+    match plant_all(&chosen) {
+        Ok(rows) => table(&rows),
+        Err(why) => {
+            eprintln!("xtask planted: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn plant_all(chosen: &[&'static Bug]) -> Result<Vec<Row>, String> {
+    let copy = Copy::take()?;
+    are_green(&copy, chosen)?;
+    let mut rows = Vec::new();
+    for (n, bug) in chosen.iter().enumerate() {
+        let begun = Instant::now();
+        eprintln!("xtask planted: {} of {}: {}", n + 1, chosen.len(), bug.name);
+        let planted = copy.plant(bug)?;
+        let outcome = tried(&copy, bug);
+        drop(planted);
+        let row = Row { bug, outcome };
+        let word = if row.is_caught() { "caught" } else { "NOT CAUGHT" };
+        eprintln!("xtask planted: {word} in {:.0?}", begun.elapsed());
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// A test that is red without the bug says nothing about it.
+fn are_green(copy: &Copy, chosen: &[&'static Bug]) -> Result<(), String> {
+    let mut all: BTreeMap<Suite, BTreeSet<&'static str>> = BTreeMap::new();
+    for (suite, test) in chosen.iter().flat_map(|bug| bug.tests) {
+        all.entry(*suite).or_default().insert(test);
+    }
+    eprintln!("xtask planted: first without any of them");
+    let mut cannot_tell = Vec::new();
+    for (suite, tests) in all {
+        let tests: Vec<_> = tests.into_iter().collect();
+        for (test, verdict) in trial::run(copy, suite, &tests)? {
+            if verdict != Verdict::Green {
+                cannot_tell
+                    .push(format!("{test} of {suite} is {verdict} without any bug, so it cannot tell"));
+            }
+        }
+    }
+    if cannot_tell.is_empty() { Ok(()) } else { Err(cannot_tell.join("\n")) }
+}
+
+fn tried(copy: &Copy, bug: &'static Bug) -> Result<Vec<(&'static str, Verdict)>, String> {
+    let mut seen = Vec::new();
+    let suites: BTreeSet<_> = bug.tests.iter().map(|(suite, _)| *suite).collect();
+    for suite in suites {
+        let tests: Vec<_> = bug.tests.iter().filter(|(of, _)| *of == suite).map(|(_, test)| *test).collect();
+        seen.extend(trial::run(copy, suite, &tests)?);
+    }
+    Ok(seen)
+}
+
+fn table(rows: &[Row]) -> ExitCode {
+    println!("\n{:<52}  {:<10}  by", "bug", "");
+    for row in rows {
+        let word = if row.is_caught() { "caught" } else { "NOT CAUGHT" };
+        let name = row.bug.name;
+        match &row.outcome {
+            Err(why) => println!("{name:<52}  {word:<10}  {why}"),
+            Ok(tests) => {
+                for (n, (test, verdict)) in tests.iter().enumerate() {
+                    let (name, word) = if n == 0 { (name, word) } else { ("", "") };
+                    let and = if *verdict == Verdict::Red { String::new() } else { format!(" ({verdict})") };
+                    println!("{name:<52}  {word:<10}  {test}{and}");
+                }
+            }
+        }
+    }
+    let missed = rows.iter().filter(|row| !row.is_caught()).count();
+    println!("\n{} bugs, {missed} not caught", rows.len());
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

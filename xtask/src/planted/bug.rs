@@ -1,0 +1,118 @@
+//! One bug: what is changed, and who must notice.
+
+use std::fmt;
+
+/// Tests that are built and run together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Suite {
+    /// The machines and the one semantics; no time passes in them, and nothing is run.
+    Core,
+    /// What is said to a server, word for word.
+    Wire,
+    /// The Redis store at real servers.
+    Store,
+    /// The list that every store must pass.
+    EveryStore,
+    /// A majority of stores in virtual time.
+    Quorum,
+    /// The command's own parts.
+    Command,
+}
+
+impl Suite {
+    /// What cargo is to be told to build.
+    pub(super) const fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Core => &["-p", "leasehold-core", "--lib"],
+            Self::Wire => &["-p", "leasehold-redis", "--lib"],
+            Self::Store => &["-p", "leasehold-redis", "--test", "store"],
+            Self::EveryStore => &["-p", "conformance", "--test", "every_store"],
+            Self::Quorum => &["-p", "conformance", "--test", "quorum"],
+            Self::Command => &["-p", "leasehold-cli", "--bin", "leasehold"],
+        }
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.arguments().join(" "))
+    }
+}
+
+/// A rule that is broken.
+#[derive(Debug)]
+pub(super) struct Bug {
+    /// What the product does then.
+    pub(super) name: &'static str,
+    /// Where.
+    pub(super) file: &'static str,
+    /// What stands there, exactly once.
+    pub(super) from: &'static str,
+    /// What is to stand there.
+    pub(super) to: &'static str,
+    /// Tests that must go red.
+    pub(super) tests: &'static [(Suite, &'static str)],
+}
+
+impl Bug {
+    /// The source with the bug in it.
+    ///
+    /// # Errors
+    ///
+    /// If what it changes is not there any more, or not once.
+    pub(super) fn planted_in(&self, source: &str) -> Result<String, String> {
+        match source.matches(self.from).count() {
+            1 => Ok(source.replacen(self.from, self.to, 1)),
+            0 => Err(format!(
+                "{:?} cannot be planted: {} has moved on, and what the bug changes stands there no more; say anew what it is in \
+                 xtask/src/planted/bugs.rs",
+                self.name, self.file
+            )),
+            times => Err(format!(
+                "{:?} cannot be planted: what it changes stands {times} times in {}; say more of it in xtask/src/planted/bugs.rs",
+                self.name, self.file
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs};
+
+    use super::{super::bugs::BUGS, *};
+    use crate::step::workspace;
+
+    #[test]
+    fn every_bug_can_still_be_planted() {
+        let wrong: Vec<_> = BUGS
+            .iter()
+            .filter_map(|bug| {
+                let source = fs::read_to_string(workspace().join(bug.file));
+                source
+                    .map_err(|error| format!("{}: {error}", bug.file))
+                    .and_then(|it| bug.planted_in(&it))
+                    .err()
+            })
+            .collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn every_bug_changes_something_and_has_a_name_and_a_test_of_its_own() {
+        let names: BTreeSet<_> = BUGS.iter().map(|bug| bug.name).collect();
+        assert_eq!(names.len(), BUGS.len());
+        for bug in BUGS {
+            assert_ne!(bug.from, bug.to, "{}", bug.name);
+            assert!(!bug.tests.is_empty(), "{}", bug.name);
+        }
+    }
+
+    #[test]
+    fn source_that_has_moved_on_is_named() {
+        let bug = Bug { name: "b", file: "f.rs", from: "x", to: "y", tests: &[] };
+        assert_eq!(bug.planted_in("a x b").as_deref(), Ok("a y b"));
+        assert!(bug.planted_in("a b").unwrap_err().contains("f.rs has moved on"));
+        assert!(bug.planted_in("x x").unwrap_err().contains("stands 2 times"));
+    }
+}

@@ -1,0 +1,98 @@
+//! A copy of the source to plant bugs in.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use servers::Flavor;
+
+use super::bug::Bug;
+use crate::{files::files_under, pages::target, step::workspace};
+
+/// What is copied: all that cargo builds from.
+const PARTS: [&str; 8] =
+    ["crates", "proving", "xtask", "docs", ".cargo", "Cargo.toml", "Cargo.lock", "README.md"];
+
+/// The copy, and where it is built.
+#[derive(Debug)]
+pub(super) struct Copy {
+    tree: PathBuf,
+    build: PathBuf,
+}
+
+impl Copy {
+    /// Makes it the same as the source is now. What is the same already is not touched, so that cargo does not build it anew.
+    pub(super) fn take() -> Result<Self, String> {
+        let place = target().join("planted");
+        let copy = Self { tree: place.join("tree"), build: place.join("build") };
+        copy.fill().map_err(|error| format!("{}: {error}", copy.tree.display()))?;
+        Ok(copy)
+    }
+
+    pub(super) fn tree(&self) -> &Path {
+        &self.tree
+    }
+
+    pub(super) fn build(&self) -> &Path {
+        &self.build
+    }
+
+    /// Plants a bug, until what this returns is dropped.
+    pub(super) fn plant(&self, bug: &Bug) -> Result<Planted, String> {
+        let file = self.tree.join(bug.file);
+        let said = |error: io::Error| format!("{}: {error}", file.display());
+        let whole = fs::read_to_string(&file).map_err(said)?;
+        fs::write(&file, bug.planted_in(&whole)?).map_err(said)?;
+        Ok(Planted { file, whole })
+    }
+
+    fn fill(&self) -> io::Result<()> {
+        let mut wanted = Vec::new();
+        for part in PARTS {
+            let path = workspace().join(part);
+            if path.is_dir() { wanted.extend(files_under(&path)?) } else { wanted.push(path) }
+        }
+        let name = |path: &Path, of: &Path| path.strip_prefix(of).unwrap_or(path).to_owned();
+        let names: Vec<_> = wanted.iter().map(|path| name(path, workspace())).collect();
+        for (from, name) in wanted.iter().zip(&names) {
+            let (to, bytes) = (self.tree.join(name), fs::read(from)?);
+            if fs::read(&to).ok().as_deref() != Some(&bytes) {
+                fs::create_dir_all(to.parent().unwrap_or(&self.tree))?;
+                fs::write(to, bytes)?;
+            }
+        }
+        for part in PARTS.iter().map(|part| self.tree.join(part)).filter(|part| part.is_dir()) {
+            for file in files_under(&part)? {
+                if !names.contains(&name(&file, &self.tree)) {
+                    fs::remove_file(file)?;
+                }
+            }
+        }
+        self.has_the_servers()
+    }
+
+    /// The tests look for the servers in the `target` of their own workspace.
+    fn has_the_servers(&self) -> io::Result<()> {
+        let there = self.tree.join("target/servers");
+        fs::create_dir_all(self.tree.join("target"))?;
+        match std::os::unix::fs::symlink(Flavor::fetched_into(), there) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A bug that is in the copy. Dropping it takes it out.
+#[derive(Debug)]
+pub(super) struct Planted {
+    file: PathBuf,
+    whole: String,
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        // The next copy mends what this does not.
+        let _ = fs::write(&self.file, &self.whole);
+    }
+}

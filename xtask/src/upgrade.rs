@@ -1,0 +1,74 @@
+//! `cargo xtask upgrade`: this build beside an older one, which is built from the history.
+
+use std::{
+    env, fs,
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
+
+use crate::{
+    pages::target,
+    servers,
+    step::{Step, account, workspace},
+    tool,
+};
+
+/// The last state that knew lines and quorums, and nothing of keys that several hold together. What it writes on a server stands as
+/// data in the tests of the Redis store.
+const OLDER: &str = "3afda86da0db0ed441c6e3e50a75e7c3f3575209";
+
+/// One test after the other; the arguments choose among them.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if !has_history() {
+        let what = format!(
+            "this build beside an older one: this clone has no history back to {OLDER:.8}; remedy: git fetch --unshallow"
+        );
+        return account("upgrade", &[Step::left_out(what)]);
+    }
+    if let Err(failed) = servers::fetch() {
+        return failed;
+    }
+    let older = match provide() {
+        Ok(older) => older,
+        Err(why) => {
+            eprintln!("xtask upgrade: the older build cannot be made: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let harness = ["test", "-p", "faults", "--test", "upgrade", "--"];
+    let shown = ["--ignored", "--nocapture", "--test-threads=1"];
+    let chosen = arguments.iter().map(String::as_str);
+    let line: Vec<_> = harness.into_iter().chain(shown).chain(chosen).collect();
+    let place = older.to_string_lossy();
+    account("upgrade", &[Step::cargo(&line, &[("LEASEHOLD_OLDER_WORKER", &place)])])
+}
+
+fn has_history() -> bool {
+    let mut git = Command::new("git");
+    git.args(["cat-file", "-e", &format!("{OLDER}^{{commit}}")]).current_dir(workspace());
+    git.output().is_ok_and(|output| output.status.success())
+}
+
+/// The older worker, built if it is not there. Of what it was built from nothing is kept.
+fn provide() -> Result<PathBuf, String> {
+    let place = target().join("upgrade");
+    let worker = place.join(format!("worker-{OLDER:.8}"));
+    if worker.is_file() {
+        return Ok(worker);
+    }
+    eprintln!("xtask upgrade: building the worker of {OLDER:.8}, which takes some minutes, once");
+    let said = |error: std::io::Error| format!("{}: {error}", place.display());
+    fs::create_dir_all(&place).map_err(said)?;
+    let workshop = tempfile::Builder::new().prefix(".incoming-").tempdir_in(&place).map_err(said)?;
+    let (tree, build) = (tool::directory(workshop.path(), "tree")?, workshop.path().join("build"));
+    let archive = workshop.path().join("tree.tar");
+    tool::run(
+        Command::new("git").args(["archive", "--output"]).arg(&archive).arg(OLDER).current_dir(workspace()),
+    )?;
+    tool::run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&tree))?;
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--locked", "-p", "faults", "--bin", "worker"]).current_dir(&tree);
+    tool::run(cargo.env("CARGO_TARGET_DIR", &build).env("CARGO_INCREMENTAL", "0"))?;
+    tool::put(&build.join("debug/worker"), &worker)?;
+    Ok(worker)
+}
