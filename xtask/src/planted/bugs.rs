@@ -26,6 +26,16 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
+        name: "the short cut of the release script frees a lease whoever has it",
+        file: "crates/redis/src/scripts/plain_release.lua",
+        from: "if value == held or type(value) == 'string' and string.sub(value, 1, 37) == held .. ' ' then",
+        to: "if type(value) == 'string' then",
+        tests: &[
+            (EveryStore, "redis_7_0::a_release_frees_only_what_is_ours"),
+            (EveryStore, "valkey_9_1::a_release_frees_only_what_is_ours"),
+        ],
+    },
+    Bug {
         name: "the server's own command deletes without comparing",
         file: "crates/redis/src/native.rs",
         from: "let mut delete = cmd(how.name());",
@@ -116,9 +126,9 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "the grant script's fences have no floor",
-        file: "crates/redis/src/scripts/grant.lua",
-        from: "local number = math.max(last + 1, floor)",
-        to: "local number = last + 1",
+        file: "crates/redis/src/scripts/plain_grant.lua",
+        from: "math.max((last or 0) + 1, floor)",
+        to: "(last or 0) + 1",
         tests: &[(
             Store,
             "member::a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_that_are_wrong_within_bounds",
@@ -175,6 +185,16 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/scripts/member.lua",
         from: "if now < till then return",
         to: "if now < since then return",
+        tests: &[
+            (Store, "member::a_server_that_was_flushed_abstains"),
+            (Store, "member::a_server_that_was_started_anew_without_its_state_abstains_for_the_longest_ttl"),
+        ],
+    },
+    Bug {
+        name: "the short cut of the grant script asks nobody who vouches",
+        file: "crates/redis/src/scripts/plain_grant.lua",
+        from: "(run == '' or redis.call(",
+        to: "(run ~= '-' or redis.call(",
         tests: &[
             (Store, "member::a_server_that_was_flushed_abstains"),
             (Store, "member::a_server_that_was_started_anew_without_its_state_abstains_for_the_longest_ttl"),

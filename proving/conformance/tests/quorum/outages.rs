@@ -157,6 +157,22 @@ async fn a_loser_releases_also_at_members_that_were_silent() {
     assert!(world.is_empty());
 }
 
+/// A majority granted, and so did the third, whose answer was lost. A release that went only to those who said that they had granted left the
+/// lock there until it ended, and no test noticed.
+#[tokio::test(start_paused = true)]
+async fn a_guard_is_released_also_at_a_member_whose_answer_was_lost() {
+    let world = World::of(3);
+    let process = world.process();
+    process.set([2], &Weather::AnswerLost);
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    process.set([2], &Weather::Fair);
+    sleep(SECOND).await;
+    assert_eq!(world.taken(), 3);
+    guard.release().await.unwrap();
+    sleep(SECOND).await;
+    assert!(world.is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_outlasts_the_lease_is_no_grant() {
     let world = World::of(3);
