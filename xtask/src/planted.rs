@@ -39,7 +39,8 @@ impl Row {
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| argument == "--list") {
-        BUGS.iter().for_each(|bug| println!("{:<52}  {}", bug.name, bug.file));
+        let width = widest(BUGS.iter());
+        BUGS.iter().for_each(|bug| println!("{:<width$}  {}", bug.name, bug.file));
         return ExitCode::SUCCESS;
     }
     let chosen: Vec<_> =
@@ -109,18 +110,23 @@ fn tried(copy: &Copy, bug: &'static Bug) -> Result<Vec<(&'static str, Verdict)>,
     Ok(seen)
 }
 
+fn widest(bugs: impl Iterator<Item = &'static Bug>) -> usize {
+    bugs.map(|bug| bug.name.chars().count()).max().unwrap_or_default()
+}
+
 fn table(rows: &[Row]) -> ExitCode {
-    println!("\n{:<52}  {:<10}  by", "bug", "");
+    let width = widest(rows.iter().map(|row| row.bug));
+    println!("\n{:<width$}  {:<10}  by", "bug", "");
     for row in rows {
         let word = if row.is_caught() { "caught" } else { "NOT CAUGHT" };
         let name = row.bug.name;
         match &row.outcome {
-            Err(why) => println!("{name:<52}  {word:<10}  {why}"),
+            Err(why) => println!("{name:<width$}  {word:<10}  {why}"),
             Ok(tests) => {
                 for (n, (test, verdict)) in tests.iter().enumerate() {
                     let (name, word) = if n == 0 { (name, word) } else { ("", "") };
                     let and = if *verdict == Verdict::Red { String::new() } else { format!(" ({verdict})") };
-                    println!("{name:<52}  {word:<10}  {test}{and}");
+                    println!("{name:<width$}  {word:<10}  {test}{and}");
                 }
             }
         }
