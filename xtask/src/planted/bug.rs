@@ -13,6 +13,8 @@ pub(super) enum Suite {
     Store,
     /// The list that every store must pass.
     EveryStore,
+    /// Guards and requests in virtual time.
+    Guards,
     /// A majority of stores in virtual time.
     Quorum,
     /// The command's own parts.
@@ -27,6 +29,7 @@ impl Suite {
             Self::Wire => &["-p", "leasehold-redis", "--lib"],
             Self::Store => &["-p", "leasehold-redis", "--test", "store"],
             Self::EveryStore => &["-p", "conformance", "--test", "every_store"],
+            Self::Guards => &["-p", "conformance", "--test", "guards_in_virtual_time"],
             Self::Quorum => &["-p", "conformance", "--test", "quorum"],
             Self::Command => &["-p", "leasehold-cli", "--bin", "leasehold"],
         }

@@ -2,7 +2,7 @@
 
 use super::bug::{
     Bug,
-    Suite::{Command, Core, EveryStore, Quorum, Store, Wire},
+    Suite::{Command, Core, EveryStore, Guards, Quorum, Store, Wire},
 };
 
 /// All of them. Where the one semantics and the scripts say the same, the bug is planted in each.
@@ -58,6 +58,13 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Quorum, "outages::a_loser_releases_also_at_members_that_were_silent")],
     },
     Bug {
+        name: "a guard is released only at members that said they granted",
+        file: "crates/leasehold/src/quorum/keeping.rs",
+        from: "for stake in &contest.stakes {\n        stake.gives_up();\n        let (desk",
+        to: "for stake in contest.stakes.iter().filter(|stake| !stake.may_rejoin()) {\n        stake.gives_up();\n        let (desk",
+        tests: &[(Quorum, "outages::a_guard_is_released_also_at_a_member_whose_answer_was_lost")],
+    },
+    Bug {
         name: "a grant that was cut off is released once and forgotten",
         file: "crates/redis/src/settle.rs",
         from: "pending.range(of_holder).map(|(_, grant)| grant.settles_at).max()",
@@ -65,6 +72,33 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[
             (Wire, "settle::tests::a_release_on_another_connection_must_come_again_after_the_last_not_after"),
             (Store, "settling::giving_up_waits_for_a_grant_that_was_cut_off_and_undoes_it"),
+        ],
+    },
+    Bug {
+        name: "a grant that comes too late is made",
+        file: "crates/redis/src/scripts/plain_grant.lua",
+        from: "before == '' or now <= tonumber(before)",
+        to: "true or before",
+        tests: &[(Store, "flavors::redis_7_0_serves"), (Store, "flavors::valkey_9_1_serves")],
+    },
+    Bug {
+        name: "a request that is dropped is not given up",
+        file: "crates/leasehold/src/lock/armed.rs",
+        from: "            self.place.give_up(attempt);",
+        to: "            drop(attempt);",
+        tests: &[(
+            Guards,
+            "a_place_in_line_is_given_up_also_when_the_store_was_silent_for_longer_than_the_ttl",
+        )],
+    },
+    Bug {
+        name: "a grant takes what somebody else has",
+        file: "crates/redis/src/scripts/plain_grant.lua",
+        from: "ARGV[3], 'NX', 'PX'",
+        to: "ARGV[3], 'PX'",
+        tests: &[
+            (EveryStore, "redis_7_0::a_free_key_is_granted_to_one"),
+            (EveryStore, "valkey_9_1::a_free_key_is_granted_to_one"),
         ],
     },
     // Validity taken from the reply.
@@ -116,6 +150,13 @@ pub(super) const BUGS: &[Bug] = &[
         to: "else",
         tests: &[(EveryStore, "redis_7_0::a_renewal_lengthens_and_never_shortens")],
     },
+    Bug {
+        name: "a guard is held until somebody says that it is lost",
+        file: "crates/leasehold/src/lock/holding.rs",
+        from: "self.loss.get().is_none() && self.runtime.now() < self.end()",
+        to: "self.loss.get().is_none()",
+        tests: &[(Guards, "a_guard_knows_its_end_before_the_keeper_had_a_chance_to_say_so")],
+    },
     // Fences without a floor.
     Bug {
         name: "a fence is one more than the last, whatever the clock says",
@@ -133,6 +174,13 @@ pub(super) const BUGS: &[Bug] = &[
             Store,
             "member::a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_that_are_wrong_within_bounds",
         )],
+    },
+    Bug {
+        name: "half of the members are a majority",
+        file: "crates/core/src/round.rs",
+        from: "members / 2 + 1",
+        to: "members.div_ceil(2)",
+        tests: &[(Quorum, "errors::an_even_number_of_stores_is_warned_about")],
     },
     Bug {
         name: "the fences of a quorum are not raised to one",
