@@ -1,8 +1,9 @@
 //! Where a server listens.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use leasehold_core::Misuse;
+use leasehold_core::{Escaped, Misuse};
 use url::Url;
 
 use crate::address::{ENCODE, decode, refuse};
@@ -66,9 +67,7 @@ impl Place {
                 if *port == default_port { host } else { format!("{host}:{port}") }
             }
             // A name is one line, whatever the path has in it.
-            Self::Unix { path } => {
-                path.display().to_string().split(char::is_control).collect::<Vec<_>>().join("?")
-            }
+            Self::Unix { path } => Escaped(path.as_os_str().as_bytes()).to_string(),
         }
     }
 }
