@@ -33,7 +33,7 @@ const LINES: [&[&str]; 22] = [
     &["leasehold", "bench", "redis://u:Zq7Zq7@10.0.0.5"],
     &["leasehold", "top", "invoice:"],
     &["leasehold", "help", "exit-codes"],
-    &["leasehold", "pages", "/tmp/x"],
+    &["leasehold", "pages", "target/pages"],
     &["leasehold", "--version"],
     &["leasehold"],
 ];

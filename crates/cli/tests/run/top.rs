@@ -163,7 +163,7 @@ fn a_hundred_locks_among_a_hundred_thousand_keys_cost_few_commands() {
 }
 
 #[test]
-#[ignore = "a million keys take a while to be made"]
+#[ignore = "a million keys take a while to be made: cargo test -p leasehold-cli a_million_keys -- --ignored"]
 fn a_hundred_locks_among_a_million_keys_cost_few_commands() {
     few_commands_among(1_000_000);
 }
