@@ -4,6 +4,7 @@
 //! pipe, and events in an order that nobody meant. A hunt of every day is short, and always the same; a long one (`cargo xtask fuzz`) begins
 //! elsewhere each time, and goes on until its time is up.
 
+mod asleep;
 mod edit;
 
 use std::{
@@ -19,6 +20,7 @@ use proptest::{
     test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
 };
 
+pub use asleep::Asleep;
 pub use edit::{bytes_near, text_near, words_near};
 
 /// How many inputs have one seed in common.

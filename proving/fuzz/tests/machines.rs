@@ -4,16 +4,15 @@
 //! clocks stand still or leap to the end of time, and holders last for ever.
 
 use std::{
-    sync::Mutex,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
-use fuzz::{Verdict, holds, hunt};
+use fuzz::{Asleep, Verdict, holds, hunt};
 use leasehold_core::{
-    Acquire, Attempt, Ballot, BoxFuture, Claim, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder,
-    Instant, Keep, Keeping, Key, Lease, Line, News, Outcome, Patience, Place, Renewal, Round, Runtime, Stamp,
-    Step, Tenancy, Tenant, Ticket, Ttl, Turn, Vote, Waiting, Wake, majority_of,
+    Acquire, Attempt, Ballot, Claim, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Keep,
+    Keeping, Key, Lease, Line, News, Outcome, Patience, Place, Renewal, Round, Stamp, Step, Tenancy, Tenant,
+    Ticket, Ttl, Turn, Vote, Waiting, Wake, majority_of,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -351,31 +350,6 @@ fn a_ballot_is_done_only_by_a_majority() {
     });
 }
 
-/// A runtime that tells what was slept for, and never wakes.
-#[derive(Debug, Default)]
-struct Sleeps(Mutex<Option<Instant>>);
-
-impl Runtime for Sleeps {
-    fn now(&self) -> Instant {
-        Instant::from_nanos(0)
-    }
-
-    fn since_epoch(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
-        *self.0.lock().expect("nobody panics with it") = Some(at);
-        Box::pin(std::future::pending())
-    }
-
-    fn spawn(&self, _: BoxFuture<'static, ()>) {}
-
-    fn random(&self) -> u128 {
-        0
-    }
-}
-
 #[derive(Clone, Debug)]
 enum AtLine {
     Ask,
@@ -455,7 +429,7 @@ fn is_asked_for(waiting: &Waiting, asking: &mut [bool], stands: &mut [bool], now
         if !stands[who] || asking[who] {
             continue;
         }
-        let sleeps = Sleeps::default();
+        let sleeps = Asleep::default();
         let holder = Holder::from_bits(who as u128 + 1);
         let mut context = Context::from_waker(Waker::noop());
         match waiting.called(holder, &sleeps).as_mut().poll(&mut context) {
@@ -465,7 +439,7 @@ fn is_asked_for(waiting: &Waiting, asking: &mut [bool], stands: &mut [bool], now
                 (asking[who], stands[who]) = (true, false);
             }
             Poll::Pending => {
-                let until = *sleeps.0.lock().expect("nobody panics with it");
+                let until = sleeps.until();
                 next = [next, until].into_iter().flatten().min();
             }
         }

@@ -1,6 +1,8 @@
 //! URLs of stores: whatever is written, it is read or refused in one line, and its password is seen by nobody.
 
-use fuzz::{Verdict, holds, hunt, text_near};
+use std::sync::Arc;
+
+use fuzz::{Asleep, Verdict, holds, hunt, text_near};
 use leasehold::AnyStore;
 use leasehold_redis::RedisStore;
 use proptest::strategy::Strategy as _;
@@ -62,7 +64,8 @@ fn a_url_is_read_or_refused_in_one_line_without_its_password() {
 /// A host or a user may be anything, so what stands elsewhere than in a password's place may be told.
 #[test]
 fn the_name_of_a_server_has_nothing_of_a_password() {
-    let runtime = fuzz_runtime::nowhere();
+    // The stores are never asked anything.
+    let runtime = Arc::new(Asleep::default());
     let near = text_near(&URLS).prop_filter("a server", |url| url.starts_with("redis"));
     hunt(10_000, near, |url| {
         let Ok(store) = RedisStore::from_url(&url, runtime.clone()) else { return Ok(()) };
@@ -74,38 +77,4 @@ fn the_name_of_a_server_has_nothing_of_a_password() {
         one_line_without_the_secret("the name", &name)?;
         one_line_without_the_secret("Debug", &format!("{store:?}"))
     });
-}
-
-/// A runtime for stores that are never asked anything.
-mod fuzz_runtime {
-    use std::{sync::Arc, time::Duration};
-
-    use leasehold_core::{BoxFuture, Instant, Runtime};
-
-    #[derive(Debug)]
-    struct Nowhere;
-
-    impl Runtime for Nowhere {
-        fn now(&self) -> Instant {
-            Instant::from_nanos(0)
-        }
-
-        fn since_epoch(&self) -> Duration {
-            Duration::ZERO
-        }
-
-        fn sleep_until(&self, _: Instant) -> BoxFuture<'static, ()> {
-            Box::pin(std::future::pending())
-        }
-
-        fn spawn(&self, _: BoxFuture<'static, ()>) {}
-
-        fn random(&self) -> u128 {
-            0
-        }
-    }
-
-    pub(super) fn nowhere() -> Arc<dyn Runtime> {
-        Arc::new(Nowhere)
-    }
 }

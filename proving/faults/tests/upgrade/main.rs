@@ -70,10 +70,8 @@ fn older_one() -> PathBuf {
     env::var_os("LEASEHOLD_OLDER_WORKER").expect("cargo xtask upgrade says where it is").into()
 }
 
-/// Everybody is served, again and again, in the order in which they came, and nobody waits for long.
-fn stand_in_line_together(scene: &Scene) {
-    let plan = scene.plan();
-    let ttl = plan.ttl;
+/// Processes of both builds contend for a while, all of them are served to the end, and then they go.
+fn of_both_builds(plan: Plan) -> Crowd {
     let mut crowd = Crowd::new(plan);
     crowd.add(this_one(), PROCESSES);
     crowd.add(&older_one(), PROCESSES);
@@ -81,6 +79,14 @@ fn stand_in_line_together(scene: &Scene) {
     thread::sleep(lasts(Duration::from_secs(3), Duration::from_secs(20)));
     crowd.wait_until_all_were_served_since(now(), SOON);
     crowd.dismiss();
+    crowd
+}
+
+/// Everybody is served, again and again, in the order in which they came, and nobody waits for long.
+fn stand_in_line_together(scene: &Scene) {
+    let plan = scene.plan();
+    let ttl = plan.ttl;
+    let crowd = of_both_builds(plan);
 
     let account = scene.is_clean("two builds in line", &crowd, ttl);
     if let Some((one, other)) = account.overtaken().first() {
@@ -132,13 +138,7 @@ fn two_builds_share_a_majority_of_three() {
     let mut plan = scene.plan();
     (plan.tasks, plan.hold) = (2, Duration::from_millis(2));
     let ttl = plan.ttl;
-    let mut crowd = Crowd::new(plan);
-    crowd.add(this_one(), PROCESSES);
-    crowd.add(&older_one(), PROCESSES);
-    crowd.wait_until_all_were_served_since(0, SOON);
-    thread::sleep(lasts(Duration::from_secs(3), Duration::from_secs(20)));
-    crowd.wait_until_all_were_served_since(now(), SOON);
-    crowd.dismiss();
+    let crowd = of_both_builds(plan);
     scene.is_clean("two builds in a quorum", &crowd, ttl);
 }
 
