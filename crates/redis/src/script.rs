@@ -3,142 +3,23 @@
 //! One script serves each request, so that nothing can come between its looking and its writing. The texts are constant,
 //! names travel only in `KEYS`, everything else in `ARGV`; each text opens with its contract.
 
+mod texts;
+
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use leasehold_core::{Attempt, Holder, Key, LastFence, Line, Request, Stamp, Ttl, Wait};
 use redis::{Cmd, cmd};
 
+pub use self::texts::{
+    BARE, BREAK, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE,
+    RELEASE_AND_WAKE, RENEW, SURVEY, VOUCH,
+};
 pub use crate::native::{DeleteIfEqual, native_release, probed, probes};
 pub use crate::reply::{Reply, decode};
 pub(crate) use crate::reply::{run_of, time_of, time_of_grant};
 use crate::slot::{MEMBER_KEY, Side, member_key_in, side_key, slot_of};
 use crate::wire;
-
-/// Gives a holder all keys of a claim, or none.
-pub static GRANT: Script = Script::new(concat!(
-    include_str!("scripts/plain_grant.lua"),
-    include_str!("scripts/read.lua"),
-    include_str!("scripts/state.lua"),
-    include_str!("scripts/line.lua"),
-    include_str!("scripts/shares.lua"),
-    include_str!("scripts/turn.lua"),
-    include_str!("scripts/grant.lua")
-));
-/// The same at a member of a quorum.
-pub static MEMBER_GRANT: Script = Script::new(concat!(
-    include_str!("scripts/plain_grant.lua"),
-    include_str!("scripts/read.lua"),
-    include_str!("scripts/state.lua"),
-    include_str!("scripts/line.lua"),
-    include_str!("scripts/shares.lua"),
-    include_str!("scripts/turn.lua"),
-    include_str!("scripts/member.lua"),
-    include_str!("scripts/grant.lua")
-));
-/// Lets a lease last a ttl from now.
-pub static RENEW: Script = Script::new(concat!(
-    include_str!("scripts/read.lua"),
-    include_str!("scripts/state.lua"),
-    include_str!("scripts/line.lua"),
-    include_str!("scripts/shares.lua"),
-    include_str!("scripts/turn.lua"),
-    include_str!("scripts/renew.lua")
-));
-/// The same at a member of a quorum.
-pub static MEMBER_RENEW: Script = Script::new(concat!(
-    include_str!("scripts/read.lua"),
-    include_str!("scripts/state.lua"),
-    include_str!("scripts/line.lua"),
-    include_str!("scripts/shares.lua"),
-    include_str!("scripts/turn.lua"),
-    include_str!("scripts/member.lua"),
-    include_str!("scripts/renew.lua")
-));
-/// The same, and takes it again where nobody holds or waits.
-pub static REJOIN: Script = Script::new(concat!(
-    include_str!("scripts/read.lua"),
-    include_str!("scripts/state.lua"),
-    include_str!("scripts/line.lua"),
-    include_str!("scripts/shares.lua"),
-    include_str!("scripts/turn.lua"),
-    include_str!("scripts/member.lua"),
-    include_str!("scripts/rejoin.lua"),
-    include_str!("scripts/renew.lua")
-));
-/// Lifts the fences of what a holder holds.
-pub static RAISE: Script = Script::new(concat!(
-    include_str!("scripts/read.lua"),
-    include_str!("scripts/state.lua"),
-    include_str!("scripts/line.lua"),
-    include_str!("scripts/shares.lua"),
-    include_str!("scripts/turn.lua"),
-    include_str!("scripts/member.lua"),
-    include_str!("scripts/raise.lua")
-));
-/// Takes back what a holder holds.
-pub static RELEASE: Script = Script::new(concat!(
-    include_str!("scripts/plain_release.lua"),
-    include_str!("scripts/read.lua"),
-    include_str!("scripts/state.lua"),
-    include_str!("scripts/line.lua"),
-    include_str!("scripts/shares.lua"),
-    include_str!("scripts/turn.lua"),
-    include_str!("scripts/release.lua")
-));
-/// The same, and wakes others who wait for a key that is free then.
-pub static RELEASE_AND_WAKE: Script = Script::new(concat!(
-    include_str!("scripts/read.lua"),
-    include_str!("scripts/state.lua"),
-    include_str!("scripts/line.lua"),
-    include_str!("scripts/shares.lua"),
-    include_str!("scripts/turn.lua"),
-    include_str!("scripts/signal.lua"),
-    include_str!("scripts/release.lua")
-));
-/// Ends the lease with a fence.
-pub static BREAK: Script = Script::new(concat!(
-    include_str!("scripts/read.lua"),
-    include_str!("scripts/state.lua"),
-    include_str!("scripts/line.lua"),
-    include_str!("scripts/shares.lua"),
-    include_str!("scripts/turn.lua"),
-    include_str!("scripts/break.lua")
-));
-/// Says who holds a key.
-pub static INSPECT: Script = Script::new(concat!(
-    include_str!("scripts/read.lua"),
-    include_str!("scripts/look.lua"),
-    include_str!("scripts/inspect.lua")
-));
-/// Says the same of many.
-pub static SURVEY: Script = Script::new(concat!(
-    include_str!("scripts/read.lua"),
-    include_str!("scripts/look.lua"),
-    include_str!("scripts/survey.lua")
-));
-/// Says that what the keys of a claim stand for was done.
-pub static MARK: Script = Script::new(concat!(
-    include_str!("scripts/read.lua"),
-    include_str!("scripts/state.lua"),
-    include_str!("scripts/line.lua"),
-    include_str!("scripts/shares.lua"),
-    include_str!("scripts/mark.lua")
-));
-/// Says whether it was.
-pub static MARKED: Script =
-    Script::new(concat!(include_str!("scripts/read.lua"), include_str!("scripts/marked.lua")));
-/// Finds out whether scripts may be run, and what time it is.
-pub static OPEN: Script = Script::new(include_str!("scripts/open.lua"));
-/// Has a slot of a cluster vouched for, before anything is asked of it.
-pub static VOUCH: Script = Script::new(concat!(
-    include_str!("scripts/read.lua"),
-    include_str!("scripts/state.lua"),
-    include_str!("scripts/member.lua"),
-    include_str!("scripts/vouch.lua")
-));
-/// Lets go what is no lock of ours.
-pub static BARE: Script = Script::new(include_str!("scripts/bare.lua"));
 
 /// A script, known to servers by the SHA-1 of its text.
 #[derive(Debug)]
