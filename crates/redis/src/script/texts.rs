@@ -9,35 +9,40 @@ macro_rules! script {
 }
 
 /// Gives a holder all keys of a claim, or none.
-pub static GRANT: Script = script!("plain_grant", "read", "state", "line", "shares", "turn", "grant");
+pub static GRANT: Script =
+    script!("bounds", "plain_grant", "read", "state", "line", "shares", "turn", "grant");
 /// The same at a member of a quorum.
 pub static MEMBER_GRANT: Script =
-    script!("plain_grant", "read", "state", "line", "shares", "turn", "member", "grant");
+    script!("bounds", "plain_grant", "read", "state", "line", "shares", "turn", "member", "grant");
 /// Lets a lease last a ttl from now.
-pub static RENEW: Script = script!("read", "state", "line", "shares", "turn", "renew");
+pub static RENEW: Script = script!("bounds", "read", "state", "line", "shares", "turn", "renew");
 /// The same at a member of a quorum.
-pub static MEMBER_RENEW: Script = script!("read", "state", "line", "shares", "turn", "member", "renew");
+pub static MEMBER_RENEW: Script =
+    script!("bounds", "read", "state", "line", "shares", "turn", "member", "renew");
 /// The same, and takes it again where nobody holds or waits.
-pub static REJOIN: Script = script!("read", "state", "line", "shares", "turn", "member", "rejoin", "renew");
+pub static REJOIN: Script =
+    script!("bounds", "read", "state", "line", "shares", "turn", "member", "rejoin", "renew");
 /// Lifts the fences of what a holder holds.
-pub static RAISE: Script = script!("read", "state", "line", "shares", "turn", "member", "raise");
+pub static RAISE: Script = script!("bounds", "read", "state", "line", "shares", "turn", "member", "raise");
 /// Takes back what a holder holds.
-pub static RELEASE: Script = script!("plain_release", "read", "state", "line", "shares", "turn", "release");
+pub static RELEASE: Script =
+    script!("bounds", "plain_release", "read", "state", "line", "shares", "turn", "release");
 /// The same, and wakes others who wait for a key that is free then.
-pub static RELEASE_AND_WAKE: Script = script!("read", "state", "line", "shares", "turn", "signal", "release");
+pub static RELEASE_AND_WAKE: Script =
+    script!("bounds", "read", "state", "line", "shares", "turn", "signal", "release");
 /// Ends the lease with a fence.
-pub static BREAK: Script = script!("read", "state", "line", "shares", "turn", "break");
+pub static BREAK: Script = script!("bounds", "read", "state", "line", "shares", "turn", "break");
 /// Says who holds a key.
 pub static INSPECT: Script = script!("read", "look", "inspect");
 /// Says the same of many.
 pub static SURVEY: Script = script!("read", "look", "survey");
 /// Says that what the keys of a claim stand for was done.
-pub static MARK: Script = script!("read", "state", "line", "shares", "mark");
+pub static MARK: Script = script!("bounds", "read", "state", "line", "shares", "mark");
 /// Says whether it was.
 pub static MARKED: Script = script!("read", "marked");
 /// Finds out whether scripts may be run, and what time it is.
 pub static OPEN: Script = script!("open");
 /// Has a slot of a cluster vouched for, before anything is asked of it.
-pub static VOUCH: Script = script!("read", "state", "member", "vouch");
+pub static VOUCH: Script = script!("bounds", "read", "state", "member", "vouch");
 /// Lets go what is no lock of ours.
 pub static BARE: Script = script!("bare");

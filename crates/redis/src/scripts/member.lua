@@ -13,7 +13,7 @@
 -- If the key has another run or none, the server was started anew, or its data were replaced or deleted. What it forgot lasts for
 -- the longest ttl at most; its clock may have been read a little before it forgot.
 
-local MARGIN, BEHIND, KEPT = 2000000, 1000000, 2592000000
+local BEHIND = 1000000
 
 longest = tonumber(table.remove(ARGV))
 local run, proposed = table.remove(ARGV), tonumber(table.remove(ARGV))

@@ -10,11 +10,11 @@ if (#KEYS == 6 or at_member) and ARGV[7] == 'x' then
   local floor, vouched = now, true
   if at_member then
     local run, longest = ARGV[#ARGV - 1], tonumber(ARGV[#ARGV])
-    floor = math.min(math.max(tonumber(ARGV[#ARGV - 2]), now - 2000000), now + 2000000)
+    floor = math.min(math.max(tonumber(ARGV[#ARGV - 2]), now - MARGIN), now + MARGIN)
     vouched = tonumber(ARGV[4]) <= longest
-      and (run == '' or redis.call('GET', KEYS[7]) == run and redis.call('PTTL', KEYS[7]) >= 1296000000)
+      and (run == '' or redis.call('GET', KEYS[7]) == run and redis.call('PTTL', KEYS[7]) >= KEPT / 2)
   end
-  local known = not last or type(last) == 'string' and string.find(last, '^%d+$') and tonumber(last) < 9007199254740991
+  local known = not last or type(last) == 'string' and string.find(last, '^%d+$') and tonumber(last) < FENCE_MAX
   local in_time = before == '' or now <= tonumber(before)
   if vouched and known and in_time and redis.call('EXISTS', KEYS[3], KEYS[4], KEYS[5], KEYS[6]) == 0
     and redis.call('SET', KEYS[1], 'lh1-' .. ARGV[1] .. ARGV[3], 'NX', 'PX', ARGV[4])

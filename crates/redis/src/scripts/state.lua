@@ -3,7 +3,6 @@
 -- A script looks and decides first, changes what it knows, and writes at last, by `finish`. So nothing that can fail comes
 -- after a write, and what was done and undone on the way is not written at all.
 
-local FENCE_MAX = 9007199254740991
 local me, window = ARGV[1], tonumber(ARGV[2])
 local now = time_now()
 local time, now_ms = whole(now), math.floor(now / 1000)
