@@ -16,7 +16,7 @@
 //!     locks.mutex("job").lock().hold(async |_| std::future::pending().await).await
 //! }
 //!
-//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 //! let world = World::new();
 //! let running = tokio::spawn(job(world.locks()));
 //! world.until_held("job").await;

@@ -65,7 +65,7 @@ impl Process {
     /// answered or told, and no timer rings. Time goes on.
     ///
     /// ```
-    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// # use std::time::Duration;
     /// # use leasehold::{Fence, Loss, testing::World};
     /// let world = World::new();

@@ -33,6 +33,10 @@ const MOST_STIRS: u32 = 1_000_000;
 /// poll never comes to it. Long beside the time for which a busy machine keeps a thread from the processor.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// The most that counts of the time between two looks: when this thread was itself kept from the processor, so were perhaps those
+/// that it waits for.
+const LONGEST_LOOK: Duration = Duration::from_millis(1);
+
 /// How long, when its time is up, a task of another thread is given to say what it has done by then.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
@@ -128,18 +132,21 @@ impl World {
     ///
     /// Cancel safe.
     pub async fn settle(&self) {
-        let mut waits_since = lease_clock();
+        let (mut looked_at, mut waited) = (lease_clock(), Duration::ZERO);
         let (mut seen, mut stirs, mut quiet) = (self.stage.activity(), 0, 0);
         while quiet < QUIET_TURNS && stirs < MOST_STIRS {
             give_way().await;
             // Who has something to do may be on another thread, which wants a processor.
             std::thread::yield_now();
+            let now = lease_clock();
+            waited += now.saturating_since(looked_at).min(LONGEST_LOOK);
+            looked_at = now;
             let activity = self.stage.activity();
             if activity != seen {
-                (seen, quiet, waits_since) = (activity, 0, lease_clock());
+                (seen, quiet, waited) = (activity, 0, Duration::ZERO);
                 stirs += 1;
             } else if self.stage.is_busy() {
-                if lease_clock().saturating_since(waits_since) >= PATIENCE {
+                if waited >= PATIENCE {
                     self.stage.overlook();
                 }
             } else {
@@ -151,7 +158,7 @@ impl World {
     /// Runs something, and lets as much time pass as it needs, from one moment at which something is due to the next.
     ///
     /// ```
-    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// # use std::time::Duration;
     /// # use leasehold::{LockError, testing::World};
     /// let world = World::new();
@@ -271,7 +278,7 @@ impl World {
     /// Puts the store out of the reach of all processes, also of those to come, until [`heal`](Self::heal).
     ///
     /// ```
-    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// # use std::time::Duration;
     /// # use leasehold::testing::{Outage, World};
     /// let world = World::new();
