@@ -71,7 +71,7 @@ impl Claim {
     }
 
     /// The keys, in byte order.
-    pub fn keys(&self) -> impl ExactSizeIterator<Item = &Key> {
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &Key> + Clone {
         self.0.iter().map(|want| &want.key)
     }
 

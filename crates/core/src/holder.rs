@@ -35,7 +35,19 @@ impl Holder {
     /// The whole id as 32 hexadecimal digits, as stores keep it. Not for people and not for logs.
     #[must_use]
     pub fn digits(self) -> String {
-        format!("{:032x}", self.bits())
+        self.digit_bytes().into_iter().map(char::from).collect()
+    }
+
+    /// The same as ASCII. Each request has it, so it is made by hand.
+    #[must_use]
+    pub fn digit_bytes(self) -> [u8; Self::DIGITS] {
+        let mut bits = self.bits();
+        let mut digits = [0; Self::DIGITS];
+        for digit in digits.iter_mut().rev() {
+            *digit = b"0123456789abcdef"[(bits & 0xf) as usize];
+            bits >>= 4;
+        }
+        digits
     }
 
     /// Reads what [`Holder::digits`] wrote; `None` for anything else, capitals included.

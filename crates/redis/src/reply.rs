@@ -33,31 +33,28 @@ pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
     if let Some(answer) = fields.of_member(request)? {
         return Ok(Reply { answer, unfinished: Vec::new() });
     }
-    let (answer, keys): (_, Vec<_>) = match request {
+    let (answer, unfinished) = match request {
         Request::Grant { attempt, .. } => {
-            (Answer::Grant(fields.grant(attempt)?), attempt.claim.keys().collect())
+            (Answer::Grant(fields.grant(attempt)?), fields.unfinished_of(attempt)?)
         }
-        Request::Renew(attempt) => (Answer::Renew(fields.hold(attempt)?), attempt.claim.keys().collect()),
-        Request::Release(attempt) => (Answer::Release(fields.hold(attempt)?), attempt.claim.keys().collect()),
+        Request::Renew(attempt) => (Answer::Renew(fields.hold(attempt)?), fields.unfinished_of(attempt)?),
+        Request::Release(attempt) => (Answer::Release(fields.hold(attempt)?), fields.unfinished_of(attempt)?),
         Request::Rejoin { attempt, .. } => {
-            (Answer::Rejoin(fields.hold(attempt)?), attempt.claim.keys().collect())
+            (Answer::Rejoin(fields.hold(attempt)?), fields.unfinished_of(attempt)?)
         }
-        Request::Raise(attempt) => (Answer::Raise(fields.raise(attempt)?), attempt.claim.keys().collect()),
-        Request::Advance(keys) => (Answer::Advance, keys.iter().collect()),
-        Request::Mark { attempt, .. } => {
-            return Ok(Reply { answer: Answer::Mark(fields.hold(attempt)?), unfinished: Vec::new() });
+        Request::Raise(attempt) => (Answer::Raise(fields.raise(attempt)?), fields.unfinished_of(attempt)?),
+        Request::Advance(keys) => (Answer::Advance, fields.unfinished(|nth| keys.get(nth))?),
+        Request::Mark { attempt, .. } => (Answer::Mark(fields.hold(attempt)?), Vec::new()),
+        Request::Marked(key) => (Answer::Marked(fields.marked(key)?), Vec::new()),
+        Request::Break { key, .. } => {
+            (Answer::Break(fields.broken(key)?), fields.unfinished(|nth| [key].get(nth).copied())?)
         }
-        Request::Marked(key) => {
-            return Ok(Reply { answer: Answer::Marked(fields.marked(key)?), unfinished: Vec::new() });
-        }
-        Request::Break { key, .. } => (Answer::Break(fields.broken(key)?), vec![key]),
         Request::Inspect(key) => {
             let tenancies = fields.tenancies(key)?;
-            let state = KeyState::new(key.clone(), tenancies, fields.waiters()?);
-            return Ok(Reply { answer: Answer::Inspect(state), unfinished: Vec::new() });
+            (Answer::Inspect(KeyState::new(key.clone(), tenancies, fields.waiters()?)), Vec::new())
         }
     };
-    Ok(Reply { answer, unfinished: fields.unfinished(&keys)? })
+    Ok(Reply { answer, unfinished })
 }
 
 /// The server's time in the answer to a grant.
@@ -320,10 +317,14 @@ impl Fields {
         line.chunks(4).map(|said| waiter(said).ok_or_else(|| self.strange())).collect()
     }
 
+    fn unfinished_of(&self, attempt: &Attempt) -> Result<Vec<Key>, String> {
+        self.unfinished(|nth| attempt.claim.keys().nth(nth))
+    }
+
     /// Which keys are free although somebody waits, which comes last in the answer.
-    fn unfinished(&self, keys: &[&Key]) -> Result<Vec<Key>, String> {
+    fn unfinished<'a>(&self, key: impl Fn(usize) -> Option<&'a Key>) -> Result<Vec<Key>, String> {
         let Some(Value::Array(nths)) = self.rest.last() else { return Err(self.strange()) };
-        let key = |nth: &Value| Some((*keys.get(nth_of(nth)?)?).clone());
+        let key = |nth: &Value| key(nth_of(nth)?).cloned();
         nths.iter().map(|nth| key(nth).ok_or_else(|| self.strange())).collect()
     }
 

@@ -41,14 +41,14 @@ pub enum Side {
 }
 
 impl Side {
-    const fn letter(self) -> char {
+    const fn letter(self) -> u8 {
         match self {
-            Self::Fence => 'f',
-            Self::Line => 'l',
-            Self::Waiters => 'w',
-            Self::Mark => 'm',
-            Self::Holders => 'h',
-            Self::Shares => 'i',
+            Self::Fence => b'f',
+            Self::Line => b'l',
+            Self::Waiters => b'w',
+            Self::Mark => b'm',
+            Self::Holders => b'h',
+            Self::Shares => b'i',
         }
     }
 }
@@ -59,8 +59,34 @@ impl Side {
 /// key itself in the braces, as is usual, is wrong for keys that have braces.
 #[must_use]
 pub fn side_key(side: Side, key: &Key) -> Vec<u8> {
-    let head = format!("{}{}{{{}}}", Key::RESERVED, side.letter(), tag(slot_of(key.as_bytes())));
-    [head.as_bytes(), key.as_bytes()].concat()
+    let mut name = Vec::with_capacity(SIDE_LEN + key.as_bytes().len());
+    Sides::of(key).write(side, &mut name);
+    name
+}
+
+/// The bytes of a side key besides those of its key, at most.
+pub(crate) const SIDE_LEN: usize = Key::RESERVED.len() + 1 + 2 + TAG_LEN;
+
+/// The side keys of a key, for whoever wants several.
+pub(crate) struct Sides<'a> {
+    key: &'a Key,
+    tag: &'static str,
+}
+
+impl<'a> Sides<'a> {
+    pub(crate) fn of(key: &'a Key) -> Self {
+        Self { key, tag: tag(slot_of(key.as_bytes())) }
+    }
+
+    /// Appends the name of one.
+    pub(crate) fn write(&self, side: Side, name: &mut Vec<u8>) {
+        name.extend_from_slice(Key::RESERVED.as_bytes());
+        name.push(side.letter());
+        name.push(b'{');
+        name.extend_from_slice(self.tag.as_bytes());
+        name.push(b'}');
+        name.extend_from_slice(self.key.as_bytes());
+    }
 }
 
 /// The slot of a name: of what stands between the first `{` and the next `}` if that is anything, else of all of it.

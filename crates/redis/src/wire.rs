@@ -1,5 +1,6 @@
 //! How a lease is written at its key, and what is read there.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use leasehold_core::{Channel, Family, Fence, Holder, Key, Label, Mark, Mode, News, Stamp, Tenant, Ttl};
@@ -42,7 +43,17 @@ pub fn value_of(flag: Flag, holder: Holder, label: Option<&Label>) -> Vec<u8> {
 /// What stands behind the holder's digits in a value: nothing, or a space and the label. Scripts write what is before it.
 #[must_use]
 pub fn tail_of(label: Option<&Label>) -> Vec<u8> {
-    label.map_or_else(Vec::new, |label| format!(" {}", label.as_str()).into())
+    let mut tail = Vec::new();
+    write_tail(label, &mut tail);
+    tail
+}
+
+/// Appends it.
+pub(crate) fn write_tail(label: Option<&Label>, to: &mut Vec<u8>) {
+    if let Some(label) = label {
+        to.push(b' ');
+        to.extend_from_slice(label.as_str().as_bytes());
+    }
 }
 
 /// Who a value says holds the key. What is not exactly of our form is another program's.
@@ -102,10 +113,10 @@ pub fn family(value: &[u8]) -> Option<Family> {
 
 /// How a key is wanted, in the arguments of scripts.
 #[must_use]
-pub fn mode_of(mode: Mode) -> String {
+pub fn mode_of(mode: Mode) -> Cow<'static, str> {
     match mode {
         Mode::Shared => "s".into(),
-        Mode::Permits { weight, of } => format!("p{weight}/{of}"),
+        Mode::Permits { weight, of } => format!("p{weight}/{of}").into(),
         _ => "x".into(),
     }
 }

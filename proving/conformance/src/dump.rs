@@ -79,7 +79,7 @@ impl LineDump {
                 standing.label.as_ref().map_or_else(String::new, |label| format!(" {}", label.as_str()));
             let mode = match standing.mode {
                 Mode::Exclusive => String::new(),
-                mode => mode_of(mode),
+                mode => mode_of(mode).into_owned(),
             };
             fields.insert(standing.holder.digits(), format!("{ttl} {keep} {more}{mode} {channel}{label}"));
         }

@@ -28,7 +28,7 @@ async fn a_push_that_is_lost_costs_time_and_no_more() {
         let call = call_for(&Request::Release(holder), Line::WINDOW);
         let (text, count) = (call.script.text().as_bytes(), call.keys.len().to_string());
         let mut words: Vec<&[u8]> = vec![b"EVAL", text, count.as_bytes()];
-        words.extend(call.keys.iter().chain(&call.args).map(Vec::as_slice));
+        words.extend(call.keys.iter().chain(call.args.iter()));
         let began = Instant::now();
         mute.command(&words).unwrap();
         assert!(

@@ -143,7 +143,11 @@ impl Subject {
         let sha = other.map_or_else(|| script.sha().to_owned(), |(_, text)| sha(text));
         let call = |name: &str, script: &str| {
             let mut command = cmd(name);
-            command.arg(script).arg(keys.len()).arg(&keys).arg(&args).take()
+            command.arg(script).arg(keys.len());
+            for word in keys.iter().chain(args.iter()) {
+                command.arg(word);
+            }
+            command
         };
         let mut said: RedisResult<Value> = call("EVALSHA", &sha).query(&mut self.connection);
         if other.is_none() && said.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {
