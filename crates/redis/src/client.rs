@@ -373,6 +373,10 @@ impl Client {
         if let Some(reading) = route.clock.reading().filter(|reading| reading.doubt(sent) <= limit) {
             return Ok(reading);
         }
+        Box::pin(self.read_clock(route, sent, limit)).await
+    }
+
+    async fn read_clock(&self, route: &mut Route, sent: Instant, limit: Duration) -> Result<Reading, Fault> {
         let said = within(&*self.runtime, limit, one(&mut *route.connection, &cmd("TIME"))).await;
         let value = self.heard(route, sent, said, limit)?.map_err(|error| self.faults.of_refusal(&error))?;
         let Some(server) = script::time_of(&value) else {
@@ -389,7 +393,8 @@ impl Client {
         let saying = async {
             match say_one(connection, asks, &call.by_sha()).await {
                 Ok(Err(error)) if is_unknown_script(&error) => {
-                    say_one(connection, asks, &call.by_text()).await
+                    // Once for each script and server.
+                    Box::pin(async { say_one(connection, asks, &call.by_text()).await }).await
                 }
                 said => said,
             }

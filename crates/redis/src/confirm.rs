@@ -7,6 +7,7 @@ use redis::{Value, cmd};
 
 use crate::client::{Client, Route, one};
 use crate::deadline::within;
+use crate::link::Live;
 
 /// What must have what we wrote before it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,18 @@ impl Client {
     /// The server holds up everything else on the connection meanwhile, and `WAIT` on any other says nothing of what was written
     /// here. So it is asked once for all who wait for it at the same time, each of whom was answered before it was sent.
     pub(crate) async fn confirm(&self, route: &mut Route) -> Result<(), Fault> {
-        let (Some(confirmation), Some(live)) = (self.confirmation, route.live.clone()) else { return Ok(()) };
+        match (self.confirmation, route.live.clone()) {
+            (Some(confirmation), Some(live)) => Box::pin(self.confirm_by(confirmation, &live, route)).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn confirm_by(
+        &self,
+        confirmation: Confirmation,
+        live: &Live,
+        route: &mut Route,
+    ) -> Result<(), Fault> {
         let written = self.runtime.now();
         let mut last = live.confirmed.lock().await;
         if let Some(last) = last.as_ref().filter(|last| last.sent >= written) {

@@ -111,10 +111,14 @@ impl Link {
 
     /// The connection, new if there is none. Cancel safe: the connecting goes on for whoever comes next.
     pub(crate) async fn live(&self, limit: Duration) -> Result<Arc<Live>, Fault> {
-        let mut made = match self.look() {
-            Ok(live) => return Ok(live),
-            Err(made) => made,
-        };
+        match self.look() {
+            Ok(live) => Ok(live),
+            // Rare, and apart, so that calls on the connection that there is are small.
+            Err(made) => Box::pin(self.making(made, limit)).await,
+        }
+    }
+
+    async fn making(&self, mut made: watch::Receiver<Made>, limit: Duration) -> Result<Arc<Live>, Fault> {
         let waiting = made.wait_for(Option::is_some);
         let limit = limit.min(CONNECT_LIMIT + GRACE);
         match within(&*self.runtime, limit, waiting).await {
@@ -143,6 +147,13 @@ impl Link {
 
     /// The channel on which this process hears, subscribed to now if it was not. `None` where the server refuses.
     pub(crate) async fn listen(&self, live: &Arc<Live>, limit: Duration) -> Option<Channel> {
+        match live.ear.channel() {
+            Some(channel) => Some(channel.clone()),
+            None => Box::pin(self.begin_to_listen(live, limit)).await,
+        }
+    }
+
+    async fn begin_to_listen(&self, live: &Arc<Live>, limit: Duration) -> Option<Channel> {
         let mut refused = live.ear.subscribing.lock().await;
         if let Some(channel) = live.ear.channel() {
             return Some(channel.clone());

@@ -61,7 +61,7 @@ pub(crate) async fn say_one(
     if !asks {
         return one(connection, command).await;
     }
-    let heard = say_all(connection, true, std::iter::once(command.clone())).await?;
+    let heard = Box::pin(say_all(connection, true, std::iter::once(command.clone()))).await?;
     heard.into_iter().next().ok_or_else(unanswered)
 }
 
