@@ -1,0 +1,206 @@
+//! How each request is said.
+
+use std::time::Duration;
+
+use leasehold_core::{Attempt, Holder, Key, LastFence, Line, Request, Stamp, Ttl, Wait};
+
+use super::texts::{
+    BREAK, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, RAISE, REJOIN, RELEASE,
+    RELEASE_AND_WAKE, RENEW,
+};
+use super::{Call, Script, Words};
+use crate::slot::{MEMBER_KEY, SIDE_LEN, Side, Sides, member_key_in, slot_of};
+use crate::wire;
+
+/// Who vouches for what a member of a quorum has not forgotten.
+#[derive(Clone, Copy)]
+pub(super) struct Voucher<'a> {
+    pub(super) run: Option<&'a str>,
+    /// In a cluster the key must lie where the others lie.
+    pub(super) by_slot: bool,
+}
+
+pub(super) fn call(request: &Request, window: Duration, run: Voucher<'_>) -> Call {
+    match request {
+        Request::Grant { attempt, wait, not_after } => {
+            let mut args = begun(attempt.holder, window);
+            args.write(|bytes| wire::write_tail(attempt.label.as_ref(), bytes));
+            lengths(attempt, &mut args);
+            limit(*not_after, &mut args);
+            modes(attempt, &mut args);
+            if let Some(wait) = wait {
+                waiting(attempt, wait, &mut args);
+            }
+            by_whom(attempt, [&GRANT, &MEMBER_GRANT], args, run)
+        }
+        Request::Rejoin { attempt, not_after } => {
+            let mut args = begun(attempt.holder, window);
+            lengths(attempt, &mut args);
+            args.write(|bytes| wire::write_tail(attempt.label.as_ref(), bytes));
+            limit(*not_after, &mut args);
+            modes(attempt, &mut args);
+            by_whom(attempt, [&REJOIN; 2], args, run)
+        }
+        Request::Raise(attempt) => {
+            let mut args = begun(attempt.holder, window);
+            args.show(millis(LastFence::kept_for(attempt.ttl)));
+            by_whom(attempt, [&RAISE; 2], args, run)
+        }
+        Request::Renew(attempt) => {
+            let mut args = begun(attempt.holder, window);
+            lengths(attempt, &mut args);
+            by_whom(attempt, [&RENEW, &MEMBER_RENEW], args, run)
+        }
+        Request::Release(attempt) => release(attempt, window),
+        // Nobody has this id, so nothing is released, and all is handed on.
+        Request::Advance(of) => {
+            let args = begun(Holder::from_bits(0), window);
+            Call { script: &RELEASE, keys: with_sides(of), args }
+        }
+        Request::Mark { attempt, mark, keep } => {
+            let mut keys = keys(attempt);
+            for key in attempt.claim.keys() {
+                keys.write(|name| Sides::of(key).write(Side::Mark, name));
+            }
+            let mut args = Words::default();
+            args.extend([&attempt.holder.digit_bytes()[..], &wire::mark_of(mark)]);
+            args.show(millis(*keep));
+            Call { script: &MARK, keys, args }
+        }
+        Request::Marked(key) => {
+            let mut keys = Words::default();
+            keys.write(|name| Sides::of(key).write(Side::Mark, name));
+            Call { script: &MARKED, keys, args: Words::default() }
+        }
+        Request::Inspect(key) => Call { script: &INSPECT, keys: with_sides([key]), args: Words::default() },
+        Request::Break { key, fence } => {
+            let mut args = Words::default();
+            args.show(fence);
+            args.show(millis(window));
+            args.show(millis(LastFence::kept_for(Ttl::DEFAULT)));
+            args.push(wire::BROKEN);
+            Call { script: &BREAK, keys: with_sides([key]), args }
+        }
+    }
+}
+
+fn release(attempt: &Attempt, window: Duration) -> Call {
+    let (mut keys, args) = (keys(attempt), begun(attempt.holder, window));
+    let sleeps = |key: &Key| attempt.signal.and_then(|signal| signal.place(key));
+    if attempt.signal.is_none() || attempt.claim.keys().all(|key| sleeps(key).is_none()) {
+        return Call { script: &RELEASE, keys, args };
+    }
+    for key in attempt.claim.keys() {
+        // Where nobody sleeps, the key stands in: it is in the right slot, and is no list.
+        match sleeps(key) {
+            Some(place) => keys.push(&place),
+            None => keys.push(key.as_bytes()),
+        }
+    }
+    Call { script: &RELEASE_AND_WAKE, keys, args }
+}
+
+/// A call for an attempt: by the first of the scripts if it stands for itself, and by the second if it has a proposal.
+fn by_whom(
+    attempt: &Attempt,
+    [alone, at_member]: [&'static Script; 2],
+    mut args: Words,
+    Voucher { run, by_slot }: Voucher<'_>,
+) -> Call {
+    let mut keys = keys(attempt);
+    let Some(proposal) = attempt.proposal else { return Call { script: alone, keys, args } };
+    if by_slot {
+        keys.push(member_key_in(slot_of(attempt.claim.first_key().as_bytes())).as_bytes());
+    } else {
+        keys.push(MEMBER_KEY.as_bytes());
+    }
+    args.show(proposal.fence);
+    args.push(run.unwrap_or_default().as_bytes());
+    args.show(millis(proposal.max_ttl.duration()));
+    Call { script: at_member, keys, args }
+}
+
+/// Each key of a claim, and its side keys behind it.
+fn keys(attempt: &Attempt) -> Words {
+    with_sides(attempt.claim.keys())
+}
+
+pub(super) fn with_sides<'a>(keys: impl IntoIterator<Item = &'a Key, IntoIter: Clone>) -> Words {
+    const SIDES: [Side; 5] = [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares];
+    let keys = keys.into_iter();
+    let size = |key: &Key| (1 + SIDES.len()) * (key.as_bytes().len() + SIDE_LEN);
+    let (count, size) = keys.clone().fold((0, 0), |(count, sum), key| (count + 1, sum + size(key)));
+    // At a member there is one more, which has the length of a side key, and in its braces a tag.
+    let mut words = Words::with_room(count * (1 + SIDES.len()) + 1, size + SIDE_LEN + MEMBER_KEY.len());
+    for key in keys {
+        words.push(key.as_bytes());
+        let sides = Sides::of(key);
+        for side in SIDES {
+            words.write(|name| sides.write(side, name));
+        }
+    }
+    words
+}
+
+/// Whose call it is, and for how long a lock that it hands over may remain unclaimed; and room for the rest.
+fn begun(holder: Holder, window: Duration) -> Words {
+    const WORDS: usize = 15;
+    const BYTES: usize = 256;
+    let mut args = Words::with_room(WORDS, BYTES);
+    args.push(&holder.digit_bytes());
+    args.show(millis(window));
+    args
+}
+
+/// The ttl, and how long the fence is remembered.
+fn lengths(attempt: &Attempt, args: &mut Words) {
+    args.show(millis(attempt.ttl.duration()));
+    args.show(millis(LastFence::kept_for(attempt.ttl)));
+}
+
+fn limit(not_after: Option<Stamp>, args: &mut Words) {
+    match not_after {
+        Some(limit) => args.show(limit.as_micros()),
+        None => args.push(b""),
+    }
+}
+
+/// How each key is wanted, in the order of the keys.
+fn modes(attempt: &Attempt, args: &mut Words) {
+    args.write(|bytes| {
+        for (nth, want) in attempt.claim.wants().iter().enumerate() {
+            if nth > 0 {
+                bytes.push(b' ');
+            }
+            bytes.extend_from_slice(wire::mode_of(want.mode).as_bytes());
+        }
+    });
+}
+
+/// What an attempt that waits says besides.
+fn waiting(attempt: &Attempt, wait: &Wait, args: &mut Words) {
+    let channel = wait.channel.as_ref().map_or(&b""[..], |channel| channel.as_bytes());
+    debug_assert!(!channel.contains(&b' '), "a channel that was not made by wire::channel_of");
+    args.push(channel);
+    let place = wait.ticket.as_ref().and_then(|(at, ticket)| {
+        let nth = attempt.claim.keys().position(|key| key == at)? + 1;
+        Some((nth, ticket))
+    });
+    match place {
+        Some((nth, ticket)) => {
+            args.show(nth);
+            args.show(ticket.get());
+        }
+        None => args.extend([&b""[..]; 2]),
+    }
+    match wait.line_limit {
+        Some(limit) => args.show(limit),
+        None => args.push(b""),
+    }
+    args.show(millis(Line::KEPT_FOR));
+}
+
+/// As scripts have lengths of time. What is longer than they can say is as good as for ever.
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,213 @@
+use leasehold_core::{Attempt, Claim, Fence, Label, Line, Mark, Proposal, Signal, Stamp, Ticket, Wait};
+
+use super::*;
+use crate::slot::slot_of;
+use crate::wire;
+
+fn attempt(keys: &[&str]) -> Attempt {
+    let claim = Claim::exclusive_all(keys.iter().map(|key| Key::new(key).unwrap())).unwrap();
+    let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+    Attempt::new(claim, Holder::from_bits(0xab), Label::new("web-3").ok(), ttl)
+}
+
+fn shown<W: AsRef<[u8]>>(words: impl IntoIterator<Item = W>) -> Vec<String> {
+    words.into_iter().map(|word| word.as_ref().escape_ascii().to_string()).collect()
+}
+
+fn called(request: &Request) -> Call {
+    call_for(request, Duration::from_secs(2))
+}
+
+const DIGITS: &str = "000000000000000000000000000000ab";
+
+#[test]
+fn calls_have_these_keys_and_arguments() {
+    let grant = |not_after, wait| {
+        let request = Request::Grant { attempt: attempt(&["b", "a"]), wait, not_after };
+        called(&request)
+    };
+    let call = grant(Some(Stamp::from_micros(1_700_000_000_000_000)), None);
+    let of_a =
+        ["a", "leasehold:f{a}a", "leasehold:l{a}a", "leasehold:w{a}a", "leasehold:h{a}a", "leasehold:i{a}a"];
+    let of_b =
+        ["b", "leasehold:f{b}b", "leasehold:l{b}b", "leasehold:w{b}b", "leasehold:h{b}b", "leasehold:i{b}b"];
+    assert_eq!(shown(call.keys.iter()), [of_a, of_b].concat());
+    let what = [DIGITS, "2000", " web-3", "10000", "600000"];
+    assert_eq!(shown(call.args.iter()), [&what[..], &["1700000000000000", "x x"]].concat());
+    assert_eq!(shown(grant(None, None).args.iter()), [&what[..], &["", "x x"]].concat());
+
+    let ticket = Some((Key::new("b").unwrap(), Ticket::new(1_600_000_000_000_000)));
+    let wait = Wait { channel: Some(wire::channel_of(0xcd)), ticket, line_limit: Some(50) };
+    let channel = "leasehold:000000000000000000000000000000cd";
+    let waits = [channel, "2", "1600000000000000", "50", "15000"];
+    assert_eq!(shown(grant(None, Some(wait)).args.iter()), [&what[..], &["", "x x"], &waits[..]].concat());
+    let waits = ["", "", "", "", "15000"];
+    assert_eq!(
+        shown(grant(None, Some(Wait::default())).args.iter()),
+        [&what[..], &["", "x x"], &waits[..]].concat()
+    );
+
+    let long = attempt(&["a"]).with_ttl(Ttl::MAX);
+    let call = called(&Request::Renew(long));
+    assert_eq!(shown(call.args.iter()), [DIGITS, "2000", "31536000000", "63072000000"]);
+    let call = called(&Request::Release(attempt(&["a"])));
+    assert_eq!((shown(call.keys.iter()), shown(call.args.iter())), (shown(of_a), shown([DIGITS, "2000"])));
+    let call = called(&Request::Advance(vec![Key::new("a").unwrap()]));
+    let nobody = "0".repeat(32);
+    assert_eq!((call.keys.len(), shown(call.args.iter())), (6, shown([&*nobody, "2000"])));
+    let call = called(&Request::Inspect(Key::new("a").unwrap()));
+    assert_eq!((call.keys.len(), call.args.len()), (6, 0));
+    let fence = Fence::new(1_700_000_000_000_000).unwrap();
+    let call = called(&Request::Break { key: Key::new("a").unwrap(), fence });
+    let args = ["1700000000000000", "2000", "600000", "leasehold:broken"];
+    assert_eq!((shown(call.keys.iter()), shown(call.args.iter())), (shown(of_a), shown(args)));
+}
+
+#[test]
+fn calls_to_a_member_have_its_key_and_the_proposal_behind_all_others() {
+    let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+    let proposal = Proposal { fence: Fence::new(1_700_000_000_000_007).unwrap(), max_ttl };
+    let ours = attempt(&["a"]);
+    let ours = ours.at_member(ours.holder, proposal);
+    let not_after = Some(Stamp::from_micros(1_700_000_000_000_000));
+    let cases = [
+        (
+            Request::Grant { attempt: ours.clone(), wait: None, not_after },
+            &[DIGITS, "2000", " web-3", "10000", "600000", "1700000000000000", "x"][..],
+        ),
+        (
+            Request::Rejoin { attempt: ours.clone(), not_after },
+            &[DIGITS, "2000", "10000", "600000", " web-3", "1700000000000000", "x"],
+        ),
+        (
+            Request::Rejoin { attempt: ours.clone(), not_after: None },
+            &[DIGITS, "2000", "10000", "600000", " web-3", "", "x"],
+        ),
+        (Request::Raise(ours.clone()), &[DIGITS, "2000", "600000"]),
+        (Request::Renew(ours.clone()), &[DIGITS, "2000", "10000", "600000"]),
+    ];
+    for (request, args) in cases {
+        let call = call_at_member(&request, Duration::from_secs(2), Some("c0ffee"));
+        let sides = ["f", "l", "w", "h", "i"].map(|side| format!("leasehold:{side}{{a}}a"));
+        let keys = [&["a".to_owned()][..], &sides, &["leasehold:member".to_owned()]].concat();
+        assert_eq!(shown(call.keys.iter()), keys);
+        assert_eq!(shown(call.args.iter()), [args, &["1700000000000007", "c0ffee", "60000"]].concat());
+        assert_eq!(shown(called(&request).args.iter()), [args, &["1700000000000007", "", "60000"]].concat());
+    }
+    assert_eq!(called(&Request::Release(ours)).keys.len(), 6, "a release is everywhere the same");
+}
+
+#[test]
+fn calls_say_how_each_key_is_wanted() {
+    let of = |claim| {
+        let attempt = Attempt::new(claim, Holder::from_bits(0xab), None, Ttl::DEFAULT);
+        let grant = called(&Request::Grant { attempt: attempt.clone(), wait: None, not_after: None });
+        let rejoin = called(&Request::Rejoin { attempt, not_after: None });
+        [grant, rejoin].map(|call| shown(call.args.iter().skip(6)))
+    };
+    let keys = || ["a", "b"].map(|name| Key::new(name).unwrap());
+    assert_eq!(of(Claim::shared(keys()).unwrap()), [["s s"], ["s s"]]);
+    assert_eq!(of(Claim::permits(keys(), 2, 4).unwrap()), [["p2/4 p2/4"], ["p2/4 p2/4"]]);
+}
+
+/// The scripts have it as a number of theirs.
+#[test]
+fn shares_are_remembered_as_long_as_a_line() {
+    let kept = format!("local SHARES_KEPT = {}\n", Line::KEPT_FOR.as_millis());
+    assert!(RELEASE.text().contains(&kept));
+}
+
+#[test]
+fn marks_have_these_keys_and_arguments() {
+    let at = Stamp::from_micros(1_700_000_000_000_000);
+    let mark = Mark::new(at, Fence::new(1_700_000_000_000_007).unwrap(), Label::new("web-3").ok());
+    let keep = Duration::from_secs(7200);
+    let call = called(&Request::Mark { attempt: attempt(&["b", "a"]), mark, keep });
+    let marks = ["leasehold:m{a}a", "leasehold:m{b}b"].map(String::from);
+    let lease = called(&Request::Release(attempt(&["b", "a"])));
+    assert_eq!(shown(call.keys.iter()), [&shown(lease.keys.iter())[..], &marks].concat());
+    assert_eq!(shown(call.args.iter()), [DIGITS, "1700000000000000 1700000000000007 web-3", "7200000"]);
+    let call = called(&Request::Marked(Key::new("a").unwrap()));
+    assert_eq!((shown(call.keys.iter()), call.args.len()), (vec!["leasehold:m{a}a".to_owned()], 0));
+}
+
+#[test]
+fn a_release_that_wakes_others_has_where_they_sleep_behind_its_keys() {
+    let release = |keys: &[&str], signal| called(&Request::Release(attempt(keys).with_signal(signal)));
+    let plain = release(&["lock:b", "a"], None);
+    let call = release(&["lock:b", "a"], Some(Signal::PythonRedisLock));
+    let sleepers = ["a", "lock-signal:b"].map(String::from);
+    assert_eq!(shown(call.keys.iter()), [&shown(plain.keys.iter())[..], &sleepers].concat());
+    assert_eq!(
+        (shown(call.args.iter()), call.script.sha()),
+        (shown(plain.args.iter()), RELEASE_AND_WAKE.sha())
+    );
+    let call = release(&["a"], Some(Signal::PythonRedisLock));
+    assert_eq!((call.keys.len(), call.script.sha()), (6, RELEASE.sha()), "nobody can wait for it there");
+}
+
+#[test]
+fn a_survey_is_of_the_keys_of_several_inspections() {
+    let keys = ["b", "a"].map(|name| Key::new(name).unwrap());
+    let call = survey_call(&keys);
+    let inspections = keys.map(|key| shown(called(&Request::Inspect(key)).keys.iter())).concat();
+    assert_eq!((shown(call.keys.iter()), call.args.len()), (inspections, 0));
+}
+
+#[test]
+fn at_a_node_of_a_cluster_the_member_key_lies_in_the_slot_of_the_claim() {
+    let proposal = Proposal { fence: Fence::new(7).unwrap(), max_ttl: attempt(&["a"]).ttl };
+    let ours = attempt(&["{order:7}:stock"]);
+    let request = Request::Raise(ours.at_member(ours.holder, proposal));
+    let [alone, node] =
+        [call_at_member, call_at_node].map(|call| call(&request, Duration::from_secs(2), Some("c0ffee")));
+    let last = |call: &Call| call.keys.iter().next_back().unwrap().to_vec();
+    assert_eq!(last(&alone), b"leasehold:member");
+    let slot = slot_of(b"{order:7}:stock");
+    assert_eq!(last(&node), member_key_in(slot).into_bytes());
+    assert_eq!(slot_of(&last(&node)), slot);
+    assert!(node.keys.iter().take(6).eq(alone.keys.iter().take(6)) && node.args == alone.args);
+    assert_eq!(member_key_in(slot_of(b"a")), "leasehold:member{a}");
+
+    let vouch = vouch_call(slot_of(b"a"), "c0ffee", proposal.max_ttl);
+    assert_eq!(shown(vouch.keys.iter()), ["leasehold:member{a}"]);
+    assert_eq!(shown(vouch.args.iter()), ["0", "c0ffee", "10000"]);
+}
+
+#[test]
+fn commands_have_the_number_of_keys_before_the_keys() {
+    let call = called(&Request::Release(attempt(&["a"])));
+    let words: Vec<_> = [call.by_sha(), call.by_text()]
+        .iter()
+        .map(|command| String::from_utf8(command.get_packed_command()).unwrap())
+        .collect();
+    assert!(
+        words[0].starts_with(&format!("*11\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n6\r\n", RELEASE.sha()))
+    );
+    assert!(words[1].starts_with("*11\r\n$4\r\nEVAL\r\n") && words[1].contains(RELEASE.text()));
+}
+
+#[test]
+fn every_script_opens_with_its_contract() {
+    for script in [
+        &GRANT,
+        &RENEW,
+        &RELEASE,
+        &RELEASE_AND_WAKE,
+        &BREAK,
+        &INSPECT,
+        &SURVEY,
+        &MARK,
+        &MARKED,
+        &OPEN,
+        &BARE,
+        &VOUCH,
+        &MEMBER_GRANT,
+        &MEMBER_RENEW,
+        &REJOIN,
+        &RAISE,
+    ] {
+        assert!(script.text().starts_with("-- "));
+        assert!(script.text().contains("-- KEYS") && script.text().contains("ARGV"));
+    }
+}
