@@ -5,6 +5,7 @@ mod list;
 pub(crate) use self::list::scanned;
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -399,7 +400,7 @@ impl Client {
                 said => said,
             }
         };
-        let said = within(&*self.runtime, limit, saying).await;
+        let said = within(&*self.runtime, limit, pin!(saying)).await;
         self.heard(route, sent, said, limit)
     }
 
