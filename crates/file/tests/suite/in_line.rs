@@ -11,7 +11,7 @@ use leasehold_core::{
     Attempt, GrantAnswer, HoldAnswer, Manner, Request, Runtime as _, Store, Ttl, Wait, Wake,
 };
 use leasehold_file::{FileStore, Ledger};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::child;
 use crate::clocks::OfTheMachine;
@@ -158,6 +158,13 @@ impl Process {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
+    /// Until all of its threads have stopped; one that has not yet may still be served.
+    fn stop(&self) {
+        self.signal(Signal::STOP);
+        let stopped = waitpid(Some(Pid::from_child(&self.0)), WaitOptions::UNTRACED).unwrap();
+        assert!(stopped.is_some_and(|(_, status)| status.stopped()), "{stopped:?}");
+    }
+
     fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -239,7 +246,7 @@ async fn a_stopped_waiter_costs_one_window_and_finds_its_place_again() {
     let held = attempt(1, &["a"], 60_000);
     take(&store, &held).await;
     let waiters = [Process::in_line(&file), Process::in_line(&file)];
-    waiters[0].signal(Signal::STOP);
+    waiters[0].stop();
     let begun = Instant::now();
     store.release(&held).await.unwrap();
     let order = served(&file, 1, Duration::from_secs(10));
@@ -308,7 +315,7 @@ async fn a_lease_outlives_its_process_while_another_has_the_lifeline() {
 fn a_stopped_holder_keeps_its_lease() {
     let (_directory, file) = a_file();
     let holder = Process::start("holder", &file);
-    holder.signal(Signal::STOP);
+    holder.stop();
     let _waiter = Process::in_line(&file);
     std::thread::sleep(Duration::from_millis(500));
     assert!(notes(&file).is_empty());
