@@ -106,10 +106,10 @@ fn gap(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Tr
     let mut crew = Crew::start(site, 2)?;
     let echo = Echo::start(&mut crew, directory(site)?)?;
     let mut ledger = Transactions::open(directory(site)?)?;
-    let each = settings.pick(1_000, 100);
-    for repetition in 0..=settings.repetitions() {
-        let floor =
-            echo.round_trip(settings.pick(1_000, 100))? + ledger.transaction(settings.pick(1_000, 100))?;
+    let each = settings.pick(200, 50);
+    // Short and many, so that a gap and its floor are of the same moment: what else the machine does moves both.
+    for repetition in 0..=settings.pick(41, 5) {
+        let floor = echo.round_trip(each as usize)? + ledger.transaction(each)?;
         let race = Race { key: "gap", waiters: 2, each, hold: 0, think: 0 };
         let gap = crew.take_turns(&race)?.gaps().median();
         // The first is for warming up.

@@ -35,7 +35,7 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
             bench.order()?;
             bench.nobody_starves()?;
             bench.long_hold(settings.pick(10, 2))?;
-            if processes == 8 && stays_for_a_minute(venue) {
+            if stays_for_a_minute(venue) {
                 settings.pick(Some(60), None).map_or(Ok(()), |seconds| bench.long_hold(seconds))?;
             }
         }
