@@ -4,6 +4,7 @@
 //! rests on nothing that another load on the machine could move.
 
 pub mod bare;
+pub mod child;
 pub mod clock;
 pub mod crew;
 pub mod figure;
