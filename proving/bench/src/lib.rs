@@ -11,6 +11,8 @@ pub mod figure;
 pub mod hand;
 pub mod order;
 pub mod page;
+pub mod pictures;
+pub mod plot;
 pub mod sample;
 pub mod settings;
 pub mod tap;
