@@ -45,6 +45,7 @@ const WIDTH: u32 = 860;
 const HEIGHT: u32 = 420;
 /// What is left beside the curves for their names, and beside the bars for theirs.
 const NAMES: u32 = 190;
+/// Its sizes, below, are by em square: what is written is a fifth less.
 const FONT: &str = "sans-serif";
 
 /// Curves over two logarithmic axes: what is measured here spans decades. Nothing of no points.
@@ -74,8 +75,8 @@ pub fn curves(x: Axis<'_>, y: Axis<'_>, curves: &[Curve]) -> Result<Option<Strin
             .axis_style(INK)
             .bold_line_style(INK.mix(0.3))
             .light_line_style(TRANSPARENT)
-            .label_style((FONT, 13, &INK))
-            .axis_desc_style((FONT, 14, &INK))
+            .label_style((FONT, 15, &INK))
+            .axis_desc_style((FONT, 16, &INK))
             .x_label_formatter(&|value| shown(*value))
             .y_label_formatter(&|value| shown(*value))
             .draw()?;
@@ -117,8 +118,8 @@ pub fn bars(x: Axis<'_>, bars: &[(String, f64)]) -> Result<Option<String>, Troub
             .axis_style(INK)
             .bold_line_style(INK.mix(0.3))
             .light_line_style(TRANSPARENT)
-            .label_style((FONT, 13, &INK))
-            .axis_desc_style((FONT, 14, &INK))
+            .label_style((FONT, 15, &INK))
+            .axis_desc_style((FONT, 16, &INK))
             .x_label_formatter(&|value| shown(*value))
             .draw()?;
         for (n, (name, value)) in bars.iter().enumerate() {
@@ -128,7 +129,7 @@ pub fn bars(x: Axis<'_>, bars: &[(String, f64)]) -> Result<Option<String>, Troub
             chart.draw_series([Rectangle::new(corners, colour.filled())])?;
             let [(left, row), (right, _)] =
                 [(least, middle), (*value, middle)].map(|at| chart.backend_coord(&at));
-            let anchored = |to| (FONT, 14, &INK).into_text_style(&whole).pos(Pos::new(to, VPos::Center));
+            let anchored = |to| (FONT, 16, &INK).into_text_style(&whole).pos(Pos::new(to, VPos::Center));
             whole.draw(&Text::new(name.clone(), (left - 10, row), anchored(HPos::Right)))?;
             whole.draw(&Text::new(shown(*value), (right + 6, row), anchored(HPos::Left)))?;
         }
@@ -143,7 +144,7 @@ fn styles() -> impl Iterator<Item = (RGBColor, u32)> {
 }
 
 fn name(beside: &DrawingArea<SVGBackend<'_>, Shift>, curves: &[Curve]) -> Result<(), Trouble> {
-    let style = (FONT, 14, &INK).into_text_style(beside).pos(Pos::new(HPos::Left, VPos::Center));
+    let style = (FONT, 16, &INK).into_text_style(beside).pos(Pos::new(HPos::Left, VPos::Center));
     for (n, (curve, (colour, stroke))) in (0..).zip(curves.iter().zip(styles())) {
         let row = 28 + 24 * n;
         beside.draw(&PathElement::new([(0, row), (22, row)], colour.stroke_width(stroke)))?;
