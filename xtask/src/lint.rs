@@ -15,6 +15,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     // All of them, also after a failure: one run shows everything that is to be done.
     let mut steps = vec![
         Step::cargo(&["fmt", "--all", "--check"], &[]),
+        // A workspace of its own, which the line above passes over.
+        Step::cargo(&["fmt", "--check", "--manifest-path", "proving/bench-compare/peers/Cargo.toml"], &[]),
         Step::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]),
         Step::cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]),
         clocks(),

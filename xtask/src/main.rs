@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask`.
 
 mod bench;
+mod bench_compare;
 mod bench_start;
 mod book;
 mod clock_rule;
@@ -34,7 +35,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 17] = [
+const TASKS: [Task; 18] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -78,6 +79,12 @@ const TASKS: [Task; 17] = [
         run: bench::run,
     },
     Task {
+        name: "bench-compare",
+        usage: "bench-compare [ARG]…",
+        does: "measure beside other lock libraries; `bench-compare --help` says what can be chosen",
+        run: bench_compare::run,
+    },
+    Task {
         name: "simulate",
         usage: "simulate [ARG]…",
         does: "run many seeds of the simulation (--seeds COUNT --from SEED), or replay one with its trace (--seed SEED)",
@@ -110,7 +117,7 @@ const TASKS: [Task; 17] = [
     Task {
         name: "peers",
         usage: "peers",
-        does: "fetch the lock libraries of other languages that ours is tested beside into target/peers",
+        does: "fetch the other lock libraries that ours is tested and measured beside into target/peers",
         run: peers::run,
     },
     Task {

@@ -1,4 +1,4 @@
-//! `cargo xtask peers`: the lock libraries of other languages, fetched into `target/peers`.
+//! `cargo xtask peers`: the lock libraries of other languages, fetched into `target/peers`, and Rust's others, built there.
 //!
 //! A stamp is written beside them once all are there; what has none, or another one, is fetched anew. A language that is not
 //! on this machine, or too old, is left out, by the name of each library, and its tests say `ignored`.
@@ -11,7 +11,7 @@ use std::{
 
 use interop::{Language, Peer};
 
-use crate::{servers::take_turn, takes_no_arguments, tool};
+use crate::{servers::take_turn, step::Step, takes_no_arguments, tool};
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(refused) = takes_no_arguments("peers", arguments) {
@@ -53,7 +53,18 @@ pub(crate) fn fetch() -> Result<Vec<String>, ExitCode> {
             eprintln!("xtask peers: the libraries of {language} could not be fetched: {why}");
         }
     }
+    failed |= !rust().passed();
     if failed { Err(ExitCode::FAILURE) } else { Ok(left_out) }
+}
+
+/// A workspace of its own, with a lock file of its own. Cargo knows by itself whether there is something to do.
+fn rust() -> Step {
+    let manifest = "proving/bench-compare/peers/Cargo.toml";
+    let place = Language::fetched_into().join("rust");
+    let place = place.display().to_string();
+    let line =
+        ["build", "--quiet", "--release", "--locked", "--manifest-path", manifest, "--target-dir", &place];
+    Step::cargo(&line, &[])
 }
 
 fn names(language: Language) -> String {

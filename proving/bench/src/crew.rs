@@ -2,21 +2,15 @@
 
 use std::env;
 use std::error::Error;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
-use std::time::Duration;
+use std::process::Command;
 
+use crate::child::Child;
 use crate::order::{Order, Report};
 use crate::turn::{Turn, Turns};
 use crate::venue::Site;
 
 /// The first argument of a process that is one of a crew.
 pub const HAND: &str = "--one-of-a-crew";
-
-/// No order takes so long; whoever is silent for longer will not answer.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(300);
 
 /// What can go wrong: in words.
 pub type Trouble = Box<dyn Error + Send + Sync>;
@@ -27,11 +21,7 @@ pub struct Crew(Vec<Hand>);
 
 /// One of them.
 #[derive(Debug)]
-struct Hand {
-    process: Child,
-    orders: ChildStdin,
-    reports: Receiver<String>,
-}
+struct Hand(Child);
 
 impl Crew {
     /// Starts so many.
@@ -160,48 +150,21 @@ impl Hand {
             let at = path.display();
             return Err(format!("there is no {at}: build both with `cargo build -p bench --bins`").into());
         }
-        let mut process = Command::new(&path)
-            .args([HAND, &*number.to_string(), url, &site.url])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let orders = process.stdin.take().expect("it was piped");
-        let answers = BufReader::new(process.stdout.take().expect("it was piped"));
-        let (sender, reports) = mpsc::channel();
-        thread::spawn(move || {
-            for line in answers.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut hand = Self { process, orders, reports };
+        let mut command = Command::new(&path);
+        command.args([HAND, &*number.to_string(), url, &site.url]);
+        let mut hand = Self(Child::start(&mut command)?);
         hand.receive()?;
         Ok(hand)
     }
 
     fn send(&mut self, order: &Order) -> Result<(), Trouble> {
-        let mut line = serde_json::to_string(order)?;
-        line.push('\n');
-        Ok(self.orders.write_all(line.as_bytes())?)
+        self.0.send(order)
     }
 
     fn receive(&mut self) -> Result<Report, Trouble> {
-        let line = self
-            .reports
-            .recv_timeout(ANSWERS_WITHIN)
-            .map_err(|_| format!("process {} of the bench does not answer", self.process.id()))?;
-        match serde_json::from_str(&line)? {
+        match self.0.receive()? {
             Report::Failed(why) => Err(why.into()),
             report => Ok(report),
         }
-    }
-}
-
-impl Drop for Hand {
-    fn drop(&mut self) {
-        // Fails only if it has ended, which is what is wanted.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

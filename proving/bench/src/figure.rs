@@ -5,7 +5,7 @@ use std::io::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::sample::Sample;
-use crate::targets;
+use crate::targets::{self, TARGETS, Target};
 use crate::venue::Venue;
 
 /// One figure: the median of its measurements.
@@ -57,6 +57,7 @@ pub enum Telling {
 #[derive(Debug)]
 pub struct Figures {
     telling: Telling,
+    targets: &'static [Target],
     all: Vec<Figure>,
 }
 
@@ -76,7 +77,13 @@ impl Figures {
     /// None yet.
     #[must_use]
     pub const fn new(telling: Telling) -> Self {
-        Self { telling, all: Vec::new() }
+        Self::against(&TARGETS, telling)
+    }
+
+    /// None yet, of which these things are demanded.
+    #[must_use]
+    pub const fn against(targets: &'static [Target], telling: Telling) -> Self {
+        Self { telling, targets, all: Vec::new() }
     }
 
     /// Those that came so far.
@@ -99,7 +106,7 @@ impl Figures {
         if value.is_nan() {
             return;
         }
-        let target = targets::of(of.workload, measure, of.case);
+        let target = targets::among(self.targets, of.workload, measure, of.case);
         let mut name = format!("{}/{}/{measure}", of.workload, of.venue);
         if !of.case.is_empty() {
             name += "/";

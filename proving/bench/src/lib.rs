@@ -4,12 +4,15 @@
 //! rests on nothing that another load on the machine could move.
 
 pub mod bare;
+pub mod child;
 pub mod clock;
 pub mod crew;
 pub mod figure;
 pub mod hand;
 pub mod order;
 pub mod page;
+pub mod pictures;
+pub mod plot;
 pub mod sample;
 pub mod settings;
 pub mod tap;

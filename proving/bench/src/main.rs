@@ -1,11 +1,11 @@
 //! `bench`: measures, and says what it found.
 
+use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::{env, fs};
 
 use bench::figure::{Figures, Telling};
-use bench::page::{Machine, page, table};
+use bench::page::{self, table};
 use bench::settings::Settings;
 use bench::venue::{self, Venue};
 use bench::workloads::ALL;
@@ -22,7 +22,7 @@ struct Words {
     /// A line of JSON for each figure
     #[arg(long)]
     json: bool,
-    /// Write docs/performance.md from the figures
+    /// Write docs/performance.md from the figures, with its plots
     #[arg(long, conflicts_with_all = ["short", "on", "workloads"])]
     write: bool,
     /// Measure here only; may be given several times
@@ -50,9 +50,9 @@ fn main() -> ExitCode {
         print!("{}", table(figures.all()));
     }
     if words.write
-        && let Err(why) = fs::write(page_path(), page(figures.all(), &Machine::this()))
+        && let Err(why) = page::write(&docs(), figures.all())
     {
-        eprintln!("bench: {}: {why}", page_path().display());
+        eprintln!("bench: {}: {why}", docs().display());
         return ExitCode::FAILURE;
     }
     // A time that misses its target is a finding; a count that does is a failure, and only the short form is a test.
@@ -78,8 +78,8 @@ fn workloads() -> PossibleValuesParser {
 }
 
 /// Where this was built, unless it is run by cargo in a tree that was moved since.
-fn page_path() -> PathBuf {
+fn docs() -> PathBuf {
     let built =
         env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
-    built.join("../../docs/performance.md")
+    built.join("../../docs")
 }

@@ -1,9 +1,12 @@
 //! The figures for people: a table, and the page docs/performance.md.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::path::Path;
 use std::{fs, thread};
 
+use crate::crew::Trouble;
 use crate::figure::{Figure, shown};
+use crate::pictures::{self, Picture};
 use crate::targets::TARGETS;
 use crate::workloads::ALL;
 
@@ -31,6 +34,13 @@ impl Machine {
             threads: thread::available_parallelism().map_or(1, usize::from),
             kernel: kernel.trim().to_owned(),
         }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { processor, threads, kernel } = self;
+        write!(f, "These were taken on {processor}, {threads} threads, Linux {kernel}, servers on loopback.")
     }
 }
 
@@ -66,15 +76,45 @@ fn cells(figure: &Figure) -> [String; 4] {
     [value, spread, figure.target.clone().unwrap_or_default(), met.to_owned()]
 }
 
+/// Draws a page's pictures into docs/plots. Gives those that there was something to draw for.
+///
+/// # Errors
+///
+/// What cannot be drawn, or written.
+pub fn draw(docs: &Path, pictures: &[Picture], figures: &[Figure]) -> Result<Vec<Picture>, Trouble> {
+    let plots = docs.join("plots");
+    fs::create_dir_all(&plots)?;
+    let mut drawn = Vec::new();
+    for picture in pictures {
+        if let Some(svg) = (picture.draw)(figures)? {
+            fs::write(plots.join(picture.file), svg)?;
+            drawn.push(*picture);
+        }
+    }
+    Ok(drawn)
+}
+
+/// A picture as a page has it.
+#[must_use]
+pub fn shown_on_a_page(picture: &Picture) -> String {
+    format!("![{}](plots/{})\n\n", picture.shows, picture.file)
+}
+
+/// Writes the page into docs, with its pictures.
+///
+/// # Errors
+///
+/// As [`draw`].
+pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), Trouble> {
+    let drawn = draw(docs, &pictures::ALL, figures)?;
+    Ok(fs::write(docs.join("performance.md"), page(figures, &drawn, &Machine::this()))?)
+}
+
 /// The page.
 #[must_use]
-pub fn page(figures: &[Figure], machine: &Machine) -> String {
+pub fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> String {
     let mut text = String::from(HEAD);
-    let Machine { processor, threads, kernel } = machine;
-    let _ = writeln!(
-        text,
-        "These were taken on {processor}, {threads} threads, Linux {kernel}, servers on loopback.\n"
-    );
+    let _ = writeln!(text, "{machine}\n");
     text += "## Where we lose\n\n";
     let lost: Vec<_> = figures.iter().filter(|figure| figure.met == Some(false)).collect();
     if lost.is_empty() {
@@ -93,6 +133,9 @@ pub fn page(figures: &[Figure], machine: &Machine) -> String {
             continue;
         }
         let _ = writeln!(text, "## {}\n\n{}\n", workload.title, workload.method);
+        for picture in pictures.iter().filter(|picture| picture.workload == workload.name) {
+            text += &shown_on_a_page(picture);
+        }
         text += "| where | case | measure | median | quartiles | target | |\n|---|---|---|---|---|---|---|\n";
         for figure in of {
             let [_, venue, measure, case] = figure.parts();
@@ -153,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_is_missed_stands_first_and_everything_under_its_workload() {
-        let page = page(&figures(), &machine());
+        let page = page(&figures(), &pictures::ALL, &machine());
         let lost = "| uncontended · valkey-9.1 · again ÷ floor · 16 tasks | 0.500 | 0.400–0.600 | ≥ 0.9 |";
         let own = "| valkey-9.1 | 16 tasks | again ÷ floor | 0.500 | 0.400–0.600 | ≥ 0.9 | MISSED |";
         let met = "| valkey-9.1 | 9 guards | bytes per guard | 300 B |  | ≤ 512 | met |";
@@ -162,6 +205,7 @@ mod tests {
             "## Where we lose",
             lost,
             "## Taking and releasing",
+            "](plots/throughput.svg)",
             own,
             "| again | 123 k/s |",
             "## Many locks held",
@@ -179,12 +223,12 @@ mod tests {
 
     #[test]
     fn a_page_without_losses_says_so() {
-        assert!(page(&figures()[1..], &machine()).contains("No target was missed."));
+        assert!(page(&figures()[1..], &[], &machine()).contains("No target was missed."));
     }
 
     #[test]
     fn every_target_stands_on_the_page_and_belongs_to_a_workload() {
-        let page = page(&[], &machine());
+        let page = page(&[], &[], &machine());
         for target in &TARGETS {
             assert!(page.contains(target.because) && page.contains(&format!("| {} |", target.bound)));
             assert!(ALL.iter().any(|workload| workload.name == target.workload), "{target:?}");

@@ -32,7 +32,7 @@ impl std::fmt::Display for Bound {
 
 /// What is demanded of one measure, wherever it is taken.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_structs, reason = "the comparison has demands of its own")]
 pub struct Target {
     /// The workload.
     pub workload: &'static str,
@@ -51,8 +51,14 @@ pub struct Target {
 /// What is demanded of a figure.
 #[must_use]
 pub fn of(workload: &str, measure: &str, case: &str) -> Option<&'static Target> {
+    among(&TARGETS, workload, measure, case)
+}
+
+/// The same of other demands.
+#[must_use]
+pub fn among<'a>(targets: &'a [Target], workload: &str, measure: &str, case: &str) -> Option<&'a Target> {
     let mut fitting =
-        TARGETS.iter().filter(|target| target.workload == workload && target.measure == measure);
+        targets.iter().filter(|target| target.workload == workload && target.measure == measure);
     let named = fitting.clone().find(|target| target.case == Some(case));
     named.or_else(|| fitting.find(|target| target.case.is_none()))
 }
@@ -136,7 +142,9 @@ const FILE_GAP: &str = "what must be done is one datagram each way and one immed
 const MAJORITY: &str = "three of five are enough; the others are waited for by nobody";
 const STOPPED: &str = "whoever does not answer holds nobody up";
 
-const fn timed(
+/// A demand on what is timed.
+#[must_use]
+pub const fn timed(
     workload: &'static str,
     measure: &'static str,
     case: Option<&'static str>,

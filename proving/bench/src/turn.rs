@@ -49,6 +49,12 @@ impl Turns {
         pairs.map(|pair| pair[1].had.saturating_sub(pair[0].released) as f64 / 1e3).collect()
     }
 
+    /// From each ask to the guard, in µs, whoever had it before.
+    #[must_use]
+    pub fn waits(&self) -> Sample {
+        self.0.iter().map(|turn| turn.had.saturating_sub(turn.asked) as f64 / 1e3).collect()
+    }
+
     /// Turns per second from the first guard to the last release.
     #[must_use]
     pub fn per_second(&self) -> f64 {
@@ -129,6 +135,12 @@ mod tests {
         let turns =
             Turns::new(vec![turn(3, 20_000, 30_000, 7), turn(1, 0, 1_000, 5), turn(2, 1_500, 5_000, 6)]);
         assert_eq!(turns.gaps(), Sample::from(3.0));
+    }
+
+    #[test]
+    fn a_wait_counts_for_everybody() {
+        let turns = Turns::new(vec![turn(1, 0, 1_000, 5), turn(2, 1_500, 5_000, 6)]);
+        assert_eq!(turns.waits(), [1.0, 3.5].into_iter().collect());
     }
 
     #[test]

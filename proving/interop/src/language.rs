@@ -104,7 +104,7 @@ impl Language {
     }
 
     /// The command that runs a program of this language with the fetched libraries.
-    pub(crate) fn command(self, program: &Path) -> Command {
+    pub fn command(self, program: &Path) -> Command {
         match self {
             Self::Node => {
                 let mut command = Command::new("node");

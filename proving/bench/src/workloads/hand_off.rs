@@ -4,6 +4,7 @@ use super::{Workload, on_one_thread};
 use crate::bare::Bare;
 use crate::crew::{Crew, Race, Trouble};
 use crate::figure::{Figures, Of};
+use crate::pictures::QUANTILES;
 use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::venue::Site;
@@ -55,7 +56,8 @@ fn one_use(
     key_use: &Use,
 ) -> Result<(), Trouble> {
     let Use { case, hold, think, each: [full, short], cold } = *key_use;
-    let (mut medians, mut tails, mut trips) = (Sample::default(), Sample::default(), Sample::default());
+    let (mut quantiles, mut trips) =
+        (QUANTILES.map(|quantile| (quantile, Sample::default())), Sample::default());
     let race = Race { key: case, waiters: PROCESSES, each: settings.pick(full, short), hold, think };
     for repetition in 0..=settings.repetitions() {
         let trip = round_trip(settings, site, cold)?;
@@ -63,15 +65,19 @@ fn one_use(
         // The first is for warming up.
         if repetition > 0 {
             trips.push(trip);
-            medians.push(gaps.median());
-            tails.push(gaps.quantile(0.99));
+            for (quantile, sample) in &mut quantiles {
+                sample.push(gaps.quantile(f64::from(*quantile) / 100.0));
+            }
         }
     }
     let of = Of { workload: WORKLOAD.name, venue: site.venue, case };
     let trip = if cold { "cold round trip" } else { "hot round trip" };
-    figures.add(of, &format!("gap p50 ÷ {trip}"), "", medians.over(&trips));
-    figures.add(of, "gap p50", "µs", medians);
-    figures.add(of, "gap p99", "µs", tails);
+    for (quantile, sample) in quantiles {
+        if quantile == 50 {
+            figures.add(of, &format!("gap p50 ÷ {trip}"), "", sample.over(&trips));
+        }
+        figures.add(of, &format!("gap p{quantile}"), "µs", sample);
+    }
     figures.add(of, trip, "µs", trips);
     Ok(())
 }

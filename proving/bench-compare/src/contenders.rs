@@ -1,0 +1,210 @@
+//! Who is compared, and what plays each.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fmt};
+
+use contender::Trouble;
+use interop::{Language, Peer};
+
+use crate::ours::PLAY;
+
+/// A lock library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contender {
+    kind: Kind,
+    name: &'static str,
+    /// What there is to know of its ways before one compares.
+    pub waits: Waits,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Ours,
+    Rust,
+    Foreign(Peer),
+}
+
+/// How a library waits for a lock that somebody else holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a page says something of each")]
+pub enum Waits {
+    /// The server tells it.
+    Told,
+    /// It asks again after a while.
+    Asks,
+    /// It does not: it fails at once.
+    Never,
+}
+
+/// All of them, ours first.
+pub const ALL: [Contender; 11] = [
+    Contender { kind: Kind::Ours, name: "leasehold", waits: Waits::Told },
+    Contender { kind: Kind::Rust, name: "rslock", waits: Waits::Asks },
+    Contender { kind: Kind::Rust, name: "redis-lock", waits: Waits::Asks },
+    Contender { kind: Kind::Rust, name: "distributed-lock", waits: Waits::Never },
+    foreign(Peer::Redlock4, "redlock-4", Waits::Asks),
+    foreign(Peer::Redlock5, "redlock-5", Waits::Asks),
+    foreign(Peer::RedisSemaphore, "redis-semaphore", Waits::Asks),
+    foreign(Peer::RedlockUniversal, "redlock-universal", Waits::Asks),
+    foreign(Peer::RedisPy, "redis-py", Waits::Asks),
+    foreign(Peer::PythonRedisLock, "python-redis-lock", Waits::Told),
+    foreign(Peer::Pottery, "pottery-redlock", Waits::Asks),
+];
+
+const fn foreign(peer: Peer, name: &'static str, waits: Waits) -> Contender {
+    Contender { kind: Kind::Foreign(peer), name, waits }
+}
+
+/// Rust's, and one of each other language: enough to see that every part works.
+pub const FEW: [&str; 6] =
+    ["leasehold", "rslock", "redis-lock", "distributed-lock", "redis-semaphore", "redis-py"];
+
+impl Contender {
+    /// What stands in figures, and is typed.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// Whether it is ours.
+    #[must_use]
+    pub fn is_ours(self) -> bool {
+        self.kind == Kind::Ours
+    }
+
+    /// What it is written in.
+    #[must_use]
+    pub fn language(self) -> &'static str {
+        match self.kind {
+            Kind::Ours | Kind::Rust => "Rust",
+            Kind::Foreign(peer) => match peer.language() {
+                Language::Node => "Node",
+                _ => "Python",
+            },
+        }
+    }
+
+    /// Its version, out of the manifest that it was fetched by.
+    #[must_use]
+    pub fn version(self) -> String {
+        let manifest = match self.kind {
+            Kind::Ours => return env!("CARGO_PKG_VERSION").to_owned(),
+            Kind::Rust => include_str!("../peers/Cargo.toml"),
+            Kind::Foreign(peer) => match peer.language() {
+                Language::Node => include_str!("../../interop/peers/package.json"),
+                _ => include_str!("../../interop/peers/requirements.txt"),
+            },
+        };
+        let package = match self.name {
+            "redis-py" => "redis",
+            "pottery-redlock" => "pottery",
+            "distributed-lock" => "distributed-lock-redis",
+            name => name,
+        };
+        version_of(manifest, package).unwrap_or_default().to_owned()
+    }
+
+    /// What this machine lacks to run it at all; empty where it has everything, or could fetch it.
+    #[must_use]
+    pub fn lacking(self) -> Vec<&'static str> {
+        match self.kind {
+            Kind::Foreign(peer) if !peer.language().has_libraries() => peer.language().lacking(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The command that plays it on the server of this URL.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there, with the remedy.
+    pub fn command(self, url: &str) -> Result<Command, Trouble> {
+        let is_missing = |at: &Path| {
+            format!("{self}: it is not in {}, or not as it is wanted; run `cargo xtask peers`", at.display())
+        };
+        let mut command = match self.kind {
+            Kind::Ours => {
+                let mut command = Command::new(env::current_exe()?);
+                command.arg(PLAY);
+                command
+            }
+            Kind::Rust => {
+                let program = rust_peers();
+                if !program.is_file() {
+                    return Err(is_missing(&program).into());
+                }
+                let mut command = Command::new(program);
+                command.arg(self.name);
+                command
+            }
+            Kind::Foreign(peer) => {
+                let language = peer.language();
+                if !language.has_libraries() {
+                    return Err(is_missing(&language.home()).into());
+                }
+                language.command(&driver(language, self.name))
+            }
+        };
+        command.arg(url);
+        Ok(command)
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name)
+    }
+}
+
+/// The program that plays Rust's other libraries, whether or not it is there.
+fn rust_peers() -> PathBuf {
+    Language::fetched_into().join("rust/release/rust-peers")
+}
+
+fn driver(language: Language, name: &str) -> PathBuf {
+    let ending = if language == Language::Node { "js" } else { "py" };
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers").join(format!("{name}.{ending}"))
+}
+
+/// The version of a package in a manifest that has a line for each: `"ioredis": "5.11.1",`, `redis==8.1.0`, or
+/// `rslock = { version = "=0.10.0" }`.
+fn version_of<'a>(manifest: &'a str, package: &str) -> Option<&'a str> {
+    manifest.lines().find_map(|line| {
+        let rest = line.trim_start().trim_start_matches('"').strip_prefix(package)?;
+        // Not the package whose name only begins like this.
+        let rest = rest.strip_prefix(['"', ' ', '='])?;
+        let version = &rest[rest.find(|c: char| c.is_ascii_digit())?..];
+        version.split(['"', ' ', ',', ';']).next()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_version_is_found_in_its_manifest() {
+        for contender in ALL {
+            let version = contender.version();
+            assert!(version.split('.').count() >= 3, "{contender}: {version:?}");
+        }
+        let versions = "[\"redis-lock\": \"1.2.3\"]\n\"redis\": \"npm:redis@4.5.6-beta.1\",\n";
+        assert_eq!(version_of(versions, "redis"), Some("4.5.6-beta.1"));
+    }
+
+    #[test]
+    fn every_contender_of_another_language_has_its_driver() {
+        for contender in ALL {
+            if let Kind::Foreign(peer) = contender.kind {
+                assert!(driver(peer.language(), contender.name).is_file(), "{contender}");
+                assert_eq!(peer.name(), contender.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_few_are_among_all() {
+        assert!(FEW.iter().all(|name| ALL.iter().any(|contender| contender.name == *name)));
+    }
+}

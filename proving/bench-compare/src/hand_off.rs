@@ -1,0 +1,102 @@
+//! From one holder to the next.
+
+use bench::figure::{Figures, Of};
+use bench::sample::Sample;
+use bench::venue::Site;
+use contender::{Order, Trouble};
+
+use crate::contenders::{Contender, Waits};
+use crate::play::Cast;
+use crate::settings::Settings;
+
+/// What stands in figures.
+pub const NAME: &str = "hand_off";
+
+/// How it is measured, for the page.
+pub const METHOD: &str = "\
+Four processes of one library want one key, hold it for 1 ms and rest for 1 ms. The *gap* is from the call for a release to the moment at
+which the next holder's library says that it has the lock, for a holder that was waiting by then; all processes read one clock. Where waiters ask again after
+a while, whoever released mostly takes it again before anybody asks: that is no hand-off, and shows in the *wait*, from the ask to the
+lock, of all turns. *Commands* are those that the four send, counted on the wire in a run of its own. *Jain* is Jain's index over the turns of each: 1 when all had as
+many, 0.25 when one had them all. A library that gives up waiting is asked again at once.";
+
+const PROCESSES: usize = 4;
+
+#[derive(Default)]
+struct Laps {
+    median: Sample,
+    tail: Sample,
+    wait: Sample,
+    speed: Sample,
+    jain: Sample,
+    commands: Sample,
+}
+
+/// Measures all contenders that wait for a lock, in turns.
+///
+/// # Errors
+///
+/// When one fails.
+pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
+    figures.announce(&format!("{NAME} on {}", settings.venue));
+    let waits = |who: &Contender| who.waits != Waits::Never;
+    let field: Vec<_> = settings.contenders.iter().copied().filter(waits).collect();
+    let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
+    for (who, laps) in field.iter().zip(&mut laps) {
+        laps.commands = commands(settings, site, *who)?.into();
+    }
+    let mut casts = field
+        .iter()
+        .map(|who| Cast::start(*who, &site.url, PROCESSES))
+        .collect::<Result<Vec<_>, Trouble>>()?;
+    for repetition in 0..=settings.repetitions() {
+        for n in 0..field.len() {
+            let n = (n + repetition) % field.len();
+            let contest = casts[n].turns(field[n], &order(settings, "wanted"))?;
+            // The first is for warming up.
+            if repetition > 0 {
+                let gaps = contest.turns.gaps();
+                laps[n].median.push(gaps.median());
+                laps[n].tail.push(gaps.quantile(0.99));
+                laps[n].wait.push(contest.turns.waits().quantile(0.99) / 1e3);
+                laps[n].speed.push(contest.turns.per_second());
+                laps[n].jain.push(contest.jain());
+            }
+        }
+    }
+    tell(&field, laps, figures, site);
+    Ok(())
+}
+
+fn tell(field: &[Contender], laps: Vec<Laps>, figures: &mut Figures, site: &Site) {
+    let ours = laps[0].median.clone();
+    let peers = laps.iter().skip(1).map(|laps| &laps.median);
+    let best = peers.min_by(|one, other| one.median().total_cmp(&other.median())).cloned();
+    for (who, laps) in field.iter().zip(laps) {
+        let of = Of { workload: NAME, venue: site.venue, case: who.name() };
+        figures.add(of, "gap p50", "µs", laps.median);
+        figures.add(of, "gap p99", "µs", laps.tail);
+        figures.add(of, "wait p99", "ms", laps.wait);
+        figures.add(of, "turns", "/s", laps.speed);
+        figures.add(of, "commands per turn", "", laps.commands);
+        figures.add(of, "Jain index", "", laps.jain);
+    }
+    if let Some(best) = best {
+        let of = Of { workload: NAME, venue: site.venue, case: field[0].name() };
+        figures.add(of, "gap p50 ÷ that of the best peer", "", ours.over(&best));
+    }
+}
+
+/// What processes of their own send by a way on which it is counted, for each turn; connections and scripts are there before.
+fn commands(settings: &Settings, site: &Site, who: Contender) -> Result<f64, Trouble> {
+    let mut cast = Cast::start(who, &site.counted_url(), PROCESSES)?;
+    cast.turns(who, &order(settings, "warm-up"))?;
+    let sent = || site.commands().unwrap_or_default();
+    let before = sent();
+    let contest = cast.turns(who, &order(settings, "counted"))?;
+    Ok((sent() - before) as f64 / contest.turns.len() as f64)
+}
+
+fn order(settings: &Settings, key: &str) -> Order {
+    Order::Turns { key: key.to_owned(), hold: 1, think: 1, millis: settings.contest() }
+}

@@ -1,0 +1,97 @@
+//! `bench-compare`: Leasehold beside its peers.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bench::figure::{Figures, Telling};
+use bench::page::table;
+use bench::venue::{self, Venue};
+use bench_compare::contenders::{ALL, Contender};
+use bench_compare::settings::Settings;
+use bench_compare::targets::TARGETS;
+use bench_compare::{hand_off, ours, page, uncontended};
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
+use contender::Trouble;
+
+/// Measures Leasehold beside other lock libraries, each in processes of its own, on the same server
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench-compare", disable_version_flag = true)]
+struct Words {
+    /// A minute's worth: a few libraries, and less of each
+    #[arg(long)]
+    short: bool,
+    /// A line of JSON for each figure
+    #[arg(long)]
+    json: bool,
+    /// Write docs/peers.md from the figures, with its plots
+    #[arg(long, conflicts_with_all = ["short", "contenders"])]
+    write: bool,
+    /// The server that locks are taken on
+    #[arg(long, value_name = "VENUE", value_parser = venues(), default_value = "redis-7.0")]
+    on: String,
+    /// Compare ours with these only
+    #[arg(value_name = "NAME", value_parser = contenders())]
+    contenders: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    ours::play_if_told_to();
+    let words = Words::parse();
+    match measure(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("bench-compare: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(words: &Words) -> Result<(), Trouble> {
+    let venue = Venue::named(&words.on).ok_or("no such venue")?;
+    let mut settings = Settings::new(words.short, venue, &words.contenders);
+    settings.contenders.retain(is_here);
+    // Before anything is measured: whoever is not fetched is not missed an hour later.
+    for contender in &settings.contenders {
+        contender.command("")?;
+    }
+    let telling = if words.json { Telling::Json } else { Telling::Table };
+    let mut figures = Figures::against(&TARGETS, telling);
+    let site = venue.open();
+    uncontended::run(&settings, &mut figures, &site)?;
+    hand_off::run(&settings, &mut figures, &site)?;
+    if !words.json {
+        print!("{}", table(figures.all()));
+    }
+    if words.write {
+        page::write(&docs(), figures.all())?;
+    }
+    Ok(())
+}
+
+/// Whether this machine can run it; says what it lacks.
+fn is_here(contender: &Contender) -> bool {
+    let lacking = contender.lacking();
+    if !lacking.is_empty() {
+        eprintln!("bench-compare: LEFT OUT: {contender}: this machine lacks {}", lacking.join(" and "));
+    }
+    lacking.is_empty()
+}
+
+/// Those with a server: the others' libraries know nothing else.
+fn venues() -> PossibleValuesParser {
+    let servers = venue::ALL.into_iter().filter(|venue| venue.flavor().is_some());
+    PossibleValuesParser::new(servers.map(Venue::name))
+}
+
+fn contenders() -> PossibleValuesParser {
+    PossibleValuesParser::new(ALL.map(Contender::name))
+}
+
+/// Where this was built, unless it is run by cargo in a tree that was moved since.
+fn docs() -> PathBuf {
+    let built =
+        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    built.join("../../docs")
+}

@@ -1,0 +1,36 @@
+//! Leasehold as one contender among the others, by its public API.
+
+use std::env;
+use std::time::Duration;
+
+use contender::{Contender, TTL, Trouble, Visit, serve};
+use leasehold::Locks;
+
+/// The first argument of a process that plays Leasehold.
+pub(crate) const PLAY: &str = "--play-leasehold";
+
+/// Plays Leasehold, if this process was started to: then it does not return.
+pub fn play_if_told_to() {
+    let words: Vec<String> = env::args().skip(1).collect();
+    if let [play, url] = words.as_slice()
+        && play == PLAY
+    {
+        serve::<Ours>(url);
+    }
+}
+
+#[derive(Clone)]
+struct Ours(Locks);
+
+impl Contender for Ours {
+    async fn connect(url: &str) -> Result<Self, Trouble> {
+        Ok(Self(Locks::connect(url).await?))
+    }
+
+    async fn visit(&self, key: &str, hold: Duration) -> Result<Option<Visit>, Trouble> {
+        let guard = self.0.mutex(key).ttl(TTL).lock().await?;
+        let visit = Visit::lasting(hold).await;
+        guard.release().await?;
+        Ok(Some(visit))
+    }
+}

@@ -1,0 +1,298 @@
+//! The page docs/peers.md.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use bench::figure::{Figure, shown};
+use bench::page::{Machine, draw, shown_on_a_page};
+use bench::pictures::{Picture, by_count, measured};
+use bench::plot::{Curve, bars, curves};
+use contender::Trouble;
+
+use crate::contenders::{ALL, Contender, Waits};
+use crate::targets::TARGETS;
+use crate::{hand_off, uncontended};
+
+/// A column of a table: a figure of each contender.
+struct Column {
+    title: &'static str,
+    /// The figure's measure and case, in which `WHO` is the contender.
+    of: &'static str,
+    better: Better,
+}
+
+#[derive(Clone, Copy)]
+enum Better {
+    More,
+    Less,
+}
+
+const UNCONTENDED: [Column; 6] = [
+    Column { title: "1 task, k/s", of: "WHO/1 task", better: Better::More },
+    Column { title: "÷ bare, 1 task", of: "WHO ÷ bare/1 task", better: Better::More },
+    Column { title: "16 tasks, k/s", of: "WHO/16 tasks", better: Better::More },
+    Column { title: "÷ bare, 16 tasks", of: "WHO ÷ bare/16 tasks", better: Better::More },
+    Column { title: "64 tasks, k/s", of: "WHO/64 tasks", better: Better::More },
+    Column { title: "÷ bare, 64 tasks", of: "WHO ÷ bare/64 tasks", better: Better::More },
+];
+
+const HAND_OFF: [Column; 6] = [
+    Column { title: "gap p50, µs", of: "gap p50/WHO", better: Better::Less },
+    Column { title: "gap p99, µs", of: "gap p99/WHO", better: Better::Less },
+    Column { title: "wait p99, ms", of: "wait p99/WHO", better: Better::Less },
+    Column { title: "turns a second", of: "turns/WHO", better: Better::More },
+    Column { title: "commands per turn", of: "commands per turn/WHO", better: Better::Less },
+    Column { title: "Jain index", of: "Jain index/WHO", better: Better::More },
+];
+
+/// Both tables: the workload, its heading, how it is measured, its columns.
+const TABLES: [(&str, &str, &str, &[Column]); 2] = [
+    (uncontended::NAME, "Taking and releasing what nobody else wants", uncontended::METHOD, &UNCONTENDED),
+    (hand_off::NAME, "From one holder to the next", hand_off::METHOD, &HAND_OFF),
+];
+
+/// The pictures of the page.
+const PICTURES: [Picture; 2] = [
+    Picture {
+        file: "peers-throughput.svg",
+        workload: uncontended::NAME,
+        shows: "Thousands of cycles a second by the number of tasks, of each library",
+        draw: throughput,
+    },
+    Picture {
+        file: "peers-hand-off.svg",
+        workload: hand_off::NAME,
+        shows: "The median time from a release to the next holder, of each library",
+        draw: gaps,
+    },
+];
+
+/// Writes the page into docs, with its pictures.
+///
+/// # Errors
+///
+/// What cannot be drawn, or written.
+pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), Trouble> {
+    let drawn = draw(docs, &PICTURES, figures)?;
+    Ok(fs::write(docs.join("peers.md"), page(figures, &drawn, &Machine::this()))?)
+}
+
+fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> String {
+    let mut text = String::from(HEAD);
+    let venue = figures.first().map_or("", |figure| figure.parts()[1]);
+    let _ = writeln!(text, "{machine} The server was {venue}.\n");
+    text += &contenders(figures);
+    text += &losses(figures);
+    for (workload, title, method, columns) in TABLES {
+        let _ = writeln!(text, "## {title}\n\n{method}\n");
+        for picture in pictures.iter().filter(|picture| picture.workload == workload) {
+            text += &shown_on_a_page(picture);
+        }
+        text += &table(figures, workload, columns);
+    }
+    text += &demands(figures);
+    text
+}
+
+fn contenders(figures: &[Figure]) -> String {
+    let mut text = String::from("| library | version | language | whoever waits |\n|---|---|---|---|\n");
+    for who in ALL.into_iter().filter(|who| was_measured(figures, *who)) {
+        let waits = match who.waits {
+            Waits::Told => "is told by the server",
+            Waits::Asks => "asks again after a while",
+            Waits::Never => "is not provided for: it fails at once, so it has no hand-off",
+        };
+        let _ = writeln!(text, "| {who} | {} | {} | {waits} |", who.version(), who.language());
+    }
+    text.push('\n');
+    text
+}
+
+fn losses(figures: &[Figure]) -> String {
+    let mut text = String::from("## Where we lose\n\n");
+    let mut rows = String::new();
+    for (workload, title, _, columns) in TABLES {
+        for column in columns {
+            let Some(ours) = find(figures, workload, column, ALL[0]) else { continue };
+            for who in ALL.into_iter().skip(1) {
+                let Some(theirs) = find(figures, workload, column, who) else { continue };
+                let lost = match column.better {
+                    Better::More => theirs.value > ours.value,
+                    Better::Less => theirs.value < ours.value,
+                };
+                if lost {
+                    let _ = writeln!(
+                        rows,
+                        "| {title} | {} | {who} | {} | {} |",
+                        column.title,
+                        cell(theirs),
+                        cell(ours)
+                    );
+                }
+            }
+        }
+    }
+    if rows.is_empty() {
+        text += "Nobody is ahead in any column.\n\n";
+    } else {
+        let _ = writeln!(text, "| workload | figure | library | its | ours |\n|---|---|---|---|---|\n{rows}");
+    }
+    text
+}
+
+fn table(figures: &[Figure], workload: &str, columns: &[Column]) -> String {
+    let titles: Vec<_> = columns.iter().map(|column| column.title).collect();
+    let mut text = format!("| library | {} |\n|---|{}\n", titles.join(" | "), "---|".repeat(columns.len()));
+    for who in ALL {
+        let cells: Vec<_> = columns.iter().map(|column| find(figures, workload, column, who)).collect();
+        if cells.iter().any(Option::is_some) {
+            let cells: Vec<_> = cells.into_iter().map(|found| found.map_or_else(String::new, cell)).collect();
+            let _ = writeln!(text, "| {who} | {} |", cells.join(" | "));
+        }
+    }
+    text.push('\n');
+    text
+}
+
+fn demands(figures: &[Figure]) -> String {
+    let mut text = String::from(
+        "## What is demanded of ours\n\n| workload | measure | case | measured | target | | why |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
+    for figure in figures {
+        let ([workload, _, measure, case], Some(met)) = (figure.parts(), figure.met) else { continue };
+        let Some(target) = bench::targets::among(&TARGETS, workload, measure, case) else { continue };
+        let met = if met { "met" } else { "MISSED" };
+        let _ = writeln!(
+            text,
+            "| {workload} | {measure} | {case} | {} | {} | {met} | {} |",
+            cell(figure),
+            target.bound,
+            target.because
+        );
+    }
+    text
+}
+
+fn find<'a>(figures: &'a [Figure], workload: &str, column: &Column, who: Contender) -> Option<&'a Figure> {
+    let wanted = column.of.replace("WHO", who.name());
+    figures.iter().find(|figure| {
+        let [its, _, measure, case] = figure.parts();
+        its == workload && format!("{measure}/{case}") == wanted
+    })
+}
+
+fn was_measured(figures: &[Figure], who: Contender) -> bool {
+    TABLES.iter().any(|(workload, _, _, columns)| {
+        columns.iter().any(|column| find(figures, workload, column, who).is_some())
+    })
+}
+
+/// The median, and the quartiles.
+fn cell(figure: &Figure) -> String {
+    let spread = figure.spread.map(|[low, high]| format!(" ({}–{})", shown(low), shown(high)));
+    shown(figure.value) + &spread.unwrap_or_default()
+}
+
+fn throughput(figures: &[Figure]) -> Result<Option<String>, Trouble> {
+    let venue = figures.first().map_or("", |figure| figure.parts()[1]);
+    let all = ALL.map(|who| Curve {
+        name: who.name().to_owned(),
+        points: by_count(figures, [uncontended::NAME, venue, who.name()]),
+    });
+    curves("tasks on one client", "thousands of cycles a second", &measured(all))
+}
+
+fn gaps(figures: &[Figure]) -> Result<Option<String>, Trouble> {
+    let of = |who: Contender| {
+        let figure = find(figures, hand_off::NAME, &HAND_OFF[0], who)?;
+        Some((who.name().to_owned(), figure.value))
+    };
+    let all: Vec<_> = ALL.into_iter().filter_map(of).collect();
+    bars("median from release to the next holder, µs", &all)
+}
+
+const HEAD: &str = "\
+# How each peer stands
+
+This page is written by `cargo xtask bench-compare --write`; change the comparison in `proving/bench-compare`, not the page.
+
+Each library plays in processes of its own, on the same server, in turns with the others, with its own defaults but for the ttl, which is
+10 s for all. A figure is the median of repetitions, one warm-up each left out and no outlier; the quartiles stand behind it in brackets. Times and rates hang
+on the machine and on what else it does, and on the language: what a lock costs is seen in the ratio to the bare loop of the same process.
+
+A comparison of speed is none of promises. Ours gives each holder a fence and each waiter its place in a line, and does so in these figures; of the others
+none does both. What each promises on a key is in [interop.md](interop.md).
+
+| | |
+|---|---|
+| `cargo xtask bench-compare` | everything, about six minutes |
+| `cargo xtask bench-compare rslock redis-py` | ours and these |
+| `cargo xtask bench-compare --on valkey-9.1` | on another server |
+| `cargo xtask bench-compare --json` | a line of JSON for each figure |
+| `cargo xtask bench-compare --short` | a minute, a few of them |
+
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bench::figure::{Figures, Of, Telling};
+    use bench::venue::Venue;
+
+    fn figures() -> Vec<Figure> {
+        let mut figures = Figures::against(&TARGETS, Telling::Table);
+        let venue = Venue::named("redis-7.0").unwrap();
+        let mut add = |workload, case, measure: &str, value: f64| {
+            figures.add(Of { workload, venue, case }, measure, "", value);
+        };
+        add("uncontended", "1 task", "leasehold", 20.0);
+        add("uncontended", "1 task", "rslock", 21.5);
+        add("uncontended", "1 task", "distributed-lock", 3.5);
+        add("uncontended", "1 task", "leasehold ÷ rslock", 0.93);
+        add("hand_off", "leasehold", "gap p50", 150.0);
+        add("hand_off", "rslock", "gap p50", 90_000.0);
+        add("hand_off", "leasehold", "gap p50 ÷ that of the best peer", 1.5);
+        figures.all().to_vec()
+    }
+
+    fn a_page() -> String {
+        let machine = Machine { processor: "Abacus 9000".into(), threads: 2, kernel: "6.1".into() };
+        page(&figures(), &PICTURES, &machine)
+    }
+
+    #[test]
+    fn whoever_is_ahead_of_us_stands_first_and_whoever_is_behind_does_not() {
+        let page = a_page();
+        let (_, rest) = page.split_once("## Where we lose").unwrap();
+        let (lost, rest) = rest.split_once("## Taking and releasing").unwrap();
+        assert!(lost.contains("| 1 task, k/s | rslock | 21.5 | 20 |"), "{lost}");
+        assert!(!lost.contains("gap p50") && !lost.contains("distributed-lock"), "{lost}");
+        for row in [
+            "](plots/peers-hand-off.svg)",
+            "| rslock | 90000 |",
+            "| leasehold | 150 |",
+            "≥ 0.9 | met |",
+            "≤ 1 | MISSED |",
+        ] {
+            assert!(rest.contains(row), "no {row} in {rest}");
+        }
+    }
+
+    #[test]
+    fn only_those_that_were_measured_are_named_with_version_and_ways() {
+        let page = a_page();
+        assert!(page.contains("| rslock | 0.10.0 | Rust | asks again after a while |"), "{page}");
+        assert!(page.contains("fails at once") && !page.contains("| pottery"), "{page}");
+    }
+
+    #[test]
+    fn both_pictures_are_drawn_of_figures() {
+        for picture in PICTURES {
+            let svg = (picture.draw)(&figures()).unwrap().unwrap();
+            assert!(svg.contains("leasehold") && svg.contains("rslock"), "{svg}");
+            assert!((picture.draw)(&[]).unwrap().is_none());
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The processes of one contender.
+
+use bench::child::Child;
+use bench::turn::{Turn, Turns, jain};
+use contender::{Order, Report, Trouble};
+
+use crate::contenders::Contender;
+
+/// Processes of one contender, each with a client of its own. They end with this.
+#[derive(Debug)]
+pub struct Cast(Vec<Child>);
+
+impl Cast {
+    /// Starts so many, which connect.
+    ///
+    /// # Errors
+    ///
+    /// When one cannot be started, or does not connect.
+    pub fn start(contender: Contender, url: &str, count: usize) -> Result<Self, Trouble> {
+        let mut all = (0..count)
+            .map(|_| Child::start(&mut contender.command(url)?))
+            .collect::<Result<Vec<_>, Trouble>>()?;
+        // Interpreters take their time, and take it side by side.
+        for child in &mut all {
+            report(contender, child)?;
+        }
+        Ok(Self(all))
+    }
+
+    /// Thousands of cycles a second of the first of them.
+    ///
+    /// # Errors
+    ///
+    /// What it says, or that it said nothing.
+    pub fn cycles(&mut self, contender: Contender, order: &Order) -> Result<f64, Trouble> {
+        self.0[0].send(order)?;
+        match report(contender, &mut self.0[0])? {
+            Report::Cycles { count, nanos } => Ok(count as f64 * 1e6 / nanos as f64),
+            other => Err(format!("{contender}: answers {other:?} to {order:?}").into()),
+        }
+    }
+
+    /// The turns of all of them at one key.
+    ///
+    /// # Errors
+    ///
+    /// As [`cycles`](Self::cycles).
+    pub fn turns(&mut self, contender: Contender, order: &Order) -> Result<Contest, Trouble> {
+        for child in &mut self.0 {
+            child.send(order)?;
+        }
+        let (mut all, mut shares) = (Vec::new(), Vec::new());
+        for (waiter, child) in (0..).zip(&mut self.0) {
+            let Report::Turns { turns } = report(contender, child)? else {
+                return Err(format!("{contender}: does not tell its turns").into());
+            };
+            shares.push(u32::try_from(turns.len())?);
+            // Nobody else's have fences; since no two hold it at once, they have the order in which they had it.
+            all.extend(turns.into_iter().map(|[asked, had, released]| Turn {
+                waiter,
+                asked,
+                had,
+                released,
+                fence: had,
+                asks: 0,
+            }));
+        }
+        Ok(Contest { turns: Turns::new(all), shares })
+    }
+}
+
+fn report(contender: Contender, child: &mut Child) -> Result<Report, Trouble> {
+    match child.receive() {
+        Ok(Report::Failed { why }) => Err(format!("{contender}: {why}").into()),
+        Ok(report) => Ok(report),
+        Err(why) => Err(format!("{contender}: {why}").into()),
+    }
+}
+
+/// What became of processes that wanted one key.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Contest {
+    /// All turns.
+    pub turns: Turns,
+    /// How many each process had.
+    pub shares: Vec<u32>,
+}
+
+impl Contest {
+    /// How evenly the turns were shared out.
+    #[must_use]
+    pub fn jain(&self) -> f64 {
+        jain(&self.shares)
+    }
+}

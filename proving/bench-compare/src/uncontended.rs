@@ -1,0 +1,64 @@
+//! Taking and releasing what nobody else wants.
+
+use bench::figure::{Figures, Of};
+use bench::sample::Sample;
+use bench::venue::Site;
+use contender::{Order, Trouble};
+
+use crate::play::Cast;
+use crate::settings::Settings;
+
+/// What stands in figures.
+pub const NAME: &str = "uncontended";
+
+/// How it is measured, for the page.
+pub const METHOD: &str = "\
+Tasks that share one client in one process (in Python, threads) each take and release a key of their own, as fast as they can. The ratio is
+to `SET NX PX` and a script that compares and deletes, sent without the library in the same process: by redis-rs, ioredis or redis-py.";
+
+/// How many tasks share a client.
+pub const TASKS: [(usize, &str); 3] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks")];
+
+#[derive(Default)]
+struct Laps {
+    library: Sample,
+    bare: Sample,
+}
+
+/// Measures all contenders in turns.
+///
+/// # Errors
+///
+/// When one fails.
+pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
+    figures.announce(&format!("{NAME} on {}", settings.venue));
+    let field = &settings.contenders;
+    let mut casts =
+        field.iter().map(|who| Cast::start(*who, &site.url, 1)).collect::<Result<Vec<_>, Trouble>>()?;
+    for (tasks, case) in TASKS {
+        let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
+        for repetition in 0..=settings.repetitions() {
+            // Each comes first, and last, in turn.
+            for n in 0..field.len() {
+                let n = (n + repetition) % field.len();
+                let millis = settings.slice();
+                let library = casts[n].cycles(field[n], &Order::Cycle { tasks, millis })?;
+                let bare = casts[n].cycles(field[n], &Order::Bare { tasks, millis })?;
+                // The first is for warming up.
+                if repetition > 0 {
+                    laps[n].library.push(library);
+                    laps[n].bare.push(bare);
+                }
+            }
+        }
+        let of = Of { workload: NAME, venue: site.venue, case };
+        for (contender, laps) in field.iter().zip(&laps) {
+            figures.add(of, contender.name(), "k/s", laps.library.clone());
+            figures.add(of, &format!("{contender} ÷ bare"), "", laps.library.over(&laps.bare));
+        }
+        if let Some(rslock) = field.iter().position(|who| who.name() == "rslock") {
+            figures.add(of, "leasehold ÷ rslock", "", laps[0].library.over(&laps[rslock].library));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! A process that does what it is told: a line of JSON each way.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child as Process, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::crew::Trouble;
+
+/// No order takes so long; whoever is silent for longer will not answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(300);
+
+/// A process that was started here, and is killed with this.
+#[derive(Debug)]
+pub struct Child {
+    process: Process,
+    orders: ChildStdin,
+    reports: Receiver<String>,
+}
+
+impl Child {
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// When it does not run.
+    pub fn start(command: &mut Command) -> Result<Self, Trouble> {
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{} does not run: {error}", command.get_program().display()))?;
+        let orders = process.stdin.take().expect("it was piped");
+        let answers = BufReader::new(process.stdout.take().expect("it was piped"));
+        let (sender, reports) = mpsc::channel();
+        thread::spawn(move || {
+            for line in answers.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { process, orders, reports })
+    }
+
+    /// Tells it to do something, and does not wait for the report.
+    ///
+    /// # Errors
+    ///
+    /// When it is gone.
+    pub fn send(&mut self, order: &impl Serialize) -> Result<(), Trouble> {
+        let mut line = serde_json::to_string(order)?;
+        line.push('\n');
+        Ok(self.orders.write_all(line.as_bytes())?)
+    }
+
+    /// Waits for what it says next.
+    ///
+    /// # Errors
+    ///
+    /// When it says nothing, or nothing that means anything.
+    pub fn receive<R: DeserializeOwned>(&mut self) -> Result<R, Trouble> {
+        let line = self
+            .reports
+            .recv_timeout(ANSWERS_WITHIN)
+            .map_err(|_| format!("process {} does not answer", self.process.id()))?;
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Fails only if it has ended, which is what is wanted.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,177 @@
+//! The process around a library written in Rust: one runtime with one thread, as a service would have that is short of cores.
+
+use std::error::Error;
+use std::future::Future;
+use std::io::Write as _;
+use std::time::Duration;
+use std::{process, thread};
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use crate::bare::Bare;
+use crate::order::{Order, Report, Times};
+
+/// What can go wrong: in words.
+pub type Trouble = Box<dyn Error + Send + Sync>;
+
+/// The ttl of every lock of a comparison: longer than anything lasts in it, so that no lease ends and few are renewed.
+pub const TTL: Duration = Duration::from_secs(10);
+
+/// Clients give up after half a second, which a busy machine can take; a loop that is slow is a figure, not a failure.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Nanoseconds on the clock that all processes of this machine share.
+#[must_use]
+pub fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// A lock library, connected to a server by one client that tasks share.
+pub trait Contender: Clone + Send + Sync + 'static {
+    /// Connects.
+    fn connect(url: &str) -> impl Future<Output = Result<Self, Trouble>> + Send;
+
+    /// Takes a lock for [`TTL`], waiting for it as the library does by itself, holds it and releases it. `None` where the library gave
+    /// up waiting.
+    fn visit(&self, key: &str, hold: Duration)
+    -> impl Future<Output = Result<Option<Visit>, Trouble>> + Send;
+}
+
+/// What a holder believed; nanoseconds as of [`now`].
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "there is no more to say of a holder")]
+pub struct Visit {
+    /// When it had the lock.
+    pub had: u64,
+    /// When it asked for the release.
+    pub released: u64,
+}
+
+impl Visit {
+    /// Holds what was taken just now.
+    pub async fn lasting(hold: Duration) -> Self {
+        let had = now();
+        if !hold.is_zero() {
+            sleep(hold).await;
+        }
+        Self { had, released: now() }
+    }
+}
+
+/// Does what is told on the standard input, until it ends.
+pub fn serve<C: Contender>(url: &str) -> ! {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let served = runtime.block_on(async {
+        let (contender, bare) = (C::connect(url).await?, Bare::connect(url).await?);
+        obey_all(contender, bare).await
+    });
+    if let Err(why) = served {
+        answer(&Report::Failed { why: why.to_string() });
+    }
+    process::exit(0);
+}
+
+async fn obey_all<C: Contender>(contender: C, bare: Bare) -> Result<(), Trouble> {
+    let (sender, mut orders) = mpsc::unbounded_channel();
+    thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+        // Whoever started this is gone.
+        process::exit(0);
+    });
+    answer(&Report::Ready);
+    while let Some(order) = orders.recv().await {
+        let report = match obey(serde_json::from_str(&order)?, &contender, &bare).await {
+            Ok(report) => report,
+            Err(why) => Report::Failed { why: why.to_string() },
+        };
+        answer(&report);
+    }
+    Ok(())
+}
+
+async fn obey<C: Contender>(order: Order, contender: &C, bare: &Bare) -> Result<Report, Trouble> {
+    match order {
+        Order::Cycle { tasks, millis } => cycles(&Alone(contender.clone()), tasks, millis).await,
+        Order::Bare { tasks, millis } => cycles(bare, tasks, millis).await,
+        Order::Turns { key, hold, think, millis } => {
+            let [hold, think] = [hold, think].map(Duration::from_millis);
+            Ok(Report::Turns { turns: turns(contender, &key, hold, think, millis).await? })
+        }
+    }
+}
+
+async fn turns<C: Contender>(
+    contender: &C,
+    key: &str,
+    hold: Duration,
+    think: Duration,
+    millis: u64,
+) -> Result<Vec<Times>, Trouble> {
+    let end = now() + millis * 1_000_000;
+    let mut turns = Vec::new();
+    while now() < end {
+        let asked = now();
+        let visit = loop {
+            if let Some(visit) = contender.visit(key, hold).await? {
+                break visit;
+            }
+        };
+        turns.push([asked, visit.had, visit.released]);
+        sleep(think).await;
+    }
+    Ok(turns)
+}
+
+/// What takes and releases a key that nobody else wants.
+pub(crate) trait Cycle: Clone + Send + Sync + 'static {
+    fn cycle(&self, key: &str, serial: u64) -> impl Future<Output = Result<(), Trouble>> + Send;
+}
+
+#[derive(Clone)]
+struct Alone<C>(C);
+
+impl<C: Contender> Cycle for Alone<C> {
+    async fn cycle(&self, key: &str, _serial: u64) -> Result<(), Trouble> {
+        match self.0.visit(key, Duration::ZERO).await? {
+            Some(_) => Ok(()),
+            None => Err(format!("gave up waiting for {key}, which nobody else has").into()),
+        }
+    }
+}
+
+async fn cycles<C: Cycle>(what: &C, tasks: usize, millis: u64) -> Result<Report, Trouble> {
+    let begun = now();
+    let end = begun + millis * 1_000_000;
+    let running: Vec<_> = (0..tasks as u64)
+        .map(|task| {
+            let what = what.clone();
+            tokio::spawn(async move {
+                let (key, mut count) = (format!("own:{}:{task}", process::id()), 0);
+                while now() < end {
+                    what.cycle(&key, task << 32 | count).await?;
+                    count += 1;
+                }
+                Ok::<_, Trouble>(count)
+            })
+        })
+        .collect();
+    let mut count = 0;
+    for task in running {
+        count += task.await??;
+    }
+    Ok(Report::Cycles { count, nanos: now() - begun })
+}
+
+fn answer(report: &Report) {
+    let line = serde_json::to_string(report).expect("a report is plain data");
+    let mut out = std::io::stdout().lock();
+    // Nobody reads it when whoever started this is gone.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
