@@ -7,6 +7,7 @@ use std::{env, fs};
 use bench::figure::{Figures, Telling};
 use bench::page::{Machine, page, table};
 use bench::settings::Settings;
+use bench::sizing;
 use bench::venue::{self, Venue};
 use bench::workloads::ALL;
 use clap::Parser;
@@ -22,7 +23,7 @@ struct Words {
     /// A line of JSON for each figure
     #[arg(long)]
     json: bool,
-    /// Write docs/performance.md from the figures
+    /// Write docs/performance.md and docs/sizing.md from the figures
     #[arg(long, conflicts_with_all = ["short", "on", "workloads"])]
     write: bool,
     /// Measure here only; may be given several times
@@ -35,6 +36,7 @@ struct Words {
 
 fn main() -> ExitCode {
     bench::hand::serve_if_told_to(None);
+    bench::path::walk_if_told_to(None);
     let words = Words::parse();
     let chosen = ALL.iter().filter(|workload| wanted(&words.workloads, workload.name));
     let venues = venue::ALL.into_iter().filter(|venue| words.on.iter().any(|name| name == venue.name()));
@@ -49,11 +51,18 @@ fn main() -> ExitCode {
     if !words.json {
         print!("{}", table(figures.all()));
     }
-    if words.write
-        && let Err(why) = fs::write(page_path(), page(figures.all(), &Machine::this()))
-    {
-        eprintln!("bench: {}: {why}", page_path().display());
-        return ExitCode::FAILURE;
+    if words.write {
+        let machine = Machine::this();
+        let performance = Some(page(figures.all(), &machine));
+        for (name, text) in
+            [("performance.md", performance), ("sizing.md", sizing::page(figures.all(), &machine))]
+        {
+            let Some(text) = text else { continue };
+            if let Err(why) = fs::write(docs().join(name), text) {
+                eprintln!("bench: {}: {why}", docs().join(name).display());
+                return ExitCode::FAILURE;
+            }
+        }
     }
     // A time that misses its target is a finding; a count that does is a failure, and only the short form is a test.
     let failures: Vec<_> = figures.all().iter().filter(|figure| figure.fails()).collect();
@@ -78,8 +87,8 @@ fn workloads() -> PossibleValuesParser {
 }
 
 /// Where this was built, unless it is run by cargo in a tree that was moved since.
-fn page_path() -> PathBuf {
+fn docs() -> PathBuf {
     let built =
         env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
-    built.join("../../docs/performance.md")
+    built.join("../../docs")
 }
