@@ -50,6 +50,9 @@ struct Costs {
     member_renewal: f64,
 }
 
+/// One of them.
+type Cost = fn(&Costs) -> f64;
+
 impl Costs {
     /// `None` where something was not measured.
     fn of(server: &str, figures: &[Figure]) -> Option<Self> {
@@ -169,7 +172,7 @@ fn constants(text: &mut String, all: &[Costs]) {
     text.push_str(CONSTANTS);
     let names: Vec<_> = all.iter().map(|costs| costs.server.as_str()).collect();
     head(text, "", &names);
-    let rows: [(&str, fn(&Costs) -> f64, &str); 12] = [
+    let rows: [(&str, Cost, &str); 12] = [
         ("memory of a held lock, its fence included", |costs| costs.held, "B"),
         ("memory of a released lock: its fence, for 10 min or twice the ttl", |costs| costs.fence, "B"),
         ("memory of a waiter", |costs| costs.waiter, "B"),
