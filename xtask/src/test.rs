@@ -38,14 +38,26 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         let line: Vec<_> = runner.iter().copied().chain(arguments.iter().map(String::as_str)).collect();
         steps.push(Step::cargo(&line, &[]));
     }
-    steps.extend(left_out.into_iter().map(Step::left_out));
+    steps.extend(left_out.into_iter().chain(callgrind()).map(Step::left_out));
     account("test", &steps)
+}
+
+/// What the tests leave out where instructions cannot be counted; they fail instead where that is demanded.
+fn callgrind() -> Option<String> {
+    let lacking = !answers("valgrind", &["--version"]);
+    lacking.then(|| {
+        "the bounds on instructions: this machine lacks valgrind; remedy: put it on the PATH".to_owned()
+    })
 }
 
 /// nextest runs each test in a process of its own, and the tests of all crates side by side; cargo's own runner does as well.
 fn has_nextest() -> bool {
-    Command::new("cargo-nextest")
-        .args(["nextest", "--version"])
+    answers("cargo-nextest", &["nextest", "--version"])
+}
+
+fn answers(program: &str, arguments: &[&str]) -> bool {
+    Command::new(program)
+        .args(arguments)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()

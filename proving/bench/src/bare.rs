@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Value, cmd, pipe};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value, cmd, pipe};
 
 use crate::crew::Trouble;
 use crate::{clock, venue::Site};
@@ -62,10 +62,19 @@ impl Bare {
     ///
     /// When it does not answer.
     pub async fn connect(site: &Site) -> Result<Self, Trouble> {
+        Self::at(&site.url).await
+    }
+
+    /// Connects to the server at a URL.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub async fn at(url: &str) -> Result<Self, Trouble> {
         let limits = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(LIMIT))
             .set_response_timeout(Some(LIMIT));
-        let client = redis::Client::open(&*site.url)?;
+        let client = redis::Client::open(url)?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&limits).await?;
         let mut load =
             async |text: &str| cmd("SCRIPT").arg("LOAD").arg(text).query_async(&mut connection).await;
@@ -161,11 +170,21 @@ impl Bare {
     /// When the server does not answer.
     pub async fn renew(&self, keys: &[String]) -> Result<(), Trouble> {
         let mut connection = self.connection.clone();
+        Ok(self.all_of(keys).ignore().query_async(&mut connection).await?)
+    }
+
+    /// The same pipeline as it goes on the wire.
+    #[must_use]
+    pub fn renewals(&self, keys: &[String]) -> Vec<u8> {
+        self.all_of(keys).get_packed_pipeline()
+    }
+
+    fn all_of(&self, keys: &[String]) -> Pipeline {
         let mut all = pipe();
         for key in keys {
             all.cmd("EVALSHA").arg(&self.release).arg(2).arg(key).arg(key).arg("nobody");
         }
-        Ok(all.ignore().query_async(&mut connection).await?)
+        all
     }
 }
 

@@ -4,19 +4,25 @@
 //! rests on nothing that another load on the machine could move.
 
 pub mod bare;
+pub mod callgrind;
 pub mod child;
 pub mod clock;
 pub mod crew;
 pub mod figure;
 pub mod hand;
+pub mod open_loop;
 pub mod order;
 pub mod page;
+pub mod path;
 pub mod pictures;
 pub mod plot;
 pub mod sample;
 pub mod settings;
+pub mod sizing;
 pub mod tap;
 pub mod targets;
+pub mod transactions;
 pub mod turn;
 pub mod venue;
+pub mod vitals;
 pub mod workloads;

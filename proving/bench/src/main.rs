@@ -1,12 +1,14 @@
 //! `bench`: measures, and says what it found.
 
-use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::{env, fs};
 
+use bench::crew::Trouble;
 use bench::figure::{Figures, Telling};
-use bench::page::{self, table};
+use bench::page::{self, Machine, table};
 use bench::settings::Settings;
+use bench::sizing;
 use bench::venue::{self, Venue};
 use bench::workloads::ALL;
 use clap::Parser;
@@ -22,7 +24,7 @@ struct Words {
     /// A line of JSON for each figure
     #[arg(long)]
     json: bool,
-    /// Write docs/performance.md from the figures, with its plots
+    /// Write docs/performance.md with its plots, and docs/sizing.md, from the figures
     #[arg(long, conflicts_with_all = ["short", "on", "workloads"])]
     write: bool,
     /// Measure here only; may be given several times
@@ -35,22 +37,27 @@ struct Words {
 
 fn main() -> ExitCode {
     bench::hand::serve_if_told_to(None);
+    bench::path::walk_if_told_to(None);
     let words = Words::parse();
     let chosen = ALL.iter().filter(|workload| wanted(&words.workloads, workload.name));
     let venues = venue::ALL.into_iter().filter(|venue| words.on.iter().any(|name| name == venue.name()));
     let settings = Settings::new(words.short, venues.collect());
     let mut figures = Figures::new(if words.json { Telling::Json } else { Telling::Table });
+    let mut broken = false;
     for workload in chosen {
         if let Err(why) = (workload.run)(&settings, &mut figures) {
             eprintln!("bench: {}: {why}", workload.name);
-            return ExitCode::FAILURE;
+            broken = true;
         }
     }
     if !words.json {
         print!("{}", table(figures.all()));
     }
+    if broken {
+        return ExitCode::FAILURE;
+    }
     if words.write
-        && let Err(why) = page::write(&docs(), figures.all())
+        && let Err(why) = write_pages(&figures)
     {
         eprintln!("bench: {}: {why}", docs().display());
         return ExitCode::FAILURE;
@@ -62,6 +69,14 @@ fn main() -> ExitCode {
         eprintln!("bench: {}: {} where {target} is demanded", figure.name, figure.value);
     }
     if words.short && !failures.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn write_pages(figures: &Figures) -> Result<(), Trouble> {
+    page::write(&docs(), figures.all())?;
+    if let Some(sizing) = sizing::page(figures.all(), &Machine::this()) {
+        fs::write(docs().join("sizing.md"), sizing)?;
+    }
+    Ok(())
 }
 
 /// No name at all names everything.

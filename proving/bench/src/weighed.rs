@@ -9,6 +9,7 @@ static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() {
     bench::hand::serve_if_told_to(Some(live_bytes));
+    bench::path::walk_if_told_to(Some(allocated));
     eprintln!("bench-weighed: is started by the bench; run `cargo xtask bench`");
     std::process::exit(64);
 }
@@ -16,4 +17,9 @@ fn main() {
 fn live_bytes() -> usize {
     let stats = COUNTING.stats();
     stats.bytes_allocated - stats.bytes_deallocated
+}
+
+fn allocated() -> [usize; 2] {
+    let stats = COUNTING.stats();
+    [stats.allocations + stats.reallocations, stats.bytes_allocated]
 }

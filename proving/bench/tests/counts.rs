@@ -3,27 +3,40 @@
 
 use std::process::Command;
 
+use bench::callgrind;
 use bench::figure::Figure;
+use bench::page::Machine;
+use bench::sizing;
 use bench::targets::{self, NOT_YET};
 
 /// Makes one test of each store.
-macro_rules! counts_meet_their_targets {
-    ($($store:ident: $venue:literal;)*) => {
-        $(#[test]
-        fn $store() {
-            super::counts_meet_their_targets($venue);
+macro_rules! at_each_store {
+    ($($promise:ident)*) => {
+        $(mod $promise {
+            #[test]
+            fn memory() {
+                super::$promise("memory");
+            }
+
+            #[test]
+            fn file() {
+                super::$promise("file");
+            }
+
+            #[test]
+            fn redis_7_0() {
+                super::$promise("redis-7.0");
+            }
+
+            #[test]
+            fn valkey_9_1() {
+                super::$promise("valkey-9.1");
+            }
         })*
     };
 }
 
-mod counts_meet_their_targets {
-    counts_meet_their_targets! {
-        memory: "memory";
-        file: "file";
-        redis_7_0: "redis-7.0";
-        valkey_9_1: "valkey-9.1";
-    }
-}
+at_each_store! { counts_meet_their_targets hot_paths_stay_as_short_as_they_are }
 
 /// Every measure that is counted; of the first two, one where there is a wire and one where there is none.
 const COUNTED: [[&str; 2]; 6] = [
@@ -58,6 +71,46 @@ fn counts_meet_their_targets(venue: &str) {
                 assert!(figure.binding && figure.met == Some(true), "{figure:?}");
             }
         }
+    }
+}
+
+fn hot_paths_stay_as_short_as_they_are(venue: &str) {
+    let figures = short(&["--on", venue, "instructions"]);
+    let bounded = |counted: &str| {
+        let of =
+            figures.iter().filter(|figure| figure.parts()[2].starts_with(counted) && figure.target.is_some());
+        of.inspect(|figure| assert!(figure.binding && figure.met == Some(true), "{figure:?}")).count()
+    };
+    assert!(bounded("allocations") > 0, "{figures:?}");
+    match callgrind::lacking() {
+        Some(why) if !callgrind::is_demanded() => eprintln!("LEFT OUT: {why}"),
+        _ => assert!(bounded("cycle ÷ bare") + bounded("instructions") > 0, "{figures:?}"),
+    }
+}
+
+#[test]
+fn what_a_lock_costs_a_server_is_all_there_for_the_page_that_sizes_by_it() {
+    let figures = short(&["--on", "valkey-9.1", "capacity"]);
+    let machine = Machine { processor: "any".into(), threads: 1, kernel: "any".into() };
+    let page = sizing::page(&figures, &machine);
+    assert!(page.is_some_and(|page| page.contains("### valkey-9.1")), "{figures:?}");
+    for figure in figures.iter().filter(|figure| !figure.name.contains("wait at half load")) {
+        assert!(figure.value > 0.0, "{figure:?}");
+    }
+}
+
+#[test]
+fn a_count_that_cannot_be_made_is_left_out_in_words_or_refused_where_it_is_demanded() {
+    for demanded in ["0", "1"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_bench"))
+            .args(["--short", "--on", "memory", "instructions"])
+            .env("PATH", "/nowhere")
+            .env(callgrind::DEMANDED, demanded)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("there is no valgrind; remedy: install it"), "{said}");
+        assert_eq!(output.status.success(), demanded == "0", "{said}");
     }
 }
 

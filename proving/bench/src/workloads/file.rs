@@ -3,7 +3,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold::Locks;
-use rusqlite::{Connection, TransactionBehavior, params};
 
 use super::{Workload, on_one_thread};
 use crate::clock;
@@ -12,6 +11,7 @@ use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
 use crate::sample::Sample;
 use crate::settings::Settings;
+use crate::transactions::Transactions;
 use crate::turn::{Turn, Turns};
 use crate::venue::Site;
 
@@ -57,7 +57,7 @@ fn cycles(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(),
                 .per_second(),
             spin(&mut one_hand, site, turns)?,
             spin(&mut four_hands, site, turns / 4)?,
-            ledger.pairs_per_second(turns)?,
+            pairs_per_second(&mut ledger, turns)?,
         ];
         // The first is for warming up.
         if repetition > 0 {
@@ -109,7 +109,7 @@ fn gap(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Tr
     let each = settings.pick(200, 50);
     // Short and many, so that a gap and its floor are of the same moment: what else the machine does moves both.
     for repetition in 0..=settings.pick(41, 5) {
-        let floor = echo.round_trip(each as usize)? + ledger.transaction(each)?;
+        let floor = echo.round_trip(each as usize)? + transaction(&mut ledger, each)?;
         let race = Race { key: "gap", waiters: 2, each, hold: 0, think: 0 };
         let gap = crew.take_turns(&race)?.gaps().median();
         // The first is for warming up.
@@ -154,47 +154,21 @@ impl Echo {
     }
 }
 
-/// A database of its own, in the same directory.
-struct Transactions(Connection);
+fn pairs_per_second(ledger: &mut Transactions, count: u32) -> Result<f64, Trouble> {
+    let begun = clock::now();
+    ledger.pairs(count)?;
+    Ok(f64::from(count) * 1e9 / (clock::now() - begun) as f64)
+}
 
-impl Transactions {
-    fn open(directory: &Path) -> Result<Self, Trouble> {
-        let connection = Connection::open(directory.join("bare.db"))?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", "NORMAL")?;
-        connection.execute_batch(
-            "CREATE TABLE IF NOT EXISTS leases (key BLOB PRIMARY KEY, holder BLOB, ends INTEGER) WITHOUT ROWID",
-        )?;
-        Ok(Self(connection))
-    }
-
-    fn write(&mut self, taken: bool, serial: u32) -> Result<(), Trouble> {
-        let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let (taking, freeing) =
-            ("INSERT INTO leases VALUES ('k', ?1, ?1)", "DELETE FROM leases WHERE holder = ?1");
-        transaction.prepare_cached(if taken { taking } else { freeing })?.execute(params![serial])?;
-        Ok(transaction.commit()?)
-    }
-
-    fn pairs_per_second(&mut self, count: u32) -> Result<f64, Trouble> {
-        let begun = clock::now();
-        for serial in 0..count {
-            self.write(true, serial)?;
-            self.write(false, serial)?;
+/// The median time of one, in µs.
+fn transaction(ledger: &mut Transactions, count: u32) -> Result<f64, Trouble> {
+    let mut each = Sample::default();
+    for serial in 0..count {
+        for taken in [true, false] {
+            let begun = clock::now();
+            ledger.write(taken, serial)?;
+            each.push((clock::now() - begun) as f64 / 1e3);
         }
-        Ok(f64::from(count) * 1e9 / (clock::now() - begun) as f64)
     }
-
-    /// The median time of one, in µs.
-    fn transaction(&mut self, count: u32) -> Result<f64, Trouble> {
-        let mut each = Sample::default();
-        for serial in 0..count {
-            for taken in [true, false] {
-                let begun = clock::now();
-                self.write(taken, serial)?;
-                each.push((clock::now() - begun) as f64 / 1e3);
-            }
-        }
-        Ok(each.median())
-    }
+    Ok(each.median())
 }

@@ -1,8 +1,10 @@
 //! What is measured: a file each, and a line each in [`ALL`].
 
+mod capacity;
 mod file;
 mod hand_off;
 mod held;
+mod instructions;
 mod line;
 mod quorum;
 mod uncontended;
@@ -27,7 +29,7 @@ pub struct Workload {
 }
 
 /// All workloads, in the order in which they run.
-pub const ALL: [Workload; 7] = [
+pub const ALL: [Workload; 9] = [
     uncontended::WORKLOAD,
     hand_off::WORKLOAD,
     line::WORKLOAD,
@@ -35,7 +37,12 @@ pub const ALL: [Workload; 7] = [
     held::WORKLOAD,
     file::WORKLOAD,
     quorum::WORKLOAD,
+    capacity::WORKLOAD,
+    instructions::WORKLOAD,
 ];
+
+/// How many servers a majority is measured over.
+const MEMBERS: usize = 5;
 
 /// Runs a future to its end on a runtime with one thread: a second one would double the processor time of a client.
 fn on_one_thread<T>(future: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {

@@ -7,7 +7,7 @@ use leasehold::{AnyStore, Locks};
 use servers::Server;
 use tokio::task::JoinSet;
 
-use super::{Workload, on_one_thread};
+use super::{MEMBERS, Workload, on_one_thread};
 use crate::bare::Bare;
 use crate::clock;
 use crate::crew::Trouble;
@@ -25,8 +25,6 @@ pub(super) const WORKLOAD: Workload = Workload {
              stopped, over the time of the same on five that answer; the two take turns.",
     run,
 };
-
-const MEMBERS: usize = 5;
 
 const TASKS: [(usize, &str); 4] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks"), (256, "256 tasks")];
 

@@ -129,7 +129,7 @@ impl Contender {
 }
 
 /// The best that can be done with a fence on a key that was met before.
-fn floor(venue: Venue) -> Strategy {
+pub(super) fn floor(venue: Venue) -> Strategy {
     match venue.flavor() {
         Some(Flavor::Valkey91) => Strategy::FencedNative,
         _ => Strategy::FencedPair,

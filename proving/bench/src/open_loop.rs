@@ -1,0 +1,71 @@
+//! A load that does not wait for answers: batches of commands that come when chance has them come, however busy the server is.
+//!
+//! A loop that waits for its answer before it asks again slows down with the server, and never sees the queue that others see.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::crew::Trouble;
+use crate::sample::Sample;
+
+/// One batch: what is sent, and how many bytes answer it.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "workloads spell it out")]
+pub struct Batch {
+    /// Commands, as they go on the wire.
+    pub bytes: Vec<u8>,
+    /// Bytes of their answers.
+    pub answers: usize,
+}
+
+/// Sends so many batches at such a rate per second, and gives how long each took in µs, from when it should have been sent to its last
+/// answer.
+///
+/// # Errors
+///
+/// When the server closes the connection.
+pub fn took(port: u16, batch: &Batch, rate: f64, count: usize) -> Result<Sample, Trouble> {
+    let mut sender = TcpStream::connect(("127.0.0.1", port))?;
+    sender.set_nodelay(true)?;
+    let mut receiver = sender.try_clone()?;
+    receiver.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut answers = vec![0; batch.answers];
+    let reading = thread::spawn(move || {
+        (0..count)
+            .map(|_| receiver.read_exact(&mut answers).map(|()| Instant::now()))
+            .collect::<Result<Vec<_>, _>>()
+    });
+    // The same times in each run, so that two runs differ by the server alone.
+    let mut chance = StdRng::seed_from_u64(7);
+    let mut due = Instant::now();
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
+        due += Duration::from_secs_f64(gap(chance.random::<f64>(), rate));
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        sender.write_all(&batch.bytes)?;
+        times.push(due);
+    }
+    let done = reading.join().map_err(|_| "the reader of an open loop panicked")??;
+    Ok(times.iter().zip(done).map(|(due, done)| done.duration_since(*due).as_secs_f64() * 1e6).collect())
+}
+
+/// Seconds between two arrivals of a Poisson process, from a number that is evenly spread between 0 and 1.
+fn gap(chance: f64, rate: f64) -> f64 {
+    -(1.0 - chance).ln() / rate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_come_at_the_rate_that_was_asked_for() {
+        let gaps: f64 = (0..1_000).map(|n| gap((f64::from(n) + 0.5) / 1e3, 50.0)).sum();
+        assert!((1_000.0 / gaps - 50.0).abs() < 0.5, "{gaps}");
+    }
+}

@@ -1,0 +1,385 @@
+//! What a server, a cluster and a quorum hold: the page docs/sizing.md, from what the workload `capacity` measured.
+//!
+//! The model: a server works off its commands one after the other, each in about the same time, and they come from many clients that know
+//! nothing of each other, so that they come as chance has it (the superposition of many independent streams is nearly Poisson:
+//! Palm 1943, Khinchine 1955). That is an M/D/1 queue, whose mean wait is known ([`wait`]).
+
+use std::fmt::Write as _;
+
+use crate::figure::{Figure, shown};
+use crate::page::Machine;
+
+/// The most renewals that a process sends at once.
+pub const BATCH: usize = 200;
+
+/// How long a command waits for its turn, on average, at a server that is busy for this share of the time, where what comes takes it
+/// `service` each (M/D/1 by the formula of Pollaczek 1930 and Khinchine 1932: λ·E\[S²\] ÷ 2(1 − ρ), and all S are alike). Of
+/// batches, `service` is that of a whole one.
+#[must_use]
+pub fn wait(busy: f64, service: f64) -> f64 {
+    if busy >= 1.0 { f64::INFINITY } else { busy * service / (2.0 * (1.0 - busy)) }
+}
+
+/// The share of the time for which a server may be busy: what is left is for bursts, for a master that takes over another's keys, and for the
+/// rest that it does.
+const BUSY: f64 = 0.7;
+
+/// Leasehold's default, in seconds; a lease is renewed after a third of it.
+const TTL: f64 = 30.0;
+
+/// What a server is assumed to have, for what breaks first.
+const MEMORY: f64 = 4.0 * GIB;
+const NETWORK: f64 = 1e9 / 8.0;
+const GIB: f64 = 1_073_741_824.0;
+
+/// What one kind of server takes for each thing: µs of its one thread, bytes.
+#[derive(Clone, Debug, PartialEq)]
+struct Costs {
+    server: String,
+    held: f64,
+    fence: f64,
+    waiter: f64,
+    pair_alone: f64,
+    pair_together: f64,
+    renewal_alone: f64,
+    renewal_together: f64,
+    hand_off: f64,
+    pair_bytes: f64,
+    renewal_bytes: f64,
+    member_pair: f64,
+    member_renewal: f64,
+}
+
+/// One of them.
+type Cost = fn(&Costs) -> f64;
+
+impl Costs {
+    /// `None` where something was not measured.
+    fn of(server: &str, figures: &[Figure]) -> Option<Self> {
+        let value = |measure: &str| {
+            let name = format!("capacity/{server}/{measure}");
+            figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+        };
+        Some(Self {
+            server: server.to_owned(),
+            held: value("server memory per held lock")?,
+            fence: value("server memory per remembered fence")?,
+            waiter: value("server memory per waiter")?,
+            pair_alone: value("server processor per pair, alone")?,
+            pair_together: value("server processor per pair, together")?,
+            renewal_alone: value("server processor per renewal, alone")?,
+            renewal_together: value("server processor per renewal, together")?,
+            hand_off: value("server processor per hand-off")?,
+            pair_bytes: value("bytes received per pair")? + value("bytes sent per pair")?,
+            renewal_bytes: value("bytes per renewal")?,
+            member_pair: value("server processor per pair of a majority, each member")?,
+            member_renewal: value("server processor per renewal of a majority, each member")?,
+        })
+    }
+}
+
+/// A way to arrange servers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Layout {
+    name: &'static str,
+    /// Among how many servers the keys are divided.
+    shares: f64,
+    majority: bool,
+}
+
+const LAYOUTS: [Layout; 4] = [
+    Layout { name: "one server", shares: 1.0, majority: false },
+    Layout { name: "a cluster of 3 masters", shares: 3.0, majority: false },
+    Layout { name: "a cluster of 6 masters", shares: 6.0, majority: false },
+    Layout { name: "a quorum of five", shares: 1.0, majority: true },
+];
+
+impl Layout {
+    fn pair(self, costs: &Costs) -> f64 {
+        if self.majority { costs.member_pair } else { costs.pair_alone }
+    }
+
+    fn renewal(self, costs: &Costs) -> f64 {
+        if self.majority { costs.member_renewal } else { costs.renewal_alone }
+    }
+
+    /// How many a second, where one takes each server of its keys so many µs.
+    fn rate(self, micros: f64) -> f64 {
+        self.shares * BUSY * 1e6 / micros
+    }
+
+    /// For what share of the time a server is busy that keeps this many locks.
+    fn busy(self, costs: &Costs, locks: f64) -> f64 {
+        locks / self.shares * 3.0 / TTL * self.renewal(costs) / 1e6
+    }
+
+    /// The most locks that can be kept, by what each thing allows that could run out; the least comes first.
+    fn limits(self, costs: &Costs) -> [(f64, &'static str); 3] {
+        let renewals = TTL / 3.0;
+        let mut limits = [
+            (self.rate(self.renewal(costs)) * renewals, "processor"),
+            (self.shares * BUSY * MEMORY / costs.held, "memory"),
+            (self.shares * BUSY * NETWORK / costs.renewal_bytes * renewals, "network"),
+        ];
+        limits.sort_by(|one, other| one.0.total_cmp(&other.0));
+        limits
+    }
+}
+
+/// The page. `None` where no server was measured.
+#[must_use]
+pub fn page(figures: &[Figure], machine: &Machine) -> Option<String> {
+    let mut servers: Vec<&str> = Vec::new();
+    for figure in figures {
+        let [workload, venue, ..] = figure.parts();
+        if workload == "capacity" && !servers.contains(&venue) {
+            servers.push(venue);
+        }
+    }
+    let all: Vec<_> = servers.into_iter().filter_map(|server| Costs::of(server, figures)).collect();
+    if all.is_empty() {
+        return None;
+    }
+    let mut text = String::from(HEAD);
+    let Machine { processor, threads, kernel } = machine;
+    let _ = writeln!(
+        text,
+        "Measured on {processor}, {threads} threads, Linux {kernel}, servers on loopback, without TLS, replicas or a file to append to.\n"
+    );
+    constants(&mut text, &all);
+    holds(&mut text, &all);
+    hand_offs(&mut text, &all);
+    load(&mut text, &all);
+    checked(&mut text, &all, figures);
+    text += TAIL;
+    Some(text)
+}
+
+fn row(text: &mut String, first: &str, cells: impl Iterator<Item = String>) {
+    let _ = write!(text, "| {first} |");
+    for cell in cells {
+        let _ = write!(text, " {cell} |");
+    }
+    text.push('\n');
+}
+
+fn head(text: &mut String, first: &str, columns: &[&str]) {
+    row(text, first, columns.iter().map(|&column| column.to_owned()));
+    let _ = writeln!(text, "|---|{}", "---|".repeat(columns.len()));
+}
+
+fn constants(text: &mut String, all: &[Costs]) {
+    text.push_str(CONSTANTS);
+    let names: Vec<_> = all.iter().map(|costs| costs.server.as_str()).collect();
+    head(text, "", &names);
+    let rows: [(&str, Cost, &str); 12] = [
+        ("memory of a held lock, its fence included", |costs| costs.held, "B"),
+        ("memory of a released lock: its fence, for 10 min or twice the ttl", |costs| costs.fence, "B"),
+        ("memory of a waiter", |costs| costs.waiter, "B"),
+        ("processor of a pair, alone", |costs| costs.pair_alone, "µs"),
+        ("processor of a pair, 64 tasks on one connection", |costs| costs.pair_together, "µs"),
+        ("processor of a renewal, alone", |costs| costs.renewal_alone, "µs"),
+        ("processor of a renewal, in a keeper's batches", |costs| costs.renewal_together, "µs"),
+        (
+            "processor of a hand-off: one asks and waits, one releases, one is told",
+            |costs| costs.hand_off,
+            "µs",
+        ),
+        ("on the wire for a pair, both ways", |costs| costs.pair_bytes, "B"),
+        ("on the wire for a renewal, both ways", |costs| costs.renewal_bytes, "B"),
+        ("processor of a pair at each member of a quorum", |costs| costs.member_pair, "µs"),
+        ("processor of a renewal at each member of a quorum", |costs| costs.member_renewal, "µs"),
+    ];
+    for (what, of, unit) in rows {
+        row(text, what, all.iter().map(|costs| format!("{} {unit}", shown(of(costs)))));
+    }
+    text.push('\n');
+}
+
+fn holds(text: &mut String, all: &[Costs]) {
+    text.push_str(HOLDS);
+    for costs in all {
+        let _ = writeln!(text, "### {}\n", costs.server);
+        let columns: Vec<_> = LAYOUTS.iter().map(|layout| layout.name).collect();
+        head(text, "", &columns);
+        let each = |of: &dyn Fn(Layout) -> String| LAYOUTS.map(of).into_iter();
+        row(text, "pairs a second", each(&|layout| thousands(layout.rate(layout.pair(costs)))));
+        row(text, "renewals a second", each(&|layout| thousands(layout.rate(layout.renewal(costs)))));
+        row(text, "locks kept at a ttl of 30 s", each(&|layout| thousands(layout.limits(costs)[0].0)));
+        row(text, "what breaks first", each(&|layout| layout.limits(costs)[0].1.to_owned()));
+        row(
+            text,
+            "what would break next, and at how many locks",
+            each(&|layout| {
+                let (locks, what) = layout.limits(costs)[1];
+                format!("{what}, {}", thousands(locks))
+            }),
+        );
+        row(
+            text,
+            "locks held by each GiB of a server",
+            each(&|layout| thousands(layout.shares * GIB / costs.held)),
+        );
+        row(
+            text,
+            "waiters by each GiB of a server",
+            each(&|layout| thousands(layout.shares * GIB / costs.waiter)),
+        );
+        text.push('\n');
+    }
+}
+
+/// Round trips that are met: in one rack, in one region, between regions; in µs.
+const ROUND_TRIPS: [(&str, f64); 4] =
+    [("0.1 ms", 100.0), ("0.5 ms", 500.0), ("1 ms", 1_000.0), ("30 ms", 30_000.0)];
+
+fn hand_offs(text: &mut String, all: &[Costs]) {
+    text.push_str(HAND_OFFS);
+    let names: Vec<_> = all.iter().map(|costs| costs.server.as_str()).collect();
+    head(text, "round trip", &names);
+    for (name, trip) in ROUND_TRIPS {
+        row(text, name, all.iter().map(|costs| thousands(1e6 / (trip + costs.hand_off))));
+    }
+    row(
+        text,
+        "all keys of a server together",
+        all.iter().map(|costs| thousands(BUSY * 1e6 / costs.hand_off)),
+    );
+    text.push('\n');
+}
+
+const LOCKS: [f64; 5] = [1e4, 1e5, 3e5, 1e6, 3e6];
+
+fn load(text: &mut String, all: &[Costs]) {
+    text.push_str(LOAD);
+    for costs in all {
+        let _ = writeln!(text, "### {}\n", costs.server);
+        let columns: Vec<_> = LAYOUTS.iter().map(|layout| layout.name).collect();
+        head(text, "locks kept", &columns);
+        for locks in LOCKS {
+            row(
+                text,
+                &thousands(locks),
+                LAYOUTS.iter().map(|layout| {
+                    let busy = layout.busy(costs, locks);
+                    if busy >= 1.0 {
+                        return "too many".to_owned();
+                    }
+                    let renewal = layout.renewal(costs);
+                    let [single, batched] =
+                        [renewal, renewal * BATCH as f64].map(|service| wait(busy, service));
+                    format!("{:.1} % · {} µs · {} µs", busy * 100.0, shown(single), shown(batched))
+                }),
+            );
+        }
+        text.push('\n');
+    }
+}
+
+fn checked(text: &mut String, all: &[Costs], figures: &[Figure]) {
+    text.push_str(CHECKED);
+    head(text, "", &["service of a batch", "busy", "mean wait, measured", "by the model", "error"]);
+    for costs in all {
+        let measures = [
+            "a batch of 200 scripts",
+            "utilisation at half load",
+            "wait at half load",
+            "wait at half load, by the model",
+            "wait at half load ÷ model",
+        ];
+        let value = |measure: &str| {
+            let name = format!("capacity/{}/{measure}", costs.server);
+            figures.iter().find(|figure| figure.name == name).map_or(f64::NAN, |figure| figure.value)
+        };
+        let [service, busy, measured, modelled, ratio] = measures.map(value);
+        let cells = [
+            format!("{} µs", shown(service)),
+            format!("{:.0} %", busy * 100.0),
+            format!("{} µs", shown(measured)),
+            format!("{} µs", shown(modelled)),
+            format!("{:+.0} %", (ratio - 1.0) * 100.0),
+        ];
+        row(text, &costs.server, cells.into_iter());
+    }
+    text.push('\n');
+}
+
+/// Two digits that mean something, in words that are read at a glance: more would promise too much.
+fn thousands(value: f64) -> String {
+    let two_digits = |value: f64| if value >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") };
+    if value >= 1e6 {
+        format!("{} M", two_digits(value / 1e6))
+    } else if value >= 1e3 {
+        format!("{} k", two_digits(value / 1e3))
+    } else {
+        two_digits(value)
+    }
+}
+
+const HEAD: &str = "\
+# How much it holds
+
+This page is written by `cargo xtask bench --write`; change `proving/bench/src/sizing.rs` and the workload `capacity`, not the page.
+
+It answers how many servers are needed, and what gives way first. What a lock costs a server was measured; all else is reckoned from that, by
+the formulas at the end. Other machines are faster or slower: `cargo xtask bench capacity` measures yours.
+
+";
+
+const CONSTANTS: &str = "\
+## What one lock costs a server
+
+*Alone* is a command at a time, each in a packet of its own, as many small clients send them: most of it is the server's reading and writing. What
+follows reckons with that, the worse case; clients that have many locks send them together.
+
+";
+
+const HOLDS: &str = "\
+## What is held
+
+A server is reckoned with 70 % of its one thread, of 4 GiB of memory and of a network of 1 Gbit/s. A cluster divides the keys, so it holds as many times more as it
+has masters, if no key is wanted more than all others together. Each member of a quorum does all of it, so a quorum holds what its slowest member of the best three does: it buys
+exclusion without a single server that must not fail, and no speed. Figures are for pairs alone or renewals alone; who has both adds the shares up.
+
+";
+
+const HAND_OFFS: &str = "\
+## Hand-offs of one key a second
+
+Whoever releases is one way from the server, and whoever is next another: a key that is always wanted, and not held at all, changes hands once each round
+trip. More servers make no key faster; only a shorter way does, or holding it less often. In a cluster each hand-off also tells all other nodes, some 2 kB each ([wire.md](wire.md)).
+
+";
+
+const LOAD: &str = "\
+## How busy, and how long the wait
+
+Locks with a ttl of 30 s, each renewed every 10 s: how busy each server is, how long a command waits there on average if renewals come one by one, and
+how long if they come from processes that renew 200 at once. Both stand beside a ttl of 30,000,000 µs.
+
+";
+
+const CHECKED: &str = "\
+## The model, checked
+
+One point was measured: batches of 200 scripts at random times, at such a rate that the server is busy for half of the time. Each is timed from when it should have been
+sent, less what one takes that nothing is in the way of.
+
+";
+
+const TAIL: &str = "\
+## The formulas
+
+- Busy (ρ): arrivals a second × processor time of each. Locks kept arrive 3 ÷ ttl times a second each.
+- Mean wait: ρ·S ÷ 2(1 − ρ), of an M/D/1 queue: Pollaczek 1930 and Khinchine 1932, in Kleinrock, *Queueing Systems* I (1975), section 5.6. S is the time of one
+  command, or of a batch of 200. That many independent clients look like chance: Palm 1943, Khinchine 1955; clients that are started all at once are not independent until
+  their renewals have spread.
+- A wait is not a round trip: the network, and the client's own processor, are added to it. A majority of five waits for its third answer, which is no later than the mean of
+  the slower ones; the table gives one member's mean.
+- Locks kept: the least of 70 % of the processor ÷ (renewals × processor time), of the memory ÷ memory of a lock, and of the network ÷ (renewals × bytes).
+- Left out: forks for a snapshot, which may double the memory in use; replicas, which each add what is written to the network; TLS; `appendfsync always`,
+  which adds a disk's time to each turn of the server's loop.
+";
+
+#[cfg(test)]
+mod tests;

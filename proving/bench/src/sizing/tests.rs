@@ -1,0 +1,105 @@
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::*;
+use crate::figure::{Figures, Of, Telling};
+use crate::venue::Venue;
+
+fn costs() -> Costs {
+    Costs {
+        server: "valkey-9.1".into(),
+        held: 400.0,
+        fence: 150.0,
+        waiter: 300.0,
+        pair_alone: 20.0,
+        pair_together: 8.0,
+        renewal_alone: 10.0,
+        renewal_together: 3.0,
+        hand_off: 30.0,
+        pair_bytes: 600.0,
+        renewal_bytes: 300.0,
+        member_pair: 25.0,
+        member_renewal: 14.0,
+    }
+}
+
+/// The queue itself, command by command (Lindley 1952): who comes next waits for what is left of those before.
+fn simulated_wait(busy: f64, service: f64, commands: u32) -> f64 {
+    let mut chance = StdRng::seed_from_u64(11);
+    let (mut waits, mut backlog) = (0.0, 0.0_f64);
+    for _ in 0..commands {
+        waits += backlog;
+        let gap = -(1.0 - chance.random::<f64>()).ln() * service / busy;
+        backlog = (backlog + service - gap).max(0.0);
+    }
+    waits / f64::from(commands)
+}
+
+#[test]
+fn the_formula_says_what_a_queue_does() {
+    for busy in [0.1, 0.3, 0.5, 0.7, 0.85] {
+        let (simulated, reckoned) = (simulated_wait(busy, 10.0, 1_000_000), wait(busy, 10.0));
+        assert!((simulated / reckoned - 1.0).abs() < 0.03, "{busy}: {simulated} and not {reckoned}");
+    }
+    assert!(wait(1.0, 10.0).is_infinite());
+}
+
+#[test]
+fn a_cluster_holds_more_and_a_quorum_does_not() {
+    let [one, three, six, five] = LAYOUTS.map(|layout| layout.limits(&costs())[0]);
+    assert_eq!(one, (700_000.0, "processor"));
+    // Within what floating-point numbers round.
+    assert!((three.0 / one.0 - 3.0).abs() < 1e-9 && (six.0 / one.0 - 6.0).abs() < 1e-9);
+    assert!(five.0 < one.0, "a member does more for each lock than a server alone");
+}
+
+#[test]
+fn what_is_least_there_breaks_first() {
+    let one = LAYOUTS[0];
+    let fat = Costs { held: 100_000.0, ..costs() };
+    assert_eq!(one.limits(&fat)[0].1, "memory");
+    let wordy = Costs { renewal_bytes: 1e5, ..costs() };
+    assert_eq!(one.limits(&wordy)[0].1, "network");
+}
+
+#[test]
+fn a_page_wants_all_that_it_reckons_with() {
+    let machine = Machine { processor: "Abacus 9000".into(), threads: 2, kernel: "6.1".into() };
+    let mut figures = Figures::new(Telling::Table);
+    let of = Of { workload: "capacity", venue: Venue::named("valkey-9.1").unwrap(), case: "" };
+    for (measure, value) in [
+        ("server memory per held lock", 400.0),
+        ("server memory per remembered fence", 150.0),
+        ("server memory per waiter", 300.0),
+        ("server processor per pair, alone", 20.0),
+        ("server processor per pair, together", 8.0),
+        ("server processor per renewal, alone", 10.0),
+        ("server processor per renewal, together", 3.0),
+        ("server processor per hand-off", 30.0),
+        ("bytes received per pair", 400.0),
+        ("bytes sent per pair", 200.0),
+        ("bytes per renewal", 300.0),
+        ("server processor per pair of a majority, each member", 25.0),
+    ] {
+        figures.add(of, measure, "", value);
+    }
+    assert_eq!(page(figures.all(), &machine), None);
+    figures.add(of, "server processor per renewal of a majority, each member", "", 14.0);
+    for (measure, value) in [("wait at half load", 110.0), ("wait at half load ÷ model", 1.1)] {
+        figures.add(of, measure, "", value);
+    }
+    let page = page(figures.all(), &machine).unwrap();
+    for part in [
+        "Abacus 9000, 2 threads, Linux 6.1",
+        "| memory of a held lock, its fence included | 400 B |",
+        "| pairs a second | 35 k | 105 k | 210 k | 28 k |",
+        "| renewals a second | 70 k | 210 k | 420 k | 50 k |",
+        "| locks kept at a ttl of 30 s | 700 k | 2.1 M | 4.2 M | 500 k |",
+        "| what breaks first | processor | processor | processor | processor |",
+        "| 0.1 ms | 7.7 k |",
+        "| 1.0 M | too many | 33.3 % · 2.50 µs · 500 µs |",
+        "| +10 % |",
+    ] {
+        assert!(page.contains(part), "{part:?} is missing in:\n{page}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Bare transactions: what the file store's database library does without us.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior, params};
+
+use crate::crew::Trouble;
+
+/// A database of its own, set up as the file store sets itself up.
+#[derive(Debug)]
+pub struct Transactions(Connection);
+
+impl Transactions {
+    /// In this directory.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made there.
+    pub fn open(directory: &Path) -> Result<Self, Trouble> {
+        let connection = Connection::open(directory.join("bare.db"))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.execute_batch(
+            "CREATE TABLE IF NOT EXISTS leases (key BLOB PRIMARY KEY, holder BLOB, ends INTEGER) WITHOUT ROWID",
+        )?;
+        Ok(Self(connection))
+    }
+
+    /// One immediate transaction, which writes or deletes one row.
+    ///
+    /// # Errors
+    ///
+    /// When the file refuses.
+    pub fn write(&mut self, taken: bool, serial: u32) -> Result<(), Trouble> {
+        let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let (taking, freeing) =
+            ("INSERT INTO leases VALUES ('k', ?1, ?1)", "DELETE FROM leases WHERE holder = ?1");
+        transaction.prepare_cached(if taken { taking } else { freeing })?.execute(params![serial])?;
+        Ok(transaction.commit()?)
+    }
+
+    /// So many pairs of them.
+    ///
+    /// # Errors
+    ///
+    /// When the file refuses.
+    pub fn pairs(&mut self, count: u32) -> Result<(), Trouble> {
+        for serial in 0..count {
+            self.write(true, serial)?;
+            self.write(false, serial)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! What a server says of itself: memory, processor, bytes on its sockets, time of commands.
+
+use servers::Server;
+
+/// What a server has used so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Vitals {
+    /// Bytes that it has in use now, without those that it reads from and writes to clients by.
+    pub memory: f64,
+    /// µs of its processor time, those in the kernel included.
+    pub processor: f64,
+    /// Bytes that it has read.
+    pub received: f64,
+    /// Bytes that it has written.
+    pub sent: f64,
+    /// Calls from outside that do a lock's work.
+    pub calls: f64,
+    /// µs that it spent in those calls.
+    pub busy: f64,
+}
+
+/// What is called from outside; what a script calls stands in the same list, and is in the script's own time.
+const CALLED: [&str; 4] = ["cmdstat_evalsha", "cmdstat_eval", "cmdstat_delifeq", "cmdstat_delex"];
+
+impl Vitals {
+    /// Asks.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    #[must_use]
+    pub fn of(server: &Server) -> Self {
+        Self::read(server.text(&["INFO", "all"]).as_text().unwrap_or_default())
+    }
+
+    /// Asks twice: what was used by now, and what asking adds to it.
+    ///
+    /// # Panics
+    ///
+    /// As [`of`](Self::of).
+    #[must_use]
+    pub fn with_its_own(server: &Server) -> [Self; 2] {
+        let [first, second] = [Self::of(server), Self::of(server)];
+        let own = second.since(&first);
+        [second, own]
+    }
+
+    /// What was used since an earlier look.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            memory: self.memory - earlier.memory,
+            processor: self.processor - earlier.processor,
+            received: self.received - earlier.received,
+            sent: self.sent - earlier.sent,
+            calls: self.calls - earlier.calls,
+            busy: self.busy - earlier.busy,
+        }
+    }
+
+    fn read(info: &str) -> Self {
+        let mut read = Self::default();
+        for line in info.lines() {
+            let Some((name, value)) = line.trim().split_once(':') else { continue };
+            let number = || value.parse().unwrap_or(0.0);
+            match name {
+                "used_memory" => read.memory += number(),
+                "mem_clients_normal" => read.memory -= number(),
+                "used_cpu_sys" | "used_cpu_user" => read.processor += number() * 1e6,
+                "total_net_input_bytes" => read.received = number(),
+                "total_net_output_bytes" => read.sent = number(),
+                name if CALLED.contains(&name) => {
+                    let field = |wanted: &str| {
+                        let found = value.split(',').find_map(|field| field.strip_prefix(wanted));
+                        found.and_then(|number| number.parse().ok()).unwrap_or(0.0)
+                    };
+                    read.calls += field("calls=");
+                    read.busy += field("usec=");
+                }
+                _ => {}
+            }
+        }
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_used_is_read_and_what_scripts_call_is_not_added() {
+        let info = "used_memory:1600\r\nmem_clients_normal:600\r\nused_memory_rss:5\r\nused_cpu_sys:0.5\r\nused_cpu_user:1.25\r\n\
+                    total_net_input_bytes:10\r\ntotal_net_output_bytes:20\r\n\
+                    cmdstat_set:calls=9,usec=70,usec_per_call=7.77\r\n\
+                    cmdstat_evalsha:calls=4,usec=40,usec_per_call=10.00,rejected_calls=0\r\n\
+                    cmdstat_delifeq:calls=1,usec=2,usec_per_call=2.00\r\n";
+        let read = Vitals::read(info);
+        let expected =
+            Vitals { memory: 1e3, processor: 1.75e6, received: 10.0, sent: 20.0, calls: 5.0, busy: 42.0 };
+        assert_eq!(read, expected);
+        assert_eq!(read.since(&read), Vitals::default());
+    }
+}

@@ -1,0 +1,266 @@
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use leasehold::{AnyStore, Guard, LockError, Locks};
+use servers::Server;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::{MEMBERS, Workload, on_one_thread};
+use crate::bare::Bare;
+use crate::clock;
+use crate::crew::Trouble;
+use crate::figure::{Figures, Of};
+use crate::open_loop::{self, Batch};
+use crate::settings::Settings;
+use crate::sizing::{BATCH, wait};
+use crate::venue::Site;
+use crate::vitals::Vitals;
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "capacity",
+    title: "What a lock costs a server",
+    method: "All of it is what the server says of itself (`INFO`): memory in use, processor time with that of the kernel, bytes on its \
+             sockets, and time within calls, while only one kind of call is made. *Alone*: one command at a time, each with a \
+             packet of its own, as many small clients send them. *Together*: 64 tasks on one connection; renewals in the keeper's batches. \
+             *Wait at half load*: batches of 200 scripts at random times (Poisson) that keep the server busy for half of the time, beside \
+             what the queueing model of docs/sizing.md says of them.",
+    run,
+};
+
+/// Nothing is renewed by itself before the end of the measurement.
+const LONG: Duration = Duration::from_secs(600);
+
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
+    // One server of each make, where none was named: the others would cost a minute, and say the same.
+    let all = settings.venues().count() > 2;
+    for venue in settings.venues() {
+        if all && ["redis-6.2", "redis-8.2"].contains(&venue.name()) {
+            continue;
+        }
+        let site = venue.open();
+        let Some(server) = site.server() else { continue };
+        figures.announce(&format!("capacity on {venue}"));
+        on_one_thread(async {
+            let locks = Locks::connect(&site.url).await?;
+            locks.mutex("warm").lock().await?.release().await?;
+            let mut bench = Bench { settings, figures, site: &site, server, locks };
+            bench.memory().await?;
+            bench.pairs().await?;
+            bench.renewals().await?;
+            bench.waiters().await?;
+            bench.hand_offs().await?;
+            bench.majority().await?;
+            bench.half_load().await
+        })?;
+    }
+    Ok(())
+}
+
+struct Bench<'a> {
+    settings: &'a Settings,
+    figures: &'a mut Figures,
+    site: &'a Site,
+    server: &'a Server,
+    locks: Locks,
+}
+
+impl Bench<'_> {
+    /// Each kind of call by itself, on many keys.
+    async fn memory(&mut self) -> Result<(), Trouble> {
+        let count = self.settings.pick(100_000, 500);
+        let empty = Vitals::of(self.server);
+        let guards = take(&self.locks, "capacity", count, LONG).await?;
+        let held = Vitals::of(self.server);
+        for several in guards.chunks(64) {
+            try_join_all(several.iter().map(|guard| guard.renew(LONG))).await?;
+        }
+        let renewed = Vitals::of(self.server);
+        release(guards).await?;
+        let free = Vitals::of(self.server);
+        let each = |bytes: f64| bytes / count as f64;
+        let fence = each(free.since(&empty).memory);
+        self.add("server memory per held lock", "B", each(held.since(&empty).memory));
+        self.add("server memory per remembered fence", "B", fence);
+        let per_call = |used: Vitals| used.busy / used.calls;
+        self.add("server time of a grant", "µs", per_call(held.since(&empty)));
+        self.add("server time of a renewal", "µs", per_call(renewed.since(&held)));
+        self.add("server time of a release", "µs", per_call(free.since(&renewed)));
+        self.server.text(&["FLUSHALL"]);
+        Ok(())
+    }
+
+    async fn pairs(&mut self) -> Result<(), Trouble> {
+        let count = self.settings.pick(4_000, 200);
+        let [before, own] = Vitals::with_its_own(self.server);
+        cycles(&self.locks, "alone", count).await?;
+        let used = Vitals::of(self.server).since(&before).since(&own);
+        let per_pair = |used: f64| used / f64::from(count);
+        self.add("server processor per pair, alone", "µs", per_pair(used.processor));
+        self.add("bytes received per pair", "B", per_pair(used.received));
+        self.add("bytes sent per pair", "B", per_pair(used.sent));
+        let [before, own] = Vitals::with_its_own(self.server);
+        let tasks = 64;
+        let each = count * 2 / tasks;
+        let keys: Vec<_> = (0..tasks).map(|task| format!("together:{task}")).collect();
+        try_join_all(keys.iter().map(|key| cycles(&self.locks, key, each))).await?;
+        let used = Vitals::of(self.server).since(&before).since(&own);
+        self.add("server processor per pair, together", "µs", used.processor / f64::from(each * tasks));
+        Ok(())
+    }
+
+    async fn renewals(&mut self) -> Result<(), Trouble> {
+        let count = self.settings.pick(4_000, 200);
+        let guard = self.locks.mutex("renewed").ttl(LONG).lock().await?;
+        let [before, own] = Vitals::with_its_own(self.server);
+        for _ in 0..count {
+            guard.renew(LONG).await?;
+        }
+        let used = Vitals::of(self.server).since(&before).since(&own);
+        guard.release().await?;
+        let each = |used: f64| used / f64::from(count);
+        self.add("server processor per renewal, alone", "µs", each(used.processor));
+        self.add("bytes per renewal", "B", each(used.received + used.sent));
+        // By the keeper, which renews after a third of the ttl: three times in one ttl.
+        let (guards, ttl) = self.settings.pick((10_000, 4_000), (200, 2_000));
+        let ttl = Duration::from_millis(ttl);
+        let guards = take(&self.locks, "kept", guards, ttl).await?;
+        let [before, own] = Vitals::with_its_own(self.server);
+        sleep(ttl).await;
+        let used = Vitals::of(self.server).since(&before).since(&own);
+        self.add("server processor per renewal, together", "µs", used.processor / used.calls);
+        release(guards).await?;
+        self.server.text(&["FLUSHALL"]);
+        Ok(())
+    }
+
+    async fn waiters(&mut self) -> Result<(), Trouble> {
+        let count = self.settings.pick(4_000, 300);
+        let holder = Locks::connect(&self.site.url).await?;
+        let guard = holder.mutex("waited for").ttl(LONG).lock().await?;
+        let before = Vitals::of(self.server);
+        let mutex = self.locks.mutex("waited for");
+        let waiting: Vec<JoinHandle<Result<Guard, LockError>>> =
+            (0..count).map(|_| tokio::spawn(mutex.lock().into_future())).collect();
+        while holder.inspect("waited for").await?.line.len() < count {
+            sleep(Duration::from_millis(20)).await;
+        }
+        let used = Vitals::of(self.server).since(&before);
+        self.add("server memory per waiter", "B", used.memory / count as f64);
+        waiting.iter().for_each(JoinHandle::abort);
+        guard.release().await?;
+        self.server.text(&["FLUSHALL"]);
+        Ok(())
+    }
+
+    /// Two connections with four tasks each, who all want one key and do not hold it.
+    async fn hand_offs(&mut self) -> Result<(), Trouble> {
+        let each = self.settings.pick(500, 30);
+        let other = Locks::connect(&self.site.url).await?;
+        cycles(&other, "warm", 1).await?;
+        let [before, own] = Vitals::with_its_own(self.server);
+        let begun = clock::now();
+        let hands = [&self.locks, &other];
+        try_join_all((0..8).map(|n| cycles(hands[n % 2], "handed on", each))).await?;
+        let took = (clock::now() - begun) as f64 / 1e3;
+        let used = Vitals::of(self.server).since(&before).since(&own);
+        let turns = f64::from(each * 8);
+        self.add("server processor per hand-off", "µs", used.processor / turns);
+        self.add("time per hand-off of one key", "µs", took / turns);
+        Ok(())
+    }
+
+    async fn majority(&mut self) -> Result<(), Trouble> {
+        let count = self.settings.pick(1_000, 100);
+        let others: Vec<_> = (1..MEMBERS).map(|_| self.site.venue.open()).collect();
+        let servers: Vec<_> = [self.site].into_iter().chain(&others).filter_map(Site::server).collect();
+        let stores: Result<Vec<_>, _> = servers
+            .iter()
+            .map(|server| AnyStore::from_url(&format!("{}?quarantine=no", server.url())))
+            .collect();
+        let locks = Locks::builder().quorum(stores?, LONG)?;
+        cycles(&locks, "warm", 1).await?;
+        let looks = || servers.iter().map(|server| Vitals::with_its_own(server)).collect::<Vec<_>>();
+        let used_since = |looks: &[[Vitals; 2]]| {
+            let used = servers
+                .iter()
+                .zip(looks)
+                .map(|(server, [before, own])| Vitals::of(server).since(before).since(own).processor);
+            used.sum::<f64>() / (MEMBERS as f64 * f64::from(count))
+        };
+        let before = looks();
+        cycles(&locks, "by five", count).await?;
+        self.add("server processor per pair of a majority, each member", "µs", used_since(&before));
+        let guard = locks.mutex("kept by five").ttl(LONG).lock().await?;
+        let before = looks();
+        for _ in 0..count {
+            guard.renew(LONG).await?;
+        }
+        self.add("server processor per renewal of a majority, each member", "µs", used_since(&before));
+        guard.release().await?;
+        Ok(())
+    }
+
+    /// What the model says of a server that is busy for half of the time, and what is so.
+    async fn half_load(&mut self) -> Result<(), Trouble> {
+        let count = self.settings.pick(1_500, 60);
+        let bare = Bare::at(&self.site.url).await?;
+        let keys: Vec<_> = (0..BATCH).map(|n| format!("nobody's:{n}")).collect();
+        // Each is answered by `:0`, because nobody holds these keys.
+        let batch = Batch { bytes: bare.renewals(&keys), answers: BATCH * b":0\r\n".len() };
+        open_loop::took(self.server.port(), &batch, 1_000.0, 20)?;
+        let before = Vitals::of(self.server);
+        let quiet_rate = 50.0;
+        let quiet = open_loop::took(self.server.port(), &batch, quiet_rate, count / 15)?;
+        let service = Vitals::of(self.server).since(&before).processor / (count / 15) as f64;
+        let rate = 0.5e6 / service;
+        let begun = clock::now();
+        let before = Vitals::of(self.server);
+        let busy = open_loop::took(self.server.port(), &batch, rate, count)?;
+        let used = Vitals::of(self.server).since(&before).processor / ((clock::now() - begun) as f64 / 1e3);
+        let own_wait = wait(quiet_rate * service / 1e6, service);
+        let measured = busy.mean() - quiet.mean() + own_wait;
+        let modelled = wait(0.5, service);
+        self.add("a batch of 200 scripts", "µs", service);
+        self.add("utilisation at half load", "", used);
+        self.add("wait at half load", "µs", measured);
+        self.add("wait at half load, by the model", "µs", modelled);
+        self.add("wait at half load ÷ model", "", measured / modelled);
+        Ok(())
+    }
+
+    fn add(&mut self, measure: &str, unit: &str, value: f64) {
+        let of = Of { workload: WORKLOAD.name, venue: self.site.venue, case: "" };
+        self.figures.add(of, measure, unit, value);
+    }
+}
+
+async fn cycles(locks: &Locks, key: &str, count: u32) -> Result<(), Trouble> {
+    let mutex = locks.mutex(key).ttl(LONG);
+    for _ in 0..count {
+        mutex.lock().await?.release().await?;
+    }
+    Ok(())
+}
+
+/// 64 at a time, each a key of its own.
+async fn take(locks: &Locks, name: &str, count: usize, ttl: Duration) -> Result<Vec<Guard>, Trouble> {
+    let mut guards = Vec::with_capacity(count);
+    for first in (0..count).step_by(64) {
+        let several = first..count.min(first + 64);
+        let asked = several.map(|n| locks.mutex(format!("{name}:{n}")).ttl(ttl).lock().into_future());
+        guards.extend(try_join_all(asked).await?);
+    }
+    Ok(guards)
+}
+
+async fn release(guards: Vec<Guard>) -> Result<(), Trouble> {
+    let mut guards = guards.into_iter();
+    loop {
+        let several: Vec<_> = guards.by_ref().take(64).map(Guard::release).collect();
+        if several.is_empty() {
+            return Ok(());
+        }
+        try_join_all(several).await?;
+    }
+}

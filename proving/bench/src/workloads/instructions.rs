@@ -1,0 +1,141 @@
+use std::env;
+use std::process::Command;
+
+use super::uncontended::floor;
+use super::{MEMBERS, Workload};
+use crate::bare::Strategy;
+use crate::callgrind;
+use crate::crew::Trouble;
+use crate::figure::{Figures, Of};
+use crate::path::{Path, Walk};
+use crate::settings::Settings;
+use crate::venue::{Site, Venue};
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "instructions",
+    title: "What it takes of a processor, counted",
+    method: "Instructions of the client's process alone, by callgrind: two processes walk the same path, one of them twice as far, \
+             and what they differ by is divided by the cycles that it has more. One thread, one connection, real servers. \
+             *Bare* is what stands beside it elsewhere: `SET NX PX` and a compare-and-delete script by redis-rs, on a file two \
+             bare transactions, in a majority such a pair at all five. *Allocations* are counted by an allocator, without \
+             valgrind. A build without optimisation, which tests make, has bounds of its own.",
+    run,
+};
+
+fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
+    let lacking = callgrind::lacking();
+    if let Some(why) = &lacking {
+        if callgrind::is_demanded() {
+            return Err(format!("{why}; {} demands it", callgrind::DEMANDED).into());
+        }
+        eprintln!("bench: LEFT OUT: {why}");
+    }
+    for venue in settings.venues() {
+        figures.announce(&format!("instructions on {venue}"));
+        let site = venue.open();
+        let bench = &mut Bench { figures, site: &site, counts: lacking.is_none() };
+        if venue.is_file() {
+            bench.one_place("on a file", 1, Some((Path::Transactions, bench.directory()?)))?;
+        } else if venue.flavor().is_some() {
+            on_a_server(settings, bench, venue)?;
+        } else {
+            bench.one_place("in memory", 1, None)?;
+        }
+    }
+    Ok(())
+}
+
+fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, venue: Venue) -> Result<(), Trouble> {
+    let is_native = floor(venue) == Strategy::FencedNative;
+    let cases = if is_native {
+        [(1, "1 task, native release"), (16, "16 tasks, native release")]
+    } else {
+        [(1, "1 task"), (16, "16 tasks")]
+    };
+    for (tasks, case) in cases {
+        let url = bench.site.url.clone();
+        bench.one_place(case, tasks, Some((Path::Bare(Strategy::Pair), url)))?;
+        // All else is the same wherever the release is a script; once is enough for a test.
+        if !settings.pick(true, is_native) {
+            return Ok(());
+        }
+    }
+    let alone = [bench.site.url.clone()];
+    if settings.pick(true, false) {
+        let floor = bench.instructions(Path::Bare(floor(venue)), 1, &alone)?;
+        bench.add("instructions of a fenced bare pair", "1 task", floor);
+    }
+    let ours = bench.instructions(Path::Renewal, 1, &alone)?;
+    let bare = bench.instructions(Path::BareRenewal, 1, &alone)?;
+    bench.beside("renewal", "1 task", ours, bare);
+    bench.allocations(Path::Renewal, "renewal", "1 task", &alone)?;
+    let sites: Vec<_> = (1..MEMBERS).map(|_| venue.open()).collect();
+    let five: Vec<_> = [bench.site].into_iter().chain(&sites).map(|site| site.url.clone()).collect();
+    let ours = bench.instructions(Path::Quorum, 1, &five)?;
+    let bare = bench.instructions(Path::RawQuorum, 1, &five)?;
+    bench.beside("cycle", "five servers", ours, bare);
+    bench.allocations(Path::Quorum, "cycle", "five servers", &five)
+}
+
+struct Bench<'a> {
+    figures: &'a mut Figures,
+    site: &'a Site,
+    counts: bool,
+}
+
+/// Enough that what a process does once in a while, as growing a table, is little beside it.
+const CYCLES: u32 = if cfg!(debug_assertions) { 64 } else { 512 };
+
+impl Bench<'_> {
+    /// Taking and releasing at one place, beside a bare path where there is one.
+    fn one_place(&mut self, case: &str, tasks: u32, bare: Option<(Path, String)>) -> Result<(), Trouble> {
+        let place = [self.site.url.clone()];
+        let ours = self.instructions(Path::Cycle, tasks, &place)?;
+        let bare = match bare {
+            Some((path, place)) => self.instructions(path, tasks, &[place])?,
+            None => f64::NAN,
+        };
+        self.beside("cycle", case, ours, bare);
+        if tasks == 1 {
+            self.allocations(Path::Cycle, "cycle", case, &place)?;
+        }
+        Ok(())
+    }
+
+    /// NaN where they are not counted.
+    fn instructions(&self, path: Path, tasks: u32, places: &[String]) -> Result<f64, Trouble> {
+        if !self.counts {
+            return Ok(f64::NAN);
+        }
+        callgrind::per_cycle(&Walk { path, cycles: CYCLES.div_ceil(tasks), tasks, places: places.to_vec() })
+    }
+
+    fn beside(&mut self, what: &str, case: &str, ours: f64, bare: f64) {
+        self.add(&format!("{what} ÷ bare"), case, ours / bare);
+        self.add(&format!("instructions per {what}"), case, ours);
+        self.add(&format!("instructions of a bare {what}"), case, bare);
+    }
+
+    fn allocations(&mut self, path: Path, what: &str, case: &str, places: &[String]) -> Result<(), Trouble> {
+        let walk = Walk { path, cycles: CYCLES, tasks: 1, places: places.to_vec() };
+        let program = env::current_exe()?.with_file_name("bench-weighed");
+        let output = Command::new(program).args(walk.words()).output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let Some((times, bytes)) = said.trim().split_once(' ').filter(|_| output.status.success()) else {
+            return Err(format!("bench-weighed: {}", String::from_utf8_lossy(&output.stderr)).into());
+        };
+        self.add(&format!("allocations per {what}"), case, times.parse()?);
+        self.add(&format!("bytes allocated per {what}"), case, bytes.parse()?);
+        Ok(())
+    }
+
+    fn add(&mut self, measure: &str, case: &str, value: f64) {
+        let of = Of { workload: WORKLOAD.name, venue: self.site.venue, case };
+        self.figures.add(of, measure, "", value);
+    }
+
+    fn directory(&self) -> Result<String, Trouble> {
+        let directory = self.site.directory().ok_or("the file store has no directory")?;
+        Ok(directory.display().to_string())
+    }
+}
