@@ -68,6 +68,64 @@ fn those_left_out_are_counted_and_missed_only_when_their_turn_comes() {
     assert!(line.is_short() && line.len() == 5);
 }
 
+fn listening(n: u8, channel: &str) -> Standing {
+    Standing { channel: Some(Channel::new(channel)), ..standing(n) }
+}
+
+fn witness(line: &mut Line) -> Option<u128> {
+    line.witness(Some(&Channel::new("here"))).map(|standing| standing.holder.bits())
+}
+
+/// So many who listen here, then one who listens elsewhere.
+fn with_one_elsewhere(here: u8) -> Line {
+    let mut line = Line::default();
+    for n in 1..=here {
+        line.join(listening(n, "here"), None, Stamp::from_micros(0));
+    }
+    line.join(listening(here + 1, "elsewhere"), None, Stamp::from_micros(0));
+    line
+}
+
+#[test]
+fn the_witness_is_the_first_of_a_few_who_listens_elsewhere_and_else_the_first() {
+    let ahead = u8::try_from(Line::LOOKED_AHEAD).unwrap();
+    assert_eq!(witness(&mut with_one_elsewhere(2)), Some(3));
+    assert_eq!(witness(&mut with_one_elsewhere(ahead - 1)), Some(ahead.into()));
+    let mut far = with_one_elsewhere(ahead);
+    assert_eq!(witness(&mut far), Some(1), "it stands too far behind");
+    assert!(!far.is_short());
+    let mut deaf = Line::default();
+    deaf.join(standing(1), None, Stamp::from_micros(0));
+    assert_eq!(witness(&mut deaf), Some(1), "who listens nowhere is told nothing either way");
+}
+
+/// Whoever was left out may be the one who listens elsewhere: then the line must be loaded further, unless as many were looked at as ever
+/// are.
+#[test]
+fn a_witness_who_may_have_been_left_out_is_missed() {
+    let mut found = with_one_elsewhere(2);
+    found.leave_out(0, (Ticket::new(0), Holder::from_bits(1)));
+    found.join(listening(9, "here"), Some(Ticket::new(90)), Stamp::from_micros(0));
+    found.leave_out(4, (Ticket::new(90), Holder::from_bits(9)));
+    assert_eq!(witness(&mut found), Some(3));
+    assert!(!found.is_short(), "nobody had to look behind that one");
+
+    let mut behind = Line::default();
+    behind.join(listening(1, "here"), Some(Ticket::new(10)), Stamp::from_micros(0));
+    behind.join(listening(2, "elsewhere"), Some(Ticket::new(20)), Stamp::from_micros(0));
+    behind.leave_out(1, (Ticket::new(20), Holder::from_bits(2)));
+    assert_eq!(witness(&mut behind), None);
+    assert!(behind.is_short(), "whoever stands between may listen elsewhere");
+
+    let enough = u8::try_from(Line::LOOKED_AHEAD).unwrap();
+    let mut known = with_one_elsewhere(enough);
+    let last = Holder::from_bits(u128::from(enough) + 1);
+    let ticket = known.ticket(last).unwrap();
+    known.leave_out(3, (ticket, last));
+    assert_eq!(witness(&mut known), Some(1));
+    assert!(!known.is_short(), "no more are ever looked at");
+}
+
 proptest! {
     /// Against the plainest line there is: a vector.
     #[test]
