@@ -114,8 +114,10 @@ fn a_witness_who_may_have_been_left_out_is_missed() {
     behind.join(listening(1, "here"), Some(Ticket::new(10)), Stamp::from_micros(0));
     behind.join(listening(2, "elsewhere"), Some(Ticket::new(20)), Stamp::from_micros(0));
     behind.leave_out(1, (Ticket::new(20), Holder::from_bits(2)));
-    assert_eq!(witness(&mut behind), None);
-    assert!(behind.is_short(), "whoever stands between may listen elsewhere");
+    for _ in 0..2 {
+        assert_eq!(witness(&mut behind), None);
+        assert!(behind.is_short(), "whoever stands between may listen elsewhere");
+    }
 
     let enough = u8::try_from(Line::LOOKED_AHEAD).unwrap();
     let mut known = with_one_elsewhere(enough);

@@ -130,6 +130,7 @@ fn who_keeps_other_keys_asks_before_their_leases_end() {
     two.ttl = Ttl::new(SECOND).unwrap();
     waiting.answered(&two, &busy(4, 3600 * SECOND, 3, false), START);
     assert_eq!(told(&waiting, 4, START + SECOND / 2), Some(Wake::AskAgain));
+    assert_eq!(waiting.asks(holder(4), START + SECOND / 2), Some((key("a"), Ticket::new(4))));
 }
 
 #[test]

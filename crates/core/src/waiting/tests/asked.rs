@@ -92,3 +92,26 @@ fn the_rests_grow_while_it_stands_first_and_begin_anew_when_it_does_not() {
     answered(0);
     assert!(told(&waiting, 1, soon).is_some(), "anew");
 }
+
+/// Its line had been forgotten, and it stands in it anew: where it stood before, nobody does.
+#[test]
+fn who_is_given_another_place_leaves_the_one_it_had() {
+    let waiting = three(3600 * SECOND);
+    waiting.asks(holder(2), START);
+    waiting.answered(&attempt(2, &["a"]), &busy(7, 3600 * SECOND, 6, true), START);
+    assert_eq!(waiting.asks(holder(2), START), Some((key("a"), Ticket::new(7))));
+    for who in 1..=3 {
+        waiting.leave(holder(who), START);
+    }
+    assert!(!waiting.is_in_line());
+}
+
+#[test]
+fn who_asks_for_all_and_does_not_stand_first_leaves_the_first_some_time() {
+    let waiting = Waiting::new(1);
+    waiting.asks(holder(1), START);
+    waiting.answered(&attempt(1, &["a"]), &busy(1, SECOND, 3, true), START);
+    let ended = START + SECOND + ROUNDING;
+    assert_eq!(told(&waiting, 1, ended + AFTER_THE_FIRST - Duration::from_millis(1)), None);
+    assert_eq!(told(&waiting, 1, ended + 2 * AFTER_THE_FIRST), Some(Wake::AskAgain));
+}
