@@ -11,6 +11,7 @@ mod files;
 mod fuzz;
 mod interop;
 mod lint;
+mod mutants;
 mod pages;
 mod peers;
 mod planted;
@@ -34,7 +35,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 17] = [
+const TASKS: [Task; 18] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
@@ -88,6 +89,12 @@ const TASKS: [Task; 17] = [
         usage: "planted [WORD]…",
         does: "plant bugs in a copy of the source, each of which tests must catch; --list names them, words choose among them",
         run: planted::run,
+    },
+    Task {
+        name: "mutants",
+        usage: "mutants [FILE]…",
+        does: "change the core and the quorum in small ways, each of which a test must tell; hours, or minutes for a file or two",
+        run: mutants::run,
     },
     Task {
         name: "fuzz",
