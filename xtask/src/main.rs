@@ -12,6 +12,7 @@ mod files;
 mod fuzz;
 mod interop;
 mod lint;
+mod mutants;
 mod pages;
 mod peers;
 mod planted;
@@ -95,6 +96,12 @@ const TASKS: [Task; 18] = [
         usage: "planted [WORD]…",
         does: "plant bugs in a copy of the source, each of which tests must catch; --list names them, words choose among them",
         run: planted::run,
+    },
+    Task {
+        name: "mutants",
+        usage: "mutants [FILE]…",
+        does: "change the core and the quorum in small ways, each of which a test must tell; hours, or minutes for a file or two",
+        run: mutants::run,
     },
     Task {
         name: "fuzz",

@@ -166,4 +166,14 @@ mod tests {
         assert_eq!(Claim::shared([]).unwrap_err(), Misuse::NoKeys);
         assert_eq!(Claim::permits([], 1, 2).unwrap_err(), Misuse::NoKeys);
     }
+
+    #[test]
+    fn what_an_attempt_left_behind_lasts_as_long_as_its_lease_and_as_a_line_is_kept() {
+        let of = |seconds| {
+            let ttl = Ttl::new(Duration::from_secs(seconds)).unwrap();
+            Attempt::new(Claim::exclusive(key("k")), Holder::from_bits(1), None, ttl).lingers()
+        };
+        assert_eq!(of(1), Line::KEPT_FOR);
+        assert_eq!(of(60), Duration::from_secs(60));
+    }
 }

@@ -112,4 +112,9 @@ mod tests {
         assert_eq!(Fence::next(Some(Fence::MAX), fence(70)), None);
         assert_eq!(i64::from(Fence::MAX), 9_007_199_254_740_991);
     }
+
+    #[test]
+    fn a_fence_is_its_number_to_whoever_writes_it_down() {
+        assert_eq!((u64::from(fence(7)), i64::from(fence(7)), fence(7).to_string()), (7, 7, "7".into()));
+    }
 }

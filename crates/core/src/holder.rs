@@ -151,6 +151,8 @@ mod tests {
 
     #[test]
     fn a_label_that_would_break_the_line_is_refused_when_ours_and_escaped_when_read() {
+        assert!(Label::new(&"x".repeat(Label::MAX_LEN)).is_ok());
+        assert!(Label::new(&"x".repeat(Label::MAX_LEN + 1)).is_err());
         assert_eq!(Label::new("a\nb").unwrap_err(), Misuse::LabelNotPrintable);
         assert_eq!(Label::new(&"x".repeat(257)).unwrap_err(), Misuse::LabelTooLong { len: 257 });
         assert_eq!(Label::read(b"a\nb\xff").as_str(), "a\\nb\\xff");

@@ -122,6 +122,7 @@ mod tests {
         assert!(lease.is_held(lease.end() - Duration::from_nanos(1)));
         assert!(!lease.is_held(lease.end()));
         assert_eq!(lease.remaining(lease.end() + Duration::from_secs(1)), Duration::ZERO);
+        assert_eq!(lease.remaining(SENT), Ttl::MIN.duration());
     }
 
     #[test]

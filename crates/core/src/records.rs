@@ -150,3 +150,6 @@ impl Records {
         self.lines.retain(|_, line| line.ends().is_none_or(|ends| now < ends));
     }
 }
+
+#[cfg(test)]
+mod tests;

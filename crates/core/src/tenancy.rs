@@ -148,3 +148,34 @@ impl KeyState {
             || self.tenancies.iter().any(|tenancy| matches!(tenancy.tenant, Tenant::Holder { .. }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(tenant: Option<Tenant>, line: Vec<Waiter>) -> KeyState {
+        let key = Key::new("k").unwrap();
+        let tenancies = tenant.map(|tenant| Tenancy::exclusive(key.clone(), tenant, None, None));
+        KeyState::new(key, tenancies.into_iter().collect(), line)
+    }
+
+    #[test]
+    fn a_key_is_in_use_while_one_of_ours_holds_it_or_waits_for_it() {
+        let ours = Tenant::Holder { holder: Holder::from_bits(1), label: None };
+        let foreign = Tenant::Foreign { value: b"x"[..].into() };
+        let waiter = Waiter::exclusive(Holder::from_bits(2), None, Duration::ZERO);
+        assert!(state(Some(ours), vec![]).is_in_use());
+        assert!(state(Some(foreign.clone()), vec![waiter.clone()]).is_in_use());
+        assert!(state(None, vec![waiter]).is_in_use());
+        assert!(!state(Some(foreign), vec![]).is_in_use());
+        assert!(!state(Some(Tenant::NotALock), vec![]).is_in_use());
+    }
+
+    #[test]
+    fn of_a_strangers_value_no_more_is_shown_than_finds_its_owner() {
+        let shown = |length| Tenant::Foreign { value: vec![b'x'; length].into() }.to_string();
+        assert_eq!(shown(3), "another program's lock (xxx)");
+        assert_eq!(shown(64), format!("another program's lock ({})", "x".repeat(64)));
+        assert_eq!(shown(65), format!("another program's lock ({}…)", "x".repeat(64)));
+    }
+}

@@ -110,4 +110,14 @@ mod tests {
             assert_eq!(Ttl::new(asked).unwrap_err(), Misuse::TtlTooLong { asked });
         }
     }
+
+    #[test]
+    fn a_ttl_is_made_of_a_duration_and_becomes_one_and_says_so_as_one() {
+        let ttl = Ttl::try_from(Duration::from_millis(1500)).unwrap();
+        assert_eq!(
+            (Duration::from(ttl), ttl.to_string(), format!("{ttl:?}")),
+            (Duration::from_millis(1500), "1.5s".into(), "Ttl(1.5s)".into())
+        );
+        assert!(Ttl::try_from(Duration::ZERO).is_err());
+    }
 }

@@ -111,6 +111,20 @@ fn a_holder_that_never_ends_is_asked_about_like_any_other() {
 }
 
 #[test]
+fn the_rests_grow_while_somebody_holds_the_lock() {
+    let mut machine = acquire(None);
+    let mut now = START;
+    for _ in 0..20 {
+        ask(&mut machine, now, busy(60 * SECOND));
+        let Step::WaitUntil(until) = machine.next(now) else { panic!() };
+        now = until;
+    }
+    ask(&mut machine, now, busy(60 * SECOND));
+    let Step::WaitUntil(until) = machine.next(now) else { panic!() };
+    assert!(until.saturating_since(now) >= Duration::from_millis(75), "half of the longest");
+}
+
+#[test]
 fn a_silent_store_is_given_the_outage_limit_however_patient_the_caller() {
     let mut machine = acquire(None);
     let mut now = START;

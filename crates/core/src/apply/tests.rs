@@ -1,6 +1,8 @@
+mod breaking;
 mod histories;
 mod holding;
 mod line;
+mod marks;
 mod member;
 mod shares;
 

@@ -164,6 +164,66 @@ fn a_renewal_of_ones_own_lengthens_the_lease_and_never_shortens_it() {
     assert_eq!((keep.lease().end(), keep.ttl()), (START + 21 * SECOND, long));
 }
 
+/// An answer has come that says how it stands; what is said later changes nothing of that.
+#[test]
+fn a_lease_that_was_broken_or_kept_no_more_is_lost_for_the_first_reason_given() {
+    let key = Key::new("k").unwrap();
+    let broken = Loss::Broken { key: key.clone() };
+    let closed = Loss::Closed { reason: "bye".into() };
+    let mut one = keep(Renewal::Automatic);
+    assert_eq!(one.loss(), None);
+    one.handle_broken(key.clone());
+    one.handle_close("bye".into());
+    assert_eq!(one.loss(), Some(&broken));
+    assert_eq!(one.next(START), Keeping::Lost(broken.clone()));
+    let mut other = keep(Renewal::Automatic);
+    other.handle_close("bye".into());
+    other.handle_broken(key);
+    assert_eq!(other.loss(), Some(&closed));
+    assert_eq!(other.next(START), Keeping::Lost(closed.clone()));
+    let words = [broken.to_string(), closed.to_string()];
+    assert_eq!(words, ["k: somebody broke the lease", "the lease is kept no more: bye"]);
+}
+
+/// It had to be given up while the store was away: whoever reads that it was held too long looks in the wrong place.
+#[test]
+fn a_longest_hold_that_ends_with_the_store_away_is_lost_to_the_store() {
+    let mut keep = keep(Renewal::AtMost(20 * SECOND));
+    keep.handle_sent(START + 3 * SECOND, ttl());
+    keep.handle_fault(START + 4 * SECOND, "timed out".into());
+    let expired = Loss::Expired { fault: Some("timed out".into()) };
+    assert_eq!(keep.next(START + 9 * SECOND), Keeping::Lost(expired));
+}
+
+#[test]
+fn with_a_short_ttl_the_retries_come_as_soon_as_it_wants_them() {
+    let ttl = Ttl::new(SECOND / 5).unwrap();
+    let lease = Lease::counted_from(START, ttl, Drift::NONE);
+    let mut keep = Keep::new(START, lease, ttl, Drift::NONE, Renewal::Automatic, 3);
+    for _ in 0..8 {
+        keep.handle_sent(START, ttl);
+        keep.handle_fault(START, "timed out".into());
+        let Keeping::WaitUntil(again) = keep.next(START) else { panic!("asked without a pause") };
+        assert!(again <= START + ttl.duration() / 8);
+    }
+}
+
+/// Nothing more is asked for when what is left is what the limit allows.
+#[test]
+fn a_lease_that_lasts_to_the_limit_is_not_renewed_again() {
+    let mut keep = keep(Renewal::AtMost(9 * SECOND));
+    assert_eq!(keep.next(START + 8 * SECOND), Keeping::WaitUntil(START + 9 * SECOND));
+}
+
+/// It was lost, and the answer to a renewal of the holder's own came after: that brings nothing back.
+#[test]
+fn an_answer_to_a_lease_that_is_lost_makes_it_no_longer() {
+    let mut keep = keep(Renewal::Automatic);
+    keep.handle_broken(Key::new("k").unwrap());
+    keep.handle_own_renewal(START + SECOND, START + SECOND, ttl(), HoldAnswer::Done);
+    assert_eq!(keep.lease().end(), START + 9 * SECOND);
+}
+
 proptest! {
     /// The belief against the plainest record of it: the last answered sending plus the ttl.
     #[test]

@@ -109,6 +109,72 @@ fn a_split_vote_is_told_from_a_holder() {
     assert!(round.is_held_by_one(|one, other| one.tenant == other.tenant));
 }
 
+#[test]
+fn a_member_that_refused_may_be_asked_once_more_and_one_that_granted_may_not() {
+    let mut round = asked(3);
+    assert!(round.awaits(0) && !round.has_granted(0));
+    round.handle_refused(0, Some(someone(1)));
+    round.handle_granted(1, fence(7));
+    assert!(!round.awaits(0) && !round.has_granted(0));
+    assert!(!round.awaits(1) && round.has_granted(1));
+    round.ask_again(1);
+    round.ask_again(0);
+    assert_eq!(round.next(START), Turn::Grant { member: 0 });
+    assert!(round.awaits(0) && round.has_granted(1));
+    round.handle_granted(0, fence(7));
+    assert_eq!(round.next(START), Turn::Granted { fence: fence(7) });
+}
+
+#[test]
+fn an_answer_that_is_overtaken_by_a_later_one_lowers_no_fence() {
+    let mut round = asked(3);
+    round.handle_granted(0, fence(9));
+    round.handle_granted(0, fence(7));
+    round.handle_granted(1, fence(9));
+    assert_eq!(round.next(START), Turn::Granted { fence: fence(9) });
+}
+
+#[test]
+fn it_is_hopeless_when_a_majority_refuses_for_good_and_not_before() {
+    let mut round = asked(4);
+    let lasting = || Fault::lasting("m", "wrong password");
+    round.handle_fault(0, lasting());
+    round.handle_fault(1, silent());
+    assert!(!round.is_hopeless());
+    round.handle_fault(1, lasting());
+    assert!(round.is_hopeless(), "two of four are no majority");
+    for passing in [silent(), Fault::quarantined("m", Duration::from_secs(9))] {
+        round.handle_fault(0, passing);
+        assert!(!round.is_hopeless());
+    }
+}
+
+#[test]
+fn it_is_held_elsewhere_when_those_that_are_left_are_no_majority() {
+    let mut round = asked(5);
+    for member in [0, 1] {
+        round.handle_refused(member, Some(someone(1)));
+        assert!(!round.is_held_elsewhere(), "three of five are one");
+    }
+    round.handle_refused(2, Some(someone(1)));
+    assert!(round.is_held_elsewhere());
+}
+
+#[test]
+fn a_ballot_that_can_be_neither_done_nor_lost_is_unknown_before_all_have_answered() {
+    let mut ballot = Ballot::new(5);
+    for member in [0, 1, 2] {
+        ballot.handle(member, Err(silent()));
+    }
+    assert_eq!(ballot.vote(), Vote::Unknown);
+    let mut ballot = Ballot::new(3);
+    ballot.handle(0, Err(silent()));
+    ballot.handle(1, Ok(HoldAnswer::Done));
+    assert_eq!(ballot.vote(), Vote::Open);
+    ballot.handle(2, not_held(None));
+    assert_eq!(ballot.vote(), Vote::Unknown, "nobody is left to answer");
+}
+
 fn not_held(by: Option<u128>) -> Result<HoldAnswer, Fault> {
     Ok(HoldAnswer::NotHeld { key: Key::new("k").unwrap(), held_by: by.map(someone) })
 }

@@ -1,3 +1,5 @@
+mod asked;
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,6 +130,7 @@ fn who_keeps_other_keys_asks_before_their_leases_end() {
     two.ttl = Ttl::new(SECOND).unwrap();
     waiting.answered(&two, &busy(4, 3600 * SECOND, 3, false), START);
     assert_eq!(told(&waiting, 4, START + SECOND / 2), Some(Wake::AskAgain));
+    assert_eq!(waiting.asks(holder(4), START + SECOND / 2), Some((key("a"), Ticket::new(4))));
 }
 
 #[test]
@@ -267,6 +270,14 @@ fn whoever_cannot_be_told_asks_again_soon_wherever_it_stands() {
             waiting.answered(&attempt(1, &["a"]), &busy(1, 3600 * SECOND, 7, true), START);
             assert_eq!(told(&waiting, 1, START), None, "but not at once");
             assert_eq!(told(&waiting, 1, START + Duration::from_millis(150)).is_some(), deaf);
+        }
+        if deaf {
+            waiting.asks(holder(1), START);
+            waiting.cannot_be_told(holder(1));
+            waiting.answered(&attempt(1, &["a"]), &busy(1, Duration::from_millis(1), 7, true), START);
+            assert_eq!(told(&waiting, 1, START + Duration::from_millis(1)), None);
+            let ended = START + Duration::from_millis(1) + ROUNDING + SPREAD;
+            assert_eq!(told(&waiting, 1, ended), Some(Wake::AskAgain), "the holder has ended");
         }
     }
 }

@@ -186,4 +186,62 @@ mod tests {
         assert!(is_same_attempt(first, second));
         assert!(!is_same_attempt(first, Holder::from_bits(8 << 32)));
     }
+
+    fn attempt(bits: u128) -> Attempt {
+        let key = leasehold_core::Key::new("k").unwrap();
+        let claim = leasehold_core::Claim::exclusive(key);
+        Attempt::new(claim, Holder::from_bits(bits << 32), None, leasehold_core::Ttl::DEFAULT)
+    }
+
+    #[test]
+    fn a_member_may_take_a_lease_again_unless_it_had_it_just_now_or_it_was_broken_there() {
+        let stake = || Stake::new(0, Holder::from_bits(1));
+        let [away, had, broken, lost] = [(); 4].map(|()| stake());
+        assert!(away.may_rejoin(), "it was never heard of");
+        had.says(true);
+        assert!(!had.may_rejoin());
+        had.says(false);
+        assert!(had.may_rejoin(), "it did not answer since");
+        broken.breaks();
+        assert!(!broken.may_rejoin() && broken.was_broken());
+        broken.says(false);
+        assert!(!broken.may_rejoin(), "for good");
+        lost.says(false);
+        assert!(lost.may_rejoin() && !lost.was_broken());
+    }
+
+    #[test]
+    fn an_id_under_which_nothing_was_sent_is_kept_and_any_other_is_never_used_again() {
+        let ours = attempt(7);
+        let mut contest = Contest::new(&ours, 3);
+        assert!(contest.drop_stake(1).is_none());
+        assert_eq!(contest.stakes[1].holder, ours.holder);
+        contest.stakes[1].asks();
+        let dropped = contest.drop_stake(1).unwrap();
+        assert!(dropped.is_given_up() && dropped.holder == ours.holder);
+        let fresh = &contest.stakes[1];
+        assert!(fresh.holder != ours.holder && is_same_attempt(fresh.holder, ours.holder));
+        assert!(!fresh.was_asked() && !fresh.is_given_up());
+        assert!(contest.drop_stake(9).is_none(), "there is no such member");
+    }
+
+    #[test]
+    fn an_attempt_is_found_by_the_id_that_it_has_at_that_member() {
+        let contests = Contests::default();
+        let [one, other] = [attempt(7), attempt(8)];
+        contests.enter(&one, 2);
+        contests.enter(&other, 2);
+        let id = contests.with(one.holder, |contest| {
+            contest.stakes[1].asks();
+            contest.drop_stake(1);
+            contest.stakes[1].holder
+        });
+        let id = id.unwrap();
+        let found = |member, id| contests.find_by_id(member, id).map(|(holder, _)| holder);
+        assert_eq!((found(1, id), found(0, id)), (Some(one.holder), None));
+        assert_eq!((found(0, one.holder), found(1, one.holder)), (Some(one.holder), None));
+        assert_eq!(found(1, other.holder), Some(other.holder));
+        contests.remove(one.holder);
+        assert_eq!((contests.len(), found(1, id)), (1, None));
+    }
 }

@@ -213,3 +213,53 @@ fn an_onlooker_sees_the_line_in_order() {
         state.line.iter().map(|waiter| (waiter.holder.bits(), waiter.waited.as_secs())).collect();
     assert_eq!(line, [(2, 8), (3, 7), (4, 6)]);
 }
+
+fn awaited(records: &Records) -> bool {
+    match &records.locks[&key("a")].content {
+        Content::Lease { awaited, .. } => *awaited,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Its holder hears from its own lock whether a release has anybody to hand it to.
+#[test]
+fn a_lock_knows_whether_somebody_waits_for_it_however_it_was_taken() {
+    let mut records = Records::default();
+    let first = attempt(1, &["a"], 10);
+    ask(&mut records, &first, 100);
+    assert!(!awaited(&records));
+    ask(&mut records, &first, 101);
+    assert!(!awaited(&records));
+
+    let mut records = a_line();
+    for _ in 0..2 {
+        ask(&mut records, &first, 105);
+        assert!(awaited(&records), "also when it asked again");
+    }
+    // The first of those who wait asks when the lease has ended, and the others stand behind it.
+    wait(&mut records, &attempt(2, &["a"], 10), &at(115));
+    assert!(awaited(&records));
+}
+
+/// The line had lost its place, and it comes with the ticket: whoever joined behind it does not go before it.
+#[test]
+fn who_comes_back_with_its_ticket_goes_before_those_behind_it() {
+    let mut records = a_line();
+    let second = attempt(2, &["a"], 10);
+    let line = records.lines.get_mut(&key("a")).unwrap();
+    let ticket = line.ticket(second.holder).unwrap();
+    line.leave(second.holder);
+    let again = Wait { ticket: Some((key("a"), ticket)), ..Wait::default() };
+    let (answer, pushes) = wait_as(&mut records, &second, again, &at(110));
+    assert!(matches!(answer, GrantAnswer::Granted { .. }) && pushes.is_empty(), "{answer:?}");
+}
+
+/// It renewed what it was handed, and died later: those of its process who wait are no less alive for that.
+#[test]
+fn who_renewed_what_it_was_handed_is_not_passed_over_when_that_ends() {
+    let mut records = a_line();
+    release(&mut records, &attempt(1, &["a"], 10), &at(105));
+    assert_eq!(renew(&mut records, &attempt(2, &["a"], 10), &at(106)), HoldAnswer::Done);
+    let pushes = pushed(&mut records, Request::Advance(vec![key("a")]), &at(116));
+    assert!(matches!(pushes[0], (3, News::Granted { .. })), "{pushes:?}");
+}

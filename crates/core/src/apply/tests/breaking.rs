@@ -1,0 +1,73 @@
+//! Ending another's lease.
+
+use super::*;
+use crate::BreakAnswer;
+
+fn break_it(records: &mut Records, fence: u64, second: u64) -> (BreakAnswer, Vec<(u128, News)>) {
+    let request = Request::Break { key: key("a"), fence: Fence::new(fence).unwrap() };
+    let served = apply(records, request, &at(second));
+    let Answer::Break(answer) = served.answer else { panic!("{:?}", served.answer) };
+    (answer, told(&served.pushes))
+}
+
+fn fence_of(answer: &GrantAnswer) -> u64 {
+    let GrantAnswer::Granted { fence } = answer else { panic!("{answer:?}") };
+    fence.get()
+}
+
+#[test]
+fn only_the_lease_of_this_fence_is_broken_and_its_holder_is_told() {
+    let mut records = Records::default();
+    let held = fence_of(&ask(&mut records, &attempt(1, &["a"], 10), 100));
+    let (answer, pushes) = break_it(&mut records, held - 1, 101);
+    let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
+    assert_eq!((held_by.fence.map(Fence::get), pushes), (Some(held), vec![]));
+
+    let (answer, pushes) = break_it(&mut records, held, 102);
+    assert!(matches!(answer, BreakAnswer::Broken { tenancy } if tenancy.fence.map(Fence::get) == Some(held)));
+    assert_eq!(pushes, [(1, News::Broken)]);
+    assert!(matches!(renew(&mut records, &attempt(1, &["a"], 10), &at(103)), HoldAnswer::NotHeld { .. }));
+    assert_eq!(break_it(&mut records, held, 103).0, BreakAnswer::NotHeld { held_by: None }, "once");
+    assert!(fence_of(&ask(&mut records, &attempt(2, &["a"], 10), 104)) > held);
+}
+
+#[test]
+fn a_broken_lease_is_handed_to_who_came_first() {
+    let mut records = a_line();
+    let (answer, pushes) = break_it(&mut records, 100_000_000, 105);
+    assert!(matches!(answer, BreakAnswer::Broken { .. }));
+    assert_eq!(pushes.iter().map(|(who, _)| *who).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(pushes[0].1, News::Broken);
+    assert!(matches!(pushes[1].1, News::Granted { .. }));
+}
+
+/// Of three readers the second is broken, and then the first: which of them is named decides, not who stands first.
+#[test]
+fn of_those_who_share_a_key_only_the_one_of_this_fence_is_broken() {
+    let reader = |who| {
+        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+        Attempt::new(Claim::shared([key("a")]).unwrap(), Holder::from_bits(who), None, ttl)
+    };
+    let mut records = Records::default();
+    let [first, second, third] =
+        [1, 2, 3].map(|who| fence_of(&ask(&mut records, &reader(who), 99 + who as u64)));
+    for (fence, who) in [(second, 2), (first, 1)] {
+        let (answer, pushes) = break_it(&mut records, fence, 103);
+        let BreakAnswer::Broken { tenancy } = answer else { panic!("{answer:?}") };
+        assert_eq!((tenancy.fence.map(Fence::get), pushes), (Some(fence), vec![(who, News::Broken)]));
+        assert!(!records.is_held_by(&key("a"), Holder::from_bits(who), at(103).now));
+    }
+    assert_eq!(records.holders(&key("a"), at(103).now), [Holder::from_bits(3)]);
+    assert!(matches!(break_it(&mut records, third + 1, 103).0, BreakAnswer::NotHeld { held_by: Some(_) }));
+}
+
+#[test]
+fn another_programs_lock_has_no_fence_by_which_it_could_be_broken() {
+    let mut records = Records::default();
+    let foreign = Lock::new(Content::Foreign(b"x"[..].into()), None);
+    records.locks.insert(key("a"), foreign.clone());
+    for fence in [1, u64::from(u32::MAX)] {
+        assert!(matches!(break_it(&mut records, fence, 100).0, BreakAnswer::NotHeld { held_by: Some(_) }));
+    }
+    assert_eq!(records.locks[&key("a")], foreign);
+}

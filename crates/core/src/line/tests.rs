@@ -1,0 +1,153 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn standing(n: u8) -> Standing {
+    Standing {
+        holder: Holder::from_bits(n.into()),
+        label: None,
+        mode: Mode::Exclusive,
+        ttl: Ttl::DEFAULT,
+        channel: None,
+        wants_more: false,
+    }
+}
+
+fn order(line: &Line) -> Vec<u128> {
+    line.waiters().map(|(_, standing)| standing.holder.bits()).collect()
+}
+
+#[test]
+fn joining_again_keeps_the_place() {
+    let mut line = Line::default();
+    let first = line.join(standing(1), None, Stamp::from_micros(50));
+    line.join(standing(2), None, Stamp::from_micros(60));
+    assert_eq!(line.join(standing(1), None, Stamp::from_micros(70)), first);
+    assert_eq!(order(&line), [1, 2]);
+}
+
+#[test]
+fn a_clock_that_steps_back_puts_nobody_before_others() {
+    let mut line = Line::default();
+    line.join(standing(1), None, Stamp::from_micros(50));
+    line.join(standing(2), None, Stamp::from_micros(10));
+    assert_eq!(order(&line), [1, 2]);
+}
+
+#[test]
+fn a_ticket_leads_back_to_its_place() {
+    let mut line = Line::default();
+    let first = line.join(standing(1), None, Stamp::from_micros(50));
+    line.join(standing(2), None, Stamp::from_micros(60));
+    line.leave(Holder::from_bits(1));
+    assert_eq!(line.join(standing(1), Some(first), Stamp::from_micros(90)), first);
+    line.join(standing(3), Some(first), Stamp::from_micros(90));
+    assert_eq!(order(&line), [1, 3, 2]);
+    assert_eq!([1, 3, 2, 4].map(|n| line.before(Holder::from_bits(n))), [Some(0), Some(1), Some(2), None]);
+}
+
+#[test]
+fn those_left_out_are_counted_and_missed_only_when_their_turn_comes() {
+    let mut line = Line::default();
+    for (n, at) in [(1, 10), (2, 20), (3, 60), (4, 90)] {
+        line.join(standing(n), Some(Ticket::new(at)), Stamp::from_micros(0));
+    }
+    line.leave_out(3, (Ticket::new(60), Holder::from_bits(3)));
+    line.leave_out(2, (Ticket::new(90), Holder::from_bits(4)));
+    assert_eq!(line.len(), 9);
+    assert_eq!([2, 3, 4].map(|n| line.before(Holder::from_bits(n))), [Some(1), Some(5), Some(8)]);
+    assert_eq!(line.join(standing(5), None, Stamp::from_micros(0)), Ticket::new(91));
+    assert_eq!(line.before(Holder::from_bits(5)), Some(9));
+    assert_eq!(line.pop().map(|first| first.holder.bits()), Some(1));
+    assert!(!line.is_short());
+    assert_eq!(line.pop().map(|first| first.holder.bits()), Some(2));
+    assert!(line.is_short() && line.first().is_none() && line.pop().is_none() && !line.is_empty());
+    for n in [3, 4, 5] {
+        line.leave(Holder::from_bits(n));
+    }
+    assert!(line.is_short() && line.len() == 5);
+}
+
+fn listening(n: u8, channel: &str) -> Standing {
+    Standing { channel: Some(Channel::new(channel)), ..standing(n) }
+}
+
+fn witness(line: &mut Line) -> Option<u128> {
+    line.witness(Some(&Channel::new("here"))).map(|standing| standing.holder.bits())
+}
+
+/// So many who listen here, then one who listens elsewhere.
+fn with_one_elsewhere(here: u8) -> Line {
+    let mut line = Line::default();
+    for n in 1..=here {
+        line.join(listening(n, "here"), None, Stamp::from_micros(0));
+    }
+    line.join(listening(here + 1, "elsewhere"), None, Stamp::from_micros(0));
+    line
+}
+
+#[test]
+fn the_witness_is_the_first_of_a_few_who_listens_elsewhere_and_else_the_first() {
+    let ahead = u8::try_from(Line::LOOKED_AHEAD).unwrap();
+    assert_eq!(witness(&mut with_one_elsewhere(2)), Some(3));
+    assert_eq!(witness(&mut with_one_elsewhere(ahead - 1)), Some(ahead.into()));
+    let mut far = with_one_elsewhere(ahead);
+    assert_eq!(witness(&mut far), Some(1), "it stands too far behind");
+    assert!(!far.is_short());
+    let mut deaf = Line::default();
+    deaf.join(standing(1), None, Stamp::from_micros(0));
+    assert_eq!(witness(&mut deaf), Some(1), "who listens nowhere is told nothing either way");
+}
+
+/// Whoever was left out may be the one who listens elsewhere: then the line must be loaded further, unless as many were looked at as ever
+/// are.
+#[test]
+fn a_witness_who_may_have_been_left_out_is_missed() {
+    let mut found = with_one_elsewhere(2);
+    found.leave_out(0, (Ticket::new(0), Holder::from_bits(1)));
+    found.join(listening(9, "here"), Some(Ticket::new(90)), Stamp::from_micros(0));
+    found.leave_out(4, (Ticket::new(90), Holder::from_bits(9)));
+    assert_eq!(witness(&mut found), Some(3));
+    assert!(!found.is_short(), "nobody had to look behind that one");
+
+    let mut behind = Line::default();
+    behind.join(listening(1, "here"), Some(Ticket::new(10)), Stamp::from_micros(0));
+    behind.join(listening(2, "elsewhere"), Some(Ticket::new(20)), Stamp::from_micros(0));
+    behind.leave_out(1, (Ticket::new(20), Holder::from_bits(2)));
+    for _ in 0..2 {
+        assert_eq!(witness(&mut behind), None);
+        assert!(behind.is_short(), "whoever stands between may listen elsewhere");
+    }
+
+    let enough = u8::try_from(Line::LOOKED_AHEAD).unwrap();
+    let mut known = with_one_elsewhere(enough);
+    let last = Holder::from_bits(u128::from(enough) + 1);
+    let ticket = known.ticket(last).unwrap();
+    known.leave_out(3, (ticket, last));
+    assert_eq!(witness(&mut known), Some(1));
+    assert!(!known.is_short(), "no more are ever looked at");
+}
+
+proptest! {
+    /// Against the plainest line there is: a vector.
+    #[test]
+    fn a_line_is_first_come_first_served(steps in prop::collection::vec((any::<bool>(), 0..6u8, 0..9u64), 0..60)) {
+        let (mut line, mut plain) = (Line::default(), Vec::new());
+        for (joins, who, at) in steps {
+            let holder = Holder::from_bits(who.into());
+            if joins {
+                line.join(standing(who), None, Stamp::from_micros(at));
+                if !plain.contains(&u128::from(who)) {
+                    plain.push(who.into());
+                }
+                let place = plain.iter().position(|other| *other == holder.bits());
+                prop_assert_eq!(line.before(holder), place.map(|place| place as u64));
+            } else {
+                let stood = plain.contains(&holder.bits());
+                plain.retain(|other| *other != holder.bits());
+                prop_assert_eq!(line.leave(holder).is_some(), stood);
+            }
+            prop_assert_eq!(order(&line), plain.clone());
+        }
+    }
+}

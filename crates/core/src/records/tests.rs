@@ -1,0 +1,150 @@
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    Answer, Attempt, Claim, Family, GrantAnswer, HoldAnswer, Holder, Mode, Request, Scene, Standing, Ttl,
+    Wait, apply,
+};
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+fn at(second: u64) -> Stamp {
+    Stamp::from_micros(second * 1_000_000)
+}
+
+fn scene(second: u64) -> Scene<'static> {
+    Scene::new(at(second), Fence::new(at(second).as_micros()).unwrap())
+}
+
+fn attempt(who: u128, claim: Claim) -> Attempt {
+    Attempt::new(claim, Holder::from_bits(who), None, Ttl::new(Duration::from_secs(10)).unwrap())
+}
+
+fn writer(who: u128) -> Attempt {
+    attempt(who, Claim::exclusive(key("a")))
+}
+
+fn reader(who: u128) -> Attempt {
+    attempt(who, Claim::shared([key("a")]).unwrap())
+}
+
+fn ask(records: &mut Records, attempt: &Attempt, second: u64) -> GrantAnswer {
+    let request = Request::Grant { attempt: attempt.clone(), wait: None, not_after: None };
+    let Answer::Grant(answer) = apply(records, request, &scene(second)).answer else { panic!() };
+    answer
+}
+
+fn wait(records: &mut Records, attempt: &Attempt, second: u64) {
+    let request = Request::Grant { attempt: attempt.clone(), wait: Some(Wait::default()), not_after: None };
+    apply(records, request, &scene(second));
+}
+
+/// The end is the first moment at which a lease is no more: for who asks, who looks, and who holds.
+#[test]
+fn at_its_very_end_a_lease_is_nobodys() {
+    for one in [writer(1), reader(1)] {
+        let mut records = Records::default();
+        ask(&mut records, &one, 100);
+        let just_before = Stamp::from_micros(at(110).as_micros() - 1);
+        assert!(records.is_held_by(&key("a"), one.holder, just_before));
+        assert_eq!(records.holders(&key("a"), just_before), [one.holder]);
+        assert!(records.tenancy(&key("a"), just_before).is_some());
+        assert_eq!(records.tenancies(&key("a"), just_before).len(), 1);
+
+        assert!(!records.is_held_by(&key("a"), one.holder, at(110)));
+        assert!(records.holders(&key("a"), at(110)).is_empty());
+        assert_eq!(records.tenancy(&key("a"), at(110)), None);
+        assert!(records.tenancies(&key("a"), at(110)).is_empty());
+        assert!(matches!(
+            apply(&mut records, Request::Renew(one), &scene(110)).answer,
+            Answer::Renew(HoldAnswer::NotHeld { .. })
+        ));
+    }
+}
+
+/// Of two who share a key, one's share has ended and the marker goes on with the other's.
+#[test]
+fn at_its_very_end_a_share_is_nobodys_though_others_hold_the_key() {
+    let mut records = Records::default();
+    ask(&mut records, &reader(1), 100);
+    ask(&mut records, &reader(2), 105);
+    assert!(!records.is_held_by(&key("a"), Holder::from_bits(1), at(110)));
+    assert_eq!(records.holders(&key("a"), at(110)), [Holder::from_bits(2)]);
+    let seen = records.tenancies(&key("a"), at(110));
+    assert_eq!(seen.iter().map(|seen| seen.remaining).collect::<Vec<_>>(), [Some(Duration::from_secs(5))]);
+    assert_eq!(records.tenancy(&key("a"), at(110)), seen.first().cloned());
+}
+
+#[test]
+fn a_fence_is_remembered_up_to_its_end() {
+    let mut records = Records::default();
+    let fence = Fence::new(9).unwrap();
+    records.fences.insert(key("a"), LastFence::new(fence, at(50)));
+    assert_eq!(records.fence(&key("a"), at(49)), Some(fence));
+    assert_eq!(records.fence(&key("a"), at(50)), None);
+}
+
+#[test]
+fn what_has_ended_is_forgotten_and_nothing_else() {
+    let mut records = Records::default();
+    let foreign = |ends| Lock::new(Content::Foreign(b"x"[..].into()), ends);
+    for (name, ends) in
+        [("before", Some(at(49))), ("now", Some(at(50))), ("later", Some(at(51))), ("never", None)]
+    {
+        records.locks.insert(key(name), foreign(ends));
+        let ends = ends.unwrap_or(at(52));
+        records.fences.insert(key(name), LastFence::new(Fence::MAX, ends));
+        let mut line = Line::default();
+        line.keep_until(ends);
+        records.lines.insert(key(name), line);
+    }
+    records.forget_ended(at(50));
+    let left = [key("later"), key("never")];
+    assert!(records.locks.keys().eq(&left));
+    assert!(records.fences.keys().eq(&left));
+    assert!(records.lines.keys().eq(&left));
+}
+
+#[test]
+fn the_keys_in_use_are_those_held_by_ours_or_waited_for() {
+    let mut records = Records::default();
+    records.locks.insert(key("b"), Lock::new(Content::Foreign(b"x"[..].into()), None));
+    assert!(records.keys_in_use(b"", at(100)).is_empty(), "another program's, for which nobody waits");
+    ask(&mut records, &writer(1), 100);
+    wait(&mut records, &attempt(2, Claim::exclusive(key("b"))), 100);
+    let mut left = Line::default();
+    left.keep_until(at(1000));
+    records.lines.insert(key("c"), left);
+    assert_eq!(records.keys_in_use(b"", at(101)), [key("a"), key("b")]);
+    assert_eq!(records.keys_in_use(b"b", at(101)), [key("b")]);
+    assert!(records.keys_in_use(b"", at(200)).is_empty(), "all have ended");
+}
+
+#[test]
+fn a_key_is_idle_when_it_has_room_for_who_stands_first() {
+    let mut records = Records::default();
+    assert!(!records.is_idle(&key("a"), at(100)), "nobody waits");
+    ask(&mut records, &reader(1), 100);
+    wait(&mut records, &writer(2), 100);
+    assert!(!records.is_idle(&key("a"), at(101)));
+    assert!(records.is_idle(&key("a"), at(110)), "the reader's share has ended");
+
+    let standing = Standing::new(Holder::from_bits(3), None, Mode::Shared, Ttl::DEFAULT, None, false);
+    let mut shared = Records::default();
+    ask(&mut shared, &reader(1), 100);
+    shared.lines.entry(key("a")).or_default().join(standing, None, at(100));
+    assert!(shared.is_idle(&key("a"), at(101)), "there is room beside a reader");
+}
+
+#[test]
+fn a_share_whose_holder_is_dead_ends_at_once_and_the_others_stay() {
+    let mut records = Records::default();
+    ask(&mut records, &reader(1), 100);
+    ask(&mut records, &reader(2), 101);
+    records.end_share(&key("a"), Holder::from_bits(2));
+    assert_eq!(records.holders(&key("a"), at(102)), [Holder::from_bits(1)]);
+    assert_eq!(records.locks[&key("a")].ends, Some(at(110)), "the marker ends with the share that is left");
+    assert_eq!(records.family(&key("a"), at(102)), Some(Family::Shared));
+}

@@ -1,0 +1,131 @@
+//! `cargo xtask mutants`: small changes of every kind in the machines of the core and in the quorum, and whether a test goes red for each.
+//!
+//! `planted` asks whether the bugs are caught that somebody thought of; this asks it of those that nobody did, of which there are more than a
+//! thousand. So each is tried on the quickest tests first, and only those that these let live on the slower ones. What is left out, and why,
+//! is in `.cargo/mutants.toml`.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use crate::{
+    USAGE,
+    pages::target,
+    servers::take_turn,
+    step::{Step, account, workspace},
+    tool,
+};
+
+/// What makes them. It is a tool of its own: as a library it would bring its whole tree into the lock file.
+const CARGO_MUTANTS: &str = "27.1.0";
+
+/// Files of one package, and the tests that are to tell, the quickest first. None of these needs a server: those lie where the copy of the
+/// source, in which the changes are made, does not look.
+struct Part {
+    package: &'static str,
+    files: &'static str,
+    tests: &'static [&'static [&'static str]],
+}
+
+/// The checks of every store, on those in memory, and the tests of a quorum in time that passes at will.
+const IN_MEMORY: &[&str] = &["--test-package=conformance", "--", "--test=every_store", "memory"];
+const AT_WILL: &[&str] = &["--test-package=conformance", "--", "--test=quorum", "--test=testing_kit"];
+
+const PARTS: [Part; 2] = [
+    Part {
+        package: "leasehold-core",
+        files: "crates/core/src/",
+        tests: &[&["--test-package=leasehold-core", "--", "--lib"], IN_MEMORY, AT_WILL],
+    },
+    Part {
+        package: "leasehold",
+        files: "crates/leasehold/src/quorum",
+        tests: &[&["--test-package=leasehold", "--", "--lib"], AT_WILL, IN_MEMORY],
+    },
+];
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let mut chosen: Vec<(&Part, Vec<String>)> = Vec::new();
+    for part in &PARTS {
+        let ours = arguments.iter().filter(|file| file.starts_with(part.files)).cloned();
+        let files: Vec<_> =
+            if arguments.is_empty() { vec![format!("{}**", part.files)] } else { ours.collect() };
+        if !files.is_empty() {
+            chosen.push((part, files));
+        }
+    }
+    let stray = arguments.iter().find(|file| {
+        !PARTS.iter().any(|part| file.starts_with(part.files)) || !workspace().join(file).is_file()
+    });
+    if let Some(stray) = stray {
+        eprintln!("xtask mutants: {stray:?} is no file of the core or the quorum");
+        eprintln!("hint: name it from the root, as in crates/core/src/round.rs");
+        return ExitCode::from(USAGE);
+    }
+    let tool = match provide(&target().join("tools")) {
+        Ok(tool) => tool,
+        Err(why) => {
+            eprintln!("xtask mutants: cargo-mutants {CARGO_MUTANTS} could not be fetched: {why}");
+            eprintln!("hint: put `cargo-mutants` {CARGO_MUTANTS} on the PATH");
+            return ExitCode::FAILURE;
+        }
+    };
+    let steps: Vec<_> = chosen.iter().map(|(part, files)| tried(&tool, part, files)).collect();
+    account("mutants", &steps)
+}
+
+/// Those that the first tests let live are tried on the next. The last step says who lives still.
+fn tried(tool: &Path, part: &Part, files: &[String]) -> Step {
+    let output = target().join("mutants").join(part.package);
+    // Of an earlier run only the account is left by then, and who was caught in it would not be tried.
+    let found = output.join("mutants.out");
+    if let Err(error) = if found.exists() { fs::remove_dir_all(&found) } else { fs::create_dir_all(&output) }
+    {
+        eprintln!("xtask mutants: {}: {error}", found.display());
+        return Step::own(&format!("clear {}", found.display()), false);
+    }
+    let files: Vec<_> = files.iter().map(|file| format!("--file={file}")).collect();
+    let (package, output) = (format!("--package={}", part.package), format!("--output={}", output.display()));
+    let mut last = None;
+    for (n, tests) in part.tests.iter().enumerate() {
+        let mut line = vec!["mutants", &package, &output];
+        line.extend(files.iter().map(String::as_str));
+        if n > 0 {
+            line.push("--iterate");
+        }
+        line.extend(*tests);
+        let step = Step::program(tool, &line);
+        if step.passed() {
+            return step;
+        }
+        last = Some(step);
+    }
+    last.unwrap_or_else(|| Step::left_out(format!("no tests for {}", part.package)))
+}
+
+/// The program: that of this system, if it is of the wanted version, else the one in `target/tools`, built if it is not there.
+fn provide(root: &Path) -> Result<PathBuf, String> {
+    let program = root.join("bin/cargo-mutants");
+    if let Some(there) =
+        [PathBuf::from("cargo-mutants"), program.clone()].into_iter().find(|it| is_wanted(it))
+    {
+        return Ok(there);
+    }
+    let _turn = take_turn(root).map_err(|error| format!("{}: {error}", root.display()))?;
+    if is_wanted(&program) {
+        return Ok(program);
+    }
+    eprintln!("xtask mutants: building cargo-mutants {CARGO_MUTANTS}, which takes some minutes");
+    let words = ["install", "cargo-mutants", "--version", CARGO_MUTANTS, "--locked", "--force", "--root"];
+    tool::run(Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(words).arg(root))?;
+    if is_wanted(&program) { Ok(program) } else { Err(format!("{} does not run", program.display())) }
+}
+
+fn is_wanted(program: &Path) -> bool {
+    let said = Command::new(program).args(["mutants", "--version"]).output();
+    said.is_ok_and(|said| {
+        String::from_utf8_lossy(&said.stdout).trim() == format!("cargo-mutants {CARGO_MUTANTS}")
+    })
+}
