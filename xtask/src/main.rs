@@ -36,7 +36,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 18] = [
+const TASKS: [Task; 19] = [
     Task {
         name: "test",
         usage: "test [ARG]…",
