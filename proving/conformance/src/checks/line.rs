@@ -167,8 +167,10 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
         let guard = served(waits).await;
         let held = guard.held();
         let renewed = held.renewed();
-        if venue.hands_over() {
-            assert!(guard.remaining() <= Line::WINDOW.max(Duration::from_secs(5)), "{:?}", guard.remaining());
+        // On another thread it may be renewed before anybody looks.
+        let first = guard.remaining();
+        if venue.hands_over() && first <= LONG / 2 {
+            assert!(first <= Line::WINDOW.max(Duration::from_secs(5)), "{first:?}");
             timeout(IN_TIME, renewed).await.expect("it is renewed");
         }
         assert!(guard.remaining() > LONG / 2, "{:?}", guard.remaining());
