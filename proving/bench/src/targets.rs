@@ -93,13 +93,13 @@ pub const TARGETS: [Target; 39] = [
     timed("quorum", "ours ÷ raw", None, Bound::AtLeast(1.2), MAJORITY),
     timed("quorum", "p50 with one stopped ÷ p50 healthy", None, Bound::AtMost(1.1), STOPPED),
     timed("file", "gap p50 ÷ floor", None, Bound::AtMost(3.0), FILE_GAP),
-    walked("cycle ÷ bare", "1 task", [2.3, 3.6], CREPT),
-    walked("cycle ÷ bare", "1 task, native release", [2.1, 3.2], CREPT),
-    walked("cycle ÷ bare", "16 tasks", [2.7, 4.5], CREPT),
-    walked("cycle ÷ bare", "16 tasks, native release", [2.45, 4.0], CREPT),
-    walked("cycle ÷ bare", "five servers", [2.95, 4.3], CREPT),
-    walked("cycle ÷ bare", "on a file", [4.4, 4.4], CREPT),
-    walked("renewal ÷ bare", "1 task", [1.95, 2.95], CREPT),
+    walked("cycle ÷ bare", "1 task", [2.3, 3.9], CREPT),
+    walked("cycle ÷ bare", "1 task, native release", [2.1, 3.5], CREPT),
+    walked("cycle ÷ bare", "16 tasks", [2.7, 5.0], CREPT),
+    walked("cycle ÷ bare", "16 tasks, native release", [2.45, 4.6], CREPT),
+    walked("cycle ÷ bare", "five servers", [2.95, 4.9], CREPT),
+    walked("cycle ÷ bare", "on a file", [4.4, 5.0], CREPT),
+    walked("renewal ÷ bare", "1 task", [1.95, 3.2], CREPT),
     walked("instructions per cycle", "in memory", [13_000.0, 29_500.0], CREPT),
     walked("allocations per cycle", "in memory", [12.5, 18.0], ALLOCATED),
     walked("allocations per cycle", "on a file", [41.0, 47.0], ALLOCATED),
@@ -110,8 +110,8 @@ pub const TARGETS: [Target; 39] = [
 ];
 
 /// A bound on what is counted on a path: of an optimised build of this crate, and of what the tests of the workspace make, which is not
-/// optimised and has every feature, metrics and traces too. It is some 5 to 15 % above what was counted last: valgrind, the allocator
-/// and the libraries of another machine make so much of a difference at most.
+/// optimised and has every feature, metrics and traces too. It is some 5 to 15 % above what was counted last, and for the tests up to
+/// 30 %: they run beside each other, and a busy machine brings answers apart that came together. What is allocated does not hang on that.
 const fn walked(
     measure: &'static str,
     case: &'static str,
