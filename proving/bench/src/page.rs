@@ -18,7 +18,7 @@ pub struct Machine {
     pub processor: String,
     /// How many of its threads may be used.
     pub threads: usize,
-    /// The kernel.
+    /// The kernel's version, as far as it says anything: `6.12`.
     pub kernel: String,
 }
 
@@ -32,7 +32,7 @@ impl Machine {
         Self {
             processor: named.map_or("a processor without a name", |(_, name)| name.trim()).to_owned(),
             threads: thread::available_parallelism().map_or(1, usize::from),
-            kernel: kernel.trim().to_owned(),
+            kernel: kernel.trim().split('.').take(2).collect::<Vec<_>>().join("."),
         }
     }
 }
