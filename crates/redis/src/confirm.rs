@@ -33,10 +33,10 @@ impl Client {
     /// The server holds up everything else on the connection meanwhile, and `WAIT` on any other says nothing of what was written
     /// here. So it is asked once for all who wait for it at the same time, each of whom was answered before it was sent.
     pub(crate) async fn confirm(&self, route: &mut Route) -> Result<(), Fault> {
-        match (self.confirmation, route.live.clone()) {
-            (Some(confirmation), Some(live)) => Box::pin(self.confirm_by(confirmation, &live, route)).await,
-            _ => Ok(()),
-        }
+        // Mostly nothing is to be confirmed; so the rest is apart.
+        let Some(confirmation) = self.confirmation else { return Ok(()) };
+        let Some(live) = route.live.clone() else { return Ok(()) };
+        Box::pin(self.confirm_by(confirmation, &live, route)).await
     }
 
     async fn confirm_by(

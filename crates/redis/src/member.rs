@@ -33,22 +33,23 @@ impl Client {
         if attempts.iter().all(|attempt| attempt.proposal.is_none()) {
             return Ok(Run::default());
         }
-        if let Some(run) = route.live.as_ref().and_then(|live| live.run.get()) {
-            return Ok(self.vouched_by(run));
-        }
-        Box::pin(self.run_at(route, limit)).await
+        self.run_at(route, limit).await
     }
 
     async fn run_at(&self, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
+        match route.live.as_ref().and_then(|live| live.run.get()) {
+            Some(run) => Ok(self.vouched_by(run)),
+            None => Box::pin(self.ask_run(route, limit)).await,
+        }
+    }
+
+    async fn ask_run(&self, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
         let Some(live) = route.live.clone() else {
             return Err(self.faults.lasting(
                 "a connection that was lent may lead to another server by the next call, and so to no member of a quorum: \
                  name the server by its URL",
             ));
         };
-        if let Some(run) = live.run.get() {
-            return Ok(self.vouched_by(run));
-        }
         let sent = self.runtime.now();
         let info = cmd("INFO").arg("server").take();
         let said = within(&*self.runtime, limit, one(route.connection(), &info)).await;

@@ -87,7 +87,7 @@ pub(super) fn call(request: &Request, window: Duration, run: Voucher<'_>) -> Cal
 fn release(attempt: &Attempt, window: Duration) -> Call {
     let (mut keys, args) = (keys(attempt), begun(attempt.holder, window));
     let sleeps = |key: &Key| attempt.signal.and_then(|signal| signal.place(key));
-    if attempt.signal.is_none() || attempt.claim.keys().all(|key| sleeps(key).is_none()) {
+    if attempt.claim.keys().all(|key| sleeps(key).is_none()) {
         return Call { script: &RELEASE, keys, args };
     }
     for key in attempt.claim.keys() {

@@ -4,10 +4,12 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
+use std::thread;
 use std::time::Duration;
 
 use leasehold::testing::World;
 use leasehold::{EveryOutcome, LockError, Locks, Renewal};
+use tokio::runtime::Builder;
 
 use crate::{SECOND, TTL, on_each_runtime};
 
@@ -62,6 +64,29 @@ fn a_lease_that_is_not_renewed_ends_on_the_dot() {
         world.advance(SECOND / 1000).await;
         assert!(!guard.is_held());
         assert!(world.locks().mutex("k").try_lock().await.unwrap().is_some());
+    });
+}
+
+/// The whole process stands still, the thread that moves time and the one that renews, which comes back a little later: as long
+/// as it is about to, no time passes.
+#[test]
+fn a_machine_that_stalls_loses_nobody_a_lease() {
+    const STALL: Duration = Duration::from_millis(700);
+    let elsewhere = Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let world = World::new();
+    let taken = world.clone();
+    let guard = elsewhere.block_on(async move { taken.locks().mutex("k").lock().await.unwrap() });
+    Builder::new_current_thread().build().unwrap().block_on(async {
+        let (stalls, stalled) = std::sync::mpsc::channel();
+        elsewhere.spawn(async move {
+            stalls.send(()).unwrap();
+            thread::sleep(STALL + STALL / 4);
+        });
+        stalled.recv().unwrap();
+        tokio::spawn(async { thread::sleep(STALL) });
+        world.advance(3600 * SECOND).await;
+        assert!(guard.is_held());
+        assert_eq!(guard.held_for(), 3600 * SECOND);
     });
 }
 
@@ -120,7 +145,7 @@ fn what_is_run_has_as_much_time_as_it_needs_and_no_more() {
 #[test]
 #[should_panic(expected = "not done after 60s of the world's time")]
 fn what_is_run_and_needs_more_time_fails_the_test() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let world = World::new();
         let _guard = world.locks().mutex("k").lock().await.unwrap();
@@ -195,9 +220,9 @@ fn threads_that_block_have_time_by_hand_as_well() {
     let world = World::new();
     let guard = world.blocking_locks().mutex("k").lock().wait().unwrap();
     let others = world.blocking_locks();
-    let waiting = std::thread::spawn(move || others.mutex("k").lock().within(TTL).wait().map(drop));
+    let waiting = thread::spawn(move || others.mutex("k").lock().within(TTL).wait().map(drop));
     while others_in_line(&world) == 0 {
-        std::thread::yield_now();
+        thread::yield_now();
     }
     world.blocking_advance(TTL - SECOND);
     assert!(!waiting.is_finished());
@@ -215,7 +240,7 @@ fn others_in_line(world: &World) -> usize {
 
 #[test]
 fn code_that_blocks_the_only_thread_of_a_runtime_has_its_locks_renewed() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let world = World::new();
         let guard = world.blocking_locks().mutex("k").lock().wait().unwrap();
