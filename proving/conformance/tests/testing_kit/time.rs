@@ -83,7 +83,14 @@ fn a_machine_that_stalls_loses_nobody_a_lease() {
             thread::sleep(STALL + STALL / 4);
         });
         stalled.recv().unwrap();
-        tokio::spawn(async { thread::sleep(STALL) });
+        let passing = world.clone();
+        tokio::spawn(async move {
+            // Until the renewal is due.
+            while passing.passed().is_zero() {
+                tokio::task::yield_now().await;
+            }
+            thread::sleep(STALL);
+        });
         world.advance(3600 * SECOND).await;
         assert!(guard.is_held());
         assert_eq!(guard.held_for(), 3600 * SECOND);
