@@ -122,17 +122,14 @@ fn hand_over(
 ) -> bool {
     let Standing { holder, label, mode, channel, .. } = standing.clone();
     let lasts = standing.ttl.up_to(scene.window);
-    let news = if standing.wants_more {
-        News::AskAgain
-    } else {
-        let Some(fence) = Fence::next(records.fence(key, scene.now), scene.floor) else {
-            // It is told why by the answer.
-            told.push(key, channel, holder, News::AskAgain);
-            return false;
-        };
-        records.remember(key, fence, standing.ttl, scene.now);
-        News::Granted { fence, lasts }
+    let Some(fence) = Fence::next(records.fence(key, scene.now), scene.floor) else {
+        // It is told why by the answer.
+        told.push(key, channel, holder, News::AskAgain);
+        return false;
     };
+    // Also where it is no grant yet: the last fence would else name this holding, and whoever saw the one before would break it.
+    records.remember(key, fence, standing.ttl, scene.now);
+    let news = if standing.wants_more { News::AskAgain } else { News::Granted { fence, lasts } };
     let fence = if let News::Granted { fence, .. } = news { Some(fence) } else { None };
     match mode.family() {
         None => {

@@ -68,11 +68,24 @@ fn step_by_step(
     scene: &Scene<'_>,
     told: &mut Told,
 ) -> Option<GrantAnswer> {
-    for (n, want) in attempt.claim.wants().iter().enumerate() {
-        let Some(answer) = step(records, want, attempt, wait, scene, told) else { continue };
+    let mut taken = Vec::new();
+    let wants = attempt.claim.wants();
+    for (n, want) in wants.iter().enumerate() {
+        let had_it = records.is_held_in(&want.key, attempt.holder, want.mode, scene.now);
+        let Some(answer) = step(records, want, attempt, wait, scene, told) else {
+            // Behind the last there is none to wait for.
+            taken.extend((!had_it && n + 1 < wants.len()).then_some(&want.key));
+            continue;
+        };
         // Whoever kept keys behind the one that it waits for could wait for somebody who waits for those. And whoever may not
         // wait keeps nothing at all.
         let first = if matches!(answer, GrantAnswer::LineFull { .. }) { 0 } else { n + 1 };
+        // What is kept has no fence of its own yet, but no more that of whoever had it before, who could else be broken in its place.
+        for key in taken {
+            if let Some(above) = Fence::next(records.fence(key, scene.now), scene.floor) {
+                records.remember(key, above, attempt.ttl, scene.now);
+            }
+        }
         for key in attempt.claim.keys().skip(first) {
             give_back(records, key, attempt, scene, told);
         }

@@ -117,9 +117,17 @@ end
 -- Whoever kept keys behind the one that it waits for could wait for somebody who waits for those. And whoever may not wait keeps
 -- nothing at all.
 local function wait()
+  local taken = {}
   for n, s in ipairs(all) do
+    local had_it = holds(s, s.want)
     local answer = step(s)
+    if not answer and not had_it then taken[#taken + 1] = s end
     if answer then
+      -- What is kept has no fence of its own yet, but no more that of whoever had it before, who could else be broken in its place.
+      for _, it in ipairs(taken) do
+        local last, follows = fence(it)
+        if follows then remember(it, above(last), keep) end
+      end
       for i = answer[1] == 8 and 1 or n + 1, #all do give_back(all[i]) end
       return answer
     end

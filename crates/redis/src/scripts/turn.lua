@@ -22,12 +22,13 @@ end
 -- Gives the key to a waiter that was taken out, and tells it; false if there is no fence for it.
 local function hand(s, waiter)
   local line, ms, number = s.line, math.min(waiter.ttl, window), '-'
+  local last, follows = fence(s)
+  if not follows then return push(s, 'a', waiter) end -- It is told why by the answer.
+  -- Also where it is no grant yet: the last fence would else name this holding, and whoever saw the one before would break it.
+  remember(s, above(last), waiter.keep)
   if waiter.more then
     push(s, 'a', waiter)
   else
-    local last, follows = fence(s)
-    if not follows then return push(s, 'a', waiter) end -- It is told why by the answer.
-    remember(s, above(last), waiter.keep)
     number = s.fence
     push(s, 'g', waiter, number, whole(ms))
   end
@@ -108,10 +109,8 @@ local function give_back(s)
   if head and head.channel and left(s) >= 0 then push(s, 'f', head, whole(left(s))) end
 end
 
--- What takes away comes first: a server whose memory is full lets the rest follow it.
 local function write_line(s, kept)
   local line = s.line
-  if line.anew then redis.call('DEL', s.line_key, s.waiters_key) end
   if line.me and line.joined then
     redis.call('ZADD', s.line_key, whole(line.me.ticket), me)
     redis.call('HSET', s.waiters_key, me, line.me.record)
@@ -128,10 +127,14 @@ local function write_line(s, kept)
   end
 end
 
--- Writes what has changed, tells who is to be told, and answers.
+-- Writes what has changed, tells who is to be told, and answers. What takes away comes first: a server whose memory is full lets the
+-- rest follow it. Of what a server says in one go it writes the last first: so whoever was given a key hears of it before those who
+-- only watch, and of several the first of the line.
 local function finish(all, answer, kept)
   for _, s in ipairs(all) do
-    if s.line and #s.line.gone > 0 then
+    if s.line and s.line.anew then
+      redis.call('DEL', s.line_key, s.waiters_key)
+    elseif s.line and #s.line.gone > 0 then
       redis.call('ZREM', s.line_key, unpack(s.line.gone))
       redis.call('HDEL', s.waiters_key, unpack(s.line.gone))
     end
@@ -148,7 +151,7 @@ local function finish(all, answer, kept)
     if s.keep then redis.call('SET', s.fence_key, s.fence, 'PX', s.keep) end
     if s.line then write_line(s, kept) end
   end
-  for _, it in ipairs(pushes) do redis.pcall('PUBLISH', it[1], it[2]) end
+  for n = #pushes, 1, -1 do redis.pcall('PUBLISH', pushes[n][1], pushes[n][2]) end
   answer[#answer + 1] = unfinished
   return answer
 end

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::{Answer, Attempt, HoldAnswer, Request, Wait};
 use leasehold_redis::script::{call_for, decode};
 use leasehold_redis::wire::channel_of;
-use redis::aio::MultiplexedConnection;
+use redis::aio::{MultiplexedConnection, PubSub};
 use servers::{Flavor, Reply, Server};
 
 use crate::world::{attempt, value};
@@ -15,18 +15,40 @@ async fn ask(connection: &mut MultiplexedConnection, request: Request) -> Answer
     decode(&request, call.by_text().query_async(connection).await.unwrap()).unwrap().answer
 }
 
-/// A holder, and two who wait.
-async fn line(connection: &mut MultiplexedConnection) -> [Attempt; 3] {
+/// A holder, and two who wait: where each hears of it.
+async fn line_at(connection: &mut MultiplexedConnection, channels: [Option<u128>; 2]) -> [Attempt; 3] {
     let all = [(); 3].map(|()| attempt(&["a"]));
-    for (attempt, channel) in all.iter().zip([None, None, Some(channel_of(7))]) {
-        let wait = Some(Wait { channel, ..Wait::default() });
-        ask(connection, Request::Grant { attempt: attempt.clone(), wait, not_after: None }).await;
+    for (attempt, channel) in all.iter().zip([None].into_iter().chain(channels)) {
+        joins(connection, attempt, channel).await;
     }
     all
 }
 
+async fn line(connection: &mut MultiplexedConnection) -> [Attempt; 3] {
+    line_at(connection, [None, Some(7)]).await
+}
+
+async fn joins(connection: &mut MultiplexedConnection, attempt: &Attempt, channel: Option<u128>) {
+    let wait = Some(Wait { channel: channel.map(channel_of), ..Wait::default() });
+    ask(connection, Request::Grant { attempt: attempt.clone(), wait, not_after: None }).await;
+}
+
+/// Somebody who listens at these channels, for as long as this is kept.
+async fn listener(server: &Server, channels: &[u128]) -> PubSub {
+    let mut listener = redis::Client::open(server.url()).unwrap().get_async_pubsub().await.unwrap();
+    for channel in channels {
+        listener.subscribe(channel_of(*channel).as_bytes()).await.unwrap();
+    }
+    listener
+}
+
 async fn connect(url: &str) -> MultiplexedConnection {
     redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
+}
+
+/// The field which says that who listens there is passed over.
+fn passed_over(channel: u128) -> String {
+    format!("s:{}", String::from_utf8_lossy(channel_of(channel).as_bytes()))
 }
 
 fn is_held_by(server: &Server, attempt: &Attempt) -> bool {
@@ -64,14 +86,75 @@ async fn a_lock_is_handed_on_by_whoever_may_not_publish() {
 /// Who waited is told to ask again, and so hears what is wrong from the answer.
 #[tokio::test]
 async fn a_fence_that_is_no_number_keeps_nobody_from_letting_go() {
-    for flavor in Flavor::ALL {
+    for (flavor, channels) in
+        Flavor::ALL.into_iter().flat_map(|flavor| [(flavor, [None, Some(7)]), (flavor, [Some(8); 2])])
+    {
         let server = Server::start(flavor);
+        let _listener = listener(&server, &[8]).await;
         let mut connection = connect(&server.url()).await;
-        let [first, ..] = line(&mut connection).await;
+        let [first, ..] = line_at(&mut connection, channels).await;
         server.text(&["SET", "leasehold:f{a}a", "no fence"]);
         assert_eq!(ask(&mut connection, Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
         assert_eq!(value(&server, "a"), None, "{flavor}");
         assert_eq!(server.text(&["DBSIZE"]), Reply::Integer(1), "{flavor}: the fence alone");
+    }
+}
+
+/// The clock was set back, or another server's was ahead.
+#[tokio::test]
+async fn who_joins_a_line_that_is_ahead_of_the_clock_stands_at_its_end() {
+    const AHEAD: i64 = 4_000_000_000_000_000;
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let mut connection = connect(&server.url()).await;
+        let [_, second, _] = line(&mut connection).await;
+        server.text(&["ZADD", "leasehold:l{a}a", &AHEAD.to_string(), &second.holder.digits()]);
+        let (fourth, fifth) = (attempt(&["a"]), attempt(&["a"]));
+        for (attempt, ticket) in [(&fourth, AHEAD + 1), (&fifth, AHEAD + 2)] {
+            joins(&mut connection, attempt, Some(7)).await;
+            let score = server.text(&["ZSCORE", "leasehold:l{a}a", &attempt.holder.digits()]);
+            assert_eq!(score, Reply::Bulk(Some(ticket.to_string().into())), "{flavor}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_channel_that_was_passed_over_counts_again_when_somebody_there_joins() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let mut connection = connect(&server.url()).await;
+        line(&mut connection).await;
+        server.text(&["HSET", "leasehold:w{a}a", &passed_over(7), ""]);
+        joins(&mut connection, &attempt(&["a"]), Some(7)).await;
+        let still = server.text(&["HEXISTS", "leasehold:w{a}a", &passed_over(7)]);
+        assert_eq!(still, Reply::Integer(0), "{flavor}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_passed_over_is_handed_nothing() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let _listener = listener(&server, &[7, 8]).await;
+        let mut connection = connect(&server.url()).await;
+        let [first, _, third] = line_at(&mut connection, [Some(7), Some(8)]).await;
+        server.text(&["HSET", "leasehold:w{a}a", &passed_over(7), ""]);
+        assert_eq!(ask(&mut connection, Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
+        assert!(is_held_by(&server, &third), "{flavor}");
+    }
+}
+
+#[tokio::test]
+async fn who_cannot_be_told_keeps_nobody_before_it_from_being_told() {
+    for flavor in Flavor::ALL {
+        let server = Server::start(flavor);
+        let _listener = listener(&server, &[7]).await;
+        let mut connection = connect(&server.url()).await;
+        let [first, second, third] = line_at(&mut connection, [Some(7), None]).await;
+        assert_eq!(ask(&mut connection, Request::Release(first)).await, Answer::Release(HoldAnswer::Done));
+        assert!(is_held_by(&server, &second), "{flavor}");
+        ask(&mut connection, Request::Release(second)).await;
+        assert!(is_held_by(&server, &third), "{flavor}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Attempt, HoldAnswer, Manner, Store};
+use leasehold_core::{Attempt, GrantAnswer, HoldAnswer, Manner, Store, Tenant};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
@@ -274,4 +274,26 @@ async fn a_try_joins_no_line() {
     granted(grant(&store, &holder).await);
     drop(store.grant(&other, Manner::Try).await.unwrap());
     assert_eq!(line(&server).await, []);
+}
+
+/// Nobody handed the key on, because it was deleted under its holder, and a try meets it free before who is first has asked again.
+#[tokio::test]
+async fn a_try_that_meets_a_key_free_hands_it_to_who_is_first_in_line() {
+    for flavor in [Flavor::Redis70, Flavor::Valkey91] {
+        let server = Server::start(flavor);
+        let (here, there) = (store(&server.url()), store(&server.url()));
+        let [gone, first, late] = [(); 3].map(|()| attempt(&["k"]));
+        granted(grant(&here, &gone).await);
+        let waits = wait(&there, &first);
+        stand_in_line(&server, &[&first]).await;
+        assert_eq!(server.text(&["DEL", "k"]).as_integer(), Some(1));
+        let answer = here.grant(&late, Manner::Try).await.unwrap();
+        let GrantAnswer::Busy { held_by, place: None } = answer else { panic!("{flavor}: {answer:?}") };
+        assert!(
+            matches!(held_by.tenant, Tenant::Holder { holder, .. } if holder == first.holder),
+            "{held_by}"
+        );
+        waits.await.unwrap();
+        let_go(&there, &first).await;
+    }
 }

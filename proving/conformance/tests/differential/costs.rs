@@ -89,11 +89,44 @@ fn a_release_looks_at_a_few_of_a_line() {
         costs(&mut connection, &waits(who, 1));
     }
     let cost = costs(&mut connection, &Request::Release(by(1)));
-    let looks =
-        [("time", 1), ("get", 3), ("exists", 1), ("zcard", 1), ("zscore", 1), ("hget", 1), ("zrange", 2)];
-    let asks = [("hmget", 3), ("pubsub|numsub", 1), ("pttl", 1)];
+    let looks = [("time", 1), ("get", 2), ("zrange", 2)];
+    let asks = [("hmget", 2), ("hget", 1), ("pubsub|numsub", 1), ("pttl", 1)];
     let writes = [("zrem", 1), ("hdel", 1), ("set", 2), ("hset", 1), ("publish", 2)];
     are(&cost, &[&looks[..], &asks, &writes].concat());
+    let cost_of_release = |connection: &mut Connection, who| costs(connection, &Request::Release(by(who)));
+    costs(&mut connection, &waits(301, 2));
+    for who in 2..299 {
+        cost_of_release(&mut connection, who);
+    }
+    let looks = [("time", 1), ("get", 2), ("zrange", 1)];
+    let asks = [("hmget", 1), ("hget", 1), ("pubsub|numsub", 1), ("pttl", 1)];
+    // Who stands behind listens elsewhere: that one is to watch.
+    are(&cost_of_release(&mut connection, 299), &[&looks[..], &asks, &writes].concat());
+    costs(&mut connection, &waits(302, 1));
+    // The last that stands there cannot be told, so that all of the script is needed.
+    cost_of_release(&mut connection, 300);
+    costs(&mut connection, &waits(303, 1));
+    // Nobody is left to watch.
+    let writes = [("del", 1), ("set", 2), ("publish", 1)];
+    are(&cost_of_release(&mut connection, 302), &[&looks[..], &asks, &writes].concat());
+}
+
+/// The first of a line marks the holder.
+#[test]
+fn who_joins_a_line_looks_at_its_end() {
+    let server = Server::start(Flavor::Valkey91);
+    let mut connection = connect(&server);
+    costs(&mut connection, &waits(1, 1));
+    let looks =
+        [("time", 1), ("get", 2), ("exists", 1), ("hmget", 1), ("zcard", 1), ("zrange", 1), ("pttl", 1)];
+    let writes = [("zadd", 1), ("hset", 1), ("pexpire", 2)];
+    let first = [("set", 2), ("del", 1)];
+    are(&costs(&mut connection, &waits(2, 2)), &[&looks[..], &writes, &first].concat());
+    for who in 3..=300 {
+        let cost = costs(&mut connection, &waits(who, 2));
+        // It tries whether the key is free only where nobody waits.
+        are(&cost, &[&looks[..], &writes, &[("hdel", 1)]].concat());
+    }
 }
 
 #[test]
@@ -105,7 +138,7 @@ fn a_hundred_who_are_gone_are_asked_about_together() {
     }
     let cost = costs(&mut connection, &Request::Release(by(1)));
     let looks =
-        [("time", 1), ("get", 2), ("exists", 1), ("zcard", 1), ("zscore", 1), ("hget", 1), ("zrange", 2)];
-    let asks = [("hmget", 4), ("pubsub|numsub", 2)];
+        [("time", 1), ("get", 2), ("exists", 1), ("zcard", 1), ("zscore", 1), ("hget", 1), ("zrange", 3)];
+    let asks = [("hmget", 5), ("pubsub|numsub", 3)];
     are(&cost, &[&looks[..], &asks, &[("zrem", 1), ("hdel", 1), ("del", 1)]].concat());
 }

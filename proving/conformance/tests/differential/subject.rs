@@ -356,13 +356,13 @@ fn line_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> Re
     Ok(LineDump { order: order.collect::<Result<_, _>>()?, fields, left: left(*waiters_pttl) })
 }
 
-/// What is right: the answers, and what is told to whom.
+/// What is right: the answers, and what is told to whom; of what is told at once, the last comes first.
 fn right(served: Vec<Served>, tolerance: Tolerance) -> (Vec<Reply>, Vec<(Channel, Told)>) {
     let (mut replies, mut told) = (Vec::new(), Vec::new());
     for Served { answer, pushes, unfinished } in served {
         let answer: Answer = tolerance.answer(answer);
         replies.push(Reply { answer, unfinished });
-        told.extend(pushes.into_iter().filter_map(|push| {
+        told.extend(pushes.into_iter().rev().filter_map(|push| {
             let news = tolerance.news(push.news);
             let to = if news == News::Broken { Some(broken()) } else { push.to };
             Some((to?, Told { holder: push.holder, key: push.key, news }))

@@ -61,6 +61,29 @@ fn of_those_who_share_a_key_only_the_one_of_this_fence_is_broken() {
     assert!(matches!(break_it(&mut records, third + 1, 103).0, BreakAnswer::NotHeld { held_by: Some(_) }));
 }
 
+/// A soak broke what somebody had who waited for a second key: what is kept for a claim that is not granted yet stood under the fence of
+/// whoever had it before, and whoever had seen that one broke this.
+#[test]
+fn a_fence_that_was_released_names_nothing_that_is_kept_while_another_key_is_waited_for() {
+    let several = attempt(2, &["a", "b"], 10);
+    for is_handed in [true, false] {
+        let mut records = Records::default();
+        let seen = fence_of(&ask(&mut records, &attempt(1, &["a"], 10), 100));
+        ask(&mut records, &attempt(3, &["b"], 10), 100);
+        if is_handed {
+            wait(&mut records, &several, &at(101));
+        }
+        release(&mut records, &attempt(1, &["a"], 10), &at(102));
+        if !is_handed {
+            wait(&mut records, &several, &at(103));
+        }
+        assert!(records.is_held_by(&key("a"), Holder::from_bits(2), at(103).now));
+        let (answer, pushes) = break_it(&mut records, seen, 103);
+        assert!(matches!(answer, BreakAnswer::NotHeld { held_by: Some(_) }), "{answer:?}");
+        assert!(pushes.is_empty() && records.is_held_by(&key("a"), Holder::from_bits(2), at(103).now));
+    }
+}
+
 #[test]
 fn another_programs_lock_has_no_fence_by_which_it_could_be_broken() {
     let mut records = Records::default();
