@@ -27,6 +27,50 @@ pub enum Weather {
     Hung,
     /// The store refuses.
     Refused,
+    /// It never reaches the store, and the caller is told this at once.
+    Failing(Fault),
+}
+
+impl Weather {
+    /// What comes of a call to a store of this name.
+    ///
+    /// # Errors
+    ///
+    /// Those of the call, and those of the weather.
+    pub async fn over<T: Send + 'static>(
+        self,
+        store: &str,
+        call: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        match self {
+            Self::Fair => call.await,
+            Self::Slow(by) => {
+                let answer = call.await;
+                tokio::time::sleep(by).await;
+                answer
+            }
+            Self::Late(by) => {
+                let late = tokio::spawn(async move {
+                    tokio::time::sleep(by).await;
+                    call.await
+                });
+                late.await.unwrap_or_else(|_| Err(Fault::passing(store, "it panicked")))
+            }
+            Self::Lost => timed_out(store).await,
+            Self::AnswerLost => {
+                call.await?;
+                timed_out(store).await
+            }
+            Self::Hung => std::future::pending().await,
+            Self::Refused => Err(Fault::lasting(store, "not allowed")),
+            Self::Failing(fault) => Err(fault),
+        }
+    }
+}
+
+async fn timed_out<T>(store: &str) -> Result<T, Fault> {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    Err(Fault::passing(store, "timed out"))
 }
 
 /// A store with weather.
@@ -61,33 +105,7 @@ impl Faulty {
     ) -> Result<T, Fault> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let weather = self.weather.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match weather {
-            Weather::Fair => call.await,
-            Weather::Slow(by) => {
-                let answer = call.await;
-                tokio::time::sleep(by).await;
-                answer
-            }
-            Weather::Late(by) => {
-                let late = tokio::spawn(async move {
-                    tokio::time::sleep(by).await;
-                    call.await
-                });
-                late.await.unwrap_or_else(|_| Err(Fault::passing(self.store.name(), "it panicked")))
-            }
-            Weather::Lost => self.timed_out().await,
-            Weather::AnswerLost => {
-                call.await?;
-                self.timed_out().await
-            }
-            Weather::Hung => std::future::pending().await,
-            Weather::Refused => Err(Fault::lasting(self.store.name(), "not allowed")),
-        }
-    }
-
-    async fn timed_out<T>(&self) -> Result<T, Fault> {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        Err(Fault::passing(self.store.name(), "timed out"))
+        weather.over(self.store.name(), call).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! A runtime whose clock is tokio's paused one: an hour passes in a moment, and exactly.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{BoxFuture, Instant, Runtime};
@@ -19,6 +19,8 @@ pub struct VirtualTime {
     handle: Handle,
     begin: tokio::time::Instant,
     drawn: AtomicU64,
+    /// What is drawn from now on, where that is no matter of chance.
+    always_draws: Mutex<Option<u128>>,
 }
 
 impl VirtualTime {
@@ -26,7 +28,13 @@ impl VirtualTime {
     #[must_use]
     pub fn begin() -> Arc<Self> {
         let begin = tokio::time::Instant::now();
-        Arc::new(Self { handle: Handle::current(), begin, drawn: AtomicU64::new(0) })
+        let (drawn, always_draws) = (AtomicU64::new(0), Mutex::default());
+        Arc::new(Self { handle: Handle::current(), begin, drawn, always_draws })
+    }
+
+    /// From now on this is drawn, and nothing else.
+    pub fn draws(&self, always: u128) {
+        *self.always_draws.lock().unwrap_or_else(PoisonError::into_inner) = Some(always);
     }
 
     /// The time since the test began.
@@ -58,9 +66,10 @@ impl Runtime for VirtualTime {
         drop(self.handle.spawn(task));
     }
 
-    /// Distinct and well spread, and the same in every run.
+    /// Distinct and well spread, and the same in every run, unless one is always drawn.
     fn random(&self) -> u128 {
         let drawn = u128::from(self.drawn.fetch_add(1, Ordering::Relaxed)) + 1;
-        drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+        let mixed = drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        self.always_draws.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(mixed)
     }
 }

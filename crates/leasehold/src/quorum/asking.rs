@@ -339,7 +339,11 @@ impl<'a> Asking<'a> {
             held.iter().for_each(|(member, _)| self.round.ask_again(*member));
             return Next::GoOn;
         }
-        if self.round.is_held_elsewhere() { Next::Over(Ok(self.leave(held_by))) } else { self.too_few() }
+        if self.round.is_held_elsewhere() {
+            return Next::Over(Ok(self.leave(held_by)));
+        }
+        // That it is held by too few is only what was heard so far: the word of the next line member decides.
+        if !has_line && self.desk.members[self.line].is_silent() { Next::Elsewhere } else { self.too_few() }
     }
 
     /// It is this attempt's turn, but others have a majority, or a part of one. It waits where they are, without asking; not for

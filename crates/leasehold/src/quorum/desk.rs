@@ -241,7 +241,28 @@ impl Desk {
 
     /// A random share between half of a time and the whole of it.
     pub(super) fn about(&self, whole: Duration) -> Duration {
-        let share = u32::try_from(self.runtime.random() & 0xffff).unwrap_or(0);
-        whole / 2 + whole / 2 * share / 0x1_0000
+        part_of(whole, self.runtime.random())
+    }
+}
+
+/// Of a time half, and as much of the other half as was drawn.
+fn part_of(whole: Duration, drawn: u128) -> Duration {
+    let share = u32::try_from(drawn & 0xffff).unwrap_or(0);
+    whole / 2 + whole / 2 * share / 0x1_0000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is drawn decides, and nothing of it but its last 16 bits.
+    #[test]
+    fn a_rest_lies_between_half_of_its_time_and_the_whole() {
+        let rest = |drawn| part_of(Duration::from_secs(1), drawn);
+        let millis = |n| Duration::from_millis(n);
+        assert_eq!([0, 0x4000, 0x8000].map(rest), [500, 625, 750].map(millis));
+        assert!(rest(0xffff) < millis(1_000) && rest(0xffff) > millis(999));
+        assert_eq!(rest(u128::MAX), rest(0xffff));
+        assert_eq!(rest(0xffff_0000), rest(0));
     }
 }

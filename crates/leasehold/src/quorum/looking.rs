@@ -132,3 +132,6 @@ pub(super) fn is_same(one: &Tenancy, other: &Tenancy) -> bool {
         (one, other) => one == other,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -118,3 +118,18 @@ pub(super) enum End<'a> {
     /// It ended without an answer.
     Fault(&'a Fault),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three tenths of the ttl, so that a renewal can be tried again; no more than is good for the longest lease, and not next to nothing.
+    #[test]
+    fn a_member_is_waited_for_the_shorter_the_lease_is() {
+        let limits = [60_000, 10_000, 1_000, 300, 100].map(|ttl| {
+            let ttl = Ttl::new(Duration::from_millis(ttl)).unwrap();
+            Member::limit(ttl).as_millis()
+        });
+        assert_eq!(limits, [600, 600, 300, 90, 60]);
+    }
+}

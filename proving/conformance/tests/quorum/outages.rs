@@ -157,6 +157,30 @@ async fn a_loser_releases_also_at_members_that_were_silent() {
     assert!(world.is_empty());
 }
 
+/// Whoever has to wait gives back what it was granted meanwhile, and asks there again in the next round. What it said in the first one
+/// may arrive after that.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_comes_late_does_not_free_what_the_next_round_was_granted() {
+    let by = SECOND * 2 / 5;
+    let world = World::of(3);
+    let (holder, waiter) = (world.process(), world.process());
+    holder.set([2], &Weather::Lost);
+    let guard = holder.locks.mutex("k").lock().await.unwrap();
+    waiter.set([2], &Weather::Late(by));
+    let waits = tokio::spawn(waiter.locks.mutex("k").lock().into_future());
+    sleep(by / 2).await;
+    assert_eq!(world.taken(), 2, "what it asked of the third member is still under way");
+    waiter.set([2], &Weather::Fair);
+    guard.release().await.unwrap();
+    let guard = waits.await.unwrap().unwrap();
+    assert_eq!(world.taken(), 3);
+    sleep(2 * by).await;
+    assert_eq!(world.taken(), 3, "the release of the first round has arrived");
+    guard.release().await.unwrap();
+    sleep(SECOND).await;
+    assert!(world.is_empty());
+}
+
 /// A majority granted, and so did the third, whose answer was lost. A release that went only to those who said that they had granted left the
 /// lock there until it ended, and no test noticed.
 #[tokio::test(start_paused = true)]

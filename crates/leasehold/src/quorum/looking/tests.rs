@@ -1,0 +1,77 @@
+use std::time::Duration;
+
+use leasehold_core::{Fence, Holder, Key, KeyState, Tenancy, Tenant};
+
+use super::held_by_a_majority;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+/// A holding as a member shows it: the attempt, its id there, its fence and what is left.
+fn shown(attempt: u128, id: u128, fence: u64, left: Option<Duration>) -> Tenancy {
+    let holder = Holder::from_bits(attempt << 32 | id);
+    Tenancy::exclusive(key("k"), Tenant::Holder { holder, label: None }, Fence::new(fence), left)
+}
+
+fn at(tenancy: Tenancy) -> KeyState {
+    KeyState::new(key("k"), vec![tenancy], vec![])
+}
+
+/// What a majority of five sees.
+fn seen(tenancies: impl IntoIterator<Item = Tenancy>) -> Vec<Tenancy> {
+    let states: Vec<_> = tenancies.into_iter().map(at).collect();
+    held_by_a_majority(&states, 3)
+}
+
+#[test]
+fn a_holding_is_one_that_a_majority_shows_under_whatever_ids() {
+    let left = Some(SECOND);
+    assert!(seen([shown(7, 0, 5, left), shown(7, 1, 5, left), shown(8, 0, 6, left)]).is_empty());
+    let held = seen([shown(7, 0, 5, left), shown(7, 1, 5, left), shown(8, 0, 6, left), shown(7, 2, 5, left)]);
+    assert_eq!(held, [shown(7, 0, 5, left)], "once");
+    let foreign =
+        |value: &[u8]| Tenancy::exclusive(key("k"), Tenant::Foreign { value: value.into() }, None, None);
+    assert!(seen([foreign(b"x"), foreign(b"x"), foreign(b"y")]).is_empty());
+    assert_eq!(seen([foreign(b"x"), foreign(b"x"), foreign(b"x")]), [foreign(b"x")]);
+    assert!(seen([foreign(b"x"), foreign(b"x"), shown(7, 0, 5, left)]).is_empty());
+}
+
+#[test]
+fn a_holding_lasts_for_as_long_as_a_majority_keeps_it() {
+    let left = |seconds: [Option<u32>; 5]| {
+        let tenancies = seconds.map(|seconds| shown(7, 0, 5, seconds.map(|seconds| seconds * SECOND)));
+        seen(tenancies)[0].remaining
+    };
+    assert_eq!(left([Some(9), Some(2), Some(4), Some(1), Some(7)]), Some(4 * SECOND));
+    assert_eq!(
+        left([Some(9), None, Some(4), Some(1), None]),
+        Some(9 * SECOND),
+        "what never ends lasts longest"
+    );
+    assert_eq!(left([None, None, Some(4), Some(1), None]), None);
+}
+
+/// A member that was slow when the fence was settled answered a greater one since, and has it still.
+#[test]
+fn the_fence_of_a_holding_is_the_one_that_a_majority_shows_or_else_the_greatest() {
+    let fence_of = |fences: [u64; 5]| {
+        let held = seen(fences.map(|fence| shown(7, 0, fence, Some(SECOND))));
+        held[0].fence.map(Fence::get)
+    };
+    assert_eq!(fence_of([9, 5, 5, 3, 5]), Some(5));
+    assert_eq!(fence_of([9, 5, 5, 3, 4]), Some(9), "it is not settled yet");
+}
+
+#[test]
+fn those_who_hold_together_are_shown_in_the_order_of_their_fences() {
+    let late = seen([shown(8, 0, 6, None), shown(8, 0, 6, None), shown(8, 0, 6, None)]);
+    let both = |first: &Tenancy, second: &Tenancy| {
+        let state = KeyState::new(key("k"), vec![first.clone(), second.clone()], vec![]);
+        held_by_a_majority(&[state.clone(), state.clone(), state], 3)
+    };
+    let early = shown(7, 0, 5, None);
+    assert_eq!(both(&late[0], &early), [early.clone(), late[0].clone()]);
+}

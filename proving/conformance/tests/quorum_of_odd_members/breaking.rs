@@ -1,0 +1,165 @@
+//! Breaking a lease where the members do not say the same, and hearing that one was broken.
+
+use std::task::{Context, Poll, Waker};
+
+use conformance::faulty::Weather;
+use leasehold_core::{
+    Attempt, BreakAnswer, Fence, GrantAnswer, HoldAnswer, Manner, Notice, Notices, Proposal, Store as _, Ttl,
+};
+
+use crate::odd::{lasting, passing};
+use crate::world::{MAX_TTL, MILLISECOND, World, fence, key};
+
+/// What is told already.
+fn told(notices: &mut Box<dyn Notices>) -> Option<Notice> {
+    match notices.next().as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(notice) => Some(notice),
+        Poll::Pending => None,
+    }
+}
+
+/// Lifts what an attempt has at one member to a greater fence, as a round does that is under way elsewhere.
+async fn raise_at(world: &World, member: usize, attempt: &Attempt, to: Fence) {
+    let proposal = Proposal { fence: to, max_ttl: Ttl::new(MAX_TTL).unwrap() };
+    let there = attempt.at_member(attempt.holder, proposal);
+    world.members[member].memory.raise(&there).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_others_take() {
+    let world = World::of(5);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    world.members[3].on("break", Weather::Hung);
+    world.members[4].on("break", Weather::Hung);
+    let BreakAnswer::Broken { tenancy } = quorum.break_lease(&key("k"), fence).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!((tenancy.fence, world.passed()), (Some(fence), std::time::Duration::ZERO));
+    assert_eq!(world.taken(), [3, 4]);
+    // What is left no majority can keep.
+    let [Ok(HoldAnswer::NotHeld { .. })] = &quorum.renew(&[attempt]).await[..] else { panic!("it is kept") };
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_too_few_members_broke_is_not_said_to_be_broken() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let fence = fence(&quorum.grant(&world.attempt(), Manner::Try).await);
+    world.members[0].on("break", passing("connection refused"));
+    world.members[2].on("break", lasting("not allowed"));
+    let fault = quorum.break_lease(&key("k"), fence).await.unwrap_err();
+    let words = "1 of 3 stores broke the lease, 1 refused (memory:c: not allowed), 1 did not answer (memory:a: \
+                 connection refused); 2 needed";
+    assert!(fault.to_string().contains(words), "{fault}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_another_fence_nothing_is_broken_and_it_is_said_who_holds() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    let other = Fence::new(fence.get() + 1).unwrap();
+    let answer = quorum.break_lease(&key("k"), other).await.unwrap();
+    let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
+    assert_eq!((held_by.fence, world.counts("break")), (Some(fence), vec![0; 3]));
+    let answer = quorum.break_lease(&key("free"), fence).await.unwrap();
+    assert_eq!(answer, BreakAnswer::NotHeld { held_by: None });
+}
+
+/// Where the fence was not settled yet when somebody looked, the lease is broken by the one that it has then.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_broken_also_where_its_fence_rises_meanwhile() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    world.members[1].once("break", Weather::Late(10 * MILLISECOND));
+    world.members[2].on("break", passing("connection refused"));
+    let breaking = async { quorum.break_lease(&key("k"), fence).await };
+    let raising = async {
+        tokio::time::sleep(5 * MILLISECOND).await;
+        raise_at(&world, 1, &attempt, Fence::new(fence.get() + 7).unwrap()).await;
+    };
+    let (answer, ()) = tokio::join!(breaking, raising);
+    assert!(matches!(answer, Ok(BreakAnswer::Broken { .. })), "{answer:?}");
+    assert_eq!((world.counts("break"), world.taken()), (vec![1, 2, 1], vec![2]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_fence_rises_all_the_time_is_not_chased_for_ever() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    world.members[1].on("break", Weather::Late(10 * MILLISECOND));
+    world.members[2].on("break", passing("connection refused"));
+    let breaking = async { quorum.break_lease(&key("k"), fence).await };
+    let raising = async {
+        for rise in 1..=5 {
+            tokio::time::sleep(8 * MILLISECOND).await;
+            raise_at(&world, 1, &attempt, Fence::new(fence.get() + rise).unwrap()).await;
+        }
+    };
+    let (answer, ()) = tokio::join!(breaking, raising);
+    let fault = answer.unwrap_err().to_string();
+    assert!(fault.contains("memory:b: its fence changes while the lease is broken: try again"), "{fault}");
+    assert_eq!(world.counts("break"), [1, 3, 1]);
+}
+
+/// It went by itself in between, and somebody else came: that one has nothing to do with it.
+#[tokio::test(start_paused = true)]
+async fn whoever_took_the_key_at_a_member_while_a_lease_was_broken_keeps_it() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    world.members[1].on("break", Weather::Late(10 * MILLISECOND));
+    let next = world.attempt();
+    let breaking = async { quorum.break_lease(&key("k"), fence).await };
+    let taking = async {
+        tokio::time::sleep(5 * MILLISECOND).await;
+        world.members[1].memory.release(&attempt).await.unwrap();
+        let granted = world.members[1].memory.grant(&next, Manner::Try).await;
+        assert!(matches!(granted, Ok(GrantAnswer::Granted { .. })));
+        tokio::time::sleep(10 * MILLISECOND).await;
+    };
+    let (answer, ()) = tokio::join!(breaking, taking);
+    assert!(matches!(answer, Ok(BreakAnswer::Broken { .. })), "{answer:?}");
+    assert_eq!((world.taken(), world.members[1].count("break")), (vec![1], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_hears_that_it_lost_its_lease_when_so_many_members_broke_it_that_no_majority_is_left() {
+    for (members, enough) in [(3, 2), (4, 2), (5, 3)] {
+        let world = World::of(members);
+        let quorum = world.quorum();
+        let mut notices = quorum.notices().unwrap();
+        let attempt = world.attempt();
+        let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+        for broken in 0..enough {
+            assert_eq!(told(&mut notices), None, "{broken} of {members} broke it");
+            world.members[broken].memory.break_lease(&key("k"), fence).await.unwrap();
+        }
+        let lost = Notice::Broken { holder: attempt.holder, key: key("k") };
+        assert_eq!(told(&mut notices), Some(lost), "{enough} of {members} broke it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_at_which_a_lease_was_broken_is_not_asked_to_take_it_again() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let mut notices = quorum.notices().unwrap();
+    let attempt = world.attempt();
+    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    world.members[2].memory.break_lease(&key("k"), fence).await.unwrap();
+    assert_eq!(told(&mut notices), None);
+    for _ in 0..3 {
+        assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
+        tokio::time::sleep(MILLISECOND).await;
+    }
+    assert_eq!((world.taken(), world.members[2].count("rejoin")), (vec![0, 1], 0));
+}

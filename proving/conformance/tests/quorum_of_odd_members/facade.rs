@@ -1,0 +1,155 @@
+//! What a quorum says of itself, and what it refuses before any member is asked.
+
+use conformance::faulty::Weather;
+use leasehold_core::{Bare, Bookmark, Claim, Fault, GrantAnswer, HoldAnswer, Manner, Notice, Store as _};
+
+use crate::odd::{lasting, passing};
+use crate::world::{MAX_TTL, MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_longer_than_the_longest_is_refused_for_good_and_one_that_is_as_long_is_served() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let longest = world.attempt_for("k", MAX_TTL);
+    fence(&quorum.grant(&longest, Manner::Try).await);
+    assert_eq!(quorum.renew(std::slice::from_ref(&longest)).await, [Ok(HoldAnswer::Done)]);
+
+    let longer = world.attempt_for("l", MAX_TTL + MILLISECOND);
+    let renewals = world.counts("rejoin");
+    let refused = quorum.grant(&longer, Manner::Try).await.unwrap_err();
+    assert!(refused.is_lasting() && refused.reason.contains("20.001s"), "{refused}");
+    // One of a batch: nothing of it is renewed.
+    assert_eq!(quorum.renew(&[longest, longer]).await, [Err(refused.clone()), Err(refused)]);
+    assert_eq!((world.counts("grant"), world.counts("rejoin")), (vec![1; 3], renewals));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_is_called_by_its_members_in_their_order() {
+    assert_eq!(World::of(3).quorum().name(), "quorum of memory:a, memory:b, memory:c");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_fails_is_told_once_by_its_name_and_again_when_it_is_back() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let mut notices = quorum.notices().unwrap();
+    for _ in 0..3 {
+        world.fall_silent(&quorum, &[1]).await;
+    }
+    for _ in 0..3 {
+        quorum.inspect(&key("k")).await.unwrap();
+    }
+    let Notice::MemberDown { fault } = notices.next().await else { panic!("it is down first") };
+    assert_eq!(fault.to_string(), "memory:b: it is down");
+    assert_eq!(notices.next().await, Notice::MemberBack { store: "memory:b".into() });
+    assert!(tokio::time::timeout(SECOND, notices.next()).await.is_err(), "once each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_are_refused_before_a_member_is_asked() {
+    let world = World::of(3);
+    let mut attempt = world.attempt();
+    attempt.claim = Claim::permits([key("k")], 1, 2).unwrap();
+    let refused = world.quorum().grant(&attempt, Manner::Try).await.unwrap_err();
+    assert!(refused.is_lasting() && refused.reason.contains("permits"), "{refused}");
+    assert_eq!(world.counts("grant"), [0; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_member_warns_of_its_quorum_warns_of() {
+    let world = World::of(3);
+    assert!(world.quorum().warnings().is_empty());
+    world.members[1].says(|facts| facts.warning = Some("it has no disk"));
+    assert_eq!(world.quorum().warnings(), ["it has no disk"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_keys_are_inspected_at_once_as_every_member_bears() {
+    let world = World::of(3);
+    world.members.iter().zip([100, 30, 50]).for_each(|(member, most)| {
+        member.says(|facts| facts.at_once = most);
+    });
+    assert_eq!(world.quorum().inspected_at_once(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_is_open_as_soon_as_a_majority_is_and_says_who_is_not() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    world.members[0].on("open", Weather::Slow(50 * MILLISECOND));
+    world.members[2].on("open", Weather::Hung);
+    quorum.open().await.unwrap();
+    assert_eq!(world.passed(), 50 * MILLISECOND, "nobody waits for the third");
+    world.members[0].on("open", passing("connection refused"));
+    let fault = quorum.open().await.unwrap_err();
+    assert_eq!(
+        fault.to_string(),
+        "quorum of memory:a, memory:b, memory:c: 1 of 3 stores opened, 2 did not answer (memory:a: connection \
+         refused, memory:c: timed out); 2 needed"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_lock_is_measured_against_is_done_when_a_majority_has_done_it() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    let pair = Bare::pair(key("k"), attempt.holder, attempt.ttl);
+    world.members[0].on("bare", Weather::Slow(5 * MILLISECOND));
+    world.members[1].on("bare", Weather::Slow(7 * MILLISECOND));
+    world.members[2].on("bare", Weather::Slow(SECOND));
+    quorum.bare(&pair).await.unwrap();
+    assert_eq!(world.passed(), 7 * MILLISECOND);
+    [0, 1].into_iter().for_each(|member| world.members[member].on("bare", lasting("not allowed")));
+    let fault = quorum.bare(&pair).await.unwrap_err();
+    assert!(fault.to_string().contains("1 of 3 stores answered, 2 refused"), "{fault}");
+}
+
+/// A walk goes from member to member; where one does not answer the keys that a majority holds are found at the others.
+#[tokio::test(start_paused = true)]
+async fn a_walk_passes_a_silent_member_over_while_a_majority_answers() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    fence(&quorum.grant(&world.attempt(), Manner::Try).await);
+    world.members[0].on("walk", passing("connection refused"));
+    let first = quorum.walk(b"", Bookmark::default()).await.unwrap();
+    assert_eq!((first.keys.len(), first.next), (0, Some(Bookmark::to_section(1))));
+    let second = quorum.walk(b"", first.next.unwrap()).await.unwrap();
+    assert_eq!((second.keys, second.next), (vec![key("k")], Some(Bookmark::to_section(2))));
+    world.members.iter().for_each(|member| member.on("open", passing("connection refused")));
+    assert!(quorum.walk(b"", Bookmark::default()).await.is_err(), "nobody can say what is held");
+    let beyond = quorum.walk(b"", Bookmark::to_section(3)).await.unwrap();
+    assert_eq!((beyond.keys.len(), beyond.next), (0, None));
+}
+
+/// An attempt is forgotten with the answer after which nobody will ask with it again.
+#[tokio::test(start_paused = true)]
+async fn what_is_under_way_is_what_holds_or_waits() {
+    let world = World::of(3);
+    let (quorum, other) = (world.quorum(), world.quorum());
+    let [holder, tries, waits] = [(); 3].map(|()| world.attempt());
+    fence(&quorum.grant(&holder, Manner::Try).await);
+    assert_eq!(quorum.under_way(), 1);
+    assert!(matches!(other.grant(&tries, Manner::Try).await, Ok(GrantAnswer::Busy { place: None, .. })));
+    assert_eq!(other.under_way(), 0, "who tried is not given up, and so is forgotten");
+    assert!(matches!(other.grant(&waits, WAIT).await, Ok(GrantAnswer::Busy { place: Some(_), .. })));
+    assert_eq!(other.under_way(), 1);
+    other.give_up(&waits).await.unwrap();
+    quorum.release(&holder).await.unwrap();
+    assert_eq!((quorum.under_way(), other.under_way()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_refused_for_good_is_forgotten_and_one_that_no_majority_answered_is_not() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    [0, 1].into_iter().for_each(|member| world.members[member].on("grant", lasting("not allowed")));
+    let fault: Fault = quorum.grant(&world.attempt(), WAIT).await.unwrap_err();
+    assert!(fault.is_lasting());
+    assert_eq!(quorum.under_way(), 0);
+    [0, 1].into_iter().for_each(|member| world.members[member].on("grant", passing("it is starting")));
+    let attempt = world.attempt_for("other", TTL);
+    let fault = quorum.grant(&attempt, WAIT).await.unwrap_err();
+    assert!(!fault.is_lasting());
+    assert_eq!(quorum.under_way(), 1, "something of it may yet come to a member");
+}

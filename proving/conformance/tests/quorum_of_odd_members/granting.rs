@@ -1,0 +1,259 @@
+//! What an attempt is told, and what the members are asked for it, when they do not answer the same.
+
+use std::time::Duration;
+
+use conformance::faulty::Weather;
+use leasehold_core::{GrantAnswer, Manner, Stamp, Store as _};
+
+use crate::odd::{Does, lasting, passing};
+use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
+
+/// How long a grant takes, with members that answer so much later, or never.
+async fn grant_with(late: [Option<u32>; 3]) -> Duration {
+    let world = World::of(3);
+    for (member, late) in world.members.iter().zip(late) {
+        member.on("grant", late.map_or(Weather::Hung, |late| Weather::Slow(late * MILLISECOND)));
+    }
+    fence(&world.quorum().grant(&world.attempt(), Manner::Try).await);
+    world.passed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_waits_for_a_majority_and_a_little_for_the_member_in_whose_line_others_stand() {
+    assert_eq!(grant_with([Some(0), Some(5), None]).await, 5 * MILLISECOND);
+    assert_eq!(grant_with([Some(50), Some(5), Some(5)]).await, 50 * MILLISECOND);
+    assert_eq!(grant_with([None, Some(5), Some(5)]).await, 105 * MILLISECOND, "no longer than 100 ms more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_member_that_hung_is_not_waited_for_again_until_it_answers() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    world.members[0].on("grant", Weather::Hung);
+    fence(&quorum.grant(&world.attempt(), Manner::Try).await);
+    assert_eq!(world.passed(), 100 * MILLISECOND);
+    fence(&quorum.grant(&world.attempt_for("l", TTL), Manner::Try).await);
+    assert_eq!(world.passed(), 100 * MILLISECOND);
+    world.members[0].on("grant", Weather::Slow(MILLISECOND));
+    quorum.inspect(&key("k")).await.unwrap();
+    fence(&quorum.grant(&world.attempt_for("m", TTL), Manner::Try).await);
+    assert_eq!(world.passed(), 101 * MILLISECOND, "it answers again");
+}
+
+/// The line member's refusal decides: nobody else is waited for, and nothing is kept anywhere.
+#[tokio::test(start_paused = true)]
+async fn a_try_that_the_line_member_refuses_goes_at_once_and_leaves_nothing() {
+    let world = World::of(3);
+    world.rival_at(0).await;
+    world.members[1].on("grant", Weather::Slow(30 * MILLISECOND));
+    world.members[2].on("grant", Weather::Hung);
+    let answer = world.quorum().grant(&world.attempt(), Manner::Try).await;
+    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: None, .. })), "{answer:?}");
+    assert_eq!(world.passed(), Duration::ZERO);
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(world.taken(), [0], "what came late is undone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_stands_in_one_line_and_is_asked_for_at_that_member_alone_from_then_on() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let rival = world.rival_at(0).await;
+    let waits = world.attempt();
+    let answer = quorum.grant(&waits, Manner::Wait { line_limit: Some(4) }).await;
+    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
+    tokio::time::sleep(MILLISECOND).await;
+    assert_eq!((world.taken(), world.lines()), (vec![0], vec![1, 0, 0]));
+    assert_eq!(world.counts("give_up"), [0, 1, 1], "it has nothing anywhere else");
+    // Whoever meets a taken key at another member would stand in two lines.
+    let manners: Vec<_> = world.members.iter().map(|member| member.manners()).collect();
+    assert_eq!(manners, [[Manner::Wait { line_limit: Some(4) }], [Manner::Try], [Manner::Try]]);
+
+    assert!(matches!(quorum.grant(&waits, WAIT).await, Ok(GrantAnswer::Busy { .. })));
+    assert_eq!(world.counts("grant"), [2, 1, 1]);
+    world.members[0].memory.release(&rival).await.unwrap();
+    quorum.woken(&waits).await;
+    fence(&quorum.grant(&waits, WAIT).await);
+    assert_eq!((world.counts("grant"), world.taken()), (vec![3, 2, 2], vec![0, 1, 2]));
+    assert_eq!(world.members[0].asked("grant")[2].holder, waits.holder);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_join_a_full_line_is_told_so_and_leaves_nothing() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    world.rival_at(0).await;
+    let answer = quorum.grant(&world.attempt(), Manner::Wait { line_limit: Some(0) }).await;
+    assert!(matches!(answer, Ok(GrantAnswer::LineFull { length: 0, .. })), "{answer:?}");
+    tokio::time::sleep(MILLISECOND).await;
+    assert_eq!((world.taken(), world.lines()), (vec![0], vec![0; 3]));
+}
+
+/// Which line is full is said where one would stand in it; elsewhere it says only that the key is held there.
+#[tokio::test(start_paused = true)]
+async fn a_full_line_at_another_member_keeps_nobody_from_a_majority() {
+    let world = World::of(3);
+    world.rival_at(1).await;
+    let held_by = world.members[1].memory.inspect(&key("k")).await.unwrap().tenancies.remove(0);
+    world.members[1].on("grant", Does::Says(GrantAnswer::LineFull { held_by, length: 3 }));
+    fence(&world.quorum().grant(&world.attempt(), WAIT).await);
+    assert_eq!(world.taken(), [0, 1, 2]);
+}
+
+/// The line in which it stood may be gone with its member, so it stands nowhere and all are asked.
+#[tokio::test(start_paused = true)]
+async fn who_stood_in_line_begins_anew_when_too_few_members_answer() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    world.rival_at(0).await;
+    let waits = world.attempt();
+    assert!(matches!(quorum.grant(&waits, WAIT).await, Ok(GrantAnswer::Busy { .. })));
+    for member in [1, 2] {
+        world.members[member].on("grant", passing("it is down"));
+    }
+    world.fall_silent(&quorum, &[1, 2]).await;
+    let fault = quorum.grant(&waits, WAIT).await.unwrap_err();
+    assert!(fault.to_string().contains("0 of 3 stores granted, 1 refused (memory:a: held by"), "{fault}");
+    let ids: Vec<_> = world.members[0].asked("grant").iter().map(|asked| asked.holder).collect();
+    assert!(ids.len() == 2 && ids[0] == waits.holder && ids[1] != ids[0], "{ids:?}");
+    tokio::time::sleep(MILLISECOND).await;
+    assert_eq!(world.lines()[0], 0);
+}
+
+/// The line member has it, and of the others each has another: they may be about to give it up, as this one is.
+#[tokio::test(start_paused = true)]
+async fn a_try_on_a_split_vote_asks_twice_more_after_short_rests_and_then_goes() {
+    let world = World::of(3);
+    for member in [1, 2] {
+        world.rival_at(member).await;
+    }
+    let answer = world.quorum().grant(&world.attempt(), Manner::Try).await;
+    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: None, .. })), "{answer:?}");
+    assert_eq!(world.counts("grant"), [1, 3, 3]);
+    let took = world.passed();
+    assert!(took >= 15 * MILLISECOND && took <= 30 * MILLISECOND, "{took:?}");
+    tokio::time::sleep(MILLISECOND).await;
+    assert_eq!(world.taken(), [1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_on_a_split_vote_is_served_if_one_of_the_others_goes() {
+    let world = World::of(3);
+    let rivals = [world.rival_at(1).await, world.rival_at(2).await];
+    let (attempt, quorum) = (world.attempt(), world.quorum());
+    let goes = async {
+        tokio::time::sleep(MILLISECOND).await;
+        world.members[2].memory.release(&rivals[1]).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(quorum.grant(&attempt, Manner::Try), goes);
+    fence(&answer);
+    assert_eq!((world.counts("grant"), world.taken()), (vec![1, 2, 2], vec![0, 1, 2]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_against_one_holder_at_a_majority_is_no_split_vote() {
+    let world = World::of(3);
+    let rival = world.rival_at(1).await;
+    world.rival_is_at(&rival, 2).await;
+    let answer = world.quorum().grant(&world.attempt(), Manner::Try).await;
+    let Ok(GrantAnswer::Busy { held_by, place: None }) = answer else { panic!("{answer:?}") };
+    assert_eq!(held_by.key, key("k"));
+    assert_eq!((world.counts("grant"), world.passed()), (vec![1; 3], Duration::ZERO));
+}
+
+/// The first member's server was gone and refused the connection at once. That and one holder were heard before the others, and
+/// whoever tried a lock that somebody held was told that no majority answers.
+#[tokio::test(start_paused = true)]
+async fn a_try_of_a_held_lock_is_told_so_also_where_the_line_member_fails_before_the_others_answer() {
+    for (members, down) in [(3, 1), (5, 1), (5, 2)] {
+        let world = World::of(members);
+        fence(&world.quorum().grant(&world.attempt(), Manner::Try).await);
+        for member in &world.members[..down] {
+            member.on("grant", passing("connection refused"));
+        }
+        let quorum = world.quorum();
+        let answer = quorum.grant(&world.attempt(), Manner::Try).await;
+        assert!(
+            matches!(answer, Ok(GrantAnswer::Busy { place: None, .. })),
+            "{down} of {members}: {answer:?}"
+        );
+        assert_eq!((world.passed(), quorum.under_way()), (Duration::ZERO, 0));
+    }
+}
+
+/// The line member fails, and no majority is left without it.
+#[tokio::test(start_paused = true)]
+async fn a_try_that_no_majority_can_answer_is_told_so_although_a_member_is_held() {
+    let world = World::of(3);
+    world.rival_at(2).await;
+    for member in [0, 1] {
+        world.members[member].on("grant", passing("connection refused"));
+    }
+    let fault = world.quorum().grant(&world.attempt(), Manner::Try).await.unwrap_err();
+    assert!(!fault.is_lasting() && fault.to_string().contains("2 did not answer (memory:a: "), "{fault}");
+}
+
+/// One of five abstains, and two are held: whoever asks is not told that it is held, because that is not what keeps it from the lock.
+#[tokio::test(start_paused = true)]
+async fn where_the_holders_are_too_few_to_keep_others_out_the_members_that_fail_are_named() {
+    let world = World::of(5);
+    world.rival_at(2).await;
+    for member in [1, 3] {
+        world.members[member].on("grant", passing("it is starting"));
+    }
+    let fault = world.quorum().grant(&world.attempt(), Manner::Try).await.unwrap_err();
+    assert!(!fault.is_lasting());
+    let text = fault.to_string();
+    let words = [
+        "2 of 5 stores granted, 1 refused (memory:c: held by ",
+        "2 did not answer (memory:b: it is starting, ",
+    ];
+    assert!(words.iter().all(|words| text.contains(words)), "{text}");
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(world.taken(), [2], "what was granted is given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_member_says_of_the_key_is_told_when_no_majority_can_say_otherwise() {
+    let not_a_lock = || Does::Says(GrantAnswer::NotALock { key: key("k") });
+    let spent = || Does::Says(GrantAnswer::FencesSpent { key: key("k") });
+    let world = World::of(3);
+    world.members[0].on("grant", not_a_lock());
+    fence(&world.quorum().grant(&world.attempt(), Manner::Try).await);
+    let world = World::of(3);
+    world.members[0].on("grant", not_a_lock());
+    world.members[2].on("grant", lasting("not allowed"));
+    let answer = world.quorum().grant(&world.attempt(), Manner::Try).await;
+    assert_eq!(answer, Ok(GrantAnswer::NotALock { key: key("k") }));
+    world.members[0].on("grant", spent());
+    world.members[2].on("grant", spent());
+    let answer = world.quorum().grant(&world.attempt(), Manner::Try).await;
+    assert_eq!(answer, Ok(GrantAnswer::FencesSpent { key: key("k") }));
+    // What may be otherwise the next time is a fault.
+    world.members[2].on("grant", Does::Says(GrantAnswer::TooLate { now: Stamp::from_micros(1) }));
+    let fault = world.quorum().grant(&world.attempt(), Manner::Try).await.unwrap_err();
+    let words = "1 refused (memory:a: the fences of the key are used up), 1 did not answer (memory:c: it was asked too late)";
+    assert!(!fault.is_lasting() && fault.to_string().contains(words), "{fault}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_did_not_finish_is_asked_again_at_once() {
+    let world = World::of(3);
+    world.members[1].once("grant", Does::Says(GrantAnswer::Unfinished));
+    world.members[2].on("grant", Weather::Hung);
+    fence(&world.quorum().grant(&world.attempt(), Manner::Try).await);
+    assert_eq!((world.counts("grant"), world.passed()), (vec![1, 2, 1], Duration::ZERO));
+}
+
+/// The members answered different fences, and are lifted to the greatest before anybody may use it.
+#[tokio::test(start_paused = true)]
+async fn the_fence_of_a_grant_is_the_greatest_that_any_member_answered_and_the_next_is_greater() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let ahead = fence(&quorum.grant(&world.attempt_for("other", TTL), Manner::Try).await);
+    let high = leasehold_core::Fence::new(ahead.get() + 1_000_000).unwrap();
+    world.members[1].once("grant", Does::Says(GrantAnswer::Granted { fence: high }));
+    fence(&quorum.grant(&world.attempt(), Manner::Try).await);
+    let next = fence(&quorum.grant(&world.attempt_for("l", TTL), Manner::Try).await);
+    assert!(next > high, "{next} after {high} was seen");
+}

@@ -1,0 +1,155 @@
+//! Renewals and releases that the members answer each in its own way.
+
+use std::time::Duration;
+
+use conformance::faulty::Weather;
+use leasehold_core::{HoldAnswer, Manner, Notice, Store as _};
+
+use crate::odd::{lasting, passing};
+use crate::world::{MILLISECOND, SECOND, TTL, World, fence};
+
+/// A server of many nodes one of which is down: it keeps some leases and cannot say anything of others.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_a_part_of_the_members_cannot_reach_takes_no_other_of_its_batch_with_it() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let [one, other] = ["k", "l"].map(|name| world.attempt_for(name, TTL));
+    for attempt in [&one, &other] {
+        fence(&quorum.grant(attempt, Manner::Try).await);
+    }
+    for member in [0, 1] {
+        world.members[member].says(|facts| facts.out_of_reach = Some("k"));
+    }
+    let mut notices = quorum.notices().unwrap();
+    let answers = quorum.renew(&[one.clone(), other.clone()]).await;
+    let [Err(fault), Ok(HoldAnswer::Done)] = &answers[..] else { panic!("{answers:?}") };
+    let words = "2 did not answer (memory:a: one of its nodes is down, memory:b: one of its nodes is down)";
+    assert!(fault.to_string().contains(words), "{fault}");
+    // In their order, whichever comes first.
+    assert!(matches!(quorum.renew(&[other, one.clone()]).await[..], [Ok(HoldAnswer::Done), Err(_)]));
+    let hears = async |within: Duration, notices: &mut Box<dyn leasehold_core::Notices>| {
+        tokio::time::timeout(within, notices.next()).await.ok()
+    };
+    assert_eq!(hears(MILLISECOND, &mut notices).await, None, "who answers for some of them is not down");
+    // Where all that was asked for is out of reach the member is.
+    assert!(quorum.renew(&[one]).await[0].is_err());
+    let heard = hears(MILLISECOND, &mut notices).await;
+    let Some(Notice::MemberDown { fault }) = heard else { panic!("{heard:?}") };
+    assert_eq!(fault.to_string(), "memory:a: one of its nodes is down");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_is_told_as_soon_as_a_majority_has_answered_it() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    fence(&quorum.grant(&attempt, Manner::Try).await);
+    tokio::time::sleep(SECOND).await;
+    world.members.iter().for_each(|member| member.on("renew", Weather::Slow(20 * MILLISECOND)));
+    world.members[0].on("renew", Weather::Hung);
+    let begun = world.passed();
+    assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
+    assert_eq!(world.passed() - begun, 20 * MILLISECOND);
+    assert_eq!(quorum.renew(&[]).await, []);
+}
+
+/// What a process was not granted itself, such as a lease that it was told the id of, it keeps where it is.
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_another_process_is_renewed_where_it_is_and_taken_nowhere() {
+    let world = World::of(3);
+    let attempt = world.attempt();
+    fence(&world.quorum().grant(&attempt, Manner::Try).await);
+    world.members[2].memory.release(&attempt).await.unwrap();
+    let other = world.quorum();
+    assert_eq!(other.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
+    tokio::time::sleep(MILLISECOND).await;
+    assert_eq!((world.taken(), world.counts("rejoin")), (vec![0, 1], vec![0; 3]));
+}
+
+/// How long a release takes, with members that answer so much later, or never.
+async fn release_with(late: [Option<u32>; 3]) -> Duration {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    fence(&quorum.grant(&attempt, Manner::Try).await);
+    for (member, late) in world.members.iter().zip(late) {
+        member.on("release", late.map_or(Weather::Hung, |late| Weather::Slow(late * MILLISECOND)));
+    }
+    assert_eq!(quorum.release(&attempt).await, Ok(HoldAnswer::Done));
+    world.passed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_waits_for_a_majority_and_a_little_for_the_member_in_whose_line_others_stand() {
+    assert_eq!(release_with([Some(0), Some(5), None]).await, 5 * MILLISECOND);
+    assert_eq!(release_with([Some(7), Some(5), None]).await, 7 * MILLISECOND);
+    assert_eq!(release_with([Some(50), Some(5), Some(5)]).await, 50 * MILLISECOND);
+    assert_eq!(release_with([None, Some(5), Some(5)]).await, 100 * MILLISECOND, "no longer");
+    assert_eq!(release_with([Some(5), Some(300), Some(400)]).await, 300 * MILLISECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_a_majority_did_not_answer_in_time_says_so_and_goes_on() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    fence(&quorum.grant(&attempt, Manner::Try).await);
+    world.members[1].on("release", Weather::Hung);
+    world.members[2].on("release", Weather::Hung);
+    let fault = quorum.release(&attempt).await.unwrap_err();
+    let words =
+        "1 of 3 stores released, 2 did not answer (memory:b: timed out, memory:c: timed out); 2 needed";
+    assert!(fault.to_string().contains(words), "{fault}");
+    assert_eq!(world.passed(), 600 * MILLISECOND);
+    tokio::time::sleep(MILLISECOND).await;
+    assert!(world.taken().is_empty(), "it is given up where no release was answered");
+    assert_eq!(quorum.under_way(), 1, "whoever asks again is served");
+}
+
+/// How long giving up takes, with members that answer so much later, or never.
+async fn give_up_with(late: [Option<u32>; 3]) -> Duration {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    fence(&quorum.grant(&attempt, Manner::Try).await);
+    for (member, late) in world.members.iter().zip(late) {
+        member.on("give_up", late.map_or(Weather::Hung, |late| Weather::Slow(late * MILLISECOND)));
+    }
+    quorum.give_up(&attempt).await.unwrap();
+    assert_eq!(quorum.under_way(), 0);
+    world.passed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn giving_up_is_done_when_all_that_answer_have_done_it() {
+    assert_eq!(give_up_with([Some(0), Some(0), Some(0)]).await, Duration::ZERO);
+    assert_eq!(give_up_with([Some(0), Some(9), Some(300)]).await, 300 * MILLISECOND);
+    assert_eq!(give_up_with([Some(0), None, Some(9)]).await, 600 * MILLISECOND, "it does not answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn giving_up_lasts_until_a_majority_has_done_it_and_ends_where_that_is_refused_for_good() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    fence(&quorum.grant(&attempt, Manner::Try).await);
+    for member in [0, 1] {
+        world.members[member].on("give_up", passing("connection refused"));
+    }
+    let back = async {
+        tokio::time::sleep(3 * SECOND).await;
+        assert_eq!(world.taken(), [0, 1]);
+        world.members[0].on("give_up", Weather::Fair);
+    };
+    let (given_up, ()) = tokio::join!(quorum.give_up(&attempt), back);
+    assert_eq!((given_up, world.taken()), (Ok(()), vec![1]));
+    assert!(world.passed() >= 3 * SECOND && world.passed() < 10 * SECOND, "{:?}", world.passed());
+
+    for member in [0, 1] {
+        world.members[member].on("give_up", lasting("not allowed"));
+    }
+    let begun = world.passed();
+    let fault = quorum.give_up(&world.attempt()).await.unwrap_err();
+    assert!(fault.to_string().contains("1 of 3 stores released, 2 refused"), "{fault}");
+    assert_eq!(world.passed(), begun, "nobody asks again where it would be refused again");
+}

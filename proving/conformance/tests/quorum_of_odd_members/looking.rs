@@ -1,0 +1,87 @@
+//! What an onlooker is told of members that do not say the same.
+
+use conformance::faulty::Weather;
+use leasehold_core::{Attempt, Key, Manner, Mark, Stamp, Store as _, Waiter};
+
+use crate::odd::passing;
+use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
+
+/// Holds `k` at some members only, as somebody whose request is under way does.
+async fn hold_at(world: &World, members: &[usize]) -> Attempt {
+    let attempt = world.attempt();
+    for member in members {
+        fence(&world.members[*member].memory.grant(&attempt, Manner::Try).await);
+    }
+    attempt
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_a_minority_has_is_free_to_who_looks_and_is_in_no_list() {
+    let world = World::of(5);
+    let quorum = world.quorum();
+    hold_at(&world, &[1, 4]).await;
+    assert!(quorum.inspect(&key("k")).await.unwrap().tenancies.is_empty());
+    assert!(quorum.list(b"").await.unwrap().is_empty());
+    let held = world.attempt_for("l", TTL);
+    fence(&quorum.grant(&held, Manner::Try).await);
+    let listed: Vec<Key> = quorum.list(b"").await.unwrap().into_iter().map(|state| state.key).collect();
+    assert_eq!(listed, [key("l")]);
+    let all = quorum.inspect_all(&["k", "l", "m"].map(key)).await.unwrap();
+    let held: Vec<_> = all.iter().map(|state| state.tenancies.len()).collect();
+    assert_eq!(held, [0, 1, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_shown_as_in_the_first_line_that_has_somebody_and_is_listed_also_where_nobody_holds() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    // At the second member alone somebody holds and somebody waits.
+    hold_at(&world, &[1]).await;
+    let waits = world.attempt();
+    world.members[1].memory.grant(&waits, WAIT).await.unwrap();
+    let state = quorum.inspect(&key("k")).await.unwrap();
+    let line: Vec<&Waiter> = state.line.iter().collect();
+    assert!(state.tenancies.is_empty());
+    assert_eq!(line.iter().map(|waiter| waiter.holder).collect::<Vec<_>>(), [waits.holder]);
+    assert_eq!(quorum.list(b"").await.unwrap(), [state]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_looks_hears_every_member_that_answers_in_time_and_needs_a_majority_of_them() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    fence(&quorum.grant(&world.attempt(), Manner::Try).await);
+    world.members[0].on("inspect", Weather::Slow(50 * MILLISECOND));
+    world.members[2].on("inspect", Weather::Hung);
+    assert_eq!(quorum.inspect(&key("k")).await.unwrap().tenancies.len(), 1);
+    assert_eq!(world.passed(), 600 * MILLISECOND, "the third is waited for no longer");
+    world.members[1].on("inspect", passing("connection refused"));
+    let fault = quorum.inspect(&key("k")).await.unwrap_err();
+    let words =
+        "1 of 3 stores answered, 2 did not answer (memory:b: connection refused, memory:c: timed out)";
+    assert!(fault.to_string().contains(words), "{fault}");
+}
+
+/// The clock that decides what is due is the middle one of those that answer, and the mark the latest that any of them has.
+#[tokio::test(start_paused = true)]
+async fn of_what_was_done_the_latest_is_believed_and_of_the_clocks_the_one_in_the_middle() {
+    let world = World::of(5);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    let mark = |at| Mark::new(Stamp::from_micros(at), fence, None);
+    quorum.mark(&attempt, &mark(5), 3600 * SECOND).await.unwrap();
+    // A later one came to one member only.
+    world.members[2].memory.mark(&attempt, &mark(9), 3600 * SECOND).await.unwrap();
+    let marked = quorum.marked(&key("k")).await.unwrap();
+    assert_eq!(marked.mark, Some(mark(9)));
+    world.members[2].on("marked", passing("connection refused"));
+    assert_eq!(quorum.marked(&key("k")).await.unwrap().mark, Some(mark(5)));
+    for (member, ahead) in [40, 1, 2, 30, 0].map(|ahead| ahead * SECOND).into_iter().enumerate() {
+        world.members[member].on("marked", Weather::Fair);
+        world.members[member].says(|facts| facts.ahead = ahead);
+    }
+    let now = quorum.marked(&key("k")).await.unwrap().now;
+    let middle = world.members[0].memory.marked(&key("k")).await.unwrap().now.as_micros() + 2_000_000;
+    assert_eq!(now.as_micros(), middle);
+}

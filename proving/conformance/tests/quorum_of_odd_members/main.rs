@@ -1,0 +1,12 @@
+//! What callers of a quorum are told, and what its members are asked, when some of them do otherwise than the rest.
+
+mod breaking;
+mod examining;
+mod facade;
+mod granting;
+mod keeping;
+mod looking;
+mod odd;
+mod undoing;
+mod waiting;
+mod world;

@@ -1,0 +1,287 @@
+//! A member in memory that does otherwise where it is told to.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conformance::faulty::Weather;
+use leasehold::MemoryStore;
+use leasehold_core::{
+    Attempt, Bare, Bookmark, BoxFuture, BreakAnswer, Drift, Examination, Fault, Fence, GrantAnswer,
+    HoldAnswer, Key, KeyState, Manner, Mark, Marked, Notices, RaiseAnswer, Seat, Store, Stretch, Wake,
+};
+
+use crate::world::key;
+
+/// What comes of a call to a member.
+#[derive(Clone, Debug)]
+pub(crate) enum Does {
+    Meets(Weather),
+    /// A grant is answered so, and not served.
+    Says(GrantAnswer),
+}
+
+impl From<Weather> for Does {
+    fn from(weather: Weather) -> Self {
+        Self::Meets(weather)
+    }
+}
+
+/// A store in memory that does otherwise where it is told to, and knows what it was asked.
+#[derive(Debug)]
+pub(crate) struct Odd {
+    pub(crate) memory: Arc<MemoryStore>,
+    does: Mutex<HashMap<&'static str, Does>>,
+    next: Mutex<HashMap<&'static str, VecDeque<Does>>>,
+    asked: Mutex<Vec<(&'static str, Option<Attempt>)>>,
+    manners: Mutex<Vec<Manner>>,
+    facts: Mutex<Facts>,
+}
+
+/// What a store says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) identity: Option<&'static str>,
+    pub(crate) warning: Option<&'static str>,
+    pub(crate) at_once: usize,
+    /// How far its clock is ahead of the others'.
+    pub(crate) ahead: Duration,
+    /// A key that is kept by a node of it that is down: it cannot be renewed.
+    pub(crate) out_of_reach: Option<&'static str>,
+    pub(crate) examination: Examination,
+}
+
+impl Odd {
+    pub(crate) fn of(memory: MemoryStore) -> Self {
+        Self {
+            memory: Arc::new(memory),
+            does: Mutex::default(),
+            next: Mutex::default(),
+            asked: Mutex::default(),
+            manners: Mutex::default(),
+            facts: Mutex::new(Facts {
+                identity: None,
+                warning: None,
+                at_once: 100,
+                ahead: Duration::ZERO,
+                out_of_reach: None,
+                examination: Examination::default(),
+            }),
+        }
+    }
+
+    /// From now on.
+    pub(crate) fn on(&self, call: &'static str, does: impl Into<Does>) {
+        self.does.lock().unwrap().insert(call, does.into());
+    }
+
+    /// The next time that it is called so, after what was said of the next times before.
+    pub(crate) fn once(&self, call: &'static str, does: impl Into<Does>) {
+        self.next.lock().unwrap().entry(call).or_default().push_back(does.into());
+    }
+
+    pub(crate) fn says(&self, change: impl FnOnce(&mut Facts)) {
+        change(&mut self.facts.lock().unwrap());
+    }
+
+    /// How often it was called so.
+    pub(crate) fn count(&self, call: &str) -> usize {
+        self.asked.lock().unwrap().iter().filter(|(asked, _)| *asked == call).count()
+    }
+
+    /// The attempts with which it was called so.
+    pub(crate) fn asked(&self, call: &str) -> Vec<Attempt> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|(one, _)| *one == call).filter_map(|(_, attempt)| attempt.clone()).collect()
+    }
+
+    /// How the attempts that asked for a grant would meet a taken key.
+    pub(crate) fn manners(&self) -> Vec<Manner> {
+        self.manners.lock().unwrap().clone()
+    }
+
+    /// Who holds a key here.
+    pub(crate) fn holders(&self, name: &str) -> usize {
+        let holds = |key: &&Key| key.as_bytes() == name.as_bytes();
+        self.memory.dump().locks.keys().filter(holds).count()
+    }
+
+    async fn through<T: Send + 'static>(
+        &self,
+        call: &'static str,
+        attempt: Option<&Attempt>,
+        serve: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        match self.meets(call, attempt) {
+            Does::Meets(weather) => weather.over(self.name(), serve).await,
+            Does::Says(answer) => panic!("{call} is not answered by {answer:?}"),
+        }
+    }
+
+    /// It is called so: what comes of that.
+    fn meets(&self, call: &'static str, attempt: Option<&Attempt>) -> Does {
+        self.asked.lock().unwrap().push((call, attempt.cloned()));
+        let next = self.next.lock().unwrap().get_mut(call).and_then(VecDeque::pop_front);
+        let does = self.does.lock().unwrap();
+        next.or_else(|| does.get(call).cloned()).unwrap_or(Does::Meets(Weather::Fair))
+    }
+
+    /// What each of a batch is answered, where some keys may be out of reach.
+    fn each(
+        &self,
+        attempts: &[Attempt],
+        answers: Result<Vec<Result<HoldAnswer, Fault>>, Fault>,
+    ) -> Vec<Result<HoldAnswer, Fault>> {
+        let answers = answers.unwrap_or_else(|fault| vec![Err(fault); attempts.len()]);
+        let out_of_reach = self.facts.lock().unwrap().out_of_reach.map(key);
+        let answer = |(attempt, answer): (&Attempt, _)| match &out_of_reach {
+            Some(key) if attempt.claim.first_key() == key => {
+                Err(Fault::passing(self.name(), "one of its nodes is down"))
+            }
+            _ => answer,
+        };
+        attempts.iter().zip(answers).map(answer).collect()
+    }
+}
+
+impl Store for Odd {
+    fn name(&self) -> &str {
+        self.memory.name()
+    }
+
+    fn drift(&self) -> Drift {
+        self.memory.drift()
+    }
+
+    fn identity(&self) -> Option<Arc<str>> {
+        self.facts.lock().unwrap().identity.map(Arc::from)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.facts.lock().unwrap().warning.map(str::to_owned).into_iter().collect()
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(self.through("open", None, async { Ok(()) }))
+    }
+
+    fn grant<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        manner: Manner,
+    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+        let (memory, asked) = (self.memory.clone(), attempt.clone());
+        self.manners.lock().unwrap().push(manner);
+        Box::pin(async move {
+            match self.meets("grant", Some(attempt)) {
+                Does::Says(answer) => Ok(answer),
+                Does::Meets(weather) => {
+                    weather.over(self.name(), async move { memory.grant(&asked, manner).await }).await
+                }
+            }
+        })
+    }
+
+    fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let (memory, these) = (self.memory.clone(), attempts.to_vec());
+        let kept = async move { Ok(memory.renew(&these).await) };
+        Box::pin(async move { self.each(attempts, self.through("renew", attempts.first(), kept).await) })
+    }
+
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let (memory, these) = (self.memory.clone(), attempts.to_vec());
+        let kept = async move { Ok(memory.rejoin(&these).await) };
+        Box::pin(async move { self.each(attempts, self.through("rejoin", attempts.first(), kept).await) })
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        let (memory, asked) = (self.memory.clone(), attempt.clone());
+        Box::pin(self.through("raise", Some(attempt), async move { memory.raise(&asked).await }))
+    }
+
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        let (memory, asked) = (self.memory.clone(), attempt.clone());
+        Box::pin(self.through("release", Some(attempt), async move { memory.release(&asked).await }))
+    }
+
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+        let (memory, asked) = (self.memory.clone(), attempt.clone());
+        Box::pin(self.through("give_up", Some(attempt), async move { memory.give_up(&asked).await }))
+    }
+
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        let (memory, asked, mark) = (self.memory.clone(), attempt.clone(), mark.clone());
+        Box::pin(self.through("mark", Some(attempt), async move { memory.mark(&asked, &mark, keep).await }))
+    }
+
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        let (memory, key) = (self.memory.clone(), key.clone());
+        let ahead = self.facts.lock().unwrap().ahead;
+        Box::pin(self.through("marked", None, async move {
+            let mut marked = memory.marked(&key).await?;
+            marked.now = marked.now + ahead;
+            Ok(marked)
+        }))
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+        let (memory, key) = (self.memory.clone(), key.clone());
+        Box::pin(self.through("inspect", None, async move { memory.inspect(&key).await }))
+    }
+
+    fn inspected_at_once(&self) -> usize {
+        self.facts.lock().unwrap().at_once
+    }
+
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
+        Box::pin(self.through("list", None, async move { memory.list(&prefix).await }))
+    }
+
+    fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
+        let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
+        Box::pin(self.through("walk", None, async move { memory.walk(&prefix, from).await }))
+    }
+
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        let (memory, key) = (self.memory.clone(), key.clone());
+        Box::pin(self.through("break", None, async move { memory.break_lease(&key, fence).await }))
+    }
+
+    fn examine(&self, _: Seat) -> BoxFuture<'_, Examination> {
+        let examination = self.facts.lock().unwrap().examination.clone();
+        Box::pin(async move {
+            let examined = self.through("examine", None, async move { Ok(examination) }).await;
+            examined.unwrap_or_default()
+        })
+    }
+
+    /// There is nothing below it, and that is done soon.
+    fn bare<'a>(&'a self, _: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.through("bare", None, async { Ok(()) }))
+    }
+
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        self.memory.woken(attempt)
+    }
+
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        self.memory.notices()
+    }
+}
+
+/// A fault that passes, with this reason.
+pub(crate) fn passing(reason: impl fmt::Display) -> Weather {
+    Weather::Failing(Fault::passing("a store", reason))
+}
+
+/// A fault that stays, with this reason.
+pub(crate) fn lasting(reason: impl fmt::Display) -> Weather {
+    Weather::Failing(Fault::lasting("a store", reason))
+}

@@ -1,0 +1,104 @@
+//! Taking back what an attempt left, or may have left, at members that do not answer.
+
+use conformance::faulty::Weather;
+use leasehold_core::{GrantAnswer, Line, Manner, Store as _};
+
+use crate::odd::{lasting, passing};
+use crate::world::{MAX_TTL, MILLISECOND, SECOND, World, fence};
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_is_tried_ever_more_rarely_for_as_long_as_it_could_last() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    fence(&quorum.grant(&attempt, Manner::Try).await);
+    let away = &world.members[2];
+    away.on("give_up", passing("connection refused"));
+    let lasts = MAX_TTL.max(attempt.lingers()).max(Line::KEPT_FOR);
+    quorum.give_up(&attempt).await.unwrap();
+    let mut tries = vec![];
+    while world.passed() < lasts - 2 * MILLISECOND {
+        tries.push(away.count("give_up"));
+        tokio::time::sleep(5 * MILLISECOND.min(lasts - MILLISECOND - world.passed())).await;
+    }
+    assert_eq!(tries[1], 1, "not again at once");
+    let in_all = away.count("give_up");
+    let half = tries[tries.len() / 2];
+    assert!((5..20).contains(&in_all) && half > in_all - half, "{half} of {in_all} in the first half");
+    tokio::time::sleep(2 * MILLISECOND).await;
+    assert_eq!(away.count("give_up"), in_all + 1, "once more at the end");
+    tokio::time::sleep(10 * MAX_TTL).await;
+    assert_eq!(away.count("give_up"), in_all + 1, "and never again");
+    assert_eq!(world.counts("give_up")[..2], [1, 1], "where it was done it is done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_at_a_member_that_hangs_is_tried_again() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    fence(&quorum.grant(&attempt, Manner::Try).await);
+    world.members[1].once("give_up", Weather::Hung);
+    quorum.give_up(&attempt).await.unwrap();
+    assert_eq!((world.passed(), world.taken()), (600 * MILLISECOND, vec![1]));
+    tokio::time::sleep(SECOND / 10).await;
+    assert!(world.taken().is_empty());
+    // Its name is off the list of the silent again.
+    world.members[1].on("give_up", lasting("not allowed"));
+    let begun = world.passed();
+    quorum.give_up(&attempt).await.unwrap();
+    tokio::time::sleep(MAX_TTL).await;
+    assert_eq!((world.counts("give_up"), begun), (vec![2, 3, 2], 700 * MILLISECOND));
+}
+
+/// The caller was answered without the third, whose grant comes when nobody wants it any more.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_comes_after_the_attempt_was_given_up_is_given_up_after_it() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    world.members[2].on("grant", Weather::Late(2 * SECOND));
+    fence(&quorum.grant(&attempt, Manner::Try).await);
+    quorum.release(&attempt).await.unwrap();
+    assert!(world.taken().is_empty());
+    tokio::time::sleep(2 * SECOND - MILLISECOND).await;
+    assert_eq!(world.counts("give_up"), [0; 3], "not before it came: it could overtake it");
+    tokio::time::sleep(2 * MILLISECOND).await;
+    assert_eq!((world.counts("give_up"), world.taken()), (vec![0, 0, 1], vec![]));
+}
+
+/// A member that never answers: what it was asked cannot come to anything once the longest ttl is over.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_never_ends_is_dropped_after_the_longest_ttl_and_what_it_may_have_left_given_up() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    world.members[2].on("grant", Weather::Hung);
+    fence(&quorum.grant(&attempt, Manner::Try).await);
+    quorum.release(&attempt).await.unwrap();
+    tokio::time::sleep(MAX_TTL - MILLISECOND).await;
+    assert_eq!(world.counts("give_up"), [0; 3]);
+    tokio::time::sleep(2 * MILLISECOND).await;
+    assert_eq!(world.counts("give_up"), [0, 0, 1]);
+}
+
+/// The next ask is under another id, so that what the first left cannot be taken for it.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_failed_gives_up_what_it_was_granted_and_asks_anew_under_another_id() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    for member in [0, 2] {
+        world.members[member].on("grant", passing("it is starting"));
+    }
+    assert!(quorum.grant(&attempt, Manner::Wait { line_limit: None }).await.is_err());
+    tokio::time::sleep(MILLISECOND).await;
+    assert_eq!((world.counts("give_up"), world.taken()), (vec![1; 3], vec![]));
+    let answer = quorum.grant(&attempt, Manner::Wait { line_limit: None }).await;
+    assert!(!matches!(answer, Ok(GrantAnswer::Granted { .. })));
+    for member in &world.members {
+        let ids: Vec<_> = member.asked("grant").iter().map(|asked| asked.holder).collect();
+        assert!(ids.len() == 2 && ids[0] != ids[1], "{ids:?}");
+        assert_eq!(member.asked("give_up")[0].holder, attempt.holder);
+    }
+}

@@ -1,0 +1,176 @@
+//! Waiting in the members' lines, and what ends it.
+
+use std::time::Duration;
+
+use conformance::faulty::Weather;
+use leasehold_core::{Attempt, GrantAnswer, Store as _, Wake};
+
+use crate::odd::passing;
+use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
+use leasehold::QuorumStore;
+
+/// Whether an attempt is woken before so much time has passed.
+async fn is_woken(quorum: &QuorumStore, attempt: &Attempt, within: Duration) -> bool {
+    let woken = tokio::time::timeout(within, quorum.woken(attempt)).await;
+    assert!(matches!(woken, Ok(Wake::AskAgain) | Err(_)), "a quorum's waiter asks before it holds");
+    woken.is_ok()
+}
+
+async fn stands(quorum: &QuorumStore, attempt: &Attempt) {
+    let answer = quorum.grant(attempt, WAIT).await;
+    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stands_in_line_is_woken_by_its_turn_by_its_members_silence_and_by_the_loss_of_the_majority() {
+    // Which members fall silent, and whether that concerns who stands in the first one's line.
+    for (silent, wakes) in [(&[2][..], false), (&[0], true), (&[1, 2], true)] {
+        let world = World::of(3);
+        let quorum = world.quorum();
+        let rival = world.rival_at(0).await;
+        let waits = world.attempt();
+        stands(&quorum, &waits).await;
+        assert!(!is_woken(&quorum, &waits, SECOND).await);
+        let silence = async {
+            tokio::time::sleep(SECOND / 2).await;
+            world.fall_silent(&quorum, silent).await;
+        };
+        let (woken, ()) = tokio::join!(is_woken(&quorum, &waits, SECOND), silence);
+        assert_eq!(woken, wakes, "{silent:?}");
+        if !wakes {
+            world.members[0].memory.release(&rival).await.unwrap();
+            assert!(is_woken(&quorum, &waits, Duration::ZERO).await, "it is its turn");
+            // What it was told is not forgotten: it need not stand in line again.
+            assert!(!is_woken(&quorum, &waits, SECOND).await);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_even_number_of_members_loses_its_majority_with_half_of_them() {
+    let world = World::of(4);
+    let quorum = world.quorum();
+    world.rival_at(0).await;
+    let waits = world.attempt();
+    stands(&quorum, &waits).await;
+    world.fall_silent(&quorum, &[3]).await;
+    assert!(!is_woken(&quorum, &waits, SECOND).await);
+    world.fall_silent(&quorum, &[2, 3]).await;
+    assert!(is_woken(&quorum, &waits, Duration::ZERO).await);
+}
+
+/// Who is asked for knows that two members were silent, and finds that they answer again.
+#[tokio::test(start_paused = true)]
+async fn who_finds_a_majority_back_stands_in_line_as_if_it_had_never_been_gone() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    fence(&world.quorum().grant(&world.attempt(), WAIT).await);
+    world.fall_silent(&quorum, &[1, 2]).await;
+    let waits = world.attempt();
+    stands(&quorum, &waits).await;
+    tokio::time::sleep(MILLISECOND).await;
+    assert_eq!(world.lines(), [1, 0, 0]);
+    assert!(!is_woken(&quorum, &waits, SECOND).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_meets_a_line_member_that_fails_stands_in_the_line_of_the_next() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let rival = world.rival_at(1).await;
+    world.rival_is_at(&rival, 2).await;
+    world.members[0].on("grant", passing("connection refused"));
+    stands(&quorum, &world.attempt()).await;
+    tokio::time::sleep(MILLISECOND).await;
+    assert_eq!(world.lines(), [0, 1, 0]);
+    assert_eq!(world.passed(), MILLISECOND, "at once");
+}
+
+/// Whoever stood in the second line while the first member was down is handed the key there, and goes on with that, whoever came to the
+/// first member meanwhile.
+#[tokio::test(start_paused = true)]
+async fn who_was_handed_a_key_goes_on_from_the_member_that_handed_it() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let rival = world.rival_at(1).await;
+    world.rival_is_at(&rival, 2).await;
+    world.members[0].on("grant", passing("connection refused"));
+    let waits = world.attempt();
+    stands(&quorum, &waits).await;
+    world.members[0].on("grant", Weather::Fair);
+    quorum.inspect(&key("k")).await.unwrap();
+    world.rival_at(0).await;
+    for member in [1, 2] {
+        world.members[member].memory.release(&rival).await.unwrap();
+    }
+    assert!(is_woken(&quorum, &waits, Duration::ZERO).await);
+    fence(&quorum.grant(&waits, WAIT).await);
+}
+
+/// An attempt that has the first member's key and meets others at the rest.
+async fn contested(world: &World, ttl: Duration) -> (QuorumStore, [Attempt; 2], Attempt) {
+    let rivals = [world.rival_at(1).await, world.rival_at(2).await];
+    let (quorum, waits) = (world.quorum(), world.attempt_for("k", ttl));
+    stands(&quorum, &waits).await;
+    (quorum, rivals, waits)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_the_line_members_key_stands_also_where_others_hold_and_holds_when_one_of_them_goes() {
+    let world = World::of(3);
+    let (quorum, rivals, waits) = contested(&world, TTL).await;
+    assert_eq!((world.taken(), world.lines()), (vec![0, 1, 2], vec![0, 1, 1]));
+    assert_eq!(world.counts("grant"), [1, 2, 2]);
+    assert!(!is_woken(&quorum, &waits, SECOND / 2).await);
+    world.members[2].memory.release(&rivals[1]).await.unwrap();
+    assert!(is_woken(&quorum, &waits, Duration::ZERO).await);
+    fence(&quorum.grant(&waits, WAIT).await);
+    assert_eq!(world.members[0].asked("grant")[1].holder, waits.holder, "it goes on where it was");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rivals_that_hold_each_other_up_come_apart_after_half_a_ttl_or_two_seconds() {
+    for (ttl, window) in [(TTL, 2 * SECOND), (SECOND, SECOND / 2)] {
+        let world = World::of(3);
+        // The shortest that chance allows: half of each time.
+        world.clock.draws(0);
+        let (quorum, _, waits) = contested(&world, ttl).await;
+        let (begun, rest) = (world.passed(), 50 * MILLISECOND);
+        assert!(!is_woken(&quorum, &waits, window / 2 + rest - MILLISECOND).await);
+        assert_eq!((world.taken(), world.lines()), (vec![1, 2], vec![0; 3]), "it has let everything go");
+        assert!(is_woken(&quorum, &waits, SECOND).await);
+        assert_eq!(world.passed() - begun, window / 2 + rest);
+        // Then it asks as if for the first time, under other ids.
+        stands(&quorum, &waits).await;
+        let ids: Vec<_> = world.members[0].asked("grant").iter().map(|asked| asked.holder).collect();
+        assert!(ids.len() == 2 && ids[0] != ids[1], "{ids:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_again_after_its_time_among_rivals_is_over_begins_anew() {
+    for (later, anew) in [(SECOND / 2, false), (3 * SECOND, true)] {
+        let world = World::of(3);
+        let (quorum, _, waits) = contested(&world, TTL).await;
+        tokio::time::sleep(later).await;
+        stands(&quorum, &waits).await;
+        let ids: Vec<_> = world.members[0].asked("grant").iter().map(|asked| asked.holder).collect();
+        assert_eq!((ids.len(), ids[0] != ids[1]), (2, anew), "after {later:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_holds_or_has_nothing_under_way_is_never_woken() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let holds = world.attempt();
+    fence(&quorum.grant(&holds, WAIT).await);
+    for attempt in [holds, world.attempt()] {
+        assert!(!is_woken(&quorum, &attempt, 60 * SECOND).await);
+    }
+    // Nor who was told of a fault: that one asks when it will.
+    world.members.iter().for_each(|member| member.on("grant", Weather::Hung));
+    let waits = world.attempt();
+    assert!(quorum.grant(&waits, WAIT).await.is_err());
+    assert!(!is_woken(&quorum, &waits, 60 * SECOND).await);
+}

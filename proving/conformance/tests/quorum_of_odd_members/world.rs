@@ -1,0 +1,105 @@
+//! A quorum's members, and time that passes at will.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use conformance::faulty::Weather;
+use conformance::virtual_time::VirtualTime;
+use leasehold::{MemoryStore, QuorumStore};
+use leasehold_core::{Attempt, Claim, Fault, Fence, GrantAnswer, Holder, Key, Manner, Store, Ttl};
+
+use crate::odd::{Odd, passing};
+
+pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const TTL: Duration = Duration::from_secs(10);
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(20);
+
+/// Some members, called a, b, c …, and processes that use them.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) clock: Arc<VirtualTime>,
+    pub(crate) members: Vec<Arc<Odd>>,
+    attempts: AtomicU64,
+}
+
+impl World {
+    pub(crate) fn of(members: u8) -> Self {
+        let clock = VirtualTime::begin();
+        let member = |n: u8| {
+            let memory = MemoryStore::new(clock.clone()).named(&char::from(b'a' + n).to_string());
+            Arc::new(Odd::of(memory))
+        };
+        let members = (0..members).map(member).collect();
+        Self { clock, members, attempts: AtomicU64::new(0) }
+    }
+
+    /// The quorum of them, as a process of its own has it.
+    pub(crate) fn quorum(&self) -> QuorumStore {
+        let members = self.members.iter().cloned().map(|member| -> Arc<dyn Store> { member });
+        QuorumStore::new(members, MAX_TTL, self.clock.clone()).unwrap()
+    }
+
+    /// Another attempt of somebody's to have `k` alone.
+    pub(crate) fn attempt(&self) -> Attempt {
+        self.attempt_for("k", TTL)
+    }
+
+    pub(crate) fn attempt_for(&self, name: &str, ttl: Duration) -> Attempt {
+        let holder = u128::from(self.attempts.fetch_add(1, Ordering::Relaxed) + 1) << 64;
+        let claim = Claim::exclusive(key(name));
+        Attempt::new(claim, Holder::from_bits(holder), None, Ttl::new(ttl).unwrap())
+    }
+
+    /// The time since the test began.
+    pub(crate) fn passed(&self) -> Duration {
+        self.clock.passed()
+    }
+
+    /// How often each member was called so.
+    pub(crate) fn counts(&self, call: &str) -> Vec<usize> {
+        self.members.iter().map(|member| member.count(call)).collect()
+    }
+
+    /// Somebody has `k` at this member alone, as one whose round is under way does.
+    pub(crate) async fn rival_at(&self, member: usize) -> Attempt {
+        let rival = self.attempt();
+        self.rival_is_at(&rival, member).await;
+        rival
+    }
+
+    pub(crate) async fn rival_is_at(&self, rival: &Attempt, member: usize) {
+        fence(&self.members[member].memory.grant(rival, Manner::Try).await);
+    }
+
+    /// Finds out that these members fail, as any call does.
+    pub(crate) async fn fall_silent(&self, quorum: &QuorumStore, members: &[usize]) {
+        members.iter().for_each(|member| self.members[*member].on("inspect", passing("it is down")));
+        let _ = quorum.inspect(&key("k")).await;
+        members.iter().for_each(|member| self.members[*member].on("inspect", Weather::Fair));
+    }
+
+    /// How many stand in line at each member.
+    pub(crate) fn lines(&self) -> Vec<usize> {
+        self.members.iter().map(|member| member.memory.waiting()).collect()
+    }
+
+    /// At which members somebody has `k`.
+    pub(crate) fn taken(&self) -> Vec<usize> {
+        (0..self.members.len()).filter(|member| self.members[*member].holders("k") > 0).collect()
+    }
+}
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+pub(crate) fn fence(granted: &Result<GrantAnswer, Fault>) -> Fence {
+    match granted {
+        Ok(GrantAnswer::Granted { fence }) => *fence,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) const WAIT: Manner = Manner::Wait { line_limit: None };
