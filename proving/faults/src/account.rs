@@ -37,6 +37,8 @@ pub struct Stay {
     pub ends: u64,
     /// It believed when it let go, and the store said before that lease was over that it was wrong.
     pub deceived: Option<String>,
+    /// It believed no more when it let go: it was told, or its lease had ended.
+    pub knew: bool,
 }
 
 impl fmt::Display for Stay {
@@ -160,6 +162,7 @@ impl Account {
                         stay.goes_on(at, what);
                     }
                 }
+                What::Breaks { .. } | What::Broke | What::BrokeNothing | What::MayHaveBroken(_) => {}
                 What::Fault(_) | What::Healed => {}
             }
         }
@@ -278,6 +281,7 @@ impl Stay {
             over: u64::MAX,
             ends: u64::MAX,
             deceived: None,
+            knew: false,
         }
     }
 
@@ -295,7 +299,7 @@ impl Stay {
             What::LetsGo { held } => {
                 // Who believes then does so whatever was written of its lease's end, which may be old.
                 self.believed_until = if *held { at } else { self.believed_until.min(at) };
-                self.over = at;
+                (self.over, self.knew) = (at, !held);
             }
             _ => {}
         }

@@ -72,6 +72,21 @@ pub enum What {
     Cancelled,
     /// The request ended without a guard.
     Failed(String),
+    /// It is about to break somebody's lease, as an operator does.
+    Breaks {
+        /// Which it saw.
+        fence: u64,
+        /// Whose.
+        holder: u32,
+        /// Of which lock.
+        key: String,
+    },
+    /// The store says that it did.
+    Broke,
+    /// The store says that there was no such lease any more.
+    BrokeNothing,
+    /// The store did not say whether it did.
+    MayHaveBroken(String),
     /// The process is about to be killed.
     Killed,
     /// The process was killed or stopped just now, and the store says that it held the lock.
@@ -102,6 +117,10 @@ impl fmt::Display for Entry {
             What::Unconfirmed(why) => write!(f, "unconfirmed {why}"),
             What::Cancelled => f.write_str("cancelled"),
             What::Failed(why) => write!(f, "failed {why}"),
+            What::Breaks { fence, holder, key } => write!(f, "breaks {fence} {holder} {key}"),
+            What::Broke => f.write_str("broke"),
+            What::BrokeNothing => f.write_str("broke-nothing"),
+            What::MayHaveBroken(why) => write!(f, "may-have-broken {why}"),
             What::Killed => f.write_str("killed"),
             What::HadIt => f.write_str("had-it"),
             What::Stopped => f.write_str("stopped"),
@@ -136,6 +155,14 @@ impl FromStr for Entry {
                 "unconfirmed" => What::Unconfirmed(rest.to_owned()),
                 "cancelled" => What::Cancelled,
                 "failed" => What::Failed(rest.to_owned()),
+                "breaks" => {
+                    let mut words = rest.splitn(3, ' ');
+                    let (fence, holder) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+                    What::Breaks { fence, holder, key: words.next()?.to_owned() }
+                }
+                "broke" => What::Broke,
+                "broke-nothing" => What::BrokeNothing,
+                "may-have-broken" => What::MayHaveBroken(rest.to_owned()),
                 "killed" => What::Killed,
                 "had-it" => What::HadIt,
                 "stopped" => What::Stopped,
@@ -232,6 +259,10 @@ mod tests {
             What::Unconfirmed(words.clone()),
             What::Cancelled,
             What::Failed(words.clone()),
+            What::Breaks { fence: 7, holder: 8, key: "{two}a".to_owned() },
+            What::Broke,
+            What::BrokeNothing,
+            What::MayHaveBroken(words.clone()),
             What::Killed,
             What::HadIt,
             What::Stopped,

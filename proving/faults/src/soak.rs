@@ -4,6 +4,7 @@
 //! faults that a seed chooses: one kills and stops the processes, the other fails the store and the ways to it. Both go on until the turn
 //! is over; then all is healed, everybody has to be served once more, and all go. What they believed is judged afterwards.
 
+mod broken;
 mod calls;
 mod crew;
 mod errand;

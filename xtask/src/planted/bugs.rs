@@ -28,8 +28,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the short cut of the release script frees a lease whoever has it",
         file: "crates/redis/src/scripts/plain_release.lua",
-        from: "if value == held or type(value) == 'string' and string.sub(value, 1, 37) == held .. ' ' then",
-        to: "if type(value) == 'string' then",
+        from: "if held == 'lh1-' .. me then",
+        to: "if held then",
         tests: &[
             (EveryStore, "redis_7_0::a_release_frees_only_what_is_ours"),
             (EveryStore, "valkey_9_1::a_release_frees_only_what_is_ours"),
@@ -101,6 +101,32 @@ pub(super) const BUGS: &[Bug] = &[
             (EveryStore, "valkey_9_1::a_free_key_is_granted_to_one"),
         ],
     },
+    // One id for all rounds.
+    Bug {
+        name: "an id that was released is asked with again",
+        file: "crates/leasehold/src/quorum/contest.rs",
+        from: "Stake::new(member, next_id(stake.holder))",
+        to: "Stake::new(member, { let _ = next_id; stake.holder })",
+        tests: &[(
+            Quorum,
+            "outages::a_release_that_comes_late_does_not_free_what_the_next_round_was_granted",
+        )],
+    },
+    // Past the line.
+    Bug {
+        name: "a try takes a free key although somebody waits",
+        file: "crates/core/src/apply/grant.rs",
+        from: "        match turn(records, want, None, scene, told) {\n            Turn::Anybodys",
+        to: "        let is_free = records.has_room(&want.key, want.mode, scene.now);\n        match if is_free { Turn::Anybodys } else { turn(records, want, None, scene, told) } {\n            Turn::Anybodys",
+        tests: &[(Core, "apply::tests::line::a_try_does_not_slip_past_the_line")],
+    },
+    Bug {
+        name: "the grant script lets a try take a free key although somebody waits",
+        file: "crates/redis/src/scripts/grant.lua",
+        from: "local turn = not holds(s, s.want) and advance(s)",
+        to: "local turn = not holds(s, s.want) and (s.value or s.other) and advance(s)",
+        tests: &[(Store, "line_order::a_try_that_meets_a_key_free_hands_it_to_who_is_first_in_line")],
+    },
     // Validity taken from the reply.
     Bug {
         name: "a lease is counted from its answer",
@@ -168,8 +194,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "the grant script's fences have no floor",
         file: "crates/redis/src/scripts/plain_grant.lua",
-        from: "math.max((last or 0) + 1, floor)",
-        to: "(last or 0) + 1",
+        from: "floor == now and above <= now and time or string.format('%.0f', math.max(above, floor))",
+        to: "string.format('%.0f', (last or 0) + 1)",
         tests: &[(
             Store,
             "member::a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_that_are_wrong_within_bounds",

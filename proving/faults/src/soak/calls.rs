@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::history::{Entry, What};
 
-/// From a request, or a release, to its first answer.
+/// From a request, a release or a break to its first answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Call {
     process: u32,
@@ -23,7 +23,7 @@ impl Calls {
         for Entry { at, process, task, what } in history {
             let who = (*process, *task);
             match what {
-                What::Asks | What::AsksFor(_) | What::LetsGo { .. } => {
+                What::Asks | What::AsksFor(_) | What::LetsGo { .. } | What::Breaks { .. } => {
                     open.insert(who, *at);
                 }
                 What::Stands
@@ -32,7 +32,10 @@ impl Calls {
                 | What::Lost(_)
                 | What::Unconfirmed(_)
                 | What::Cancelled
-                | What::Failed(_) => {
+                | What::Failed(_)
+                | What::Broke
+                | What::BrokeNothing
+                | What::MayHaveBroken(_) => {
                     if let Some(from) = open.remove(&who) {
                         calls.push(Call { process: *process, from, until: *at });
                     }

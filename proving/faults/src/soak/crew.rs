@@ -101,7 +101,9 @@ impl Crew {
         while begun.elapsed() < CALLS_WITHIN {
             let entries = history::read_on(history, &mut read)?;
             let last = entries.iter().rfind(|entry| entry.process == worker && entry.task > 0);
-            if last.is_some_and(|entry| matches!(entry.what, What::AsksFor(_) | What::LetsGo { .. })) {
+            if last.is_some_and(|entry| {
+                matches!(entry.what, What::AsksFor(_) | What::LetsGo { .. } | What::Breaks { .. })
+            }) {
                 break;
             }
             thread::sleep(Duration::from_micros(200));

@@ -7,8 +7,10 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{BeginError, Doing, Guard, InspectError, LockError, Locks, Renewal};
-use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use leasehold::{
+    BeginError, BreakError, Doing, Fence, Guard, InspectError, LockError, Locks, Renewal, Tenancy, Tenant,
+};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 use tokio::time::sleep;
 
 use crate::{
@@ -46,6 +48,9 @@ pub(crate) const UNEXPECTED: &str = "unexpected";
 /// A lease that is not renewed.
 const SHORT: Duration = Duration::from_millis(300);
 
+/// Before an operator breaks what was seen.
+const THINKS: Duration = Duration::from_millis(50);
+
 /// Between two errands, when the store gave no answer.
 const REST: Duration = Duration::from_millis(20);
 
@@ -76,9 +81,10 @@ impl Errands {
     async fn go_round(mut self) {
         loop {
             sleep(self.plan.think.mul_f64(self.dice.random())).await;
-            match self.dice.random_range(0..20) {
-                0 => self.once().await,
-                1 => self.every().await,
+            match self.dice.random_range(0..100) {
+                0..5 => self.once().await,
+                5..10 => self.every().await,
+                10..12 => self.breaks_one().await,
                 _ => self.lock().await,
             }
         }
@@ -200,6 +206,26 @@ impl Errands {
         self.voice.lets_go(doing.into_guard(), false).await;
     }
 
+    /// As an operator does who finds a lock held, perhaps by one that hangs, and perhaps thinks about it for a while.
+    async fn breaks_one(&mut self) {
+        let Some(&key) = [MUTEX, TWO[0], TWO[1], DOC, GPUS, CHIEF, EVERY].choose(&mut self.dice) else {
+            return;
+        };
+        let Ok(state) = self.locks.inspect(key).await else { return sleep(REST).await };
+        let Some((fence, holder)) = state.tenancies.choose(&mut self.dice).and_then(named) else { return };
+        if self.chance(30) {
+            sleep(THINKS.mul_f64(self.dice.random())).await;
+        }
+        self.voice.note(What::Breaks { fence: fence.get(), holder, key: key.to_owned() });
+        self.voice.note(match self.locks.break_lease(key, fence).await {
+            Ok(tenancy) if named(&tenancy) == Some((fence, holder)) => What::Broke,
+            Ok(other) => What::Failed(format!("{UNEXPECTED}: broke another: {other}")),
+            Err(BreakError::NotHeld { .. } | BreakError::OtherFence { .. }) => What::BrokeNothing,
+            Err(BreakError::Store(fault)) => What::MayHaveBroken(fault.to_string()),
+            Err(error) => What::Failed(format!("{UNEXPECTED}: {error}")),
+        });
+    }
+
     fn asks_for(&self, name: &str) {
         let wish = Wish { mode: Wanted::Alone, keys: vec![name.to_owned()] };
         self.voice.note(What::AsksFor(wish));
@@ -236,4 +262,10 @@ impl Errands {
     fn chance(&mut self, percent: u32) -> bool {
         self.dice.random_range(0..100) < percent
     }
+}
+
+/// The fence of a lease, and the process that has it.
+fn named(tenancy: &Tenancy) -> Option<(Fence, u32)> {
+    let Tenant::Holder { label: Some(label), .. } = &tenancy.tenant else { return None };
+    Some((tenancy.fence?, label.as_str().parse().ok()?))
 }

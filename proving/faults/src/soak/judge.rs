@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    broken::{Breaks, Broken},
     errand::{EVERY, ONCE, PERIOD, TWO, UNEXPECTED},
     fault::Fault,
 };
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// Clocks of one machine that are set apart from each other, and what they round.
-const CLOCKS: Duration = Duration::from_millis(50);
+pub(crate) const CLOCKS: Duration = Duration::from_millis(50);
 
 /// What was true of a run, beside its history.
 #[derive(Clone, Debug)]
@@ -28,6 +29,12 @@ pub(crate) struct Circumstances {
     pub(crate) forgotten_somewhere: Vec<Fault>,
     /// When nobody could be granted anything.
     pub(crate) down: Vec<Fault>,
+    /// All faults of the store and of the ways to it.
+    pub(crate) faults: Vec<Fault>,
+    /// How soon the holder of a broken lease hears of it, to whom nothing else happens: with its next renewal, if not before.
+    pub(crate) told_within: Duration,
+    /// What the machine may have added to the time in which two processes speak.
+    pub(crate) stall: Duration,
     /// How long a key may be free at most while somebody wants it, and the store is there.
     pub(crate) longest_gap: Duration,
     /// Whether those who read together may have one fence.
@@ -40,6 +47,8 @@ pub(crate) struct Verdict {
     pub(crate) violations: Vec<String>,
     /// How many guards were believed beside others because a store had forgotten them.
     pub(crate) excused: usize,
+    /// What was broken.
+    pub(crate) broken: Broken,
     /// For how long a key was free while somebody wanted it, at most, without the time in which the store was down.
     pub(crate) longest_gap: Duration,
     /// The longest that anybody waited who was granted something.
@@ -57,15 +66,17 @@ impl Circumstances {
                 by_key.entry(key).or_default().push(stay);
             }
         }
+        let breaks = Breaks::of(history);
         for (key, stays) in &by_key {
-            self.nobody_is_there_at_once(key, stays, &mut verdict);
-            self.fences_rise(key, stays, &mut verdict);
+            self.nobody_is_there_at_once(key, stays, &breaks, &mut verdict);
+            self.fences_rise(key, stays, &breaks, &mut verdict);
             if *key == EVERY || key.starts_with(ONCE) {
                 self.is_not_done_again(key, stays, &mut verdict);
             }
         }
-        self.it_goes_on(&beliefs, &mut verdict);
-        self.nobody_was_deceived(account, &mut verdict);
+        self.it_goes_on(&beliefs, &breaks, &mut verdict);
+        self.nobody_was_deceived(account, &breaks, &mut verdict);
+        verdict.broken = breaks.judge(self, account, &by_key, &mut verdict.violations);
         for entry in history {
             if let What::Failed(why) = &entry.what
                 && why.starts_with(UNEXPECTED)
@@ -78,11 +89,16 @@ impl Circumstances {
         verdict
     }
 
-    fn nobody_is_there_at_once(&self, key: &str, stays: &[&Stay], verdict: &mut Verdict) {
+    fn nobody_is_there_at_once(&self, key: &str, stays: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
         let mut inside: Vec<&Stay> = Vec::new();
         let mut excused = BTreeSet::new();
         for stay in stays {
             inside.retain(|other| other.believed_until > begins(stay));
+            // Who was broken believes until it hears of it, and how soon that is is judged elsewhere.
+            if breaks.may_have_ended(stay, key, begins(stay)) {
+                continue;
+            }
+            inside.retain(|other| !breaks.may_have_ended(other, key, begins(stay)));
             // The one who believes later may be the one that was forgotten: it was told late that it had been granted.
             let late = self.was_forgotten(&self.forgotten, stay, begins(stay));
             let (forgotten, known): (Vec<&Stay>, Vec<_>) = inside
@@ -116,8 +132,8 @@ impl Circumstances {
     }
 
     /// Who asked after somebody had a guard has a greater fence. So has, of two of whom one holds alone, the one who believes later, while
-    /// nothing was forgotten: only then they were granted in the order in which they believed.
-    fn fences_rise(&self, key: &str, stays: &[&Stay], verdict: &mut Verdict) {
+    /// nothing was forgotten and it was not broken before: only then they were granted in the order in which they believed.
+    fn fences_rise(&self, key: &str, stays: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
         let mut asking: Vec<&Stay> = stays.to_vec();
         asking.sort_by_key(|stay| stay.asks);
         let mut had = stays.iter().peekable();
@@ -140,11 +156,17 @@ impl Circumstances {
             let [before, stay] = [pair[0], pair[1]];
             let alone = [before, stay].iter().any(|stay| mode(stay) == Wanted::Alone);
             let first = before.asks.min(stay.asks);
-            let between = |fault: &Fault| first <= fault.until && fault.from <= begins(stay);
-            if alone && fence(stay) <= fence(before) && !self.forgotten.iter().any(between) {
+            let told_late =
+                self.forgot_between(first, begins(stay)) || breaks.may_have_ended(stay, key, begins(stay));
+            if alone && fence(stay) <= fence(before) && !told_late {
                 verdict.violations.push(format!("a fence does not rise at {key}:\n  {before}\n  {stay}"));
             }
         }
+    }
+
+    /// Whether a store forgot leases in this time.
+    pub(crate) fn forgot_between(&self, from: u64, until: u64) -> bool {
+        self.forgotten.iter().any(|fault| from <= fault.until && fault.from <= until)
     }
 
     /// What is noted as done is not begun again: never, or not within the period.
@@ -165,7 +187,7 @@ impl Circumstances {
 
     /// No lock is free for long while somebody wants it. Locks that are taken together count as one: who waits for both holds up who
     /// came later for one.
-    fn it_goes_on(&self, beliefs: &[&Stay], verdict: &mut Verdict) {
+    fn it_goes_on(&self, beliefs: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
         let mut covered = BTreeMap::<&str, &Stay>::new();
         for stay in beliefs {
             let key = keys(stay).next().unwrap_or_default();
@@ -174,7 +196,7 @@ impl Circumstances {
             }
             let key = if TWO.contains(&key) { TWO[0] } else { key };
             if let Some(before) = covered.get(key) {
-                let (from, until) = (before.believed_until.max(stay.asks), begins(stay));
+                let (from, until) = (breaks.kept_out_until(before).max(stay.asks), begins(stay));
                 let gap =
                     Duration::from_nanos(until.saturating_sub(from).saturating_sub(self.down(from, until)));
                 verdict.longest_gap = verdict.longest_gap.max(gap);
@@ -184,7 +206,10 @@ impl Circumstances {
                     ));
                 }
             }
-            if covered.get(key).is_none_or(|before| before.believed_until < stay.believed_until) {
+            if covered
+                .get(key)
+                .is_none_or(|before| breaks.kept_out_until(before) < breaks.kept_out_until(stay))
+            {
                 covered.insert(key, stay);
             }
         }
@@ -196,11 +221,13 @@ impl Circumstances {
         self.down.iter().map(within).sum()
     }
 
-    /// Who believed to the last, and was told that it had been wrong, had a store that forgot; or a majority of which one forgot.
-    fn nobody_was_deceived(&self, account: &Account, verdict: &mut Verdict) {
+    /// Who believed to the last, and was told that it had been wrong, had a store that forgot; or a majority of which one forgot; or
+    /// it was broken, and had not heard of it yet.
+    fn nobody_was_deceived(&self, account: &Account, breaks: &Breaks, verdict: &mut Verdict) {
         for stay in &account.stays {
             if let Some(how) = &stay.deceived
                 && !self.was_forgotten(&self.forgotten_somewhere, stay, stay.believed_until)
+                && !breaks.may_have_broken(stay)
             {
                 verdict.violations.push(format!("it believed, and its store did not: {how}\n  {stay}"));
             }
@@ -218,19 +245,19 @@ fn keys(stay: &Stay) -> impl Iterator<Item = &str> {
     stay.wish.iter().flat_map(|wish| wish.keys.iter().map(String::as_str))
 }
 
-fn mode(stay: &Stay) -> Wanted {
+pub(crate) fn mode(stay: &Stay) -> Wanted {
     stay.wish.as_ref().map_or(Wanted::Alone, |wish| wish.mode)
 }
 
-fn begins(stay: &Stay) -> u64 {
+pub(crate) fn begins(stay: &Stay) -> u64 {
     stay.granted.map_or(0, |(at, _)| at)
 }
 
-fn fence(stay: &Stay) -> u64 {
+pub(crate) fn fence(stay: &Stay) -> u64 {
     stay.granted.map_or(0, |(_, fence)| fence)
 }
 
-fn nanos(time: Duration) -> u64 {
+pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

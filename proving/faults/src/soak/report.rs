@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use super::slice::Outcome;
+use super::{broken::Broken, slice::Outcome};
 
 /// So many violations of one run are printed in full; the history has the others.
 const PRINTED: usize = 5;
@@ -13,6 +13,7 @@ pub(crate) struct Report {
     grants: usize,
     faults: BTreeMap<String, (usize, usize)>,
     excused: usize,
+    broken: usize,
     violations: usize,
     longest_gap: Duration,
 }
@@ -40,6 +41,7 @@ impl Report {
             outcome.stall,
             verdict.violations.len()
         );
+        println!("  {}", breaks(&verdict.broken));
         for violation in verdict.violations.iter().take(PRINTED) {
             println!("  VIOLATION (seed {seed}): {violation}");
         }
@@ -49,6 +51,7 @@ impl Report {
             *sum = (sum.0 + all, sum.1 + met);
         }
         self.excused += verdict.excused;
+        self.broken += verdict.broken.leases;
         self.violations += verdict.violations.len();
         self.longest_gap = self.longest_gap.max(verdict.longest_gap);
     }
@@ -71,12 +74,26 @@ impl Report {
         for (kind, (all, met)) in &self.faults {
             println!("  {kind:<26} {all:>5} {met:>5}");
         }
-        let Self { grants, excused, violations, longest_gap, .. } = self;
+        let Self { grants, excused, broken, violations, longest_gap, .. } = self;
         println!(
             "seed {seed}: {grants} grants in {:.0} s, longest gap {longest_gap:.2?}, believed although forgotten by a store: \
-             {excused}; {violations} violations",
+             {excused}; {broken} leases broken; {violations} violations",
             took.as_secs_f64()
         );
         *violations == 0
     }
+}
+
+fn breaks(broken: &Broken) -> String {
+    let Broken { leases, unanswered, told_after } = broken;
+    let told = match (told_after.get(told_after.len() / 2), told_after.last()) {
+        (Some(half), Some(last)) => {
+            format!(
+                "of {} who held on, at peace, half heard of it within {half:.0?}, the last after {last:.0?}",
+                told_after.len()
+            )
+        }
+        _ => "nobody held on at peace".to_owned(),
+    };
+    format!("leases broken: {leases}, and {unanswered} that may have been; {told}")
 }

@@ -33,11 +33,14 @@ const TTL: Duration = Duration::from_secs(2);
 /// Everybody is served within this at the beginning, when a quorum may still abstain, and when the last fault is over.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// What the end of it takes: the last are served, all go, and nothing is left.
-const AFTERWARDS: Duration = Duration::from_secs(5);
+/// What the end of it takes: the last are served, peace, all go, and nothing is left.
+const AFTERWARDS: Duration = Duration::from_secs(8);
 
 /// Faults for as long as this at least, however long the beginning took.
 const LEAST: Duration = Duration::from_secs(5);
+
+/// For what shows only where nothing fails: that the holder of a broken lease is told, and does not find out by itself.
+const PEACE: Duration = Duration::from_secs(3);
 
 /// Between two faults of stores.
 const REST: Duration = Duration::from_millis(500);
@@ -88,13 +91,14 @@ pub(crate) fn run(name: &str, seed: u64, end: Instant, directory: &Path) -> io::
 
     let healed = fs::metadata(&history)?.len();
     trouble.extend(served_since(&crew, &history, healed).err());
+    thread::sleep(PEACE);
     trouble.extend(crew.dismiss());
     trouble.extend(until_nothing_is_left(&ground, FORGOTTEN_WITHIN + slack(&pulse)));
 
     let entries = history::read(&history);
     let account = Account::of(&entries);
     let bound = GAP + ground.found_within() + slack(&pulse);
-    let mut circumstances = circumstances(&ground, &faults, bound);
+    let mut circumstances = circumstances(&ground, &faults, bound, &pulse);
     if matches!(ground.place, Place::Memory) {
         // What one process remembers goes with it.
         circumstances.forgotten_somewhere.extend(account.killed.iter().map(|blow| Fault::of_memory(blow.at)));
@@ -174,13 +178,16 @@ fn until_nothing_is_left(ground: &Ground, limit: Duration) -> Vec<String> {
     }
 }
 
-fn circumstances(ground: &Ground, faults: &[Fault], longest_gap: Duration) -> Circumstances {
+fn circumstances(ground: &Ground, faults: &[Fault], longest_gap: Duration, pulse: &Pulse) -> Circumstances {
     let those = |so: &dyn Fn(&Fault) -> bool| faults.iter().copied().filter(|fault| so(fault)).collect();
     Circumstances {
         ttl: TTL,
         forgotten: those(&|fault| ground.forgives(fault.kind)),
         forgotten_somewhere: those(&|fault| fault.kind.loses_state()),
         down: those(&|fault| ground.is_down_by(fault.kind)),
+        faults: faults.to_vec(),
+        told_within: TTL / 3 + slack(pulse),
+        stall: 2 * pulse.longest_stall(),
         longest_gap,
         readers_share_fences: ground.is_quorum(),
     }

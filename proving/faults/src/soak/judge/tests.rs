@@ -1,5 +1,7 @@
 use super::{super::fault::Kind, *};
 
+mod breaks;
+
 const NONE: [Fault; 0] = [];
 
 fn circumstances(forgotten: &[Fault]) -> Circumstances {
@@ -9,6 +11,9 @@ fn circumstances(forgotten: &[Fault]) -> Circumstances {
         forgotten: forgotten.to_vec(),
         forgotten_somewhere: forgotten.to_vec(),
         down,
+        faults: forgotten.to_vec(),
+        told_within: Duration::from_secs(1),
+        stall: Duration::ZERO,
         longest_gap: Duration::from_secs(5),
         readers_share_fences: false,
     }

@@ -1,0 +1,195 @@
+//! Leases that an operator broke, and what their holders and those after them may expect.
+//!
+//! A holder believes until it hears of it, so it is no violation if somebody believes beside it meanwhile. But it hears soon, it never
+//! outlasts the lease that it had, and whoever comes after it has a greater fence.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use super::judge::{CLOCKS, Circumstances, begins, fence, mode, nanos};
+use crate::{
+    Account, Stay,
+    history::{Entry, What},
+    sharing::Wanted,
+};
+
+/// Whose renewals and pushes a fault kept from arriving goes on as before within this.
+const RECOVERS: Duration = Duration::from_secs(1);
+
+/// Half of the holders to whom nothing else happens have heard of it by then: a push takes milliseconds, and a holder looks at its guard
+/// every 20 ms. The next renewal would come later for most.
+const MOMENTS: Duration = Duration::from_millis(150);
+
+/// So many say something about half of them.
+const ENOUGH: usize = 5;
+
+/// A lease that was to be broken, and may have been.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Break {
+    key: String,
+    fence: u64,
+    /// The process that had it.
+    holder: u32,
+    /// When the store was about to be told.
+    from: u64,
+    /// When it had said that it was done; `None` if it did not say.
+    until: Option<u64>,
+}
+
+/// All of a run but those that came too late, when there was no such lease any more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Breaks {
+    all: Vec<Break>,
+    /// By holder and fence, which may have been broken at several keys.
+    by_lease: HashMap<(u32, u64), Vec<usize>>,
+}
+
+/// How breaking went.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Broken {
+    /// How many leases were.
+    pub(crate) leases: usize,
+    /// How many may have been.
+    pub(crate) unanswered: usize,
+    /// After how long those heard of it, while they held on, to whom nothing else happened; the shortest first.
+    pub(crate) told_after: Vec<Duration>,
+}
+
+impl Breaks {
+    pub(crate) fn of(history: &[Entry]) -> Self {
+        let mut breaks = Self::default();
+        let mut open = HashMap::new();
+        for Entry { at, process, task, what } in history {
+            let who = (*process, *task);
+            if let What::Breaks { fence, holder, key } = what {
+                let (key, fence, holder) = (key.clone(), *fence, *holder);
+                open.insert(who, Break { key, fence, holder, from: *at, until: None });
+            } else if let Some(begun) = open.remove(&who) {
+                match what {
+                    What::BrokeNothing => {}
+                    What::Broke => breaks.add(Break { until: Some(*at), ..begun }),
+                    _ => breaks.add(begun),
+                }
+            }
+        }
+        // Of killed processes: nobody ever answered them.
+        open.into_values().for_each(|begun| breaks.add(begun));
+        breaks
+    }
+
+    fn add(&mut self, broken: Break) {
+        self.by_lease.entry((broken.holder, broken.fence)).or_default().push(self.all.len());
+        self.all.push(broken);
+    }
+
+    fn of_stay<'a>(&'a self, stay: &'a Stay) -> impl Iterator<Item = &'a Break> {
+        let named = self.by_lease.get(&(stay.process, fence(stay)));
+        named.into_iter().flatten().map(|number| &self.all[*number]).filter(|broken| broken.is_of(stay))
+    }
+
+    /// Whether this lease may have been broken at a key by then.
+    pub(crate) fn may_have_ended(&self, stay: &Stay, key: &str, at: u64) -> bool {
+        self.of_stay(stay).any(|broken| broken.key == key && broken.from <= at)
+    }
+
+    /// Whether this lease may have been broken at any of its keys.
+    pub(crate) fn may_have_broken(&self, stay: &Stay) -> bool {
+        self.of_stay(stay).next().is_some()
+    }
+
+    /// Until when others were kept out by this lease at most: to its end in truth, whatever its holder believes. Of several keys only
+    /// that which is broken is free at once.
+    pub(crate) fn kept_out_until(&self, stay: &Stay) -> u64 {
+        let alone = stay.wish.as_ref().is_none_or(|wish| wish.keys.len() == 1);
+        let broken = self.of_stay(stay).filter(|_| alone).filter_map(|broken| broken.until).min();
+        stay.believed_until.min(broken.unwrap_or(u64::MAX))
+    }
+
+    /// Judges them.
+    pub(crate) fn judge(
+        &self,
+        circumstances: &Circumstances,
+        account: &Account,
+        by_key: &BTreeMap<&str, Vec<&Stay>>,
+        violations: &mut Vec<String>,
+    ) -> Broken {
+        let mut told_after = Vec::new();
+        for broken in &self.all {
+            let Some(until) = broken.until else { continue };
+            let stays = by_key.get(broken.key.as_str()).map_or(&[][..], Vec::as_slice);
+            fences_are_greater_after(broken, until, self, circumstances, stays, violations);
+            // More than one only where readers share a fence, and then it is not known which of them it was.
+            let its = stays.iter().filter(|stay| broken.is_of(stay));
+            let Some(stay) = its.min_by_key(|stay| stay.believed_until) else { continue };
+            let after = Duration::from_nanos(stay.believed_until.saturating_sub(until));
+            let at_peace = circumstances.were_quiet(account, stay.process, broken.from, stay.believed_until);
+            let limit = if at_peace { circumstances.told_within } else { circumstances.ttl + CLOCKS };
+            if after > limit {
+                violations.push(format!(
+                    "{}: broken, and believed for {after:?} more, of {limit:?} allowed:\n  {stay}",
+                    broken.key
+                ));
+            }
+            // Who lets go, or whose lease ends, is told nothing.
+            if at_peace && stay.knew && stay.believed_until < stay.ends && until <= stay.believed_until {
+                told_after.push(after);
+            }
+        }
+        told_after.sort();
+        let half = told_after.get(told_after.len() / 2).filter(|_| told_after.len() >= ENOUGH);
+        let moments = MOMENTS + circumstances.stall;
+        if let Some(half) = half.filter(|half| **half > moments) {
+            violations.push(format!(
+                "who holds a broken lease is not told, but finds out: half of {} after {half:?} or more, of {moments:?} allowed",
+                told_after.len()
+            ));
+        }
+        let unanswered = self.all.iter().filter(|broken| broken.until.is_none()).count();
+        Broken { leases: self.all.len() - unanswered, unanswered, told_after }
+    }
+}
+
+impl Break {
+    fn is_of(&self, stay: &Stay) -> bool {
+        let wanted = stay.wish.as_ref().is_some_and(|wish| wish.keys.contains(&self.key));
+        wanted && (self.holder, self.fence) == (stay.process, fence(stay))
+    }
+}
+
+/// Whoever holds a key after a break has a greater fence than what was broken, if one of the two holds alone; and whoever asked after it
+/// has, however they hold. Also where what was broken was never heard of by who had it.
+fn fences_are_greater_after(
+    broken: &Break,
+    until: u64,
+    breaks: &Breaks,
+    circumstances: &Circumstances,
+    stays: &[&Stay],
+    violations: &mut Vec<String>,
+) {
+    let was_alone = stays.iter().any(|stay| broken.is_of(stay) && mode(stay) == Wanted::Alone);
+    for stay in stays.iter().filter(|stay| begins(stay) > until && fence(stay) <= broken.fence) {
+        let alone = was_alone || mode(stay) == Wanted::Alone;
+        let came_after = stay.asks > until && (alone || !circumstances.readers_share_fences);
+        // Granted before, and told late: it had been broken, or forgotten, itself.
+        let told_late = breaks.may_have_ended(stay, &broken.key, begins(stay))
+            || circumstances.forgot_between(stay.asks.min(broken.from), begins(stay));
+        if came_after || alone && !told_late {
+            violations.push(format!(
+                "{}: a fence after a break is not greater than that which was broken, {}:\n  {stay}",
+                broken.key, broken.fence
+            ));
+        }
+    }
+}
+
+impl Circumstances {
+    /// Whether nothing befell a process and its store in this time, and shortly before.
+    fn were_quiet(&self, account: &Account, process: u32, from: u64, until: u64) -> bool {
+        let met = |began: u64, ended: u64| began <= until && from <= ended.saturating_add(nanos(RECOVERS));
+        let mut blows = account.stopped.iter().filter(|blow| blow.process == process);
+        !self.faults.iter().any(|fault| met(fault.from, fault.until))
+            && !blows.any(|blow| met(blow.at, blow.until.unwrap_or(u64::MAX)))
+    }
+}

@@ -1,0 +1,129 @@
+//! What may come of a lease that was broken.
+
+use super::*;
+
+/// Process 3 breaks what process 1 has from 10 on, at 30, and process 2 has it next, at 40.
+fn broken<'a>(next: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
+    let lines = [
+        "1 1 1 asks alone a",
+        "10 1 1 granted 7 2000",
+        "20 2 1 asks alone a",
+        "30 3 1 breaks 7 1 a",
+        "31 3 1 broke",
+        next,
+    ];
+    [&lines[..], rest].concat()
+}
+
+const NEXT: &str = "40 2 1 granted 8 2040";
+
+#[test]
+fn a_broken_holder_may_believe_beside_the_next_one_until_it_hears_of_it() {
+    let heard = ["49 1 1 lets-go false", "50 1 1 lost broken"];
+    let lines = broken(NEXT, &heard);
+    let verdict = judged(&circumstances(&NONE), &lines);
+    assert_eq!((verdict.violations.as_slice(), verdict.excused), (&[][..], 0));
+    let Broken { leases, unanswered, told_after } = verdict.broken;
+    assert_eq!((leases, unanswered, told_after), (1, 0, vec![Duration::from_millis(18)]));
+    // Nobody knows whether it was.
+    let unsure: Vec<_> = lines.iter().copied().filter(|line| !line.ends_with("broke")).collect();
+    let verdict = judged(&circumstances(&NONE), &unsure);
+    assert_eq!((verdict.violations.as_slice(), verdict.broken.unanswered), (&[][..], 1));
+    // Another lease was broken, or another key's, or another's, or none.
+    for (from, to) in [
+        ("30 3 1 breaks 7 1 a", "30 3 1 breaks 6 1 a"),
+        ("30 3 1 breaks 7 1 a", "30 3 1 breaks 7 1 b"),
+        ("30 3 1 breaks 7 1 a", "30 3 1 breaks 7 4 a"),
+        ("31 3 1 broke", "31 3 1 broke-nothing"),
+    ] {
+        let other: Vec<_> = lines.iter().map(|line| if *line == from { to } else { line }).collect();
+        assert!(
+            violations(&other).first().is_some_and(|one| one.starts_with("too many at once at a")),
+            "{to}"
+        );
+    }
+}
+
+#[test]
+fn a_grant_that_was_broken_before_it_was_heard_of_is_no_violation() {
+    let lines = [
+        "1 1 1 asks alone a",
+        "20 2 1 asks alone a",
+        "30 3 1 breaks 7 1 a",
+        "31 3 1 broke",
+        NEXT,
+        "42 1 1 granted 7 2000",
+        "45 1 1 lets-go true",
+        "46 1 1 lost broken",
+    ];
+    assert_eq!(violations(&lines), [""; 0]);
+}
+
+#[test]
+fn a_release_that_a_break_was_faster_than_deceived_nobody() {
+    let lines = [
+        "1 1 1 asks alone a",
+        "10 1 1 granted 7 2000",
+        "29 1 1 lets-go true",
+        "30 3 1 breaks 7 1 a",
+        "31 3 1 broke",
+        "32 1 1 lost broken",
+    ];
+    assert_eq!(violations(&lines), [""; 0]);
+}
+
+#[test]
+fn who_hears_too_late_that_it_was_broken_is_found() {
+    let late = ["1040 1 1 lets-go false", "1041 1 1 lost broken"];
+    assert_eq!(violations(&broken(NEXT, &late)).len(), 1);
+    // It could not hear of it.
+    let stopped = ["41 1 0 stopped", "1030 1 0 continued", late[0], late[1]];
+    assert_eq!(violations(&broken(NEXT, &stopped)), [""; 0]);
+    // But a lease that was broken is not made longer.
+    let renewed = ["41 1 0 stopped", "1030 1 0 continued", "1031 1 1 renewed 3000"];
+    assert_eq!(violations(&broken(NEXT, &renewed)).len(), 1);
+}
+
+#[test]
+fn a_fence_that_is_not_greater_than_what_was_broken_is_found() {
+    let heard = ["49 1 1 lets-go false", "50 1 1 lost broken"];
+    for fence in [6, 7] {
+        let next = format!("40 2 1 granted {fence} 2040");
+        assert_ne!(violations(&broken(&next, &heard)).len(), 0);
+        // Also where nobody ever heard of the grant that was broken.
+        let lines = ["20 2 1 asks alone a", "30 3 1 breaks 7 1 a", "31 3 1 broke", &next];
+        assert_eq!(violations(&lines).len(), 1);
+    }
+    let lines = ["20 2 1 asks alone a", "30 3 1 breaks 7 1 a", "31 3 1 broke", NEXT];
+    assert_eq!(violations(&lines), [""; 0]);
+}
+
+#[test]
+fn holders_who_find_out_by_themselves_and_are_not_told_are_found() {
+    let after = |millis: u64| {
+        let lines: Vec<_> = (0..5)
+            .flat_map(|n| {
+                let (fence, at) = (n + 7, n * 1000);
+                [
+                    format!("{} 1 1 asks alone a", at + 1),
+                    format!("{} 1 1 granted {fence} {}", at + 10, at + 2000),
+                    format!("{} 3 1 breaks {fence} 1 a", at + 30),
+                    format!("{} 3 1 broke", at + 31),
+                    format!("{} 1 1 lets-go false", at + 31 + millis),
+                    format!("{} 1 1 lost broken", at + 32 + millis),
+                ]
+            })
+            .collect();
+        violations(&lines.iter().map(String::as_str).collect::<Vec<_>>()).len()
+    };
+    assert_eq!((after(20), after(400)), (0, 1));
+}
+
+#[test]
+fn a_lock_that_was_broken_and_stays_free_is_found_although_its_holder_believes() {
+    let mut circumstances = circumstances(&NONE);
+    circumstances.longest_gap = Duration::from_secs(1);
+    let stopped = ["41 1 0 stopped"];
+    let count = |next| judged(&circumstances, &broken(next, &stopped)).violations.len();
+    assert_eq!((count("1500 2 1 granted 8 3500"), count("500 2 1 granted 8 2500")), (1, 0));
+}
