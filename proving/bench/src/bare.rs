@@ -101,11 +101,7 @@ impl Bare {
                 let (granted, _): (Value, u64) = both.query_async(&mut connection).await?;
                 granted
             }
-            Strategy::Scripts => {
-                let mut call = cmd("EVALSHA");
-                call.arg(&self.grant).arg(2).arg(key).arg(&fence).arg(&value).arg(TTL).arg(KEEP);
-                call.query_async(&mut connection).await?
-            }
+            Strategy::Scripts => self.granting(key, &fence, &value).query_async(&mut connection).await?,
         };
         let release = match strategy {
             Strategy::Pair => evalsha(&self.compare_and_delete, &[key], &value),
@@ -123,29 +119,42 @@ impl Bare {
         Ok(())
     }
 
-    /// Takes a key at all of these at once, and releases it at all of them at once; each time all must have answered.
+    /// Takes a key at all of these at once, and releases it at all of them at once; each time all must have answered. With a fence of
+    /// each by [`Strategy::Scripts`], without one by [`Strategy::Pair`].
     ///
     /// # Errors
     ///
     /// When one does not do it.
-    pub async fn cycle_at_all(members: &[Self], key: &str, serial: u64) -> Result<(), Trouble> {
-        let value = format!("{serial:032x}");
-        let value = &value;
+    pub async fn cycle_at_all(members: &[Self], fenced: bool, key: &str, serial: u64) -> Result<(), Trouble> {
+        let value = &format!("{serial:032x}");
+        let (fence, line) = (&format!("fence:{{{key}}}"), &*format!("line:{{{key}}}"));
         let takes = members.iter().map(async |member| {
             let mut connection = member.connection.clone();
-            set(key, value).query_async::<Value>(&mut connection).await
+            let take = if fenced { member.granting(key, fence, value) } else { set(key, value) };
+            take.query_async::<Value>(&mut connection).await
         });
         if try_join_all(takes).await?.contains(&Value::Nil) {
             return Err(format!("a bare pair at {} servers was not alone on {key}", members.len()).into());
         }
         let releases = members.iter().map(async |member| {
             let mut connection = member.connection.clone();
-            evalsha(&member.compare_and_delete, &[key], value).query_async::<i64>(&mut connection).await
+            let release = if fenced {
+                evalsha(&member.release, &[key, line], value)
+            } else {
+                evalsha(&member.compare_and_delete, &[key], value)
+            };
+            release.query_async::<i64>(&mut connection).await
         });
         if try_join_all(releases).await?.contains(&0) {
             return Err(format!("a bare pair at {} servers lost {key}", members.len()).into());
         }
         Ok(())
+    }
+
+    fn granting(&self, key: &str, fence: &str, value: &str) -> Cmd {
+        let mut call = cmd("EVALSHA");
+        call.arg(&self.grant).arg(2).arg(key).arg(fence).arg(value).arg(TTL).arg(KEEP);
+        call
     }
 
     /// How long a PING takes, in µs, after so long a rest.

@@ -1,9 +1,12 @@
 //! A figure, and the collection of them that a run makes.
 
+use std::fs;
 use std::io::Write as _;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::crew::Trouble;
 use crate::sample::Sample;
 use crate::targets::{self, TARGETS, Target};
 use crate::venue::Venue;
@@ -132,6 +135,28 @@ impl Figures {
     }
 }
 
+/// What runs told in lines of JSON. Of a figure that several told, the last counts, in the place of the first.
+///
+/// # Errors
+///
+/// When a file cannot be read, or has a line that tells no figure.
+pub fn told(files: &[PathBuf]) -> Result<Vec<Figure>, Trouble> {
+    let mut all: Vec<Figure> = Vec::new();
+    for file in files {
+        let name = file.display();
+        let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
+        for (n, line) in text.lines().enumerate() {
+            let figure: Figure =
+                serde_json::from_str(line).map_err(|error| format!("{name}, line {}: {error}", n + 1))?;
+            match all.iter_mut().find(|known| known.name == figure.name) {
+                Some(known) => *known = figure,
+                None => all.push(figure),
+            }
+        }
+    }
+    Ok(all)
+}
+
 /// A number with three digits that mean something, or all of a whole number.
 #[must_use]
 pub fn shown(value: f64) -> String {
@@ -184,6 +209,26 @@ mod tests {
             "{\"name\":\"line/memory/inversions/64 waiters\",\"value\":2.0,\"unit\":\"\",\"target\":\"≤ 0\",\
              \"met\":false,\"spread\":null,\"binding\":true}"
         );
+    }
+
+    #[test]
+    fn of_what_several_runs_told_the_last_counts() {
+        let lines = |values: &[(&str, f64)]| {
+            let lines = figures("memory", values);
+            lines.iter().map(|figure| serde_json::to_string(figure).unwrap() + "\n").collect::<String>()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
+        fs::write(&one, lines(&[("inversions", 1.0), ("Jain index", 0.5)])).unwrap();
+        fs::write(&other, lines(&[("inversions", 0.0)])).unwrap();
+        let told = told(&[one, other.clone()]).unwrap();
+        let values: Vec<_> =
+            told.iter().map(|figure| (figure.parts()[2], figure.value, figure.met)).collect();
+        assert_eq!(values, [("inversions", 0.0, Some(true)), ("Jain index", 0.5, Some(false))]);
+
+        fs::write(&other, "bench: no figure\n").unwrap();
+        let why = super::told(std::slice::from_ref(&other)).unwrap_err().to_string();
+        assert!(why.starts_with(&format!("{}, line 1: ", other.display())), "{why}");
     }
 
     #[test]

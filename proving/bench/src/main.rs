@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::{env, fs};
 
 use bench::crew::Trouble;
-use bench::figure::{Figures, Telling};
+use bench::figure::{self, Figure, Figures, Telling};
 use bench::page::{self, Machine, table};
 use bench::settings::Settings;
 use bench::sizing;
@@ -27,6 +27,9 @@ struct Words {
     /// Write docs/performance.md with its plots, and docs/sizing.md, from the figures
     #[arg(long, conflicts_with_all = ["short", "on", "workloads"])]
     write: bool,
+    /// Write the same from what runs with --json said before, and measure nothing; of what several say, the last counts
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["short", "json", "write", "on", "workloads"])]
+    pages: Vec<PathBuf>,
     /// Measure here only; may be given several times
     #[arg(long, value_name = "VENUE", value_parser = venues())]
     on: Vec<String>,
@@ -39,6 +42,10 @@ fn main() -> ExitCode {
     bench::hand::serve_if_told_to(None);
     bench::path::walk_if_told_to(None);
     let words = Words::parse();
+    if !words.pages.is_empty() {
+        let written = figure::told(&words.pages).and_then(|figures| write_pages(&figures));
+        return if written.inspect_err(complain).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let chosen = ALL.iter().filter(|workload| wanted(&words.workloads, workload.name));
     let venues = venue::ALL.into_iter().filter(|venue| words.on.iter().any(|name| name == venue.name()));
     let settings = Settings::new(words.short, venues.collect());
@@ -56,10 +63,7 @@ fn main() -> ExitCode {
     if broken {
         return ExitCode::FAILURE;
     }
-    if words.write
-        && let Err(why) = write_pages(&figures)
-    {
-        eprintln!("bench: {}: {why}", docs().display());
+    if words.write && write_pages(figures.all()).inspect_err(complain).is_err() {
         return ExitCode::FAILURE;
     }
     // A time that misses its target is a finding; a count that does is a failure, and only the short form is a test.
@@ -71,9 +75,13 @@ fn main() -> ExitCode {
     if words.short && !failures.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn write_pages(figures: &Figures) -> Result<(), Trouble> {
-    page::write(&docs(), figures.all())?;
-    if let Some(sizing) = sizing::page(figures.all(), &Machine::this()) {
+fn complain(why: &Trouble) {
+    eprintln!("bench: no pages: {why}");
+}
+
+fn write_pages(figures: &[Figure]) -> Result<(), Trouble> {
+    page::write(&docs(), figures)?;
+    if let Some(sizing) = sizing::page(figures, &Machine::this()) {
         fs::write(docs().join("sizing.md"), sizing)?;
     }
     Ok(())

@@ -157,7 +157,7 @@ pub fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> Stri
 const HEAD: &str = "\
 # How fast it is
 
-This page is written by `cargo xtask bench --write`; change the bench in `proving/bench`, not the page.
+This page is written by `cargo xtask bench`, with `--write` or `--pages`; change the bench in `proving/bench`, not the page.
 
 A figure is the median of repetitions that took turns with those it is compared with, one warm-up each left out and no outlier;
 the quartiles stand beside it. Times and rates hang on the machine and on what else it does, so each target on a time is on its ratio to a
@@ -165,7 +165,7 @@ bare loop in the same process and run, with the same client. Commands, turns and
 
 | | |
 |---|---|
-| `cargo xtask bench` | everything, about half an hour |
+| `cargo xtask bench` | everything, more than an hour |
 | `cargo xtask bench line --on valkey-9.1` | one workload at one place |
 | `cargo xtask bench --json` | a line of JSON for each figure |
 | `cargo xtask bench --short` | a minute; fails where a count misses its target |

@@ -203,7 +203,7 @@ impl Ground {
             }
             (Self::Bare(members), _) => {
                 for serial in serials {
-                    Bare::cycle_at_all(&members, &key, serial.into()).await?;
+                    Bare::cycle_at_all(&members, false, &key, serial.into()).await?;
                 }
                 Ok(())
             }

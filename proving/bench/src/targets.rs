@@ -64,9 +64,11 @@ pub fn among<'a>(targets: &'a [Target], workload: &str, measure: &str, case: &st
 }
 
 /// All demands, those on a case before those on all others.
-pub const TARGETS: [Target; 39] = [
+pub const TARGETS: [Target; 41] = [
     timed("uncontended", "again ÷ floor", Some("1 task"), Bound::AtLeast(0.95), ALONE),
     timed("uncontended", "again ÷ floor", None, Bound::AtLeast(0.90), FLOOR),
+    timed("uncontended", "again ÷ same strategy", Some("1 task"), Bound::AtLeast(0.95), ALONE),
+    timed("uncontended", "again ÷ same strategy", None, Bound::AtLeast(0.90), FLOOR),
     timed("uncontended", "fresh ÷ floor", Some("1 task"), Bound::AtLeast(0.95), ALONE),
     timed("uncontended", "fresh ÷ floor", None, Bound::AtLeast(0.90), FLOOR),
     timed("uncontended", "client processor", Some("64 tasks"), Bound::AtMost(2.5), PROCESSOR),

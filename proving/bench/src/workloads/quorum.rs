@@ -21,7 +21,8 @@ pub(super) const WORKLOAD: Workload = Workload {
     title: "A majority of five servers, uncontended",
     method: "Tasks each take and release a key of their own, on five servers of a kind. *Raw* is bare redis-rs on the same \
              thread: `SET NX PX` at all five at once, and when all have answered, a compare-and-delete at all five at once; no \
-             fence, no ids, nothing undone. *One stopped* is the time from the ask to the guard while one of the five is \
+             fence, no ids, nothing undone. *Fenced raw* is the same with the least script that gives a fence, instead of `SET`. \
+             *One stopped* is the time from the ask to the guard while one of the five is \
              stopped, over the time of the same on five that answer; the two take turns.",
     run,
 };
@@ -64,9 +65,13 @@ async fn beside_raw(
     for site in sites {
         raw.push(Bare::connect(site).await?);
     }
-    let contenders =
-        [Contender::Ours(locks(sites.iter().filter_map(Site::server))?), Contender::Raw(raw.into())];
-    let mut laps: [Laps; 2] = Default::default();
+    let raw: Arc<[_]> = raw.into();
+    let contenders = [
+        Contender::Ours(locks(sites.iter().filter_map(Site::server))?),
+        Contender::Raw(raw.clone()),
+        Contender::FencedRaw(raw),
+    ];
+    let mut laps: [Laps; 3] = Default::default();
     for repetition in 0..=settings.repetitions() {
         // Each comes first in turn.
         for n in 0..contenders.len() {
@@ -79,10 +84,12 @@ async fn beside_raw(
             }
         }
     }
-    let [ours, raw] = laps;
+    let [ours, raw, fenced] = laps;
     figures.add(of, "ours ÷ raw", "", ours.speed.over(&raw.speed));
+    figures.add(of, "ours ÷ fenced raw", "", ours.speed.over(&fenced.speed));
     figures.add(of, "ours", "k/s", ours.speed);
     figures.add(of, "raw", "k/s", raw.speed);
+    figures.add(of, "fenced raw", "k/s", fenced.speed);
     figures.add(of, "client processor", "µs", ours.processor);
     figures.add(of, "client processor of raw", "µs", raw.processor);
     Ok(())
@@ -101,6 +108,7 @@ struct Laps {
 enum Contender {
     Ours(Locks),
     Raw(Arc<[Bare]>),
+    FencedRaw(Arc<[Bare]>),
 }
 
 impl Contender {
@@ -109,13 +117,15 @@ impl Contender {
         match self {
             Self::Ours(_) => format!("ours:{task}"),
             Self::Raw(_) => format!("raw:{task}"),
+            Self::FencedRaw(_) => format!("fenced:{task}"),
         }
     }
 
     async fn cycle(&self, key: &str, serial: u64) -> Result<(), Trouble> {
         match self {
             Self::Ours(locks) => Ok(locks.mutex(key).lock().await?.release().await?),
-            Self::Raw(members) => Bare::cycle_at_all(members, key, serial).await,
+            Self::Raw(members) => Bare::cycle_at_all(members, false, key, serial).await,
+            Self::FencedRaw(members) => Bare::cycle_at_all(members, true, key, serial).await,
         }
     }
 }

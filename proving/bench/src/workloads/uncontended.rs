@@ -19,8 +19,9 @@ pub(super) const WORKLOAD: Workload = Workload {
     method: "Tasks that share one connection each take and release a key of their own, as fast as they can: *again* the \
              same key, and *fresh* a key that was never met. The loops beside them are bare redis-rs on the same thread. \
              *Bare pair* is `SET NX PX` and a compare-and-delete script, without a fence. *Floor of again* adds `INCR` of a \
-             fence in the same pipeline, with the server's own compare-and-delete where it has one. *Floor of fresh* is a \
-             script for each, the first of which reads the clock.",
+             fence in the same pipeline, with the server's own compare-and-delete where it has one; Leasehold does not take \
+             that way, because neither command can carry a time past which it is refused. *Floor of fresh* is a script \
+             for each, the first of which reads the clock, and *same strategy* that on the same key again.",
     run,
 };
 
@@ -72,9 +73,10 @@ async fn one_case(
         figures.add(of, contender.name, "k/s", laps.speed.clone());
     }
     // In the order of `Contender::field`.
-    if let [again, fresh, pair, floor_of_again, floor_of_fresh] = laps.as_slice() {
+    if let [again, fresh, pair, floor_of_again, floor_of_fresh, same_strategy] = laps.as_slice() {
         figures.add(of, "again ÷ bare pair", "", again.speed.over(&pair.speed));
         figures.add(of, "again ÷ floor", "", again.speed.over(&floor_of_again.speed));
+        figures.add(of, "again ÷ same strategy", "", again.speed.over(&same_strategy.speed));
         figures.add(of, "fresh ÷ floor", "", fresh.speed.over(&floor_of_fresh.speed));
         figures.add(of, "client processor", "µs", again.processor.clone());
         figures.add(of, "client processor of the bare pair", "µs", pair.processor.clone());
@@ -116,6 +118,7 @@ impl Contender {
             field.push(bare("bare pair", Strategy::Pair, false));
             field.push(bare("floor of again", floor(site.venue), false));
             field.push(bare("floor of fresh", Strategy::Scripts, true));
+            field.push(bare("same strategy again", Strategy::Scripts, false));
         }
         Ok(field)
     }
