@@ -1,11 +1,12 @@
-//! Making calls: one try, within its limit, on one connection.
+//! What a server is asked, each a try within its limit, on one connection.
 
 mod list;
+mod saying;
 
 pub(crate) use self::list::scanned;
+pub(crate) use self::saying::{Heard, Route, one, several};
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -15,19 +16,19 @@ use leasehold_core::{
     Mark, Marked, Request, Runtime, Ttl, Wait, Waiting,
 };
 use redis::aio::ConnectionLike;
-use redis::{Cmd, Pipeline, RedisError, ServerError, ServerErrorKind, Value, cmd};
+use redis::cmd;
 
 use crate::clock::{Reading, ServerClock};
 use crate::confirm::Confirmation;
 use crate::connect::Connector;
 use crate::deadline::within;
-use crate::fault::{Faults, leads_astray};
+use crate::fault::Faults;
 use crate::hearing::Hearing;
-use crate::link::{Link, Live};
+use crate::link::Link;
 use crate::release::Native;
-use crate::script::{self, Call, Reply, call_for, decode};
-use crate::settle::{ConnectionId, Unsettled};
-use crate::topology::cluster::{Cluster, Redirect, say_all, say_one};
+use crate::script::{self, Reply, call_for, decode};
+use crate::settle::Unsettled;
+use crate::topology::cluster::Cluster;
 
 /// Speaks for one store.
 #[derive(Debug)]
@@ -105,45 +106,6 @@ impl fmt::Debug for Source {
         }
     }
 }
-
-/// What a call goes out on.
-pub(crate) struct Route {
-    connection: BoxConnection,
-    clock: Arc<ServerClock>,
-    pub(crate) live: Option<Arc<Live>>,
-    /// Whether a node of a cluster is asked for keys of a slot that it does not own yet.
-    pub(crate) asks: bool,
-    /// What else a node of a cluster said instead of answers, by the number of the call.
-    pub(crate) redirects: Vec<(usize, Redirect)>,
-}
-
-impl Route {
-    pub(crate) const fn new(
-        connection: BoxConnection,
-        clock: Arc<ServerClock>,
-        live: Option<Arc<Live>>,
-    ) -> Self {
-        Self { connection, clock, live, asks: false, redirects: Vec::new() }
-    }
-
-    pub(crate) fn connection(&mut self) -> &mut (dyn ConnectionLike + Send + Sync) {
-        &mut *self.connection
-    }
-
-    pub(crate) fn id(&self) -> Option<ConnectionId> {
-        self.live.as_ref().map(|live| live.id)
-    }
-
-    /// What was sent at this instant has been answered.
-    fn answered(&self, sent: Instant) {
-        if let Some(live) = &self.live {
-            live.answered.note(sent);
-        }
-    }
-}
-
-/// What the server said; if it refused, then what was asked was not done.
-pub(crate) type Heard = Result<Value, ServerError>;
 
 /// A connection is waited for as long as some calls, so that the first one to a distant server fits, and a renewal of a short
 /// ttl does not outlast it.
@@ -388,106 +350,6 @@ impl Client {
         Ok(reading)
     }
 
-    pub(crate) async fn call(&self, route: &mut Route, call: &Call, limit: Duration) -> Result<Heard, Fault> {
-        let sent = self.runtime.now();
-        let (connection, asks) = (&mut *route.connection, route.asks);
-        let saying = async {
-            match say_one(connection, asks, &call.by_sha()).await {
-                Ok(Err(error)) if is_unknown_script(&error) => {
-                    // Once for each script and server.
-                    Box::pin(async { say_one(connection, asks, &call.by_text()).await }).await
-                }
-                said => said,
-            }
-        };
-        let said = within(&*self.runtime, limit, pin!(saying)).await;
-        self.heard(route, sent, said, limit)
-    }
-
-    pub(crate) async fn call_all(
-        &self,
-        route: &mut Route,
-        calls: &[Call],
-        limit: Duration,
-    ) -> Result<Vec<Heard>, Fault> {
-        let sent = self.runtime.now();
-        let (connection, asks) = (&mut *route.connection, route.asks);
-        let saying = async {
-            let mut said = say_all(connection, asks, calls.iter().map(Call::by_sha)).await?;
-            let unknown = |heard: &Heard| heard.as_ref().is_err_and(is_unknown_script);
-            let again: Vec<_> = (0..said.len()).filter(|&nth| unknown(&said[nth])).collect();
-            if !again.is_empty() {
-                let by_text = again.iter().map(|&nth| calls[nth].by_text());
-                for (nth, heard) in again.iter().zip(say_all(connection, asks, by_text).await?) {
-                    said[*nth] = heard;
-                }
-            }
-            Ok(said)
-        };
-        let said = within(&*self.runtime, limit, saying).await;
-        let heard = match said {
-            None => return Err(self.silent(route, limit)),
-            Some(Err(error)) => return Err(self.broken(route, &error)),
-            Some(Ok(heard)) if heard.len() == calls.len() => heard,
-            Some(Ok(_)) => {
-                return Err(self.faults.passing("the server gave fewer answers than it was asked"));
-            }
-        };
-        route.answered(sent);
-        if heard.iter().any(|heard| heard.as_ref().is_err_and(leads_astray)) {
-            self.drop_connection(route);
-        }
-        for (nth, heard) in heard.iter().enumerate() {
-            self.note_redirect(route, nth, heard);
-        }
-        Ok(heard)
-    }
-
-    fn note_redirect(&self, route: &mut Route, nth: usize, heard: &Heard) {
-        let Some(redirect) = heard.as_ref().err().and_then(Redirect::of) else { return };
-        if self.cluster.is_some() {
-            route.redirects.push((nth, redirect));
-        }
-    }
-
-    /// Sorts what came of saying something within a limit, and drops the connection where it is of no use any more.
-    pub(crate) fn heard(
-        &self,
-        route: &mut Route,
-        sent: Instant,
-        said: Option<Result<Heard, RedisError>>,
-        limit: Duration,
-    ) -> Result<Heard, Fault> {
-        match said {
-            None => Err(self.silent(route, limit)),
-            Some(Err(error)) => Err(self.broken(route, &error)),
-            Some(Ok(heard)) => {
-                route.answered(sent);
-                if heard.as_ref().is_err_and(leads_astray) {
-                    self.drop_connection(route);
-                }
-                self.note_redirect(route, 0, &heard);
-                Ok(heard)
-            }
-        }
-    }
-
-    fn silent(&self, route: &Route, limit: Duration) -> Fault {
-        self.drop_connection(route);
-        self.faults.passing(format_args!("no answer within {limit:?}"))
-    }
-
-    fn broken(&self, route: &Route, error: &RedisError) -> Fault {
-        self.drop_connection(route);
-        self.faults.of_connection(error)
-    }
-
-    fn drop_connection(&self, route: &Route) {
-        if let (Source::Ours(link), Some(live)) = (&self.source, &route.live) {
-            link.drop_connection(live);
-        }
-    }
-
     pub(crate) fn hold(&self, request: &Request, heard: Heard) -> Result<HoldAnswer, Fault> {
         match self.answer(request, heard)? {
             Answer::Renew(answer) | Answer::Rejoin(answer) | Answer::Release(answer) => Ok(answer),
@@ -516,35 +378,4 @@ impl Client {
 /// Small beside the ttl: a quarter of it, so that a renewal can be tried again, but no less than a slow network needs.
 pub(crate) fn limit_of(call_limit: Duration, ttl: Ttl) -> Duration {
     call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
-}
-
-fn is_unknown_script(error: &ServerError) -> bool {
-    error.kind() == Some(ServerErrorKind::NoScript)
-}
-
-pub(crate) async fn one(
-    connection: &mut (dyn ConnectionLike + Send + Sync),
-    command: &Cmd,
-) -> Result<Heard, RedisError> {
-    match connection.req_packed_command(command).await {
-        Ok(Value::ServerError(error)) => Ok(Err(error)),
-        Ok(value) => Ok(Ok(value)),
-        Err(error) => ServerError::try_from(error).map(Err),
-    }
-}
-
-pub(crate) async fn several(
-    connection: &mut (dyn ConnectionLike + Send + Sync),
-    commands: impl ExactSizeIterator<Item = Cmd>,
-) -> Result<Vec<Heard>, RedisError> {
-    let mut pipeline = Pipeline::with_capacity(commands.len());
-    for command in commands {
-        pipeline.add_command(command);
-    }
-    let values = connection.req_packed_commands(&pipeline, 0, pipeline.len()).await?;
-    let heard = |value| match value {
-        Value::ServerError(error) => Err(error),
-        value => Ok(value),
-    };
-    Ok(values.into_iter().map(heard).collect())
 }
