@@ -130,7 +130,7 @@ fn hand_over(
     // Also where it is no grant yet: the last fence would else name this holding, and whoever saw the one before would break it.
     records.remember(key, fence, standing.ttl, scene.now);
     let news = if standing.wants_more { News::AskAgain } else { News::Granted { fence, lasts } };
-    let fence = if let News::Granted { fence, .. } = news { Some(fence) } else { None };
+    let fence = (!standing.wants_more).then_some(fence);
     match mode.family() {
         None => {
             let content = Content::Lease { holder, label, awaited: !line.is_empty() };

@@ -71,10 +71,11 @@ fn step_by_step(
     let mut taken = Vec::new();
     let wants = attempt.claim.wants();
     for (n, want) in wants.iter().enumerate() {
-        let had_it = records.is_held_in(&want.key, attempt.holder, want.mode, scene.now);
+        // Behind the last there is none to wait for.
+        let may_be_kept = n + 1 < wants.len()
+            && !records.is_held_in(&want.key, attempt.holder, want.mode, scene.now);
         let Some(answer) = step(records, want, attempt, wait, scene, told) else {
-            // Behind the last there is none to wait for.
-            taken.extend((!had_it && n + 1 < wants.len()).then_some(&want.key));
+            taken.extend(may_be_kept.then_some(&want.key));
             continue;
         };
         // Whoever kept keys behind the one that it waits for could wait for somebody who waits for those. And whoever may not

@@ -6,3 +6,5 @@ local FENCE_MAX = 9007199254740991
 -- which run of the server vouches for it, in ms.
 local MARGIN, KEPT = 2000000, 2592000000
 
+-- So many of a line are looked at for one who listens elsewhere than its first.
+local LOOKED_AHEAD = 8

@@ -119,9 +119,10 @@ end
 local function wait()
   local taken = {}
   for n, s in ipairs(all) do
-    local had_it = holds(s, s.want)
+    -- Behind the last there is none to wait for.
+    local may_be_kept = n < #all and not holds(s, s.want)
     local answer = step(s)
-    if not answer and not had_it then taken[#taken + 1] = s end
+    if not answer and may_be_kept then taken[#taken + 1] = s end
     if answer then
       -- What is kept has no fence of its own yet, but no more that of whoever had it before, who could else be broken in its place.
       for _, it in ipairs(taken) do

@@ -8,7 +8,6 @@
 --   s:channel   who listens there is passed over
 
 local CLEARED_AT_ONCE = 100
-local LOOKED_AHEAD = 8
 
 local function standing(digits, ticket, record)
   local ttl, keep, more, mode, channel, tail = string.match(record or '', '^(%d+) (%d+) ([01])([^ ]*) ([^ ]*)(.*)$')

@@ -26,7 +26,7 @@ if #KEYS == 6 then
     if counts and (elsewhere or not second) then
       -- The first of a few who listens elsewhere: whoever listens there may be as dead as the first.
       if elsewhere == channel then
-        local others = redis.call('ZRANGE', KEYS[3], 1, 8)
+        local others = redis.call('ZRANGE', KEYS[3], 1, LOOKED_AHEAD)
         for n, record in ipairs(redis.call('HMGET', KEYS[4], unpack(others))) do
           local at = channel_of(record)
           if at and at ~= channel and others[n] ~= me then
