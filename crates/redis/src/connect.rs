@@ -21,6 +21,7 @@ use crate::fault::Faults;
 use crate::native::{DeleteIfEqual, probed, probes};
 use crate::place::Place;
 use crate::script;
+use crate::signs_of_life::{SignsOfLife, Watched};
 use crate::topology::{Sentinels, Topology, is_master};
 use crate::wire::BROKEN;
 
@@ -53,6 +54,7 @@ pub(crate) struct Connected {
     pub(crate) driver: Driver,
     pub(crate) reading: Reading,
     pub(crate) answered: Arc<Answered>,
+    pub(crate) signs: Arc<SignsOfLife>,
     /// What the server has to delete a key that still has a certain value.
     pub(crate) delete_if_equal: Option<DeleteIfEqual>,
     /// Whether the server can push on it beside its answers.
@@ -179,7 +181,12 @@ impl Connector {
         if !resp2 {
             config = config.set_push_sender(reader(Arc::clone(&answered), Arc::clone(tell)));
         }
-        let stream = self.dial(place, runtime).await?;
+        let signs = Arc::<SignsOfLife>::default();
+        let stream = Watched {
+            stream: self.dial(place, runtime).await?,
+            signs: Arc::clone(&signs),
+            runtime: Arc::clone(runtime),
+        };
         let made = MultiplexedConnection::new_with_config(&login, stream, config).await;
         let (mut connection, driver) = made.map_err(Failed::of)?;
         let mut driver: Driver = Box::pin(driver);
@@ -217,6 +224,7 @@ impl Connector {
             driver,
             reading,
             answered,
+            signs,
             delete_if_equal: probed(of_probes),
             hears: !resp2,
         })

@@ -31,6 +31,7 @@ mod release;
 mod reply;
 pub mod script;
 mod settle;
+mod signs_of_life;
 pub mod slot;
 mod store;
 mod tend;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Channel, Fault, FaultKind, Runtime};
+use leasehold_core::{Channel, Fault, FaultKind, Instant, Runtime};
 use redis::ServerError;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
@@ -20,6 +20,7 @@ use crate::hearing::Hearing;
 use crate::native::DeleteIfEqual;
 use crate::place::Place;
 use crate::settle::ConnectionId;
+use crate::signs_of_life::SignsOfLife;
 use crate::wire::{BROKEN, channel_of};
 
 /// A connection that was made; it may have ended since.
@@ -28,6 +29,7 @@ pub(crate) struct Live {
     pub(crate) connection: MultiplexedConnection,
     pub(crate) clock: Arc<ServerClock>,
     pub(crate) answered: Arc<Answered>,
+    pub(crate) signs: Arc<SignsOfLife>,
     pub(crate) ear: Ear,
     /// The run of the server that it leads to, once somebody asked. Another connection may lead to another.
     pub(crate) run: OnceLock<Arc<str>>,
@@ -145,6 +147,14 @@ impl Link {
         }
     }
 
+    /// Ends a connection for everybody, if nothing has come on it since an instant. One that is only slow is kept: whoever else
+    /// waits for an answer there would lose it, ask again, and make a busy server busier.
+    pub(crate) fn drop_if_silent_since(&self, sent: Instant, live: &Arc<Live>) {
+        if !live.signs.came_after(sent) {
+            self.drop_connection(live);
+        }
+    }
+
     /// The channel on which this process hears, subscribed to now if it was not. `None` where the server refuses.
     pub(crate) async fn listen(&self, live: &Arc<Live>, limit: Duration) -> Option<Channel> {
         match live.ear.channel() {
@@ -162,6 +172,7 @@ impl Link {
             return None;
         }
         let channel = channel_of(self.runtime.random());
+        let sent = self.runtime.now();
         let subscribing = async {
             if live.hears {
                 self.subscribe(live, &channel).await
@@ -169,20 +180,23 @@ impl Link {
                 self.subscribe_beside(live, &channel, limit).await
             }
         };
-        let silent = || Err(self.faults.passing(format_args!("no subscription within {limit:?}")));
-        let subscribed = within(&*self.runtime, limit, subscribing).await.unwrap_or_else(silent);
-        match subscribed {
-            Ok(()) => {
+        match within(&*self.runtime, limit, subscribing).await {
+            Some(Ok(())) => {
                 self.hearing.is_good(self.faults.store());
                 Some(live.ear.hears_at(channel).clone())
             }
             // A connection on which nothing is answered is of no use; the next one will hear.
-            Err(fault) if fault.kind == FaultKind::Passing && live.hears => {
+            Some(Err(fault)) if fault.kind == FaultKind::Passing && live.hears => {
                 self.drop_connection(live);
                 None
             }
-            Err(fault) => {
-                self.hearing.is_bad(fault);
+            None if live.hears => {
+                self.drop_if_silent_since(sent, live);
+                None
+            }
+            ended => {
+                let silent = || self.faults.passing(format_args!("no subscription within {limit:?}"));
+                self.hearing.is_bad(ended.and_then(Result::err).unwrap_or_else(silent));
                 *refused = Some(Refused { again: self.runtime.now() + DEAF_FOR });
                 None
             }
@@ -250,38 +264,48 @@ impl Link {
         self.runtime.spawn(Box::pin(async move {
             let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &tell)).await;
             let silent = || Err(faults.passing(format_args!("no connection within {CONNECT_LIMIT:?}")));
-            let made = connected.unwrap_or_else(silent).map(|connected| {
-                let Connected { place, connection, driver, reading, answered, delete_if_equal, hears } =
-                    connected;
-                let moved = connector.moved_from(&place, &runtime);
-                static MADE: AtomicU64 = AtomicU64::new(0);
-                let ended = Arc::new(watch::Sender::new(false));
-                let live = Live {
-                    id: ConnectionId(MADE.fetch_add(1, Ordering::Relaxed)),
-                    connection,
-                    clock: Arc::new(ServerClock::read(reading)),
-                    answered,
-                    ear: Ear::default(),
-                    run: OnceLock::new(),
-                    place,
-                    minds_roles: connector.minds_roles(),
-                    confirmed: tokio::sync::Mutex::default(),
-                    delete_if_equal,
-                    hears,
-                    ended: Arc::clone(&ended),
-                };
-                runtime.spawn(Box::pin(async move {
-                    let mut end = ended.subscribe();
-                    tokio::select! {
-                        () = driver => {}
-                        () = moved => {}
-                        _ = end.wait_for(|ended| *ended) => {}
-                    }
-                    ended.send_replace(true);
-                    lost.notify_one();
-                }));
-                Arc::new(live)
-            });
+            let made =
+                connected.unwrap_or_else(silent).map(|connected| {
+                    let Connected {
+                        place,
+                        connection,
+                        driver,
+                        reading,
+                        answered,
+                        signs,
+                        delete_if_equal,
+                        hears,
+                    } = connected;
+                    let moved = connector.moved_from(&place, &runtime);
+                    static MADE: AtomicU64 = AtomicU64::new(0);
+                    let ended = Arc::new(watch::Sender::new(false));
+                    let live = Live {
+                        id: ConnectionId(MADE.fetch_add(1, Ordering::Relaxed)),
+                        connection,
+                        clock: Arc::new(ServerClock::read(reading)),
+                        answered,
+                        signs,
+                        ear: Ear::default(),
+                        run: OnceLock::new(),
+                        place,
+                        minds_roles: connector.minds_roles(),
+                        confirmed: tokio::sync::Mutex::default(),
+                        delete_if_equal,
+                        hears,
+                        ended: Arc::clone(&ended),
+                    };
+                    runtime.spawn(Box::pin(async move {
+                        let mut end = ended.subscribe();
+                        tokio::select! {
+                            () = driver => {}
+                            () = moved => {}
+                            _ = end.wait_for(|ended| *ended) => {}
+                        }
+                        ended.send_replace(true);
+                        lost.notify_one();
+                    }));
+                    Arc::new(live)
+                });
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
             *state = match &made {
                 Ok(live) => State::Up(Arc::clone(live)),

@@ -100,7 +100,8 @@ impl Client {
             }
             // A refusal is an answer, too.
             Some(Ok(_)) => live.answered.note(sent),
-            _ => link.drop_connection(live),
+            Some(Err(_)) => link.drop_connection(live),
+            None => link.drop_if_silent_since(sent, live),
         }
         sent + self.beat()
     }

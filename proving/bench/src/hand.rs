@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, process, thread};
 
-use leasehold::{Guard, LockError, Locks, Mutex, TokioRuntime};
+use leasehold::{Guard, InspectError, LockError, Locks, Mutex, TokioRuntime};
 use leasehold_core::{Answer, Attempt, BoxFuture, Claim, GrantAnswer, Holder, Key, Request, Ttl};
 use leasehold_file::Ledger;
 use tokio::sync::mpsc;
@@ -145,10 +145,15 @@ impl Hand {
 
     async fn until_in_line(&self, key: &str, waiters: usize) -> Result<(), Trouble> {
         let pause = Duration::from_millis(if waiters > 100 { 10 } else { 1 });
-        while self.direct.inspect(key).await?.line.len() < waiters {
+        loop {
+            match self.direct.inspect(key).await {
+                Ok(state) if state.line.len() >= waiters => return Ok(()),
+                // So many may ask at once that an answer takes longer than it may.
+                Err(InspectError::Store(fault)) if !fault.is_lasting() => {}
+                looked => drop(looked?),
+            }
             sleep(pause).await;
         }
-        Ok(())
     }
 
     /// Beside as many tasks of the same shape that wait for nothing, so that only what is ours is left over.

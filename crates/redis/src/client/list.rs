@@ -173,11 +173,11 @@ impl Client {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        let limit = self.call_limit;
+        let (limit, sent) = (self.call_limit, self.runtime.now());
         let count = commands.len();
         let saying = several(&mut *route.connection, commands.into_iter());
         match within(&*self.runtime, limit, saying).await {
-            None => Err(self.silent(route, limit)),
+            None => Err(self.silent(route, sent, limit)),
             Some(Err(error)) => Err(self.broken(route, &error)),
             Some(Ok(heard)) if heard.len() == count => Ok(heard),
             Some(Ok(_)) => Err(self.faults.passing("the server gave fewer answers than it was asked")),

@@ -95,7 +95,7 @@ impl Client {
         };
         let said = within(&*self.runtime, limit, saying).await;
         let heard = match said {
-            None => return Err(self.silent(route, limit)),
+            None => return Err(self.silent(route, sent, limit)),
             Some(Err(error)) => return Err(self.broken(route, &error)),
             Some(Ok(heard)) if heard.len() == calls.len() => heard,
             Some(Ok(_)) => {
@@ -128,7 +128,7 @@ impl Client {
         limit: Duration,
     ) -> Result<Heard, Fault> {
         match said {
-            None => Err(self.silent(route, limit)),
+            None => Err(self.silent(route, sent, limit)),
             Some(Err(error)) => Err(self.broken(route, &error)),
             Some(Ok(heard)) => {
                 route.answered(sent);
@@ -141,8 +141,11 @@ impl Client {
         }
     }
 
-    pub(super) fn silent(&self, route: &Route, limit: Duration) -> Fault {
-        self.drop_connection(route);
+    /// There was no answer to what was sent at an instant.
+    pub(super) fn silent(&self, route: &Route, sent: Instant, limit: Duration) -> Fault {
+        if let (Source::Ours(link), Some(live)) = (&self.source, &route.live) {
+            link.drop_if_silent_since(sent, live);
+        }
         self.faults.passing(format_args!("no answer within {limit:?}"))
     }
 

@@ -59,6 +59,39 @@ async fn a_black_hole_is_left_for_a_new_connection() {
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
 }
 
+/// Ten thousand asked at once, and the last answers came too late: the first call that gave up dropped the connection, and all others
+/// were told that it broke.
+#[tokio::test]
+async fn a_call_that_had_no_answer_in_time_costs_nobody_else_a_connection_that_answers() {
+    let server = Server::start(Flavor::Valkey91);
+    let proxy = Proxy::before(&server);
+    let store = Arc::new(store(&format!("{}?call-limit=10s", proxy.url())));
+    store.inspect(&key("k")).await.unwrap();
+    let inspects = || {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { store.inspect(&key("k")).await })
+    };
+    // Each word takes a second there, and one back; what is sent behind it waits for its turn.
+    proxy.slow_down(Duration::from_secs(1));
+    let before = inspects();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let impatient = attempt(&["k"]).with_ttl(Duration::from_secs(8).try_into().unwrap());
+    let gives_up = grant(&store, &impatient);
+    let mut behind = None;
+    let (given_up, ()) = tokio::join!(gives_up, async {
+        before.await.unwrap().unwrap();
+        behind = Some(inspects());
+    });
+    passing(given_up, &["no answer within 2s"]);
+    let behind = behind.unwrap();
+    assert!(!behind.is_finished());
+    behind.await.unwrap().unwrap();
+    proxy.heal();
+    // On the connection on which it was granted meanwhile.
+    store.give_up(&impatient).await.unwrap();
+    assert!(store.inspect(&key("k")).await.unwrap().tenancies.is_empty());
+}
+
 #[tokio::test]
 async fn a_killed_server_is_refused_in_passing_and_found_again() {
     let server = Server::start(Flavor::Redis62);
