@@ -214,7 +214,7 @@ impl Ledger {
             if trouble.reopen() {
                 self.open = None;
             }
-            trouble.of(&self.name)
+            trouble.by_whom(self.place.path()).of(&self.name)
         })
     }
 

@@ -35,6 +35,7 @@ mod stopped;
 mod store;
 mod table;
 mod trouble;
+mod writer;
 
 pub use boot::BootId;
 pub use ledger::Ledger;

@@ -8,21 +8,25 @@ use leasehold_core::{Fault, FaultKind};
 use rusqlite::ErrorCode;
 use rustix::io::Errno;
 
+use crate::writer::Writer;
+
 /// A fault in the making: it does not know yet of which store.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     kind: FaultKind,
     reason: String,
     reopen: bool,
+    /// Whether somebody else kept the file.
+    busy: bool,
 }
 
 impl Trouble {
     pub(crate) fn lasting(reason: impl fmt::Display) -> Self {
-        Self { kind: FaultKind::Lasting, reason: reason.to_string(), reopen: true }
+        Self { kind: FaultKind::Lasting, reason: reason.to_string(), reopen: true, busy: false }
     }
 
     pub(crate) fn passing(reason: impl fmt::Display) -> Self {
-        Self { kind: FaultKind::Passing, reason: reason.to_string(), reopen: true }
+        Self { kind: FaultKind::Passing, reason: reason.to_string(), reopen: true, busy: false }
     }
 
     /// A record that Leasehold cannot have written.
@@ -60,12 +64,21 @@ impl Trouble {
 
     fn disk_full() -> Self {
         let reason = "the disk is full, so nothing was taken or changed: free some space".into();
-        Self { kind: FaultKind::Passing, reason, reopen: false }
+        Self { kind: FaultKind::Passing, reason, reopen: false, busy: false }
     }
 
     fn busy() -> Self {
         let reason = "the file is busy: another process kept it for a second".into();
-        Self { kind: FaultKind::Passing, reason, reopen: false }
+        Self { kind: FaultKind::Passing, reason, reopen: false, busy: true }
+    }
+
+    /// Says who kept the file at this path, where that was the trouble and can be found out.
+    pub(crate) fn by_whom(mut self, path: &Path) -> Self {
+        let writer = Some(path).filter(|_| self.busy).and_then(Writer::of);
+        if let Some(writer) = writer.filter(|writer| !writer.is_this_process()) {
+            self.reason = format!("the file is busy: {writer}");
+        }
+        self
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -87,7 +88,7 @@ impl Crowd {
         self.note_if_it_had_the_lock(worker);
     }
 
-    /// SIGSTOP.
+    /// SIGSTOP. Not while it writes to a file, which would keep the file from everybody: of that the file store has a test of its own.
     ///
     /// # Panics
     ///
@@ -96,6 +97,10 @@ impl Crowd {
         let (process, _) = self.workers.get_mut(&worker).expect("it is one of the crowd");
         self.pen.note(now(), worker, 0, What::Stopped);
         process.stop().expect("it has not ended");
+        while keeps_a_file(worker) {
+            process.cont().expect("it has not ended");
+            process.stop().expect("it has not ended");
+        }
         self.note_if_it_had_the_lock(worker);
     }
 
@@ -213,6 +218,17 @@ impl Crowd {
             self.pen.note(now(), worker, 0, What::HadIt);
         }
     }
+}
+
+/// Whether a process is in the middle of a transaction that writes to a file: the kernel lists the lock of that, the 120th byte of
+/// the file beside the log.
+fn keeps_a_file(worker: u32) -> bool {
+    let pid = worker.to_string();
+    let locks = fs::read_to_string("/proc/locks").expect("the kernel lists the locks of files");
+    locks.lines().any(|line| {
+        let words: Vec<_> = line.split_ascii_whitespace().collect();
+        matches!(words[..], [_, "POSIX", _, "WRITE", by, _, "120", "120"] if by == pid)
+    })
 }
 
 /// Waits for something to come about.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{Answer, FaultKind, Fence, GrantAnswer, Proposal, Request, Ttl};
 use leasehold_file::{BootId, Ledger};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::child;
 use crate::clocks::ByHand;
@@ -58,6 +59,32 @@ fn a_file_that_another_keeps_for_longer_than_a_second_is_busy_and_then_serves_ag
     assert!((Duration::from_secs(1)..Duration::from_secs(3)).contains(&begun.elapsed()));
     ledger.serve(Request::Inspect(key("a"))).unwrap();
     other.execute_batch("ROLLBACK").unwrap();
+    assert!(take(&mut ledger, &attempt(1, &["a"], 1000)).is_some());
+}
+
+/// Nobody can take the file away from a process that was stopped while it wrote. So whoever needs it is told whom to wake or end.
+#[test]
+fn a_process_that_was_stopped_while_it_wrote_is_named_and_ending_it_frees_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("leases.db");
+    let mut ledger = Ledger::at(&file, ByHand::new());
+    ledger.open().unwrap();
+    let mut writer = child::start(&[], "write until killed", &file);
+    let pid = Pid::from_child(&writer);
+    let grant = || Request::Grant { attempt: attempt(1, &["a"], 1000), wait: None, not_after: None };
+    let fault = ledger.serve(grant()).unwrap_err();
+    let kept = format!("the file is busy: process {} (", pid.as_raw_pid());
+    assert!(fault.reason.starts_with(&kept) && !fault.reason.contains("stopped"), "{fault}");
+    kill_process(pid, Signal::STOP).unwrap();
+    let fault = ledger.serve(grant()).unwrap_err();
+    let remedy = format!("let it go on (`kill -CONT {}`) or end it", pid.as_raw_pid());
+    assert!(fault.reason.starts_with(&kept) && fault.reason.contains(&remedy), "{fault}");
+    assert_eq!(fault.kind, FaultKind::Passing);
+    // Opening it is no different.
+    let fault = Ledger::at(&file, ByHand::new()).serve(grant()).unwrap_err();
+    assert!(fault.reason.contains(&remedy), "{fault}");
+    writer.kill().unwrap();
+    writer.wait().unwrap();
     assert!(take(&mut ledger, &attempt(1, &["a"], 1000)).is_some());
 }
 

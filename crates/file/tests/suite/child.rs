@@ -10,6 +10,7 @@ use std::{env, process, thread};
 
 use leasehold_core::{FaultKind, Request};
 use leasehold_file::Ledger;
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::clocks::OfTheMachine;
 use crate::seeds::{attempt, key, take};
@@ -57,6 +58,7 @@ fn a_task_of_another_test_is_done() {
         "hold" => drop(take(&mut ledger, &attempt(process::id().into(), &["a"], 60_000)).unwrap()),
         "take and release until killed" => take_and_release(ledger),
         "count" => count(ledger, &file.with_extension("count")),
+        "write until killed" => write_until_killed(&file),
         "fill the disk" => fill_the_disk(ledger, &file),
         _ => panic!("no such task: {task}"),
     }
@@ -95,6 +97,17 @@ fn count(mut ledger: Ledger, counter: &Path) {
             OpenOptions::new().append(true).create(true).open(counter.with_extension("fences")).unwrap();
         writeln!(fences, "{fence}").unwrap();
         ledger.serve(Request::Release(attempt)).unwrap();
+    }
+}
+
+/// Begins a transaction, and never ends it; but is gone with the test, also if it is stopped by then.
+fn write_until_killed(file: &Path) {
+    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
+    let connection = rusqlite::Connection::open(file).unwrap();
+    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    println!("at work");
+    loop {
+        thread::park();
     }
 }
 

@@ -1,0 +1,102 @@
+//! Who keeps a file from everybody else, so that whoever waits for it in vain can say for whom.
+//!
+//! A process that was stopped in the middle of a transaction keeps the file until it goes on or ends; nobody can take it away.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use rustix::fs::{major, minor, stat};
+
+/// The lock of whoever writes, in bytes of the file beside the log. <https://www.sqlite.org/walformat.html#wal_locks>
+const WRITE_LOCK: u64 = 120;
+
+/// A process that was writing when the kernel was asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Writer {
+    pid: u32,
+    name: String,
+    stopped: bool,
+}
+
+impl Writer {
+    /// Who writes to the file at a path. `None` where nobody does any more, or the kernel does not show it: to containers it shows
+    /// their own.
+    pub(crate) fn of(file: &Path) -> Option<Self> {
+        let mut beside = file.as_os_str().to_owned();
+        beside.push("-shm");
+        let beside = stat(Path::new(&beside)).ok()?;
+        let file = format!("{:02x}:{:02x}:{}", major(beside.st_dev), minor(beside.st_dev), beside.st_ino);
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        let pid = locks.lines().find_map(|line| writes(line, &file))?;
+        let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name stands in parentheses, and may have some itself.
+        let (head, rest) = status.rsplit_once(')')?;
+        let name = head.split_once('(')?.1.to_owned();
+        Some(Self { pid, name, stopped: rest.trim_start().starts_with(['T', 't']) })
+    }
+
+    pub(crate) fn is_this_process(&self) -> bool {
+        self.pid == std::process::id()
+    }
+}
+
+/// The process of a line of `/proc/locks`, if it may write to that file: `1: POSIX  ADVISORY  WRITE 4711 fe:00:131 120 120`.
+fn writes(line: &str, file: &str) -> Option<u32> {
+    let words: Vec<_> = line.split_ascii_whitespace().collect();
+    let [_, "POSIX", _, "WRITE", pid, at, first, last] = words[..] else { return None };
+    let last = if last == "EOF" { u64::MAX } else { last.parse().ok()? };
+    let is_it = at == file && (first.parse().ok()?..=last).contains(&WRITE_LOCK);
+    is_it.then(|| pid.parse().ok()).flatten()
+}
+
+impl fmt::Display for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, name, stopped } = self;
+        write!(f, "process {pid} ({name}) kept it for a second")?;
+        if *stopped {
+            write!(
+                f,
+                ", because it was stopped while it wrote: let it go on (`kill -CONT {pid}`) or end it, and everybody else can go on"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_writes_to_this_very_file_is_found() {
+        let found = |line| writes(line, "fe:00:131");
+        assert_eq!(found("1: POSIX  ADVISORY  WRITE 4711 fe:00:131 120 120"), Some(4711));
+        assert_eq!(found("1: POSIX  ADVISORY  WRITE 4711 fe:00:131 0 EOF"), Some(4711));
+        for other in [
+            "1: POSIX  ADVISORY  READ  4711 fe:00:131 120 120",
+            "1: POSIX  ADVISORY  WRITE 4711 fe:00:131 121 127",
+            "1: POSIX  ADVISORY  WRITE 4711 fe:00:132 120 120",
+            "1: -> POSIX  ADVISORY  WRITE 4711 fe:00:131 120 120",
+            "1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF",
+            "1: OFDLCK ADVISORY  WRITE -1 fe:00:131 120 120",
+            "",
+        ] {
+            assert_eq!(found(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn of_a_file_to_which_nobody_writes_there_is_no_writer() {
+        assert_eq!(Writer::of(Path::new("/nowhere/leases.db")), None);
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("leases.db");
+        let connection = rusqlite::Connection::open(&file).unwrap();
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).unwrap();
+        connection.execute_batch("CREATE TABLE t (c)").unwrap();
+        assert_eq!(Writer::of(&file), None);
+        connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let writer = Writer::of(&file).expect("this process writes");
+        assert!(writer.is_this_process() && !writer.stopped, "{writer:?}");
+    }
+}
