@@ -23,13 +23,32 @@ pub struct Batch {
     pub answers: usize,
 }
 
+/// When batches come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
+pub enum Arrivals {
+    /// By chance: a Poisson process. The same seed has them come at the same times.
+    AtRandom {
+        /// Of the dice.
+        seed: u64,
+    },
+    /// Each as long after the one before: where a server is not busy all the time, none finds another before it.
+    Evenly,
+}
+
 /// Sends so many batches at such a rate per second, and gives how long each took in µs, from when it should have been sent to its last
 /// answer.
 ///
 /// # Errors
 ///
 /// When the server closes the connection.
-pub fn took(port: u16, batch: &Batch, rate: f64, count: usize) -> Result<Sample, Trouble> {
+pub fn took(
+    port: u16,
+    batch: &Batch,
+    arrivals: Arrivals,
+    rate: f64,
+    count: usize,
+) -> Result<Sample, Trouble> {
     let mut sender = TcpStream::connect(("127.0.0.1", port))?;
     sender.set_nodelay(true)?;
     let mut receiver = sender.try_clone()?;
@@ -40,12 +59,15 @@ pub fn took(port: u16, batch: &Batch, rate: f64, count: usize) -> Result<Sample,
             .map(|_| receiver.read_exact(&mut answers).map(|()| Instant::now()))
             .collect::<Result<Vec<_>, _>>()
     });
-    // The same times in each run, so that two runs differ by the server alone.
-    let mut chance = StdRng::seed_from_u64(7);
+    let mut chance = match arrivals {
+        Arrivals::AtRandom { seed } => Some(StdRng::seed_from_u64(seed)),
+        Arrivals::Evenly => None,
+    };
     let mut due = Instant::now();
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
-        due += Duration::from_secs_f64(gap(chance.random::<f64>(), rate));
+        let gap = chance.as_mut().map_or(1.0 / rate, |chance| gap(chance.random::<f64>(), rate));
+        due += Duration::from_secs_f64(gap);
         thread::sleep(due.saturating_duration_since(Instant::now()));
         sender.write_all(&batch.bytes)?;
         times.push(due);

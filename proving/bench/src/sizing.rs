@@ -363,7 +363,8 @@ const CHECKED: &str = "\
 ## The model, checked
 
 One point was measured: batches of 200 scripts at random times, at such a rate that the server is busy for half of the time. Each is timed from when it should have been
-sent, less what one takes that nothing is in the way of.
+sent, less what those take that come evenly at the same rate, so that nothing is in their way. The model leaves out that not all batches take as long, and that the client here runs on
+the other half of the server's core: by as much as the error says, take the waits above for too short.
 
 ";
 

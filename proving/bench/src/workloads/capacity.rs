@@ -11,7 +11,8 @@ use crate::bare::Bare;
 use crate::clock;
 use crate::crew::Trouble;
 use crate::figure::{Figures, Of};
-use crate::open_loop::{self, Batch};
+use crate::open_loop::{self, Arrivals, Batch};
+use crate::sample::Sample;
 use crate::settings::Settings;
 use crate::sizing::{BATCH, wait};
 use crate::venue::Site;
@@ -23,8 +24,8 @@ pub(super) const WORKLOAD: Workload = Workload {
     method: "All of it is what the server says of itself (`INFO`): memory in use, processor time with that of the kernel, bytes on its \
              sockets, and time within calls, while only one kind of call is made. *Alone*: one command at a time, each with a \
              packet of its own, as many small clients send them. *Together*: 64 tasks on one connection; renewals in the keeper's batches. \
-             *Wait at half load*: batches of 200 scripts at random times (Poisson) that keep the server busy for half of the time, beside \
-             what the queueing model of docs/sizing.md says of them.",
+             *Wait at half load*: batches of 200 scripts at random times (Poisson) that keep the server busy for half of the time, less \
+             as many that come evenly, beside what the queueing model of docs/sizing.md says of them.",
     run,
 };
 
@@ -202,31 +203,44 @@ impl Bench<'_> {
     }
 
     /// What the model says of a server that is busy for half of the time, and what is so.
+    ///
+    /// Batches that come at random are timed beside as many that come evenly, at the same rate: those find nothing before them, and are
+    /// served by a server that is as warm. A server that rests in between is slower than one that does not, so that neither the
+    /// service nor the rate could be had from one that nobody keeps busy.
     async fn half_load(&mut self) -> Result<(), Trouble> {
-        let count = self.settings.pick(1_500, 60);
+        let count = self.settings.pick(1_000, 30);
         let bare = Bare::at(&self.site.url).await?;
         let keys: Vec<_> = (0..BATCH).map(|n| format!("nobody's:{n}")).collect();
         // Each is answered by `:0`, because nobody holds these keys.
         let batch = Batch { bytes: bare.renewals(&keys), answers: BATCH * b":0\r\n".len() };
-        open_loop::took(self.server.port(), &batch, 1_000.0, 20)?;
-        let before = Vitals::of(self.server);
-        let quiet_rate = 50.0;
-        let quiet = open_loop::took(self.server.port(), &batch, quiet_rate, count / 15)?;
-        let service = Vitals::of(self.server).since(&before).processor / (count / 15) as f64;
-        let rate = 0.5e6 / service;
-        let begun = clock::now();
-        let before = Vitals::of(self.server);
-        let busy = open_loop::took(self.server.port(), &batch, rate, count)?;
-        let used = Vitals::of(self.server).since(&before).processor / ((clock::now() - begun) as f64 / 1e3);
-        let own_wait = wait(quiet_rate * service / 1e6, service);
-        let measured = busy.mean() - quiet.mean() + own_wait;
-        let modelled = wait(0.5, service);
+        let mut rate = 200.0;
+        for _ in 0..3 {
+            rate = 0.5e6 / self.load(&batch, Arrivals::Evenly, rate, count)?.service;
+        }
+        let (mut waits, mut services, mut busy) = (Sample::default(), Sample::default(), Sample::default());
+        for seed in 0..self.settings.pick(7, 1) {
+            let evenly = self.load(&batch, Arrivals::Evenly, rate, count)?;
+            let at_random = self.load(&batch, Arrivals::AtRandom { seed }, rate, count)?;
+            waits.push(at_random.took - evenly.took);
+            services.push(at_random.service);
+            busy.push(at_random.busy);
+        }
+        let (measured, service, busy) = (waits.median(), services.median(), busy.median());
+        let modelled = wait(busy, service);
         self.add("a batch of 200 scripts", "µs", service);
-        self.add("utilisation at half load", "", used);
+        self.add("utilisation at half load", "", busy);
         self.add("wait at half load", "µs", measured);
         self.add("wait at half load, by the model", "µs", modelled);
         self.add("wait at half load ÷ model", "", measured / modelled);
         Ok(())
+    }
+
+    fn load(&self, batch: &Batch, arrivals: Arrivals, rate: f64, count: usize) -> Result<Load, Trouble> {
+        let (begun, before) = (clock::now(), Vitals::of(self.server));
+        let took = open_loop::took(self.server.port(), batch, arrivals, rate, count)?.mean();
+        let processor = Vitals::of(self.server).since(&before).processor;
+        let lasted = (clock::now() - begun) as f64 / 1e3;
+        Ok(Load { took, service: processor / count as f64, busy: processor / lasted })
     }
 
     fn add(&mut self, measure: &str, unit: &str, value: f64) {
@@ -241,6 +255,15 @@ async fn cycles(locks: &Locks, key: &str, count: u32) -> Result<(), Trouble> {
         mutex.lock().await?.release().await?;
     }
     Ok(())
+}
+
+/// What a load made of a server, all in µs but the share of the time for which it was busy.
+struct Load {
+    /// From when a batch should have been sent to its last answer, on average.
+    took: f64,
+    /// The processor time of a batch.
+    service: f64,
+    busy: f64,
 }
 
 /// 64 at a time, each a key of its own.
