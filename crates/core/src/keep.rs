@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backoff::Dice;
 use crate::{Backoff, Drift, Handed, HoldAnswer, Instant, Key, Lease, Tenancy, Ttl};
 
 /// Whether and for how long a lease is renewed while its guard lives.
@@ -107,18 +106,25 @@ pub struct Keep {
     /// How long the lease is that was handed over in line, until the first renewal is answered.
     unclaimed: Option<Ttl>,
     asking: Option<(Instant, Ttl)>,
-    retry: Option<Instant>,
-    faults: u32,
-    fault: Option<Arc<str>>,
-    /// In a box: it is rare, and there may be very many of these.
+    /// In boxes, as the loss is: they are rare, and there may be very many of these.
+    missed: Option<Box<Missed>>,
     loss: Option<Box<Loss>>,
-    dice: Dice,
+}
+
+/// The renewals that ended in a fault since one was answered.
+#[derive(Debug)]
+struct Missed {
+    times: u32,
+    /// The last fault.
+    fault: Arc<str>,
+    /// When to try again, until that is done.
+    retry: Option<Instant>,
 }
 
 impl Keep {
-    /// Keeps a lease that was granted now. `seed` spreads the retries; it need not be secret.
+    /// Keeps a lease that was granted now.
     #[must_use]
-    pub fn new(now: Instant, lease: Lease, ttl: Ttl, drift: Drift, renewal: Renewal, seed: u64) -> Self {
+    pub fn new(now: Instant, lease: Lease, ttl: Ttl, drift: Drift, renewal: Renewal) -> Self {
         let mut keep = Self {
             lease,
             ttl,
@@ -128,11 +134,8 @@ impl Keep {
             confirmed: now,
             unclaimed: None,
             asking: None,
-            retry: None,
-            faults: 0,
-            fault: None,
+            missed: None,
             loss: None,
-            dice: Dice::new(seed),
         };
         if let Some(limit) = keep.limit() {
             keep.lease = lease.ending_by(limit);
@@ -159,6 +162,12 @@ impl Keep {
         self.ttl
     }
 
+    /// Whether and for how long it is renewed.
+    #[must_use]
+    pub const fn renewal(&self) -> Renewal {
+        self.renewal
+    }
+
     /// When the lease was granted.
     #[must_use]
     pub const fn granted(&self) -> Instant {
@@ -174,7 +183,9 @@ impl Keep {
     /// A renewal is about to be sent.
     pub fn handle_sent(&mut self, now: Instant, ttl: Ttl) {
         self.asking = Some((now, ttl));
-        self.retry = None;
+        if let Some(missed) = &mut self.missed {
+            missed.retry = None;
+        }
     }
 
     /// The renewal under way was answered.
@@ -191,14 +202,15 @@ impl Keep {
         self.confirm(now, sent, ttl, answer);
     }
 
-    /// The renewal under way ended in a fault. The lease is as good as before; it is asked again.
-    pub fn handle_fault(&mut self, now: Instant, fault: Arc<str>) {
+    /// The renewal under way ended in a fault. The lease is as good as before; it is asked again. `chance`, of all numbers, spreads the
+    /// retries; it need not be secret.
+    pub fn handle_fault(&mut self, now: Instant, fault: Arc<str>, chance: u64) {
         self.asking = None;
-        let rest = Backoff::WHILE_SILENT.delay(self.faults, self.dice.roll());
+        let times = self.missed.as_ref().map_or(0, |missed| missed.times);
+        let rest = Backoff::WHILE_SILENT.delay(times, chance);
         // With a short ttl a second is too long to rest: at least four retries fit into what is left after a first miss.
-        self.retry = Some(now + rest.min(self.term().duration() / 8));
-        self.faults += 1;
-        self.fault = Some(fault);
+        let retry = Some(now + rest.min(self.term().duration() / 8));
+        self.missed = Some(Box::new(Missed { times: times + 1, fault, retry }));
     }
 
     /// The store told that somebody broke the lease.
@@ -224,7 +236,8 @@ impl Keep {
         if self.asking.is_some() {
             return Keeping::WaitUntil(end);
         }
-        let due = self.retry.unwrap_or(self.confirmed + self.term().duration() / 3);
+        let retry = self.missed.as_ref().and_then(|missed| missed.retry);
+        let due = retry.unwrap_or(self.confirmed + self.term().duration() / 3);
         if now < due { Keeping::WaitUntil(due.min(end)) } else { Keeping::Renew(ttl) }
     }
 
@@ -259,9 +272,7 @@ impl Keep {
                 if self.loss.is_none() && self.lease.is_held(now) {
                     self.confirmed = self.confirmed.max(sent);
                     self.unclaimed = None;
-                    self.faults = 0;
-                    self.fault = None;
-                    self.retry = None;
+                    self.missed = None;
                     self.believe(Lease::counted_from(sent, ttl, self.drift));
                 }
             }
@@ -286,8 +297,8 @@ impl Keep {
     fn end_of_lease(&self) -> Loss {
         match self.renewal {
             // The drift of the last lease ends the hold a little before the limit: nothing could have made it longer.
-            Renewal::AtMost(at_most) if self.fault.is_none() => Loss::HeldTooLong { at_most },
-            _ => Loss::Expired { fault: self.fault.clone() },
+            Renewal::AtMost(at_most) if self.missed.is_none() => Loss::HeldTooLong { at_most },
+            _ => Loss::Expired { fault: self.missed.as_ref().map(|missed| missed.fault.clone()) },
         }
     }
 }

@@ -10,22 +10,23 @@ use crate::{Instant, Misuse, Ttl};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drift {
     per_thousand: u32,
-    constant: Duration,
+    /// In nanoseconds, which takes less room than a duration; there may be very many.
+    constant: u64,
 }
 
 impl Drift {
     /// None: the store counts on the holder's own clock, as finely as the holder.
-    pub const NONE: Self = Self { per_thousand: 0, constant: Duration::ZERO };
+    pub const NONE: Self = Self { per_thousand: 0, constant: 0 };
 
     /// The store counts on the holder's own clock, but in microseconds: it cuts up to one of them off.
-    pub const ON_ONE_CLOCK: Self = Self { per_thousand: 0, constant: Duration::from_micros(1) };
+    pub const ON_ONE_CLOCK: Self = Self { per_thousand: 0, constant: 1_000 };
 
     /// Between two machines.
     ///
     /// A thousandth: the kernel's clock discipline changes a clock's rate by at most 500 parts per million (RFC 5905,
     /// appendix A.1), and there are two clocks. 2 ms: the server cuts its clock to milliseconds before it adds the ttl, and
     /// compares in milliseconds again when it expires the key.
-    pub const BETWEEN_MACHINES: Self = Self { per_thousand: 1, constant: Duration::from_millis(2) };
+    pub const BETWEEN_MACHINES: Self = Self { per_thousand: 1, constant: 2_000_000 };
 
     /// A share of the ttl, in thousandths, and a constant. The defaults are derived at [`Drift::BETWEEN_MACHINES`]; take a greater
     /// share where clocks are not disciplined, as in some virtual machines.
@@ -37,6 +38,8 @@ impl Drift {
         if per_thousand > 500 {
             Err(Misuse::Drift { per_thousand })
         } else {
+            let nanos = constant.as_secs().saturating_mul(1_000_000_000);
+            let constant = nanos.saturating_add(constant.subsec_nanos() as u64);
             Ok(Self { per_thousand, constant })
         }
     }
@@ -50,7 +53,7 @@ impl Drift {
 
     /// What is taken off a ttl.
     fn of(self, ttl: Ttl) -> Duration {
-        ttl.duration() / 1000 * self.per_thousand + self.constant
+        ttl.duration() / 1000 * self.per_thousand + Duration::from_nanos(self.constant)
     }
 }
 

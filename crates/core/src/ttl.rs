@@ -1,6 +1,7 @@
 //! How long a lease lasts without renewal.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::Misuse;
@@ -8,19 +9,20 @@ use crate::Misuse;
 /// How long a lease lasts without renewal, in whole milliseconds; between [`Ttl::MIN`] and [`Ttl::MAX`].
 ///
 /// A running holder renews long before its end, so the ttl is how long a crashed holder keeps the others out.
+// Never zero, so that one that may be missing takes no more room: there may be very many.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ttl(u64);
+pub struct Ttl(NonZeroU64);
 
 impl Ttl {
     /// 10 ms. Below it the milliseconds of rounding and drift that a lease subtracts would eat a good part of it.
-    pub const MIN: Self = Self(10);
+    pub const MIN: Self = Self::of(10);
 
     /// 365 days. Longer ones are arithmetic gone wrong, and some servers take them and overflow.
-    pub const MAX: Self = Self(365 * 24 * 60 * 60 * 1000);
+    pub const MAX: Self = Self::of(365 * 24 * 60 * 60 * 1000);
 
     /// 30 s: long enough that a stopped or failing-over server (some seconds) loses nobody its lock, short enough that the
     /// others can wait for a crash to pass.
-    pub const DEFAULT: Self = Self(30_000);
+    pub const DEFAULT: Self = Self::of(30_000);
 
     /// Takes a duration as a ttl; fractions of a millisecond are dropped, so that a lease is never believed longer than the
     /// store, which counts milliseconds, keeps it.
@@ -33,29 +35,37 @@ impl Ttl {
             return Err(Misuse::TtlTooLong { asked });
         }
         let ms = u64::try_from(asked.as_millis()).unwrap_or(u64::MAX);
-        if ms < Self::MIN.0 {
+        if ms < Self::MIN.as_millis() {
             return Err(Misuse::TtlTooShort { asked });
         }
-        Ok(Self(ms))
+        Ok(Self::of(ms))
     }
 
     /// The same as a duration.
     #[must_use]
     pub const fn duration(self) -> Duration {
-        Duration::from_millis(self.0)
+        Duration::from_millis(self.as_millis())
     }
 
     /// The ttl in milliseconds, as stores count.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
-        self.0
+        self.0.get()
     }
 
     /// This ttl, or what is left until a limit if that is less; no less than a millisecond. For the last renewal before a
     /// longest hold ends.
     pub(crate) fn up_to(self, limit: Duration) -> Self {
         let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        Self(self.0.min(limit).max(1))
+        Self::of(self.as_millis().min(limit))
+    }
+
+    /// So many milliseconds, but one at least.
+    const fn of(ms: u64) -> Self {
+        match NonZeroU64::new(ms) {
+            Some(ms) => Self(ms),
+            None => Self(NonZeroU64::MIN),
+        }
     }
 }
 

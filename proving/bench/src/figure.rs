@@ -123,7 +123,7 @@ impl Figures {
             met: target.map(|target| target.bound.is_met_by(value)),
             spread: sample.spread(),
             binding: target.is_some_and(|target| target.counted)
-                && !targets::passes_for_now(of.workload, measure, value),
+                && !targets::passes_for_now(of.workload, of.venue.name(), measure, value),
         };
         if self.telling == Telling::Json {
             let line = serde_json::to_string(&figure).expect("a figure is plain data");

@@ -131,6 +131,8 @@ const fn walked(
 pub struct NotYet {
     /// The workload.
     pub workload: &'static str,
+    /// Where.
+    pub venue: &'static str,
     /// The measure.
     pub measure: &'static str,
     /// The worst that passes.
@@ -138,13 +140,24 @@ pub struct NotYet {
 }
 
 /// Counted demands that are not met yet: a line to delete with the change that meets one.
-pub const NOT_YET: [NotYet; 1] = [NotYet { workload: "held", measure: "bytes per guard", at_most: 832.0 }];
+pub const NOT_YET: [NotYet; 2] = [
+    // The store's own records are in the same process, and are among them: its key, its fence and its lock.
+    NotYet { workload: "held", venue: "memory", measure: "bytes per guard", at_most: 700.0 },
+    // The pages that SQLite keeps at hand are among them.
+    NotYet { workload: "held", venue: "file", measure: "bytes per guard", at_most: 550.0 },
+];
+
+/// Whether a demand is known not to be met yet, and how far from it a figure may be until it is.
+#[must_use]
+pub fn not_yet(workload: &str, venue: &str, measure: &str) -> Option<&'static NotYet> {
+    let is_it = |known: &&NotYet| (known.workload, known.venue, known.measure) == (workload, venue, measure);
+    NOT_YET.iter().find(is_it)
+}
 
 /// Whether a figure that misses its demand is let pass for now.
 #[must_use]
-pub fn passes_for_now(workload: &str, measure: &str, value: f64) -> bool {
-    let known = NOT_YET.iter().find(|known| known.workload == workload && known.measure == measure);
-    known.is_some_and(|known| value <= known.at_most)
+pub fn passes_for_now(workload: &str, venue: &str, measure: &str, value: f64) -> bool {
+    not_yet(workload, venue, measure).is_some_and(|known| value <= known.at_most)
 }
 
 const FLOOR: &str =
@@ -211,8 +224,9 @@ mod tests {
 
     #[test]
     fn what_is_not_met_yet_may_not_get_worse() {
-        assert!(passes_for_now("held", "bytes per guard", 832.0));
-        assert!(!passes_for_now("held", "bytes per guard", 833.0));
-        assert!(!passes_for_now("line", "inversions", 0.5));
+        assert!(passes_for_now("held", "memory", "bytes per guard", 700.0));
+        assert!(!passes_for_now("held", "memory", "bytes per guard", 701.0));
+        assert!(!passes_for_now("held", "redis-7.0", "bytes per guard", 513.0));
+        assert!(!passes_for_now("line", "memory", "inversions", 0.5));
     }
 }

@@ -207,11 +207,11 @@ fn renewal() -> impl Strategy<Value = Renewal> {
 #[test]
 fn a_lease_is_kept_by_answers_alone() {
     let events = vec((at_keep(), leap()), 1..60);
-    hunt(4_000, (ttl(), renewal(), any::<u64>(), events), |(ttl, renewal, seed, events)| {
+    hunt(4_000, (ttl(), renewal(), any::<u64>(), events), |(ttl, renewal, chance, events)| {
         let mut now = Instant::from_nanos(1_000_000_000);
         let drift = Drift::BETWEEN_MACHINES;
         let first = Lease::counted_from(now, ttl, drift);
-        let mut keep = Keep::new(now, first, ttl, drift, renewal, seed);
+        let mut keep = Keep::new(now, first, ttl, drift, renewal);
         let (begun, mut most) = (now, first.end());
         let (mut asking, mut lost) = (None, false);
         for (event, later) in events {
@@ -235,7 +235,7 @@ fn a_lease_is_kept_by_answers_alone() {
                     keep.handle_own_renewal(now, sent, ttl, answer);
                 }
                 AtKeep::Fault => {
-                    keep.handle_fault(now, "timed out".into());
+                    keep.handle_fault(now, "timed out".into(), chance);
                     asking = None;
                 }
                 AtKeep::Broken => keep.handle_broken(key()),

@@ -72,8 +72,8 @@ fn step_by_step(
     let wants = attempt.claim.wants();
     for (n, want) in wants.iter().enumerate() {
         // Behind the last there is none to wait for.
-        let may_be_kept = n + 1 < wants.len()
-            && !records.is_held_in(&want.key, attempt.holder, want.mode, scene.now);
+        let may_be_kept =
+            n + 1 < wants.len() && !records.is_held_in(&want.key, attempt.holder, want.mode, scene.now);
         let Some(answer) = step(records, want, attempt, wait, scene, told) else {
             taken.extend(may_be_kept.then_some(&want.key));
             continue;

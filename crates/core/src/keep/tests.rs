@@ -5,6 +5,7 @@ use crate::{Holder, Tenant};
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
+const CHANCE: u64 = 0x5eed_5eed_5eed_5eed;
 
 fn ttl() -> Ttl {
     Ttl::new(9 * SECOND).unwrap()
@@ -12,7 +13,7 @@ fn ttl() -> Ttl {
 
 fn keep(renewal: Renewal) -> Keep {
     let lease = Lease::counted_from(START, ttl(), Drift::NONE);
-    Keep::new(START, lease, ttl(), Drift::NONE, renewal, 3)
+    Keep::new(START, lease, ttl(), Drift::NONE, renewal)
 }
 
 fn taken() -> HoldAnswer {
@@ -38,7 +39,7 @@ fn handed(renewal: Renewal) -> Keep {
     let lasts = Ttl::new(2 * SECOND).unwrap();
     let lease = Lease::counted_from(START, lasts, Drift::NONE);
     let handed = Some(Handed { since: START, lasts });
-    Keep::new(START + SECOND / 2, lease, ttl(), Drift::NONE, renewal, 3).handed(handed)
+    Keep::new(START + SECOND / 2, lease, ttl(), Drift::NONE, renewal).handed(handed)
 }
 
 #[test]
@@ -75,7 +76,7 @@ fn a_lock_that_was_handed_over_is_lost_with_its_window_if_no_renewal_is_answered
                 asked += 1;
                 keep.handle_sent(now, ttl);
                 now = now + SECOND / 5;
-                keep.handle_fault(now, "no answer".into());
+                keep.handle_fault(now, "no answer".into(), CHANCE);
             }
             Keeping::WaitUntil(until) => now = until,
             Keeping::Lost(loss) => break loss,
@@ -98,7 +99,7 @@ fn failed_renewals_lose_nothing_before_the_lease_ends() {
             Keeping::Renew(ttl) => {
                 asked += 1;
                 keep.handle_sent(now, ttl);
-                keep.handle_fault(now, "timed out".into());
+                keep.handle_fault(now, "timed out".into(), CHANCE);
             }
             Keeping::Lost(loss) => break loss,
         }
@@ -190,7 +191,7 @@ fn a_lease_that_was_broken_or_kept_no_more_is_lost_for_the_first_reason_given() 
 fn a_longest_hold_that_ends_with_the_store_away_is_lost_to_the_store() {
     let mut keep = keep(Renewal::AtMost(20 * SECOND));
     keep.handle_sent(START + 3 * SECOND, ttl());
-    keep.handle_fault(START + 4 * SECOND, "timed out".into());
+    keep.handle_fault(START + 4 * SECOND, "timed out".into(), CHANCE);
     let expired = Loss::Expired { fault: Some("timed out".into()) };
     assert_eq!(keep.next(START + 9 * SECOND), Keeping::Lost(expired));
 }
@@ -199,10 +200,10 @@ fn a_longest_hold_that_ends_with_the_store_away_is_lost_to_the_store() {
 fn with_a_short_ttl_the_retries_come_as_soon_as_it_wants_them() {
     let ttl = Ttl::new(SECOND / 5).unwrap();
     let lease = Lease::counted_from(START, ttl, Drift::NONE);
-    let mut keep = Keep::new(START, lease, ttl, Drift::NONE, Renewal::Automatic, 3);
+    let mut keep = Keep::new(START, lease, ttl, Drift::NONE, Renewal::Automatic);
     for _ in 0..8 {
         keep.handle_sent(START, ttl);
-        keep.handle_fault(START, "timed out".into());
+        keep.handle_fault(START, "timed out".into(), CHANCE);
         let Keeping::WaitUntil(again) = keep.next(START) else { panic!("asked without a pause") };
         assert!(again <= START + ttl.duration() / 8);
     }
@@ -254,7 +255,7 @@ proptest! {
                 }
                 (Keeping::WaitUntil(_), 1) => {
                     if sent.take().is_some() {
-                        keep.handle_fault(now, "fault".into());
+                        keep.handle_fault(now, "fault".into(), CHANCE);
                     }
                 }
                 (Keeping::WaitUntil(_), _) => {}

@@ -18,7 +18,7 @@ use super::guard::Guard;
 use super::holding::Holding;
 use crate::error::LockError;
 use crate::event::Event;
-use crate::place::{Place, low_bits};
+use crate::place::Place;
 use crate::report::{Span, outcome};
 
 /// An attempt that is given up when this is dropped, unless it became a guard or certainly left nothing.
@@ -175,10 +175,9 @@ impl<'a> Armed<'a> {
     ) -> Result<Guard, LockError> {
         let (place, runtime) = (self.place, &self.place.runtime);
         let now = runtime.now();
-        let seed = low_bits(runtime.random());
         let Some(attempt) = self.attempt.clone() else { unreachable!("taken only below") };
         let ttl = attempt.ttl;
-        let keep = Keep::new(now, lease, ttl, place.drift, self.renewal, seed).handed(handed);
+        let keep = Keep::new(now, lease, ttl, place.drift, self.renewal).handed(handed);
         let holding = Holding::new(attempt, fence, now, asks, keep.lease(), runtime.clone());
         let holding = Arc::new(holding);
         let waited = now.saturating_since(self.started);
@@ -194,7 +193,7 @@ impl<'a> Armed<'a> {
         match place.roster.enter(holding.clone(), keep, now, acquired) {
             Ok(number) => {
                 self.attempt = None;
-                Ok(Guard::new(place.clone(), holding, number, self.renewal))
+                Ok(Guard::new(place.clone(), holding, number))
             }
             Err(reason) => Err(self.fails(LockError::Closed { reason })),
         }

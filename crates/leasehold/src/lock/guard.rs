@@ -22,16 +22,23 @@ pub struct Guard {
     place: Arc<Place>,
     held: Held,
     number: u64,
-    renewal: Renewal,
-    /// Whether dropping this gives the attempt up.
-    armed: bool,
-    /// How long it was held, once its holder has given it back.
-    given_back: Option<Duration>,
+    stage: Stage,
+}
+
+/// How far the holding has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its holder has it in hand.
+    Held,
+    /// Its holder has given it back, after so long; the store may not know it yet.
+    GivenBack(Duration),
+    /// The store has nothing of it any more.
+    Over,
 }
 
 impl Guard {
-    pub(super) fn new(place: Arc<Place>, holding: Arc<Holding>, number: u64, renewal: Renewal) -> Self {
-        Self { place, held: Held(holding), number, renewal, armed: true, given_back: None }
+    pub(super) fn new(place: Arc<Place>, holding: Arc<Holding>, number: u64) -> Self {
+        Self { place, held: Held(holding), number, stage: Stage::Held }
     }
 
     /// A view of this holding, to lend to those who work under it.
@@ -117,7 +124,7 @@ impl Guard {
         self.place.check(ttl)?;
         let holding = &self.held.0;
         let sent = self.place.runtime.now();
-        if let Renewal::AtMost(at_most) = self.renewal
+        if let Some(Renewal::AtMost(at_most)) = self.place.roster.renewal(self.number)
             && sent + ttl.duration() > holding.granted + at_most
         {
             return Err(RenewError::PastLongestHold { at_most, ttl });
@@ -164,7 +171,7 @@ impl Guard {
                 _ => ReleaseError::Expired { key: holding.attempt.claim.first_key().clone() },
             });
         }
-        self.given_back = Some(held_for);
+        self.stage = Stage::GivenBack(held_for);
         let place = self.place.clone();
         let (store, runtime) = (&place.store, &place.runtime);
         let mut tries = 0;
@@ -176,7 +183,7 @@ impl Guard {
                 // A release whose answer was lost may have been done; nobody held the key between it and this one.
                 Ok(_) if tries > 0 && holding.is_held() => return self.released(held_for),
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
-                    self.armed = false;
+                    self.stage = Stage::Over;
                     let taken = held_by.clone().map(|held_by| Loss::TakenByOther { held_by });
                     self.lose(taken.unwrap_or_else(|| Loss::Gone { key: key.clone() }));
                     return Err(held_by.map_or(ReleaseError::Expired { key }, |held_by| {
@@ -223,7 +230,7 @@ impl Guard {
     }
 
     fn released(&mut self, held_for: Duration) -> Result<(), ReleaseError> {
-        self.armed = false;
+        self.stage = Stage::Over;
         self.place.report.tell(|| self.held.0.was_given_back(held_for, Ok(())));
         Ok(())
     }
@@ -245,11 +252,13 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.place.roster.leave(self.number, self.place.runtime.now());
-        if !self.armed {
-            return;
-        }
         let holding = &self.held.0;
-        match self.given_back.or_else(|| holding.is_held().then(|| self.held_for())) {
+        let held_for = match self.stage {
+            Stage::Held => holding.is_held().then(|| self.held_for()),
+            Stage::GivenBack(held_for) => Some(held_for),
+            Stage::Over => return,
+        };
+        match held_for {
             Some(held_for) => self.place.give_back(holding, held_for),
             None => {
                 self.lose(Loss::Expired { fault: None });

@@ -6,6 +6,7 @@ use leasehold_core::{Instant, Notice, Notices, Runtime, Store};
 
 use super::roster::{Due, Roster};
 use crate::event::Event;
+use crate::place::low_bits;
 
 /// The most renewals in one request to the store: enough that the cost of a round trip is shared, few enough that a request
 /// stays well below a store's time limit.
@@ -87,7 +88,7 @@ async fn renew(roster: Arc<Roster>, store: Arc<dyn Store>, runtime: Arc<dyn Runt
         roster.report.answered(answer);
     }
     for (number, answer) in numbers.into_iter().zip(answers) {
-        roster.handle_renewal(number, now, answer);
+        roster.handle_renewal(number, now, answer, || low_bits(runtime.random()));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, Keep, Keeping, Key, Ttl};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, Keep, Keeping, Key, Renewal, Ttl};
 use tokio::sync::Notify;
 
 use super::closing::{Closed, Closing};
@@ -159,11 +159,17 @@ impl Roster {
         self.changed.notified().await;
     }
 
-    /// A renewal was answered.
-    pub(crate) fn handle_renewal(&self, number: u64, now: Instant, answer: Result<HoldAnswer, Fault>) {
+    /// A renewal was answered. `chance` spreads the retries.
+    pub(crate) fn handle_renewal(
+        &self,
+        number: u64,
+        now: Instant,
+        answer: Result<HoldAnswer, Fault>,
+        chance: impl FnOnce() -> u64,
+    ) {
         self.with_keep(number, now, |keep| match answer {
             Ok(answer) => keep.handle_answer(now, answer),
-            Err(fault) => keep.handle_fault(now, fault.to_string().into()),
+            Err(fault) => keep.handle_fault(now, fault.to_string().into(), chance()),
         });
     }
 
@@ -214,6 +220,11 @@ impl Roster {
     /// The ttl that the lease has by now.
     pub(crate) fn ttl(&self, number: u64) -> Option<Ttl> {
         self.state().guards.get(&number).map(|entry| entry.keep.ttl())
+    }
+
+    /// Whether and for how long the lease is renewed; `None` when nobody keeps it any more.
+    pub(crate) fn renewal(&self, number: u64) -> Option<Renewal> {
+        self.state().guards.get(&number).map(|entry| entry.keep.renewal())
     }
 
     fn with_keep(&self, number: u64, now: Instant, change: impl FnOnce(&mut Keep)) {
