@@ -35,8 +35,8 @@ pub struct Stay {
     pub over: u64,
     /// When its lease was to end, as far as that was written down.
     pub ends: u64,
-    /// It believed when it let go, and the store said before that lease was over that it was wrong.
-    pub deceived: Option<String>,
+    /// It believed when it let go, and the store said before that lease was over that it was wrong: when, and in which words.
+    pub deceived: Option<(u64, String)>,
     /// It believed no more when it let go: it was told, or its lease had ended.
     pub knew: bool,
 }
@@ -134,7 +134,7 @@ impl Account {
                         stay.believed_until = stay.believed_until.min(at);
                         stay.over = at;
                     } else if let (What::Lost(how), true) = (what, at < stay.ends) {
-                        stay.deceived = Some(how.clone());
+                        stay.deceived = Some((at, how.clone()));
                     }
                     account.stays.push(stay);
                 }
@@ -344,7 +344,7 @@ mod tests {
         assert!(account.fences_that_do_not_rise().is_empty());
         assert!(account.overtaken().is_empty());
         assert_eq!(account.handovers()[0].gap, Duration::from_nanos(5));
-        assert_eq!(account.stays[1].deceived.as_deref(), Some("it had ended"));
+        assert_eq!(account.stays[1].deceived, Some((41, "it had ended".into())));
     }
 
     #[test]

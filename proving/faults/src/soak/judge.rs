@@ -221,12 +221,12 @@ impl Circumstances {
         self.down.iter().map(within).sum()
     }
 
-    /// Who believed to the last, and was told that it had been wrong, had a store that forgot; or a majority of which one forgot; or
-    /// it was broken, and had not heard of it yet.
+    /// Who believed to the last, and was told that it had been wrong, had a store that forgot before it said so; or a majority of which
+    /// one forgot; or it was broken, and had not heard of it yet.
     fn nobody_was_deceived(&self, account: &Account, breaks: &Breaks, verdict: &mut Verdict) {
         for stay in &account.stays {
-            if let Some(how) = &stay.deceived
-                && !self.was_forgotten(&self.forgotten_somewhere, stay, stay.believed_until)
+            if let Some((at, how)) = &stay.deceived
+                && !self.was_forgotten(&self.forgotten_somewhere, stay, *at)
                 && !breaks.may_have_broken(stay)
             {
                 verdict.violations.push(format!("it believed, and its store did not: {how}\n  {stay}"));

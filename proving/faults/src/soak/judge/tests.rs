@@ -124,6 +124,24 @@ fn a_holder_that_was_forgotten_before_it_heard_of_its_grant_is_excused_too() {
     assert!(!violations(&lines).is_empty());
 }
 
+/// A release lay in the socket of a stopped server; when that went on it was flushed first, and then it had the release.
+#[test]
+fn who_lets_go_of_what_is_forgotten_before_the_store_has_the_release_was_not_deceived() {
+    let lines = [
+        "1 1 1 asks alone a",
+        "10 1 1 granted 7 1900",
+        "100 1 1 lets-go true",
+        "200 1 1 lost a: held by 2 before it was released",
+    ];
+    let flushed_at = |at: u64| {
+        let at = at * 1_000_000;
+        circumstances(&[Fault { kind: Kind::Flushed, from: at, until: at }])
+    };
+    assert_eq!(judged(&flushed_at(150), &lines).violations, [""; 0]);
+    assert_eq!(judged(&flushed_at(201), &lines).violations.len(), 1);
+    assert_eq!(violations(&lines).len(), 1);
+}
+
 #[test]
 fn a_fence_that_does_not_rise_is_found_also_where_a_store_forgot() {
     let lines = [
