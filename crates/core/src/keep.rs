@@ -107,18 +107,21 @@ pub struct Keep {
     unclaimed: Option<Ttl>,
     asking: Option<(Instant, Ttl)>,
     /// In boxes, as the loss is: they are rare, and there may be very many of these.
-    missed: Option<Box<Missed>>,
+    doubt: Option<Box<Doubt>>,
     loss: Option<Box<Loss>>,
 }
 
-/// The renewals that ended in a fault since one was answered.
-#[derive(Debug)]
-struct Missed {
-    times: u32,
-    /// The last fault.
-    fault: Arc<str>,
-    /// When to try again, until that is done.
-    retry: Option<Instant>,
+/// What makes it doubtful whether the store still has the lease, until a renewal is answered.
+#[derive(Debug, Default)]
+struct Doubt {
+    /// How many renewals ended in a fault.
+    faults: u32,
+    /// The last one.
+    fault: Option<Arc<str>>,
+    /// When to ask, until that is done; whatever is due besides.
+    ask: Option<Instant>,
+    /// At which key somebody broke a lease of this holder, and when that was heard.
+    broken: Option<(Instant, Key)>,
 }
 
 impl Keep {
@@ -134,7 +137,7 @@ impl Keep {
             confirmed: now,
             unclaimed: None,
             asking: None,
-            missed: None,
+            doubt: None,
             loss: None,
         };
         if let Some(limit) = keep.limit() {
@@ -183,8 +186,8 @@ impl Keep {
     /// A renewal is about to be sent.
     pub fn handle_sent(&mut self, now: Instant, ttl: Ttl) {
         self.asking = Some((now, ttl));
-        if let Some(missed) = &mut self.missed {
-            missed.retry = None;
+        if let Some(doubt) = &mut self.doubt {
+            doubt.ask = None;
         }
     }
 
@@ -206,16 +209,21 @@ impl Keep {
     /// retries; it need not be secret.
     pub fn handle_fault(&mut self, now: Instant, fault: Arc<str>, chance: u64) {
         self.asking = None;
-        let times = self.missed.as_ref().map_or(0, |missed| missed.times);
-        let rest = Backoff::WHILE_SILENT.delay(times, chance);
+        let term = self.term().duration();
+        let doubt = self.doubt.get_or_insert_default();
+        let rest = Backoff::WHILE_SILENT.delay(doubt.faults, chance);
         // With a short ttl a second is too long to rest: at least four retries fit into what is left after a first miss.
-        let retry = Some(now + rest.min(self.term().duration() / 8));
-        self.missed = Some(Box::new(Missed { times: times + 1, fault, retry }));
+        doubt.ask = Some(now + rest.min(term / 8));
+        doubt.faults += 1;
+        doubt.fault = Some(fault);
     }
 
-    /// The store told that somebody broke the lease.
-    pub fn handle_broken(&mut self, key: Key) {
-        self.loss.get_or_insert_with(|| Box::new(Loss::Broken { key }));
+    /// The store told that somebody broke a lease of this holder. That may be the one that it was handed before it asked anew and was
+    /// granted this, if its process was stopped meanwhile; so the store is asked at once.
+    pub fn handle_broken(&mut self, now: Instant, key: Key) {
+        let doubt = self.doubt.get_or_insert_default();
+        doubt.broken = Some((now, key));
+        doubt.ask = Some(now);
     }
 
     /// This process stops keeping the lease.
@@ -236,8 +244,8 @@ impl Keep {
         if self.asking.is_some() {
             return Keeping::WaitUntil(end);
         }
-        let retry = self.missed.as_ref().and_then(|missed| missed.retry);
-        let due = retry.unwrap_or(self.confirmed + self.term().duration() / 3);
+        let ask = self.doubt.as_ref().and_then(|doubt| doubt.ask);
+        let due = ask.unwrap_or(self.confirmed + self.term().duration() / 3);
         if now < due { Keeping::WaitUntil(due.min(end)) } else { Keeping::Renew(ttl) }
     }
 
@@ -246,8 +254,14 @@ impl Keep {
         self.unclaimed.unwrap_or(self.ttl)
     }
 
-    /// The ttl of a renewal that would make the lease last longer; `None` when none may or would.
+    /// The ttl of a renewal that would make the lease last longer; `None` when none may or would. The shortest makes no lease last
+    /// longer, but says whether there is one.
     fn worth_asking(&self, now: Instant) -> Option<Ttl> {
+        let is_doubtful = self.broken().is_some();
+        self.worth_renewing(now).or_else(|| is_doubtful.then(|| self.ttl.up_to(Duration::ZERO)))
+    }
+
+    fn worth_renewing(&self, now: Instant) -> Option<Ttl> {
         match self.renewal {
             Renewal::Automatic => Some(self.ttl),
             Renewal::Off => self.unclaimed.map(|_| self.ttl),
@@ -272,17 +286,26 @@ impl Keep {
                 if self.loss.is_none() && self.lease.is_held(now) {
                     self.confirmed = self.confirmed.max(sent);
                     self.unclaimed = None;
-                    self.missed = None;
+                    // What was heard after it was sent may be true all the same.
+                    self.doubt.take_if(|doubt| doubt.broken.as_ref().is_none_or(|(heard, _)| *heard <= sent));
                     self.believe(Lease::counted_from(sent, ttl, self.drift));
                 }
             }
-            HoldAnswer::NotHeld { key, held_by: None } => {
-                self.loss.get_or_insert_with(|| Box::new(Loss::Gone { key }));
-            }
-            HoldAnswer::NotHeld { held_by: Some(held_by), .. } => {
-                self.loss.get_or_insert_with(|| Box::new(Loss::TakenByOther { held_by }));
+            HoldAnswer::NotHeld { key, held_by } => {
+                let broken = self.broken().map(|key| Loss::Broken { key: key.clone() });
+                let loss = match (broken, held_by) {
+                    (Some(broken), _) => broken,
+                    (None, None) => Loss::Gone { key },
+                    (None, Some(held_by)) => Loss::TakenByOther { held_by },
+                };
+                self.loss.get_or_insert_with(|| Box::new(loss));
             }
         }
+    }
+
+    /// The key at which somebody may have broken the lease.
+    fn broken(&self) -> Option<&Key> {
+        Some(&self.doubt.as_ref()?.broken.as_ref()?.1)
     }
 
     /// No renewal shortens what the store keeps, so of two answers the one with the later end holds, in whatever order they
@@ -295,10 +318,14 @@ impl Keep {
     }
 
     fn end_of_lease(&self) -> Loss {
+        if let Some(key) = self.broken() {
+            return Loss::Broken { key: key.clone() };
+        }
+        let fault = self.doubt.as_ref().and_then(|doubt| doubt.fault.clone());
         match self.renewal {
             // The drift of the last lease ends the hold a little before the limit: nothing could have made it longer.
-            Renewal::AtMost(at_most) if self.missed.is_none() => Loss::HeldTooLong { at_most },
-            _ => Loss::Expired { fault: self.missed.as_ref().map(|missed| missed.fault.clone()) },
+            Renewal::AtMost(at_most) if fault.is_none() => Loss::HeldTooLong { at_most },
+            _ => Loss::Expired { fault },
         }
     }
 }

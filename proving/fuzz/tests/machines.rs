@@ -238,7 +238,7 @@ fn a_lease_is_kept_by_answers_alone() {
                     keep.handle_fault(now, "timed out".into(), chance);
                     asking = None;
                 }
-                AtKeep::Broken => keep.handle_broken(key()),
+                AtKeep::Broken => keep.handle_broken(now, key()),
                 AtKeep::Close => keep.handle_close("closed".into()),
             }
             let end = keep.lease().end();

@@ -165,25 +165,76 @@ fn a_renewal_of_ones_own_lengthens_the_lease_and_never_shortens_it() {
     assert_eq!((keep.lease().end(), keep.ttl()), (START + 21 * SECOND, long));
 }
 
-/// An answer has come that says how it stands; what is said later changes nothing of that.
+/// What is said later changes nothing of why it was lost.
 #[test]
-fn a_lease_that_was_broken_or_kept_no_more_is_lost_for_the_first_reason_given() {
-    let key = Key::new("k").unwrap();
-    let broken = Loss::Broken { key: key.clone() };
+fn a_lease_that_is_kept_no_more_is_lost_for_the_first_reason_given() {
     let closed = Loss::Closed { reason: "bye".into() };
-    let mut one = keep(Renewal::Automatic);
-    assert_eq!(one.loss(), None);
-    one.handle_broken(key.clone());
-    one.handle_close("bye".into());
-    assert_eq!(one.loss(), Some(&broken));
-    assert_eq!(one.next(START), Keeping::Lost(broken.clone()));
-    let mut other = keep(Renewal::Automatic);
-    other.handle_close("bye".into());
-    other.handle_broken(key);
-    assert_eq!(other.loss(), Some(&closed));
-    assert_eq!(other.next(START), Keeping::Lost(closed.clone()));
-    let words = [broken.to_string(), closed.to_string()];
-    assert_eq!(words, ["k: somebody broke the lease", "the lease is kept no more: bye"]);
+    let mut keep = keep(Renewal::Automatic);
+    assert_eq!(keep.loss(), None);
+    keep.handle_close("bye".into());
+    keep.handle_close("again".into());
+    keep.handle_broken(START, key());
+    keep.handle_own_renewal(START, START, ttl(), HoldAnswer::NotHeld { key: key(), held_by: None });
+    assert_eq!(keep.loss(), Some(&closed));
+    assert_eq!(keep.next(START), Keeping::Lost(closed.clone()));
+    assert_eq!(closed.to_string(), "the lease is kept no more: bye");
+}
+
+fn key() -> Key {
+    Key::new("k").unwrap()
+}
+
+fn gone() -> HoldAnswer {
+    HoldAnswer::NotHeld { key: key(), held_by: None }
+}
+
+/// A soak stopped a process that had just been handed a lock; an operator broke that lease. When the process went on it asked anew,
+/// under the same id, and was granted the lock; then it read that its lease had been broken, and believed it lost.
+#[test]
+fn who_hears_that_its_lease_was_broken_asks_the_store_at_once_and_believes_the_answer() {
+    for (renewal, ttl) in [
+        (Renewal::Automatic, ttl()),
+        (Renewal::Off, ttl().up_to(Duration::ZERO)),
+        (Renewal::AtMost(9 * SECOND), ttl().up_to(Duration::ZERO)),
+    ] {
+        let heard = START + SECOND;
+        let hears = || {
+            let mut keep = keep(renewal);
+            keep.handle_broken(heard, key());
+            assert_eq!(keep.loss(), None);
+            assert_eq!(keep.next(heard), Keeping::Renew(ttl), "{renewal:?}");
+            keep.handle_sent(heard, ttl);
+            keep
+        };
+        let mut kept = hears();
+        kept.handle_answer(heard, HoldAnswer::Done);
+        let Keeping::WaitUntil(until) = kept.next(heard) else { panic!("{renewal:?}") };
+        assert!(until > heard && kept.lease().end() >= START + 9 * SECOND, "{renewal:?}");
+        let mut lost = hears();
+        lost.handle_answer(heard, gone());
+        let broken = Loss::Broken { key: key() };
+        assert_eq!(lost.next(heard), Keeping::Lost(broken.clone()), "{renewal:?}");
+        assert_eq!(broken.to_string(), "k: somebody broke the lease");
+        // And says so too where the store did not answer to the end.
+        let mut silent = hears();
+        silent.handle_fault(heard + SECOND, "timed out".into(), CHANCE);
+        assert!(matches!(silent.next(heard + 2 * SECOND), Keeping::Renew(_)), "{renewal:?}");
+        assert_eq!(silent.next(START + 9 * SECOND), Keeping::Lost(broken), "{renewal:?}");
+    }
+}
+
+/// It may have been answered before the lease was broken.
+#[test]
+fn a_renewal_that_was_sent_before_it_heard_of_a_break_says_nothing_of_it() {
+    let mut keep = keep(Renewal::Automatic);
+    keep.handle_sent(START + SECOND, ttl());
+    keep.handle_broken(START + 2 * SECOND, key());
+    assert_eq!(keep.next(START + 2 * SECOND), Keeping::WaitUntil(START + 9 * SECOND));
+    keep.handle_answer(START + 3 * SECOND, HoldAnswer::Done);
+    assert_eq!(keep.next(START + 3 * SECOND), Keeping::Renew(ttl()));
+    keep.handle_sent(START + 3 * SECOND, ttl());
+    keep.handle_answer(START + 3 * SECOND, gone());
+    assert_eq!(keep.loss(), Some(&Loss::Broken { key: key() }));
 }
 
 /// It had to be given up while the store was away: whoever reads that it was held too long looks in the wrong place.
@@ -220,7 +271,7 @@ fn a_lease_that_lasts_to_the_limit_is_not_renewed_again() {
 #[test]
 fn an_answer_to_a_lease_that_is_lost_makes_it_no_longer() {
     let mut keep = keep(Renewal::Automatic);
-    keep.handle_broken(Key::new("k").unwrap());
+    keep.handle_close("bye".into());
     keep.handle_own_renewal(START + SECOND, START + SECOND, ttl(), HoldAnswer::Done);
     assert_eq!(keep.lease().end(), START + 9 * SECOND);
 }

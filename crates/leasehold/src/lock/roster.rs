@@ -95,7 +95,7 @@ impl Roster {
         let number = state.last_number;
         state.unlogged.extend(self.report.tell_readers(acquired));
         if let Some(at) = state.broken.iter().position(|(holder, _)| *holder == holding.attempt.holder) {
-            state.broken.remove(at).into_iter().for_each(|(_, key)| keep.handle_broken(key));
+            state.broken.remove(at).into_iter().for_each(|(_, key)| keep.handle_broken(now, key));
         }
         let due = self.attention(&holding, &mut keep, now, &mut state.unlogged);
         state.due.insert((due, number));
@@ -185,7 +185,7 @@ impl Roster {
         self.with_keep(number, now, |keep| keep.handle_own_renewal(now, sent, ttl, answer));
     }
 
-    /// Somebody broke a lease: if one of these guards has it, it is lost now.
+    /// Somebody broke a lease: if one of these guards may have it, the store is asked now.
     pub(crate) fn handle_broken(&self, holder: Holder, key: &Key, now: Instant) {
         let number = {
             let mut state = self.state();
@@ -200,7 +200,7 @@ impl Roster {
             number
         };
         if let Some(number) = number {
-            self.with_keep(number, now, |keep| keep.handle_broken(key.clone()));
+            self.with_keep(number, now, |keep| keep.handle_broken(now, key.clone()));
         }
     }
 

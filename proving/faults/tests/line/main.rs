@@ -1,6 +1,7 @@
 //! One lock, many processes that wait for it, and what befalls them.
 
 mod at_once;
+mod broken;
 mod failover;
 mod holder;
 mod killed;

@@ -1,0 +1,63 @@
+//! An operator breaks what a stopped process was handed, and the process goes on later.
+
+use std::{thread, time::Duration};
+
+use faults::{Crowd, Plan, history::now, until};
+use leasehold::{Locks, Tenant};
+use servers::Flavor;
+use tokio::runtime::Runtime;
+
+use crate::scene::{Scene, WINDOW, report, worker};
+
+#[test]
+fn who_is_granted_a_lock_after_a_break_does_not_lose_it_to_that_break_at_a_valkey() {
+    granted_after_a_break(&Scene::on(Flavor::Valkey91));
+}
+
+#[test]
+fn who_is_granted_a_lock_after_a_break_does_not_lose_it_to_that_break_at_a_redis() {
+    granted_after_a_break(&Scene::on(Flavor::Redis62));
+}
+
+#[test]
+fn who_is_granted_a_lock_after_a_break_does_not_lose_it_to_that_break_at_a_file() {
+    granted_after_a_break(&Scene::on_a_file());
+}
+
+/// A soak found it: a stopped process was handed a lock, and an operator broke that lease. When it went on, it asked anew under the same
+/// id and was granted the lock; then it read that its lease had been broken, and took the new one for lost.
+fn granted_after_a_break(scene: &Scene) {
+    let runtime = Runtime::new().unwrap();
+    let locks = runtime.block_on(Locks::connect(&scene.url)).unwrap();
+    let look = || runtime.block_on(locks.inspect(Plan::KEY)).unwrap();
+    let before = runtime.block_on(locks.mutex(Plan::KEY).lock().into_future()).unwrap();
+    let mut plan = scene.plan();
+    // Long enough to hear whatever was said meanwhile.
+    (plan.tasks, plan.hold) = (1, Duration::from_millis(500));
+    let ttl = plan.ttl;
+    let mut crowd = Crowd::new(plan);
+    crowd.add(worker(), 1);
+    let process = crowd.alive()[0];
+    until("the process stands in line", Duration::from_secs(10), || look().line.len() == 1);
+    crowd.stop(process);
+    runtime.block_on(before.release()).unwrap();
+    assert_eq!(crowd.has_the_lock(), Some(process));
+    let handed = look().tenancies[0].fence.unwrap();
+    let broken = runtime.block_on(locks.break_lease(Plan::KEY, handed)).unwrap();
+    assert!(matches!(broken.tenant, Tenant::Holder { .. }), "{broken:?}");
+    // What it was handed is over by its own clock then, so that it asks anew.
+    thread::sleep(WINDOW + Duration::from_millis(100));
+    let since = now();
+    crowd.cont(process);
+    // Once, and once more: then it has let go of what it was granted first.
+    crowd.wait_until_served_since(since, &[process], Duration::from_secs(10));
+    crowd.wait_until_served_since(now(), &[process], Duration::from_secs(10));
+    crowd.dismiss();
+
+    let account = crowd.account();
+    report("granted after a break", &crowd, &account);
+    let granted = account.stays.iter().find(|stay| stay.granted.is_some()).unwrap();
+    assert!(granted.granted.unwrap().1 > handed.get(), "{granted}");
+    assert!(!granted.knew && granted.deceived.is_none(), "it was taken for lost: {granted}");
+    scene.is_forgotten(&crowd, ttl);
+}
