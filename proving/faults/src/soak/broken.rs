@@ -29,7 +29,10 @@ const ENOUGH: usize = 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Break {
     key: String,
+    /// By which it was named.
     fence: u64,
+    /// The fence that its holder has.
+    lease: u64,
     /// The process that had it.
     holder: u32,
     /// When the store was about to be told.
@@ -65,7 +68,7 @@ impl Breaks {
             let who = (*process, *task);
             if let What::Breaks { fence, holder, key } = what {
                 let (key, fence, holder) = (key.clone(), *fence, *holder);
-                open.insert(who, Break { key, fence, holder, from: *at, until: None });
+                open.insert(who, Break { key, fence, lease: fence, holder, from: *at, until: None });
             } else if let Some(begun) = open.remove(&who) {
                 match what {
                     What::BrokeNothing => {}
@@ -80,8 +83,28 @@ impl Breaks {
     }
 
     fn add(&mut self, broken: Break) {
-        self.by_lease.entry((broken.holder, broken.fence)).or_default().push(self.all.len());
+        self.by_lease.entry((broken.holder, broken.lease)).or_default().push(self.all.len());
         self.all.push(broken);
+    }
+
+    /// The same where a lease may be shown by a greater fence than its holder has: of a quorum, a member that was slow or forgot may have
+    /// given it another since, and where no majority shows the same, the greatest is shown.
+    pub(crate) fn at_members(self, by_key: &BTreeMap<&str, Vec<&Stay>>) -> Self {
+        let mut named = Self::default();
+        for mut broken in self.all {
+            let stays = by_key.get(broken.key.as_str()).map_or(&[][..], Vec::as_slice);
+            let of_holder = || stays.iter().filter(|stay| stay.process == broken.holder);
+            if of_holder().all(|stay| fence(stay) != broken.fence) {
+                let had = |stay: &&&Stay| {
+                    begins(stay) <= broken.from
+                        && broken.from <= stay.believed_until
+                        && fence(stay) < broken.fence
+                };
+                broken.lease = of_holder().filter(had).map(|stay| fence(stay)).max().unwrap_or(broken.fence);
+            }
+            named.add(broken);
+        }
+        named
     }
 
     fn of_stay<'a>(&'a self, stay: &'a Stay) -> impl Iterator<Item = &'a Break> {
@@ -154,7 +177,7 @@ impl Breaks {
 impl Break {
     fn is_of(&self, stay: &Stay) -> bool {
         let wanted = stay.wish.as_ref().is_some_and(|wish| wish.keys.contains(&self.key));
-        wanted && (self.holder, self.fence) == (stay.process, fence(stay))
+        wanted && (self.holder, self.lease) == (stay.process, fence(stay))
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Circumstances {
     pub(crate) longest_gap: Duration,
     /// Whether those who read together may have one fence.
     pub(crate) readers_share_fences: bool,
+    /// Whether a lease may be shown by a greater fence than its holder has.
+    pub(crate) members_raise_fences: bool,
 }
 
 /// What came of it.
@@ -66,7 +68,10 @@ impl Circumstances {
                 by_key.entry(key).or_default().push(stay);
             }
         }
-        let breaks = Breaks::of(history);
+        let mut breaks = Breaks::of(history);
+        if self.members_raise_fences {
+            breaks = breaks.at_members(&by_key);
+        }
         for (key, stays) in &by_key {
             self.nobody_is_there_at_once(key, stays, &breaks, &mut verdict);
             self.fences_rise(key, stays, &breaks, &mut verdict);

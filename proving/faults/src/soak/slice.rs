@@ -190,6 +190,7 @@ fn circumstances(ground: &Ground, faults: &[Fault], longest_gap: Duration, pulse
         stall: 2 * pulse.longest_stall(),
         longest_gap,
         readers_share_fences: ground.is_quorum(),
+        members_raise_fences: ground.is_quorum(),
     }
 }
 

@@ -16,6 +16,7 @@ fn circumstances(forgotten: &[Fault]) -> Circumstances {
         stall: Duration::ZERO,
         longest_gap: Duration::from_secs(5),
         readers_share_fences: false,
+        members_raise_fences: false,
     }
 }
 

@@ -72,6 +72,30 @@ fn a_release_that_a_break_was_faster_than_deceived_nobody() {
     assert_eq!(violations(&lines), [""; 0]);
 }
 
+/// A member that was slow gave it that one after a majority had agreed on another.
+#[test]
+fn a_lease_in_a_quorum_may_be_broken_by_a_greater_fence_than_its_holder_has() {
+    let lines = |named| {
+        [
+            "1 1 1 asks alone a",
+            "10 1 1 granted 7 2000",
+            "20 2 1 asks alone a",
+            named,
+            "31 3 1 broke",
+            "40 2 1 granted 10 2040",
+            "49 1 1 lets-go false",
+            "50 1 1 lost broken",
+        ]
+    };
+    let in_a_quorum = Circumstances { members_raise_fences: true, ..circumstances(&NONE) };
+    assert_eq!(judged(&in_a_quorum, &lines("30 3 1 breaks 9 1 a")).violations, [""; 0]);
+    for (circumstances, named) in
+        [(&in_a_quorum, "30 3 1 breaks 6 1 a"), (&circumstances(&NONE), "30 3 1 breaks 9 1 a")]
+    {
+        assert_ne!(judged(circumstances, &lines(named)).violations.len(), 0, "{named}");
+    }
+}
+
 #[test]
 fn who_hears_too_late_that_it_was_broken_is_found() {
     let late = ["1040 1 1 lets-go false", "1041 1 1 lost broken"];
