@@ -218,9 +218,17 @@ impl Keep {
         doubt.fault = Some(fault);
     }
 
-    /// The store told that somebody broke a lease of this holder. That may be the one that it was handed before it asked anew and was
-    /// granted this, if its process was stopped meanwhile; so the store is asked at once.
+    /// How long after a grant it may be heard that an earlier lease was broken: a process that was stopped meanwhile, and goes on, reads
+    /// what was said within moments, and is granted nothing before it reads.
+    const HEARD_WITHIN: Duration = Duration::from_secs(1);
+
+    /// The store told that somebody broke a lease of this holder. Shortly after the grant that may be one that it was handed while its
+    /// process was stopped, before it asked anew and was granted this: then the store is asked at once.
     pub fn handle_broken(&mut self, now: Instant, key: Key) {
+        if now >= self.granted + Self::HEARD_WITHIN {
+            self.loss.get_or_insert_with(|| Box::new(Loss::Broken { key }));
+            return;
+        }
         let doubt = self.doubt.get_or_insert_default();
         doubt.broken = Some((now, key));
         doubt.ask = Some(now);

@@ -109,9 +109,9 @@ async fn nothing_runs_on_when_locks_and_guards_are_gone() {
     assert_eq!(Arc::strong_count(&memory), 1);
 }
 
-/// The word of it comes before the answer to the grant does.
+/// The word of it comes before the answer to the grant does, and might be of a lease before this one: the store is asked.
 #[tokio::test(start_paused = true)]
-async fn a_guard_whose_lease_was_broken_on_its_way_is_lost_at_once() {
+async fn a_guard_whose_lease_was_broken_on_its_way_is_lost_as_soon_as_the_store_says_so() {
     let world = World::begin();
     // Whoever holds nothing does not listen.
     let _listens = world.locks.mutex("another").lock().await.unwrap();
@@ -123,7 +123,19 @@ async fn a_guard_whose_lease_was_broken_on_its_way_is_lost_at_once() {
     let guard = granted.await.unwrap().unwrap();
     let granted = world.time.now();
     assert!(matches!(guard.lost().await, Loss::Broken { .. }));
-    assert_eq!(world.time.now(), granted, "no renewal was needed to tell it");
+    assert_eq!(world.time.now(), granted + SECOND, "an answer takes a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_has_been_held_for_a_while_is_lost_at_the_word_of_a_break() {
+    let world = World::begin();
+    let guard = world.locks.mutex("k").lock().await.unwrap();
+    sleep(SECOND).await;
+    world.store.set(Weather::Slow(SECOND));
+    let before = world.time.now();
+    world.others().break_lease("k", guard.fence()).await.unwrap();
+    assert!(matches!(guard.lost().await, Loss::Broken { .. }));
+    assert_eq!(world.time.now(), before, "nobody was asked");
 }
 
 /// A partition: promise 3.

@@ -197,7 +197,7 @@ fn who_hears_that_its_lease_was_broken_asks_the_store_at_once_and_believes_the_a
         (Renewal::Off, ttl().up_to(Duration::ZERO)),
         (Renewal::AtMost(9 * SECOND), ttl().up_to(Duration::ZERO)),
     ] {
-        let heard = START + SECOND;
+        let heard = START + SECOND / 2;
         let hears = || {
             let mut keep = keep(renewal);
             keep.handle_broken(heard, key());
@@ -223,13 +223,23 @@ fn who_hears_that_its_lease_was_broken_asks_the_store_at_once_and_believes_the_a
     }
 }
 
+#[test]
+fn who_has_held_for_a_while_and_hears_that_its_lease_was_broken_has_lost_it() {
+    let mut keep = keep(Renewal::Automatic);
+    let broken = Loss::Broken { key: key() };
+    keep.handle_broken(START + SECOND, key());
+    assert_eq!(keep.next(START + SECOND), Keeping::Lost(broken.clone()));
+    keep.handle_close("bye".into());
+    assert_eq!(keep.loss(), Some(&broken));
+}
+
 /// It may have been answered before the lease was broken.
 #[test]
 fn a_renewal_that_was_sent_before_it_heard_of_a_break_says_nothing_of_it() {
     let mut keep = keep(Renewal::Automatic);
-    keep.handle_sent(START + SECOND, ttl());
-    keep.handle_broken(START + 2 * SECOND, key());
-    assert_eq!(keep.next(START + 2 * SECOND), Keeping::WaitUntil(START + 9 * SECOND));
+    keep.handle_sent(START + SECOND / 4, ttl());
+    keep.handle_broken(START + SECOND / 2, key());
+    assert_eq!(keep.next(START + SECOND / 2), Keeping::WaitUntil(START + 9 * SECOND));
     keep.handle_answer(START + 3 * SECOND, HoldAnswer::Done);
     assert_eq!(keep.next(START + 3 * SECOND), Keeping::Renew(ttl()));
     keep.handle_sent(START + 3 * SECOND, ttl());
