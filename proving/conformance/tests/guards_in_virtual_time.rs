@@ -9,7 +9,8 @@ use std::time::Duration;
 use conformance::faulty::{Faulty, Weather};
 use conformance::virtual_time::VirtualTime;
 use leasehold::{
-    HoldError, LockError, Locks, LocksBuilder, Loss, MemoryStore, Misuse, ReleaseError, RenewError, Renewal,
+    HoldError, InspectError, LockError, Locks, LocksBuilder, Loss, MarkError, MemoryStore, Misuse,
+    ReleaseError, RenewError, Renewal,
 };
 use leasehold_core::{Runtime as _, Store as _};
 use tokio::time::sleep;
@@ -606,4 +607,58 @@ async fn who_waits_is_told_for_whom_and_who_does_not_wait_is_not() {
     let is_holder = |held_by: &leasehold::Tenancy| held_by.to_string().starts_with("the holder (");
     assert!(heard.iter().all(is_holder), "{heard:?}");
     guard.release().await.unwrap();
+}
+
+/// A mark is asked for again for as long as the lease lasts, and no longer; and not where asking again is of no use.
+#[tokio::test(start_paused = true)]
+async fn what_is_done_is_marked_as_soon_as_a_silent_store_is_back() {
+    for weather in [Weather::Lost, Weather::AnswerLost] {
+        let world = World::begin();
+        let doing = world.locks.once("job").begin().await.unwrap().unwrap();
+        world.store.set(weather);
+        let marking = tokio::spawn(doing.done());
+        sleep(SECOND * 5 / 2).await;
+        world.store.set(Weather::Fair);
+        marking.await.unwrap().unwrap();
+        assert!(world.others().once("job").mark().await.unwrap().is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_marked_within_the_lease_is_told() {
+    for (weather, within) in [(Weather::Lost, TTL), (Weather::Refused, Duration::ZERO)] {
+        let world = World::begin();
+        let doing = world.locks.once("job").begin().await.unwrap().unwrap();
+        world.store.set(weather.clone());
+        let asked = world.time.now();
+        let error = doing.mark().await.unwrap_err();
+        assert!(matches!(error, MarkError::Unreachable(_) | MarkError::Lost(_)), "{weather:?}: {error}");
+        assert!(world.time.now() <= asked + within, "{weather:?}");
+        drop(doing);
+        world.store.set(Weather::Fair);
+        sleep(2 * TTL).await;
+        assert_eq!(world.others().once("job").mark().await.unwrap(), None, "{weather:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_something_was_done_is_asked_again_of_a_silent_store() {
+    let world = World::begin();
+    let ask = || {
+        let locks = world.locks.clone();
+        tokio::spawn(async move { locks.once("job").mark().await })
+    };
+    world.store.set(Weather::Lost);
+    let asking = ask();
+    sleep(SECOND * 5 / 2).await;
+    world.store.set(Weather::Fair);
+    assert_eq!(asking.await.unwrap(), Ok(None));
+    // For no longer than an outage may last; and not where the store refuses.
+    for weather in [Weather::Lost, Weather::Refused] {
+        world.store.set(weather.clone());
+        let asked = world.time.now();
+        assert!(matches!(ask().await.unwrap(), Err(InspectError::Store(_))), "{weather:?}");
+        let limit = if matches!(weather, Weather::Refused) { Duration::ZERO } else { 12 * SECOND };
+        assert!(world.time.now() <= asked + limit, "{weather:?}");
+    }
 }

@@ -29,6 +29,13 @@ pub(crate) fn do_task(task: &str, file: &Path) {
                 println!("at work");
                 std::future::pending::<()>().await;
             }
+            "holder of many" => {
+                for (n, key) in (0..).zip(&many()) {
+                    take(&store, &attempt(me + n, &[key], 60_000)).await;
+                }
+                println!("at work");
+                std::future::pending::<()>().await;
+            }
             "holder with a minder" => {
                 take(&store, &attempt(me, &["a"], 60_000)).await;
                 let lifeline = store.lifeline().unwrap();
@@ -47,6 +54,11 @@ pub(crate) fn do_task(task: &str, file: &Path) {
             other => panic!("no such task: {other}"),
         }
     });
+}
+
+/// More keys than a store looks at in one go.
+fn many() -> Vec<String> {
+    (0..600).map(|n| format!("k{n}")).collect()
 }
 
 async fn take(store: &FileStore, attempt: &Attempt) -> u32 {
@@ -289,6 +301,33 @@ fn a_holder_that_was_killed_is_followed_at_once_although_its_lease_is_long() {
         assert!(order[before].starts_with(&waiter.id()));
     }
     nothing_is_left(&file);
+}
+
+/// Nobody says that a holder was killed, so those who wait look how their keys stand; where they are many, at some of them at a time.
+#[tokio::test]
+async fn of_many_keys_whose_holder_was_killed_none_is_overlooked() {
+    let (_directory, file) = a_file();
+    let mut holder = Process::start("holder of many", &file);
+    let store = Arc::new(FileStore::at(&file, Arc::new(OfTheMachine)));
+    let waiting: Vec<_> = (0..)
+        .zip(many())
+        .map(|(n, key)| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { take(&store, &attempt(n, &[&key], 60_000)).await })
+        })
+        .collect();
+    let begun = Instant::now();
+    while store.dump().unwrap().lines.len() < waiting.len() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "not all of them stand in line");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    holder.kill();
+    let served = async {
+        for waiter in waiting {
+            waiter.await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), served).await.expect("all keys are found");
 }
 
 #[tokio::test]
