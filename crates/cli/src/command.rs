@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
+use leasehold::Locks;
 use rustix::process::{Pid, PidfdFlags, Signal, getpgid, getpgrp, pidfd_open, pidfd_send_signal};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -27,6 +28,7 @@ pub(crate) struct Command {
     minder_handle: Option<OwnedFd>,
     /// Of records, not a stream; only its readiness is the runtime's concern.
     link: UnixStream,
+    locks: Locks,
     /// The terminal that it shares with us, in our process group: typed signals reach it without us, and whoever types
     /// Ctrl-Z, `fg` and `bg` meets it as if we were not there. `None` if it has a group of its own, so that a signal reaches
     /// all that it starts, and nobody else.
@@ -50,12 +52,12 @@ fn dying(ttl: Duration) -> Duration {
 }
 
 impl Command {
-    /// Starts it, with so much left of the lease, which hangs on the lifeline where there is one.
+    /// Starts it, with so much left of a lease of these locks, which hangs on their lifeline where there is one.
     pub(crate) fn start<E>(
         settings: &Settings,
         environment: E,
         left: Duration,
-        lifeline: Option<OwnedFd>,
+        locks: &Locks,
         signals: &Signals,
     ) -> Result<Self, Failure>
     where
@@ -83,9 +85,11 @@ impl Command {
         })?;
         let minder_handle = pidfd_open(Pid::from_child(&minder), PidfdFlags::empty()).ok();
         let stops = if terminal.is_some() { 0 } else { u64::MAX };
-        let command = Self { minder, minder_handle, link, terminal, stops, dying, grace: settings.grace };
+        let (locks, grace) = (locks.clone(), settings.grace);
+        let command = Self { minder, minder_handle, link, locks, terminal, stops, dying, grace };
+        let lifeline = command.locks.lifeline();
         // If it is gone already, the missing report says so.
-        let lifeline = lifeline.as_ref().map(AsFd::as_fd);
+        let lifeline = lifeline.as_ref().map(OwnedFd::as_fd);
         let _ = minder::begin(&command.link, Order::End(command.gone_by(now, left)), lifeline);
         Ok(command)
     }
@@ -159,7 +163,7 @@ impl Command {
         // gets the terminal back.
         let has_terminal = getpgid(Some(stop.command)).ok().filter(|group| terminal.is_with(*group));
         // Where nobody could continue us, the kernel lets no terminal stop us; SIGSTOP it would.
-        signals::stop(if stop.signal == Signal::STOP { Signal::TSTP } else { stop.signal });
+        self.stop_as(if stop.signal == Signal::STOP { Signal::TSTP } else { stop.signal });
         has_terminal.into_iter().for_each(|group| terminal.give_to(group));
         self.go_on();
         true
@@ -168,8 +172,13 @@ impl Command {
     /// Stops the command, and us.
     pub(crate) fn stop(&self) {
         self.order(Order::Stop);
-        signals::stop(Signal::TSTP);
+        self.stop_as(Signal::TSTP);
         self.go_on();
+    }
+
+    /// Stops us, and keeps nobody from the store by that.
+    fn stop_as(&self, signal: Signal) {
+        self.locks.at_rest(move || signals::stop(signal));
     }
 
     /// Has the command go on, unless it was stopped once more meanwhile.

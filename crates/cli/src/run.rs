@@ -61,7 +61,7 @@ pub(crate) async fn work(
     let held = guard.held();
     let told =
         environment::of_command(&wanted.keys, around, guard.fence(), &wanted.label, &wanted.place.store);
-    let mut command = Command::start(settings, told, held.remaining(), locks.lifeline(), signals)?;
+    let mut command = Command::start(settings, told, held.remaining(), locks, signals)?;
     let Ended { outcome, doom } = tokio::select! {
         never = tell_keeping(wanted.status.clone(), held.clone()) => match never {},
         ended = watch(&mut command, &held, signals) => ended,

@@ -7,11 +7,12 @@ use std::future::pending;
 use std::io::ErrorKind;
 use std::os::fd::AsFd as _;
 
+use leasehold::Locks;
 use nix::errno::Errno;
 use nix::libc::SI_KERNEL;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal as Named};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal as Named, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::Signal;
 use tokio::net::unix::pipe;
 
 use crate::exit::Failure;
@@ -31,6 +32,7 @@ pub(crate) struct Signals {
     /// The same queue once more, for the runtime to wait at: it is read as a pipe is.
     waiting: pipe::Receiver,
     blocked_before: u64,
+    locks: Option<Locks>,
 }
 
 /// What came.
@@ -72,7 +74,12 @@ impl Signals {
         let queue = queue.map_err(failed)?;
         let waiting = queue.as_fd().try_clone_to_owned().and_then(pipe::Receiver::from_owned_fd_unchecked);
         let waiting = waiting.map_err(Failure::no_runtime)?;
-        Ok(Self { queue, waiting, blocked_before })
+        Ok(Self { queue, waiting, blocked_before, locks: None })
+    }
+
+    /// These locks are used from now on: we are stopped only while nothing is half done there, as that could keep others out.
+    pub(crate) fn mind(&mut self, locks: &Locks) {
+        self.locks = Some(locks.clone());
     }
 
     /// The signals that whoever started us had blocked, a bit for each: the command begins with them blocked.
@@ -87,7 +94,10 @@ impl Signals {
         loop {
             match self.next_event().await {
                 Event::Wish { signal, .. } => return signal,
-                Event::Stop { .. } => stop(Signal::TSTP),
+                Event::Stop { .. } => match &self.locks {
+                    Some(locks) => locks.at_rest(|| stop(Signal::TSTP)),
+                    None => stop(Signal::TSTP),
+                },
                 Event::Continued => {}
             }
         }
@@ -128,9 +138,11 @@ impl Signals {
 /// Stops us as this signal would, until somebody has us go on. Returns at once where the kernel lets nobody be stopped whom
 /// nobody could continue.
 pub(crate) fn stop(signal: Signal) {
-    let _ = kill_process(getpid(), signal);
+    let Some(signal) = named(signal) else { return };
+    // To this thread, which goes no further: another might take a signal to the process a moment later.
+    let _ = raise(signal);
     // It waits, if we keep it from ourselves, and comes now.
-    let all: SigSet = named(signal).into_iter().collect();
+    let all: SigSet = [signal].into_iter().collect();
     if let Ok(kept) = all.thread_swap_mask(SigmaskHow::SIG_UNBLOCK) {
         let _ = kept.thread_set_mask();
     }

@@ -63,11 +63,15 @@ pub(crate) async fn reach(wanted: &Wanted, signals: &mut Signals) -> Result<Resu
     if wanted.verbose {
         say::line(format_args!("{}: waiting at {}", wanted.keys, wanted.place.store));
     }
-    tokio::select! {
+    let reached = tokio::select! {
         biased;
         signal = signals.next() => Ok(Err(signal)),
         locks = connect(wanted) => locks.map(Ok),
+    };
+    if let Ok(Ok(locks)) = &reached {
+        signals.mind(locks);
     }
+    reached
 }
 
 /// What the request comes to, or the signal that came first: then the request is given up.

@@ -185,6 +185,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
         None
     }
+
+    /// Does something while no request of this store is half done, and begins none meanwhile where a half one would keep the store from
+    /// others: for whoever stops this process. It blocks until that is done.
+    fn at_rest(&self, work: Box<dyn FnOnce() + Send>) {
+        work();
+    }
 }
 
 /// Whether an attempt that meets a taken key stays.

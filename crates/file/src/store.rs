@@ -286,6 +286,25 @@ impl Store for FileStore {
         self.post.waiting.called(attempt.holder, &*self.runtime)
     }
 
+    /// On the thread that writes. A process that stops in the middle of a transaction keeps the file from everybody.
+    fn at_rest(&self, work: Box<dyn FnOnce() + Send>) {
+        let work = Arc::new(Mutex::new(Some(work)));
+        let do_it = |work: &Mutex<Option<Box<dyn FnOnce() + Send>>>| {
+            let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+            work.into_iter().for_each(|work| work());
+        };
+        let (sender, done) = mpsc::channel();
+        let there = Arc::clone(&work);
+        let sent = self.send(Box::new(move |_| {
+            do_it(&there);
+            let _ = sender.send(());
+        }));
+        // Where there is no thread, nothing is written either.
+        if sent.is_err() || done.recv().is_err() {
+            do_it(&work);
+        }
+    }
+
     /// A descriptor with an `flock`: whoever finds that nobody has it takes the leases of this store for ended. A process that was
     /// forked from this one, and has not called exec since, has it too.
     fn lifeline(&self) -> Option<OwnedFd> {

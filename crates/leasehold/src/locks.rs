@@ -314,6 +314,15 @@ impl Locks {
         self.askers.place().store.lifeline()
     }
 
+    /// Does something while no request is half done at the store; it blocks until that is done, mostly for less than a millisecond.
+    ///
+    /// For programs that stop themselves, as on Ctrl-Z: a process that is stopped in the middle of a transaction keeps the file of a file
+    /// store from everybody else until it goes on. On other stores it makes no difference. Whatever else this process does meanwhile
+    /// waits, so `work` must not ask for anything at these locks.
+    pub fn at_rest(&self, work: impl FnOnce() + Send + 'static) {
+        self.askers.place().store.at_rest(Box::new(work));
+    }
+
     /// Closes these locks and all their clones: requests that wait and requests to come are answered
     /// [`Closed`](crate::LockError::Closed) at once; guards may be held on for as long as `within` and then are lost and
     /// released. Resolves when all releases are confirmed by the store.

@@ -193,6 +193,15 @@ impl Store for QuorumStore {
         Some(Box::new(breaking::Fan::of(&self.desk)))
     }
 
+    /// Of all members at once.
+    fn at_rest(&self, work: Box<dyn FnOnce() + Send>) {
+        let within = |work: Box<dyn FnOnce() + Send>, member: &member::Member| -> Box<dyn FnOnce() + Send> {
+            let store = Arc::clone(&member.store);
+            Box::new(move || store.at_rest(work))
+        };
+        self.desk.members.iter().fold(work, within)();
+    }
+
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(looking::list(&self.desk, prefix))
     }

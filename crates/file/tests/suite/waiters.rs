@@ -2,7 +2,10 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Waker};
+use std::thread;
 use std::time::Duration;
 
 use leasehold_core::{FaultKind, GrantAnswer, HoldAnswer, Manner, Store};
@@ -36,6 +39,47 @@ async fn giving_up_after_a_dropped_request_leaves_nothing() {
         store.give_up(&attempt).await.unwrap();
         assert!(store.dump().unwrap().locks.is_empty());
     }
+}
+
+/// A process that stops itself must not do so in the middle of a transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_rest_nothing_is_written_and_afterwards_it_goes_on() {
+    let (_directory, store) = a_store();
+    let store = Arc::new(store);
+    let done = Arc::new(AtomicU64::new(0));
+    let busy: Vec<_> = (0..4_u128)
+        .map(|who| {
+            let (store, done) = (Arc::clone(&store), Arc::clone(&done));
+            tokio::spawn(async move {
+                loop {
+                    let attempt = attempt(who, &[&format!("k{who}")], 60_000);
+                    store.grant(&attempt, Manner::Try).await.unwrap();
+                    store.release(&attempt).await.unwrap();
+                    done.fetch_add(2, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    for _ in 0..20 {
+        let before = done.load(Ordering::SeqCst);
+        while done.load(Ordering::SeqCst) < before + 10 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let (store, done) = (Arc::clone(&store), Arc::clone(&done));
+        let rested = tokio::task::spawn_blocking(move || {
+            let (sender, went_on) = mpsc::channel();
+            store.at_rest(Box::new(move || {
+                // What was answered already may still be counted.
+                thread::sleep(Duration::from_millis(20));
+                let before = done.load(Ordering::SeqCst);
+                thread::sleep(Duration::from_millis(20));
+                sender.send(done.load(Ordering::SeqCst) - before).unwrap();
+            }));
+            went_on.recv().unwrap()
+        });
+        assert_eq!(rested.await.unwrap(), 0);
+    }
+    busy.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test]

@@ -233,6 +233,11 @@ impl Locks {
         self.0.lifeline()
     }
 
+    /// Does something while no request is half done at the store, as [`leasehold::Locks::at_rest`](crate::Locks::at_rest).
+    pub fn at_rest(&self, work: impl FnOnce() + Send + 'static) {
+        self.0.at_rest(work);
+    }
+
     /// The store's name, without any password.
     #[must_use]
     pub fn store(&self) -> &str {
