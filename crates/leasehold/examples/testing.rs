@@ -12,7 +12,7 @@ async fn job(locks: Locks) -> String {
     done.map_or_else(|why| why.to_string(), |()| "done".into())
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let world = World::new();
     let mut jobs = JoinSet::new();
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     world.break_lease("job");
     println!("{}", jobs.join_next().await.ok_or("no job")??);
 
-    world.until_held("job").await;
+    world.settle().await; // the other one has the lock, and knows it
     world.outage(Outage::Silent);
     let minute = Duration::from_secs(60);
     println!("{}", world.within(minute, jobs.join_next()).await.ok_or("no job")??);

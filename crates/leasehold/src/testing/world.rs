@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::{Fence, Key, KeyState, Store as _, Tenancy};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::hand::Hand;
 use super::link::Outage;
@@ -132,12 +133,16 @@ impl World {
     ///
     /// Cancel safe.
     pub async fn settle(&self) {
+        let on_one_thread = Handle::try_current()
+            .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::CurrentThread);
         let (mut looked_at, mut waited) = (lease_clock(), Duration::ZERO);
         let (mut seen, mut stirs, mut quiet) = (self.stage.activity(), 0, 0);
         while quiet < QUIET_TURNS && stirs < MOST_STIRS {
             give_way().await;
-            // Who has something to do may be on another thread, which wants a processor.
-            std::thread::yield_now();
+            if !on_one_thread || self.stage.is_busy() {
+                // Who has something to do may be on another thread, which wants a processor.
+                std::thread::yield_now();
+            }
             let now = lease_clock();
             waited += now.saturating_since(looked_at).min(LONGEST_LOOK);
             looked_at = now;
@@ -207,7 +212,7 @@ impl World {
     }
 
     /// Waits until somebody holds a key, and says who: for a test whose program takes it in a task of its own. No time of the world
-    /// passes.
+    /// passes. Who was handed the lock may not have heard of it yet: [`settle`](Self::settle) lets it.
     ///
     /// # Panics
     ///
