@@ -168,7 +168,8 @@ impl Hand {
             tasks.push(tokio::spawn(mutex.lock().into_future()));
         }
         self.until_in_line(key, waiters).await?;
-        let with_us = live().saturating_sub(before);
+        // All that was sent has been answered; that not all have read their answers yet would weigh, too.
+        let with_us = at_rest(live).await.saturating_sub(before);
         tasks.iter().for_each(JoinHandle::abort);
         guard.release().await?;
         let each = (with_us as f64 - bare as f64) / waiters as f64;
@@ -210,6 +211,20 @@ impl Hand {
         let each = live().saturating_sub(before) as f64 / guards as f64;
         Ok(Report::Weight(self.live.map(|_| each)))
     }
+}
+
+/// What a process weighs that has nothing to do: the same in several looks.
+async fn at_rest(live: impl Fn() -> usize) -> usize {
+    const SAME: u32 = 5;
+    const APART: Duration = Duration::from_millis(2);
+    let (mut weight, mut same) = (live(), 0);
+    while same < SAME {
+        sleep(APART).await;
+        let now = live();
+        same = if now == weight { same + 1 } else { 0 };
+        weight = now;
+    }
+    weight
 }
 
 async fn takes_turns(
