@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use crate::exit::{End, Failure};
 use crate::minder::{self, News, Order, Outcome, Report, Stop};
 use crate::settings::Settings;
-use crate::signals::{self, Signals};
+use crate::signals::{Sender, Signals};
 use crate::terminal::Terminal;
 use crate::usage::name_of;
 
@@ -28,7 +28,6 @@ pub(crate) struct Command {
     minder_handle: Option<OwnedFd>,
     /// Of records, not a stream; only its readiness is the runtime's concern.
     link: UnixStream,
-    locks: Locks,
     /// The terminal that it shares with us, in our process group: typed signals reach it without us, and whoever types
     /// Ctrl-Z, `fg` and `bg` meets it as if we were not there. `None` if it has a group of its own, so that a signal reaches
     /// all that it starts, and nobody else.
@@ -85,9 +84,8 @@ impl Command {
         })?;
         let minder_handle = pidfd_open(Pid::from_child(&minder), PidfdFlags::empty()).ok();
         let stops = if terminal.is_some() { 0 } else { u64::MAX };
-        let (locks, grace) = (locks.clone(), settings.grace);
-        let command = Self { minder, minder_handle, link, locks, terminal, stops, dying, grace };
-        let lifeline = command.locks.lifeline();
+        let command = Self { minder, minder_handle, link, terminal, stops, dying, grace: settings.grace };
+        let lifeline = locks.lifeline();
         // If it is gone already, the missing report says so.
         let lifeline = lifeline.as_ref().map(OwnedFd::as_fd);
         let _ = minder::begin(&command.link, Order::End(command.gone_by(now, left)), lifeline);
@@ -154,7 +152,7 @@ impl Command {
 
     /// Stops us when the command was stopped at our terminal: the shell that started us then sees what it would see of the
     /// command. Returns when we are to go on, and has the command go on too. Says whether we were stopped.
-    pub(crate) fn follow(&self, stop: Stop) -> bool {
+    pub(crate) fn follow(&self, stop: Stop, signals: &Signals) -> bool {
         // Who stopped us too has continued both since.
         let Some(terminal) = self.terminal.as_ref().filter(|_| is_stopped(stop.command)) else {
             return false;
@@ -163,22 +161,30 @@ impl Command {
         // gets the terminal back.
         let has_terminal = getpgid(Some(stop.command)).ok().filter(|group| terminal.is_with(*group));
         // Where nobody could continue us, the kernel lets no terminal stop us; SIGSTOP it would.
-        self.stop_as(if stop.signal == Signal::STOP { Signal::TSTP } else { stop.signal });
+        signals.stop(if stop.signal == Signal::STOP { Signal::TSTP } else { stop.signal });
         has_terminal.into_iter().for_each(|group| terminal.give_to(group));
         self.go_on();
         true
     }
 
-    /// Stops the command, and us.
-    pub(crate) fn stop(&self) {
-        self.order(Order::Stop);
-        self.stop_as(Signal::TSTP);
-        self.go_on();
+    /// Whether this is what an editor does at Ctrl-Z: it stops its group, and so itself and us. Stopped by us once more, it could
+    /// be so a moment after it goes on.
+    pub(crate) fn stops_itself(&self, from: Sender) -> bool {
+        self.terminal.is_some()
+            && matches!(from, Sender::Process(Some(process)) if minder::is_below_us(process))
     }
 
-    /// Stops us, and keeps nobody from the store by that.
-    fn stop_as(&self, signal: Signal) {
-        self.locks.at_rest(move || signals::stop(signal));
+    /// Asks the command to stop; if it does, we [`follow`](Self::follow). Not once more where it has stopped already, which we
+    /// may be about to hear.
+    pub(crate) fn suspend(&self) {
+        self.order(Order::Suspend(self.stops));
+    }
+
+    /// Stops the command, and us.
+    pub(crate) fn stop(&self, signals: &Signals) {
+        self.order(Order::Stop);
+        signals.stop(Signal::TSTP);
+        self.go_on();
     }
 
     /// Has the command go on, unless it was stopped once more meanwhile.

@@ -25,7 +25,7 @@ use rustix::process::{Pid, Signal, WaitStatus, getpgid, getppid, kill_process, k
 use rustix::time::{ClockId, clock_gettime};
 
 use self::descendants::Killing;
-pub(crate) use self::descendants::{adopt_orphans, kill_all, reap_all};
+pub(crate) use self::descendants::{adopt_orphans, is_below_us, kill_all, reap_all};
 use self::ending::{Ending, Step};
 pub(crate) use self::link::{begin, pair, receive_news, send_order};
 pub(crate) use self::order::Order;
@@ -152,12 +152,13 @@ impl Command {
         let _ = match order {
             Order::Signal(signal) => self.signal(signal),
             Order::Stop => self.signal(Signal::STOP),
+            Order::Suspend(stops) if self.stops == stops => self.signal(Signal::TSTP),
             // A shell that has job control has a group of its own, which it stops as one.
             Order::Continue(stop) if self.stopped && self.stops <= stop => match getpgid(Some(self.id)) {
                 Ok(group) if Some(group) != self.group => kill_process_group(group, Signal::CONT),
                 _ => kill_process(self.id, Signal::CONT),
             },
-            Order::Continue(_) | Order::End(_) | Order::Lost | Order::Kill => Ok(()),
+            Order::Suspend(_) | Order::Continue(_) | Order::End(_) | Order::Lost | Order::Kill => Ok(()),
         };
     }
 

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::libc::SI_KERNEL;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as Named, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tokio::net::unix::pipe;
 
 use crate::exit::Failure;
@@ -51,8 +51,8 @@ pub(crate) enum Event {
 pub(crate) enum Sender {
     /// The kernel, at the wish of whoever typed Ctrl-C: all of the terminal's foreground group was sent it.
     Terminal,
-    /// A process.
-    Process,
+    /// A process; without a number if it is in another namespace.
+    Process(Option<Pid>),
 }
 
 impl Signals {
@@ -94,12 +94,17 @@ impl Signals {
         loop {
             match self.next_event().await {
                 Event::Wish { signal, .. } => return signal,
-                Event::Stop { .. } => match &self.locks {
-                    Some(locks) => locks.at_rest(|| stop(Signal::TSTP)),
-                    None => stop(Signal::TSTP),
-                },
+                Event::Stop { .. } => self.stop(Signal::TSTP),
                 Event::Continued => {}
             }
+        }
+    }
+
+    /// Stops us as this signal would, until somebody has us go on, and keeps nobody from the store by that.
+    pub(crate) fn stop(&self, signal: Signal) {
+        match &self.locks {
+            Some(locks) => locks.at_rest(move || stop(signal)),
+            None => stop(signal),
         }
     }
 
@@ -119,7 +124,8 @@ impl Signals {
             }
             let read = || self.queue.read_signal()?.ok_or_else(|| ErrorKind::WouldBlock.into());
             let Ok(come) = self.waiting.try_io(read) else { continue };
-            let from = if come.ssi_code == SI_KERNEL { Sender::Terminal } else { Sender::Process };
+            let process = || Pid::from_raw(come.ssi_pid.cast_signed());
+            let from = if come.ssi_code == SI_KERNEL { Sender::Terminal } else { Sender::Process(process()) };
             let is = |signal: &Signal| signal.as_raw().unsigned_abs() == come.ssi_signo;
             if is(&Signal::CHILD) {
                 // The first process of a container is given all orphans. Nobody waits for our children but by other news.

@@ -69,7 +69,7 @@ pub(crate) async fn watch(command: &mut Command, held: &Held, signals: &mut Sign
         tokio::select! {
             biased;
             news = command.news() => match news {
-                Ok(stop) => stopped |= command.follow(stop),
+                Ok(stop) => stopped |= command.follow(stop, signals),
                 Err(report) => break report,
             },
             why = &mut lost, if loss.is_none() => {
@@ -79,7 +79,7 @@ pub(crate) async fn watch(command: &mut Command, held: &Held, signals: &mut Sign
                 loss = Some(why);
             }
             () = renewed => stopped = false,
-            event = signals.next_event() => stopped |= attend(command, event, &mut last_wish),
+            event = signals.next_event() => stopped |= attend(command, event, signals, &mut last_wish),
             () = sleep(nap) => if minder::now() >= overdue && command.kill_if_unminded() {
                 unminded_by_us = true;
                 break None;
@@ -101,16 +101,16 @@ pub(crate) async fn watch(command: &mut Command, held: &Held, signals: &mut Sign
 }
 
 /// Does what a signal is for. Says whether we were stopped.
-fn attend(command: &Command, event: Event, last_wish: &mut Option<Instant>) -> bool {
+fn attend(command: &Command, event: Event, signals: &Signals, last_wish: &mut Option<Instant>) -> bool {
     let has_it = |from| command.shares_the_terminal() && from == Sender::Terminal;
     match event {
         Event::Wish { signal: Signal::INT | Signal::QUIT, from } if has_it(from) => {}
         Event::Wish { signal, .. } => pass_on(command, signal, last_wish),
         // We stop when it has: it may have to put the screen in order first, or not mean to stop at all.
-        Event::Stop { from } if has_it(from) => {}
-        Event::Stop { .. } if command.shares_the_terminal() => command.order(Order::Signal(Signal::TSTP)),
+        Event::Stop { from } if has_it(from) || command.stops_itself(from) => {}
+        Event::Stop { .. } if command.shares_the_terminal() => command.suspend(),
         Event::Stop { .. } => {
-            command.stop();
+            command.stop(signals);
             return true;
         }
         Event::Continued => {

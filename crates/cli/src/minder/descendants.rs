@@ -82,6 +82,19 @@ fn reap_with(options: WaitOptions, changed: &mut dyn FnMut(Pid, WaitStatus)) -> 
     }
 }
 
+/// Whether a process was started by us, or by one that was.
+pub(crate) fn is_below_us(id: Pid) -> bool {
+    let mut next = Some(id);
+    while let Some(id) = next.filter(|id| *id != Pid::INIT) {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        next = parent_in(&stat).and_then(Pid::from_raw);
+        if next == Some(getpid()) {
+            return true;
+        }
+    }
+    false
+}
+
 fn below(ancestor: Pid) -> Vec<Pid> {
     let mut found = vec![ancestor];
     let listed = children_listed(ancestor).is_some();

@@ -38,7 +38,12 @@ impl Ending {
             // A deleted lock may be anybody's by now, and is at the lease's end at the latest.
             Order::Lost if self.kill_at.is_none() => self.doom(now.saturating_add(self.grace).min(self.end)),
             Order::Kill => self.kill_at = Some(0),
-            Order::End(_) | Order::Lost | Order::Signal(_) | Order::Stop | Order::Continue(_) => {}
+            Order::End(_)
+            | Order::Lost
+            | Order::Signal(_)
+            | Order::Stop
+            | Order::Suspend(_)
+            | Order::Continue(_) => {}
         }
     }
 

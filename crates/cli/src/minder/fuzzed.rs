@@ -49,6 +49,7 @@ fn a_command_never_outlives_the_end_that_was_believed_when_its_ending_began() {
         1 => Just(Event::Told(Order::Kill)),
         1 => Just(Event::Told(Order::Stop)),
         1 => Just(Event::Told(Order::Continue(1))),
+        1 => Just(Event::Told(Order::Suspend(0))),
         1 => Just(Event::Told(Order::Signal(Signal::TERM))),
         1 => Just(Event::Closed),
     ];

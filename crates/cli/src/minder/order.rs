@@ -17,6 +17,9 @@ pub(crate) enum Order {
     Signal(Signal),
     /// Stop the command, as we are about to stop.
     Stop,
+    /// Ask the command to stop, as Ctrl-Z does, if it was stopped this often and not once more: then it has done so already, and
+    /// may even have gone on since.
+    Suspend(u64),
     /// Have the command go on after this stop, the first being 1, or any before; not after one that the teller has not heard of.
     Continue(u64),
 }
@@ -30,6 +33,7 @@ impl Order {
             Self::Lost => (b'L', 0),
             Self::Kill => (b'K', 0),
             Self::Stop => (b'T', 0),
+            Self::Suspend(stops) => (b'Z', stops),
             Self::Continue(stop) => (b'C', stop),
             Self::Signal(signal) => (b'S', u64::from(signal.as_raw().unsigned_abs())),
         };
@@ -47,10 +51,10 @@ impl Order {
             (b'L', 0) => Some(Self::Lost),
             (b'K', 0) => Some(Self::Kill),
             (b'T', 0) => Some(Self::Stop),
+            (b'Z', stops) => Some(Self::Suspend(stops)),
             (b'C', stop) => Some(Self::Continue(stop)),
             (b'S', number) => PASSED_ON
                 .into_iter()
-                .chain([Signal::TSTP])
                 .find(|signal| u64::from(signal.as_raw().unsigned_abs()) == number)
                 .map(Self::Signal),
             _ => None,
@@ -65,9 +69,9 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let signals = PASSED_ON.map(Order::Signal);
-        let others =
-            [Order::End(0), Order::End(u64::MAX), Order::Lost, Order::Kill, Order::Stop, Order::Continue(3)];
-        for order in others.into_iter().chain(signals).chain([Order::Signal(Signal::TSTP)]) {
+        let timed = [Order::End(0), Order::End(u64::MAX), Order::Suspend(2), Order::Continue(3)];
+        let others = [Order::Lost, Order::Kill, Order::Stop];
+        for order in timed.into_iter().chain(others).chain(signals) {
             assert_eq!(Order::parse(&order.to_bytes()), Some(order));
         }
         assert_eq!(Order::End(0x0102).to_bytes(), *b"E\x02\x01\0\0\0\0\0\0");
@@ -84,9 +88,10 @@ mod tests {
             b"K\x01\0\0\0\0\0\0\0",
             b"L\0\0\0\0\0\0\0\x01",
             b"S\0\0\0\0\0\0\0\0",
-            // SIGKILL has an order of its own; so has SIGSTOP.
+            // SIGKILL has an order of its own; so have SIGSTOP and SIGTSTP.
             b"S\x09\0\0\0\0\0\0\0",
             b"S\x13\0\0\0\0\0\0\0",
+            b"S\x14\0\0\0\0\0\0\0",
             b"S\x02\0\0\0\0\0\0\x01",
         ] {
             assert_eq!(Order::parse(bytes), None, "{bytes:?}");

@@ -274,6 +274,25 @@ fn a_command_that_stops_itself_gives_the_shell_its_prompt() {
     pty.wait_for("code=5");
 }
 
+/// Vim, and others that put the screen in order first, would else be stopped once more as soon as they go on.
+#[test]
+fn a_command_that_stops_its_group_is_not_stopped_by_us_as_well() {
+    const STOPS: usize = 20;
+    let site = Site::new();
+    let mut pty = Pty::shell(&site);
+    pty.enters(
+        "$L run k -- sh -c 'trap \"echo to''ld\" TSTP; while read -r x; do kill -TSTP 0; done; echo over'",
+    );
+    for _ in 0..STOPS {
+        pty.types("\n");
+        pty.wait_for("told");
+    }
+    pty.types(CTRL_D);
+    pty.wait_for("over");
+    pty.wait_for("> ");
+    assert_eq!(pty.all().matches("told").count(), STOPS, "{}", pty.all());
+}
+
 #[test]
 fn ctrl_z_is_nothing_to_whoever_ignores_it_and_where_nobody_could_continue() {
     let site = Site::new();
