@@ -111,6 +111,10 @@ pub struct Keep {
     loss: Option<Box<Loss>>,
 }
 
+/// How long after a grant it may be heard that an earlier lease was broken: a process that was stopped meanwhile, and goes on, reads
+/// what was said within moments, and is granted nothing before it reads.
+const HEARD_WITHIN: Duration = Duration::from_secs(1);
+
 /// What makes it doubtful whether the store still has the lease, until a renewal is answered.
 #[derive(Debug, Default)]
 struct Doubt {
@@ -218,14 +222,10 @@ impl Keep {
         doubt.fault = Some(fault);
     }
 
-    /// How long after a grant it may be heard that an earlier lease was broken: a process that was stopped meanwhile, and goes on, reads
-    /// what was said within moments, and is granted nothing before it reads.
-    const HEARD_WITHIN: Duration = Duration::from_secs(1);
-
     /// The store told that somebody broke a lease of this holder. Shortly after the grant that may be one that it was handed while its
     /// process was stopped, before it asked anew and was granted this: then the store is asked at once.
     pub fn handle_broken(&mut self, now: Instant, key: Key) {
-        if now >= self.granted + Self::HEARD_WITHIN {
+        if now >= self.granted + HEARD_WITHIN {
             self.loss.get_or_insert_with(|| Box::new(Loss::Broken { key }));
             return;
         }

@@ -185,7 +185,7 @@ impl Roster {
         self.with_keep(number, now, |keep| keep.handle_own_renewal(now, sent, ttl, answer));
     }
 
-    /// Somebody broke a lease: if one of these guards may have it, the store is asked now.
+    /// Somebody broke a lease: the guard that may have it is lost, or, while it is fresh, asks the store at once.
     pub(crate) fn handle_broken(&self, holder: Holder, key: &Key, now: Instant) {
         let number = {
             let mut state = self.state();
