@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A start takes some tens of milliseconds; this is for a machine that is busy compiling.
-pub(crate) const READY_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// Starts the process and waits until it serves.
 pub(crate) fn run(

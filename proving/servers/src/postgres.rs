@@ -12,10 +12,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::Flavor;
+use crate::launch::READY_WITHIN;
 use crate::process::{Process, dying_with_us};
-
-/// The start of a database that was just made.
-const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// PostgreSQL refuses to run as root; there it runs as whoever owns nothing.
 const NOBODY: u32 = 65_534;

@@ -36,7 +36,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the program cannot be found, with the remedy; if the server does not answer within 10 s, with the end of its log.
+    /// If the program cannot be found, with the remedy; if the server does not answer within half a minute, with the end of its log.
     #[track_caller]
     pub fn start(flavor: Flavor) -> Self {
         Self::setup(flavor).start()
@@ -117,7 +117,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If it does not answer within 10 s.
+    /// If it does not answer within half a minute.
     #[track_caller]
     pub fn restart(&self) {
         let mut process = self.process();

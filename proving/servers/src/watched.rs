@@ -5,13 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Flavor, Reply, Server, Setup};
+use crate::{Flavor, Reply, Server, Setup, launch::READY_WITHIN};
 
 /// The name of the master.
 const MASTER: &str = "locks";
-
-/// Sentinels find each other and the replica in a second or two.
-const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// Two servers, of which one is the master, and three sentinels. A master that is silent for half a second is replaced, in about two.
 #[derive(Debug)]
@@ -95,10 +92,10 @@ impl Watched {
     ///
     /// # Panics
     ///
-    /// If they refuse for ten seconds.
+    /// If they refuse for half a minute.
     #[track_caller]
     pub fn fail_over(&self) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + READY_WITHIN;
         loop {
             match self.sentinels[0].text(&["SENTINEL", "FAILOVER", MASTER]) {
                 Reply::Error(why) => assert!(Instant::now() < deadline, "they refuse: {why}"),
