@@ -64,18 +64,20 @@ fn soak(options: &Options) -> bool {
         let number = turn / names * NAMES.len() + NAMES.iter().position(|known| *known == name).unwrap_or(0);
         let left = options.length.saturating_sub(begun.elapsed())
             / u32::try_from(rounds * names - turn).unwrap_or(1);
-        one_turn(name, seed.wrapping_add(number as u64), Instant::now() + left, seed, &mut report);
+        one_turn(name, seed.wrapping_add(number as u64), Instant::now() + left, options, &mut report);
     }
     report.close(seed, begun.elapsed())
 }
 
-fn one_turn(name: &str, seed: u64, end: Instant, printed: u64, report: &mut Report) {
+fn one_turn(name: &str, seed: u64, end: Instant, options: &Options, report: &mut Report) {
+    let printed = options.seed;
     let mut directory = match tempfile::Builder::new().prefix("soak-").tempdir() {
         Ok(directory) => directory,
         Err(error) => return report.broke(name, printed, &error.to_string()),
     };
     // What cannot be done to a server is a panic that says so; the other topologies have their turns all the same.
-    let ran = catch_unwind(AssertUnwindSafe(|| slice::run(name, seed, end, directory.path())));
+    let ran =
+        catch_unwind(AssertUnwindSafe(|| slice::run(name, seed, end, &options.faults, directory.path())));
     let clean = match ran {
         Ok(Ok(outcome)) => {
             report.add(name, printed, &outcome);
@@ -92,6 +94,6 @@ fn one_turn(name: &str, seed: u64, end: Instant, printed: u64, report: &mut Repo
     };
     if !clean {
         directory.disable_cleanup(true);
-        Report::kept(name, printed, &directory.path().join("history"));
+        Report::kept(name, options, &directory.path().join("history"));
     }
 }

@@ -42,6 +42,27 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// All that there are.
+    pub(crate) const ALL: [Self; 17] = [
+        Self::Cut,
+        Self::CutBefore,
+        Self::CutAfter,
+        Self::HalfOpen,
+        Self::Delayed,
+        Self::Truncated,
+        Self::ClientsKilled,
+        Self::ScriptsFlushed,
+        Self::Paused,
+        Self::Stopped,
+        Self::RestartedWhole,
+        Self::RestartedEmpty,
+        Self::Flushed,
+        Self::FailoverKilled,
+        Self::FailoverHung,
+        Self::FailoverOrdered,
+        Self::SlotMoved,
+    ];
+
     /// Whether the store forgets leases over it.
     pub(crate) const fn loses_state(self) -> bool {
         matches!(

@@ -2,19 +2,21 @@
 
 use std::{fmt, time::Duration};
 
-use super::ground::NAMES;
+use super::{fault::Kind, ground::NAMES};
 use crate::history::now;
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
 Random faults, every noun, every store and topology, and whether the promises held.
 
-Usage: cargo xtask soak [--minutes N] [--seed SEED] [--only NAME]…
+Usage: cargo xtask soak [--minutes N] [--seed SEED] [--only NAME]… [--fault KIND]…
 
   --minutes N   how long it takes in all; 5 if it is not said
   --seed SEED   the choices of an earlier run: which faults, when, and how long; what comes of them is the machine's
   --only NAME   one topology only, or several: memory, file, redis-6.2, redis-7.0, redis-7.0-resp2, redis-8.2, valkey-9.1,
                 sentinel, cluster, quorum
+  --fault KIND  of what befalls stores and ways this kind only, or several, as the report names them: 'FLUSHALL', 'half-open',
+                'server killed, state lost'; workers are killed and stopped in any case
 
 It exits 0 if nothing was wrong, 1 if something was, with the seed and the place of the history, and 64 if it was called wrongly.
 ";
@@ -25,6 +27,7 @@ pub(crate) struct Options {
     pub(crate) length: Duration,
     pub(crate) seed: u64,
     pub(crate) only: Vec<&'static str>,
+    pub(crate) faults: Vec<Kind>,
 }
 
 /// What the words come to.
@@ -47,7 +50,7 @@ impl fmt::Display for Nonsense {
 
 impl Options {
     pub(crate) fn parse(words: &[String]) -> Result<Asked, Nonsense> {
-        let (mut minutes, mut seed, mut only) = (5.0, None, Vec::new());
+        let (mut minutes, mut seed, mut only, mut faults) = (5.0, None, Vec::new(), Vec::new());
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let (name, value) = match word.split_once('=') {
@@ -63,14 +66,29 @@ impl Options {
                 "--minutes" => minutes = read_minutes(&value("a number of minutes")?)?,
                 "--seed" => seed = Some(read_seed(&value("a number")?)?),
                 "--only" => only.push(read_name(&value("the name of a topology")?)?),
+                "--fault" => faults.push(read_kind(&value("a kind of fault")?)?),
                 _ => return Err(Nonsense(format!("no option {word:?}; --help names them"))),
             }
         }
         if only.is_empty() {
             only.extend(NAMES);
         }
+        if faults.is_empty() {
+            faults.extend(Kind::ALL);
+        }
         let length = Duration::from_secs_f64(60.0 * minutes);
-        Ok(Asked::Soak(Self { length, seed: seed.unwrap_or_else(any_seed), only }))
+        Ok(Asked::Soak(Self { length, seed: seed.unwrap_or_else(any_seed), only, faults }))
+    }
+}
+
+impl Options {
+    /// The words that make the same choices again for one topology.
+    pub(crate) fn again(&self, name: &str) -> String {
+        let mut words = format!("--seed {} --only {name}", self.seed);
+        if self.faults != Kind::ALL {
+            self.faults.iter().for_each(|kind| words.push_str(&format!(" --fault '{kind}'")));
+        }
+        words
     }
 }
 
@@ -95,6 +113,12 @@ fn read_name(said: &str) -> Result<&'static str, Nonsense> {
     known.ok_or_else(|| Nonsense(format!("--only {said}: no such topology; there are {}", NAMES.join(", "))))
 }
 
+fn read_kind(said: &str) -> Result<Kind, Nonsense> {
+    let known = Kind::ALL.into_iter().find(|kind| kind.to_string() == said);
+    let names = || Kind::ALL.map(|kind| format!("'{kind}'")).join(", ");
+    known.ok_or_else(|| Nonsense(format!("--fault '{said}': no such kind; there are {}", names())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,10 +133,25 @@ mod tests {
             panic!()
         };
         let length = Duration::from_secs(30);
-        assert_eq!(options, Options { length, seed: 7, only: vec!["file", "quorum"] });
+        let (only, faults) = (vec!["file", "quorum"], Kind::ALL.to_vec());
+        assert_eq!(options, Options { length, seed: 7, only, faults });
         let Ok(Asked::Soak(options)) = parse("") else { panic!() };
         assert_eq!((options.length, options.only), (Duration::from_secs(300), NAMES.to_vec()));
         assert_eq!(parse("--seed 7 --help"), Ok(Asked::Help));
+        for kind in Kind::ALL {
+            let words = ["--fault".to_owned(), kind.to_string()];
+            assert!(matches!(Options::parse(&words), Ok(Asked::Soak(options)) if options.faults == [kind]));
+        }
+        for (line, again) in [
+            ("--seed 7", "--seed 7 --only file"),
+            (
+                "--seed 7 --fault=cut --fault=FLUSHALL",
+                "--seed 7 --only file --fault 'cut' --fault 'FLUSHALL'",
+            ),
+        ] {
+            let Ok(Asked::Soak(options)) = parse(line) else { panic!() };
+            assert_eq!(options.again("file"), again);
+        }
     }
 
     #[test]
@@ -126,6 +165,9 @@ mod tests {
         ] {
             assert_eq!(parse(line).unwrap_err().to_string(), why);
         }
+        assert!(
+            parse("--fault rust").unwrap_err().to_string().ends_with("'failover, ordered', 'slot moved'")
+        );
         assert!(parse("--only etcd").unwrap_err().to_string().ends_with("sentinel, cluster, quorum"));
     }
 }

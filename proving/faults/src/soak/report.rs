@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use super::{broken::Broken, slice::Outcome};
+use super::{broken::Broken, options::Options, slice::Outcome};
 
 /// So many violations of one run are printed in full; the history has the others.
 const PRINTED: usize = 5;
@@ -63,9 +63,9 @@ impl Report {
     }
 
     /// Prints where a history is kept, and how the same faults are made again.
-    pub(crate) fn kept(name: &str, seed: u64, history: &Path) {
+    pub(crate) fn kept(name: &str, options: &Options, history: &Path) {
         println!("  the history is kept: {}", history.display());
-        println!("  the same faults again: cargo xtask soak --seed {seed} --only {name}");
+        println!("  the same faults again: cargo xtask soak {}", options.again(name));
     }
 
     /// Prints the sums. Whether all is well.

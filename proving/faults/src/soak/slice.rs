@@ -14,7 +14,7 @@ use super::{
     calls::Calls,
     crew::Crew,
     errand::{EVERY, ONCE},
-    fault::Fault,
+    fault::{Fault, Kind},
     ground::{Ground, Place},
     judge::{Circumstances, Verdict},
 };
@@ -66,8 +66,14 @@ pub(crate) struct Outcome {
     pub(crate) stall: Duration,
 }
 
-/// Faults, until about that instant.
-pub(crate) fn run(name: &str, seed: u64, end: Instant, directory: &Path) -> io::Result<Outcome> {
+/// Faults of these kinds, until about that instant.
+pub(crate) fn run(
+    name: &str,
+    seed: u64,
+    end: Instant,
+    kinds: &[Kind],
+    directory: &Path,
+) -> io::Result<Outcome> {
     let mut dice = StdRng::seed_from_u64(seed);
     let pulse = Pulse::begin();
     let ground = Ground::prepare(name, directory, &mut dice);
@@ -80,7 +86,7 @@ pub(crate) fn run(name: &str, seed: u64, end: Instant, directory: &Path) -> io::
     let faults = thread::scope(|scope| {
         let seeds: [u64; 2] = dice.random();
         let [stores, mut processes] = seeds.map(StdRng::seed_from_u64);
-        let stores = scope.spawn(|| strike(&ground, &history, end, stores));
+        let stores = scope.spawn(|| strike(&ground, kinds, &history, end, stores));
         let endured = crew.endures(end, &mut processes);
         stores
             .join()
@@ -131,13 +137,20 @@ fn plans(ground: &Ground, history: &Path) -> Vec<Plan> {
     ground.urls.iter().map(plan).collect()
 }
 
-/// Faults of the store, one after the other.
-fn strike(ground: &Ground, history: &Path, end: Instant, mut dice: StdRng) -> io::Result<Vec<Fault>> {
-    let (pen, kinds) = (Pen::at(history)?, ground.kinds());
+/// Faults of the store, one after the other, of these kinds.
+fn strike(
+    ground: &Ground,
+    kinds: &[Kind],
+    history: &Path,
+    end: Instant,
+    mut dice: StdRng,
+) -> io::Result<Vec<Fault>> {
+    let (pen, mut possible) = (Pen::at(history)?, ground.kinds());
+    possible.retain(|kind| kinds.contains(kind));
     let mut faults = Vec::new();
     while Instant::now() < end {
         thread::sleep(REST.mul_f64(dice.random()));
-        let Some(&kind) = kinds.choose(&mut dice) else { continue };
+        let Some(&kind) = possible.choose(&mut dice) else { continue };
         let from = now();
         pen.note(from, 0, 0, What::Fault(kind.to_string()));
         ground.strike(kind, &mut dice);
