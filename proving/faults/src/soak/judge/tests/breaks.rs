@@ -151,3 +151,28 @@ fn a_lock_that_was_broken_and_stays_free_is_found_although_its_holder_believes()
     let count = |next| judged(&circumstances, &broken(next, &stopped)).violations.len();
     assert_eq!((count("1500 2 1 granted 8 3500"), count("500 2 1 granted 8 2500")), (1, 0));
 }
+
+#[test]
+fn who_was_broken_before_the_next_had_done_it_may_begin_after_that() {
+    let lines = [
+        "1 1 1 asks alone every",
+        "20 2 1 asks alone every",
+        "30 3 1 breaks 7 1 every",
+        "31 3 1 broke",
+        "40 2 1 granted 8 2040",
+        "41 2 1 done",
+        "41 2 1 lets-go true",
+        "41 2 1 released",
+        "42 1 1 granted 7 2000",
+        "45 1 1 lets-go false",
+        "46 1 1 lost broken",
+    ];
+    assert_eq!(violations(&lines), [""; 0]);
+    // It was another lease.
+    let other = lines.map(|line| if line.contains("breaks") { "30 3 1 breaks 6 1 every" } else { line });
+    assert!(
+        violations(&other).iter().any(|one| one.starts_with("every: done again")),
+        "{:?}",
+        violations(&other)
+    );
+}
