@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::census::{Entry, FileId, Opening};
@@ -48,6 +49,8 @@ impl Open {
         let mut connection = Connection::open_with_flags(place.path(), flags)?;
         connection.busy_handler(Some(wait_for_others()))?;
         connection.set_prepared_statement_cache_capacity(32);
+        // A bound LIMIT would else have its statement prepared anew at every use, which was a fifth of what a wait in line cost.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         // Only an empty file takes it. A commit writes whole pages, and a lease is far smaller than one: quarter pages cost a
         // fifth less processor time for a lock that is taken and released.
         connection.pragma_update(None, "page_size", 1024)?;
