@@ -217,8 +217,9 @@ fn option(word: &str, takes_value: &HashMap<String, bool>) -> Option<bool> {
 /// A word as a shell would read it back, without what may be a secret.
 fn shown(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    let may_have_password = word.split_once(':').is_some_and(|(_, rest)| rest.contains('@'));
-    if may_have_password || word.contains("://") && word.contains('?') {
+    let login = word.split_once(':').is_some_and(|(_, rest)| rest.contains('@'));
+    let parameter = word.split_once('?').is_some_and(|(_, rest)| rest.contains('='));
+    if login || parameter || word.contains("://") && word.contains('?') {
         "…".into()
     } else if !word.is_empty() && word.chars().all(plain) {
         word.into()
@@ -307,6 +308,7 @@ mod tests {
             ("leasehold run --store redis://:s3cret@h k ls", "leasehold run --store URL k -- ls"),
             ("leasehold run --store=redis://:s3cret@h k ls", "leasehold run --store=URL k -- ls"),
             ("leasehold run k curl http://u:s3cret@h", "leasehold run k -- curl …"),
+            ("leasehold run k psql h?password=s3cret", "leasehold run k -- psql …"),
             ("leasehold run k", "leasehold run k -- COMMAND"),
             ("leasehold once -w 5 k ls -l", "leasehold once -w 5 k -- ls -l"),
             ("leasehold every 1h k ls -l", "leasehold every 1h k -- ls -l"),

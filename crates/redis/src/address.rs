@@ -393,6 +393,7 @@ mod tests {
             "redis+unix://u:s3cret@",
             "redis+unix://u:s3cret@h/path",
             "redis+unix://u:s3cret@/path?password=s3cret",
+            "redis+unix:///s?user=upassword=s3cret",
             "redis+unix://",
             "redis+unix:///",
             "rediss://u:s3cret@h?ca=",

@@ -42,6 +42,12 @@ impl Parameters {
         let mut read = Self::default();
         for (nth, parameter) in query.split('&').filter(|parameter| !parameter.is_empty()).enumerate() {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            // A user is shown to people, and what is behind a second = may be the password.
+            if matches!(name, "user" | "sentinel-user") && value.contains('=') {
+                return refuse(format!(
+                    "{name} in the store URL has an = in it, as where an & is missing: write a = that is part of it as %3D"
+                ));
+            }
             let value = decode(value)?;
             let twice = match name {
                 "protocol" => read.protocol.replace(protocol(&value)?).is_some(),

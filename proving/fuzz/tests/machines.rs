@@ -398,8 +398,12 @@ fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
                     (asking[of], stands[of]) = (true, false);
                 }
                 AtLine::Answer(answer) if asking[of] => {
-                    asking[of] = false;
                     waiting.answered(&attempt, &answer, now);
+                    asking[of] = matches!(answer, GrantAnswer::Unfinished | GrantAnswer::TooLate { .. });
+                    if asking[of] {
+                        // It asks again at once.
+                        waiting.asks(holder, now);
+                    }
                     stands[of] = matches!(answer, GrantAnswer::Busy { place: Some(_), .. });
                 }
                 AtLine::Untold => waiting.cannot_be_told(holder),
