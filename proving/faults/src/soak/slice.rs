@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    io,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -95,7 +95,9 @@ pub(crate) fn run(
     })?;
     let lasted = begun.elapsed();
 
-    let healed = fs::metadata(&history)?.len();
+    // Not by the file's length: an entry may be under way.
+    let mut healed = 0;
+    history::read_on(&history, &mut healed)?;
     trouble.extend(served_since(&crew, &history, healed).err());
     thread::sleep(PEACE);
     trouble.extend(crew.dismiss());
