@@ -226,6 +226,18 @@ pub fn read(path: &Path) -> Vec<Entry> {
     entries
 }
 
+/// How long the history in this file is, as far as it is whole: an entry may be under way.
+pub(crate) fn length(path: &Path) -> io::Result<u64> {
+    /// Longer than any entry.
+    const TAIL: u64 = 65_536;
+    let mut file = File::open(path)?;
+    let from = file.seek(SeekFrom::End(0))?.saturating_sub(TAIL);
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(from + bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1) as u64)
+}
+
 /// What was written to the history in this file since it was so long, as far as it is whole; from then on it is longer by that.
 pub(crate) fn read_on(path: &Path, length: &mut u64) -> io::Result<Vec<Entry>> {
     let mut file = File::open(path)?;
@@ -287,5 +299,16 @@ mod tests {
         assert_eq!(read("5 6 1 asks\n7 6 1 sta"), [5]);
         assert_eq!(read("nds\n9 6 1 cancelled\n"), [7, 9]);
         assert_eq!(read(""), [0; 0]);
+    }
+
+    #[test]
+    fn a_history_is_as_long_as_it_is_whole() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        for (more, whole) in
+            [("", 0), ("5 6 1 as", 0), ("ks\n", 11), ("7 6 1 sta", 11), (&*"n".repeat(50_000), 11)]
+        {
+            file.write_all(more.as_bytes()).unwrap();
+            assert_eq!(length(file.path()).unwrap(), whole);
+        }
     }
 }

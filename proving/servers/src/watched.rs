@@ -96,12 +96,21 @@ impl Watched {
     #[track_caller]
     pub fn fail_over(&self) {
         let deadline = Instant::now() + READY_WITHIN;
-        loop {
-            match self.sentinels[0].text(&["SENTINEL", "FAILOVER", MASTER]) {
-                Reply::Error(why) => assert!(Instant::now() < deadline, "they refuse: {why}"),
-                _ => return,
-            }
+        while let Err(why) = self.try_fail_over() {
+            assert!(Instant::now() < deadline, "they refuse: {why}");
             thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The same once: they refuse while they are at it already. What they began they may give up again, and then do nothing more.
+    ///
+    /// # Errors
+    ///
+    /// What they say when they refuse.
+    pub fn try_fail_over(&self) -> Result<(), String> {
+        match self.sentinels[0].text(&["SENTINEL", "FAILOVER", MASTER]) {
+            Reply::Error(why) => Err(why),
+            _ => Ok(()),
         }
     }
 

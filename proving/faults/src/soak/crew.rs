@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs, io, thread,
+    env, io, thread,
     time::{Duration, Instant},
 };
 
@@ -96,7 +96,7 @@ impl Crew {
     /// Waits until a call of this worker's is under way, as far as its last entry tells; not for long.
     fn until_it_calls(&self, worker: u32) -> io::Result<()> {
         let history = &self.plans[0].history;
-        let mut read = fs::metadata(history)?.len();
+        let mut read = history::length(history)?;
         let begun = Instant::now();
         while begun.elapsed() < CALLS_WITHIN {
             let entries = history::read_on(history, &mut read)?;

@@ -95,9 +95,7 @@ pub(crate) fn run(
     })?;
     let lasted = begun.elapsed();
 
-    // Not by the file's length: an entry may be under way.
-    let mut healed = 0;
-    history::read_on(&history, &mut healed)?;
+    let healed = history::length(&history)?;
     trouble.extend(served_since(&crew, &history, healed).err());
     thread::sleep(PEACE);
     trouble.extend(crew.dismiss());

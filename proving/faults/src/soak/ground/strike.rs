@@ -30,6 +30,9 @@ const HICCUP: Duration = Duration::from_millis(1000);
 /// For sentinels, whose votes may be split several times on a machine that is busy.
 const AGREE_WITHIN: Duration = Duration::from_secs(60);
 
+/// A failover that was ordered takes a second or two, and is given up after two for each of its steps.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(8);
+
 impl Ground {
     /// Lets it happen; when this returns, it is over.
     pub(crate) fn strike(&self, kind: Kind, dice: &mut StdRng) {
@@ -125,8 +128,15 @@ fn watched_fails(watched: &Watched, kind: Kind) {
         // Nothing that takes time: the sentinels would replace the master.
         _ => return fails(server, kind, Duration::ZERO, &mut rand::SeedableRng::seed_from_u64(0)),
     }
+    let mut ordered = Instant::now();
     until("the sentinels have replaced it", AGREE_WITHIN, || {
-        (0..watched.sentinels.len()).all(|sentinel| watched.master_by(sentinel) != master)
+        let replaced = (0..watched.sentinels.len()).all(|sentinel| watched.master_by(sentinel) != master);
+        // What was ordered they may have given up, because the replica was slow.
+        if !replaced && kind == Kind::FailoverOrdered && ordered.elapsed() > GIVEN_UP_AFTER {
+            let _ = watched.try_fail_over();
+            ordered = Instant::now();
+        }
+        replaced
     });
     match kind {
         Kind::FailoverKilled => server.restart(),
