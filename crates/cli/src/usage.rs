@@ -218,8 +218,8 @@ fn option(word: &str, takes_value: &HashMap<String, bool>) -> Option<bool> {
 fn shown(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     let login = word.split_once(':').is_some_and(|(_, rest)| rest.contains('@'));
-    let parameter = word.split_once('?').is_some_and(|(_, rest)| rest.contains('='));
-    if login || parameter || word.contains("://") && word.contains('?') {
+    // Behind a ? stand the parameters of a URL, which may be mistyped in every way.
+    if login || word.contains('?') {
         "…".into()
     } else if !word.is_empty() && word.chars().all(plain) {
         word.into()

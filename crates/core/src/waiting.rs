@@ -79,7 +79,8 @@ impl Waiting {
         waiter.asked = now;
         waiter.told = true;
         waiter.asks += 1;
-        (waiter.holds, waiter.ask_at) = (false, None);
+        // Whatever it was told before, the answer says better: that may have ended since, and it may stand in line anew.
+        (waiter.holds, waiter.ask_at, waiter.wake) = (false, None, None);
         waiter.place.clone()
     }
 

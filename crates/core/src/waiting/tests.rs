@@ -311,3 +311,16 @@ fn an_answer_that_is_read_after_the_push_behind_it_changes_nothing() {
     assert_eq!(told(&waiting, 2, START + Line::RE_ASK), Some(Wake::AskAgain), "it asks for all now");
     assert!(matches!(told(&waiting, 1, START), Some(Wake::Granted { .. })));
 }
+
+/// It was handed the lock, asked before it looked, and by then the hand-over had ended: it stands in line like any other.
+#[test]
+fn what_was_told_before_an_ask_counts_for_nothing_after_it() {
+    let waiting = three(3600 * SECOND);
+    assert!(waiting.hears(holder(1), &key("a"), granted(), START, START));
+    waiting.ask_for_all();
+    waiting.asks(holder(1), START);
+    waiting.answered(&attempt(1, &["a"]), &busy(4, 3600 * SECOND, 3, false), START);
+    assert_eq!(told(&waiting, 1, START), None);
+    // The answer says that its place was lost, so the others look after theirs.
+    assert_eq!(told(&waiting, 2, START), Some(Wake::AskAgain));
+}
