@@ -216,10 +216,9 @@ fn option(word: &str, takes_value: &HashMap<String, bool>) -> Option<bool> {
 
 /// A word as a shell would read it back, without what may be a secret.
 fn shown(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    let login = word.split_once(':').is_some_and(|(_, rest)| rest.contains('@'));
-    // Behind a ? stand the parameters of a URL, which may be mistyped in every way.
-    if login || word.contains('?') {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+%".contains(c);
+    // What may be a URL with a login or parameters, which may be mistyped in every way.
+    if word.contains("://") || word.contains(['@', '?']) {
         "…".into()
     } else if !word.is_empty() && word.chars().all(plain) {
         word.into()
@@ -248,7 +247,10 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
             Failure::usage("nothing to do: `leasehold run KEY -- COMMAND` runs a command under a lock")
         }
         (ErrorKind::InvalidSubcommand, Some(given)) => {
-            Failure::usage(format!("there is no task {}: `leasehold --help` lists them", shown(&given)))
+            // A slip of a name has the letters of one. Anything else may be what was meant for --store.
+            let is_name = given.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+            let name = if is_name { shown(&given) } else { "…".into() };
+            Failure::usage(format!("there is no task {name}: `leasehold --help` lists them"))
         }
         (ErrorKind::UnknownArgument, Some(given)) => {
             Failure::usage(format!("there is no option {}: {help} lists them", shown(&given)))
