@@ -174,16 +174,14 @@ impl Circumstances {
         self.forgotten.iter().any(|fault| from <= fault.until && fault.from <= until)
     }
 
-    /// What is noted as done is not begun again: never, or not within the period. But who was broken may have looked before, and begin
-    /// after the next has done it.
+    /// What is noted as done is not begun again: never, or not within the period. But who was broken before that may
+    /// have looked before, and begin after the next has done it.
     fn is_not_done_again(&self, key: &str, stays: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
         for pair in stays.windows(2) {
             let [first, second] = [pair[0], pair[1]];
             let Some(done) = first.done.filter(|done| *done < begins(second)) else { continue };
             let between = |fault: &Fault| first.asks <= fault.until && fault.from <= begins(second);
-            if self.forgotten_somewhere.iter().any(between)
-                || breaks.may_have_ended(second, key, begins(second))
-            {
+            if self.forgotten_somewhere.iter().any(between) || breaks.may_have_ended(second, key, done) {
                 continue;
             }
             if key != EVERY || begins(second) + nanos(CLOCKS) < first.asks + nanos(PERIOD) {

@@ -168,11 +168,17 @@ fn who_was_broken_before_the_next_had_done_it_may_begin_after_that() {
         "46 1 1 lost broken",
     ];
     assert_eq!(violations(&lines), [""; 0]);
-    // It was another lease.
-    let other = lines.map(|line| if line.contains("breaks") { "30 3 1 breaks 6 1 every" } else { line });
-    assert!(
-        violations(&other).iter().any(|one| one.starts_with("every: done again")),
-        "{:?}",
-        violations(&other)
-    );
+    // It was another lease; or it was broken only after that.
+    let elsewhere = |line| if line == "30 3 1 breaks 7 1 every" { "30 3 1 breaks 6 1 every" } else { line };
+    let later = |line| match line {
+        "30 3 1 breaks 7 1 every" => "42 3 1 breaks 7 1 every",
+        "31 3 1 broke" => "42 3 1 broke",
+        line => line,
+    };
+    for other in [lines.map(elsewhere), lines.map(later)] {
+        let mut other = other;
+        other.sort_by_key(|line| line.split(' ').next().and_then(|at| at.parse::<u64>().ok()));
+        let found = violations(&other);
+        assert!(found.iter().any(|one| one.starts_with("every: done again")), "{found:?}");
+    }
 }
