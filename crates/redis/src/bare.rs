@@ -5,8 +5,6 @@ use redis::{Value, cmd};
 
 use crate::client::{Client, Heard, Route};
 use crate::deadline::within;
-use crate::native::{delete, is_out_of_reach};
-use crate::script::bare_release_call;
 use crate::topology::cluster::say_one;
 
 impl Client {
@@ -30,23 +28,12 @@ impl Client {
             Ok(_) => {}
             Err(refusal) => return Err(self.faults.of_refusal(&refusal)),
         }
-        let released = self.compare_and_delete(key, holder, route).await?;
+        // As a lock of ours that nobody waits for is let go.
+        let released = self.delete_if_equal(key, &holder.digit_bytes(), route, self.call_limit).await?;
         match released.map_err(|refusal| self.faults.of_refusal(&refusal))? {
             Value::Int(1) => Ok(()),
             _ => Err(self.faults.passing(format_args!("{key}: it was gone before it was let go"))),
         }
-    }
-
-    /// As a lock of ours that nobody waits for is let go.
-    async fn compare_and_delete(&self, key: &Key, holder: Holder, route: &mut Route) -> Result<Heard, Fault> {
-        let how = route.live.as_ref().and_then(|live| live.delete_if_equal);
-        if let Some(how) = how.filter(|_| !self.native.is_denied()) {
-            match self.one(delete(key, holder.digits().as_bytes(), how), route).await? {
-                Err(refusal) if is_out_of_reach(&refusal) => self.native.deny(),
-                heard => return Ok(heard),
-            }
-        }
-        self.call(route, &bare_release_call(key, holder), self.call_limit).await
     }
 
     async fn one(&self, command: redis::Cmd, route: &mut Route) -> Result<Heard, Fault> {

@@ -188,8 +188,13 @@ impl Client {
         }
         match self.answer(&request, heard)? {
             Answer::Grant(answer) => {
-                if matches!(answer, GrantAnswer::Granted { .. }) {
-                    self.confirm(route).await?;
+                match &answer {
+                    GrantAnswer::Granted { .. } => self.confirm(route).await?,
+                    // Whoever meets others in line is one of them; and a member of a quorum is asked to release what it refused, too.
+                    GrantAnswer::Busy { held_by, place } if place.is_some() || attempt.proposal.is_some() => {
+                        self.native.contended.note(&held_by.key, self.runtime.now());
+                    }
+                    _ => {}
                 }
                 Ok(answer)
             }

@@ -67,8 +67,7 @@ impl Client {
                 }
                 Err(_) => {}
             }
-            let Ok(GrantAnswer::Busy { held_by, place: Some(_) }) = &answer else { return answer };
-            self.native.contended.note(&held_by.key, self.runtime.now());
+            let Ok(GrantAnswer::Busy { place: Some(_), .. }) = &answer else { return answer };
             self.tend(route);
             if hears {
                 return answer;

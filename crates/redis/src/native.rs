@@ -1,9 +1,7 @@
 //! The command by which some servers delete a key that still has a certain value: a little quicker than a script.
 
-use leasehold_core::{Attempt, Key, Mode};
+use leasehold_core::Key;
 use redis::{Cmd, ServerError, Value, cmd};
-
-use crate::wire::{Flag, value_of};
 
 /// How a server deletes a key that still has a certain value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,22 +50,9 @@ fn says(error: &ServerError, words: &str) -> bool {
     error.details().is_some_and(|details| details.contains(words))
 }
 
-/// Deletes the key of an attempt if it still has the value that a grant wrote there: then nobody waits for it, and there is nothing
-/// that the release script would do besides. `None` for whoever wants more than one key, or wakes others by its release, and for a
-/// member of a quorum: there, a release goes also to those that did not grant.
-///
-/// A miss says nothing: the script must be asked.
-#[must_use]
-pub fn native_release(attempt: &Attempt, how: DeleteIfEqual) -> Option<Cmd> {
-    let [want] = attempt.claim.wants() else { return None };
-    if want.mode != Mode::Exclusive || attempt.proposal.is_some() || attempt.signal.is_some() {
-        return None;
-    }
-    Some(delete(&want.key, &value_of(Flag::Plain, attempt.holder, attempt.label.as_ref()), how))
-}
-
 /// Deletes a key that has a value still.
-pub(crate) fn delete(key: &Key, value: &[u8], how: DeleteIfEqual) -> Cmd {
+#[must_use]
+pub fn delete(key: &Key, value: &[u8], how: DeleteIfEqual) -> Cmd {
     let mut delete = cmd(how.name());
     delete.arg(key.as_bytes());
     if how == DeleteIfEqual::Delex {
@@ -79,17 +64,7 @@ pub(crate) fn delete(key: &Key, value: &[u8], how: DeleteIfEqual) -> Cmd {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use leasehold_core::{Claim, Fence, Holder, Key, Label, Proposal, Signal, Ttl};
-
     use super::*;
-
-    fn attempt(keys: &[&str]) -> Attempt {
-        let claim = Claim::exclusive_all(keys.iter().map(|key| Key::new(key).unwrap())).unwrap();
-        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
-        Attempt::new(claim, Holder::from_bits(0xab), Label::new("web-3").ok(), ttl)
-    }
 
     /// The words, each between bars.
     fn words(command: &Cmd) -> String {
@@ -100,24 +75,12 @@ mod tests {
         words.collect::<Vec<_>>().join("|")
     }
 
-    const VALUE: &str = "lh1-000000000000000000000000000000ab web-3";
-
     #[test]
-    fn native_releases_have_these_words() {
-        let release = |how| words(&native_release(&attempt(&["a"]), how).unwrap());
-        assert_eq!(release(DeleteIfEqual::Delifeq), format!("DELIFEQ|a|{VALUE}"));
-        assert_eq!(release(DeleteIfEqual::Delex), format!("DELEX|a|IFEQ|{VALUE}"));
+    fn they_have_these_words() {
+        let delete = |how| words(&delete(&Key::new("a").unwrap(), b"value", how));
+        assert_eq!(delete(DeleteIfEqual::Delifeq), "DELIFEQ|a|value");
+        assert_eq!(delete(DeleteIfEqual::Delex), "DELEX|a|IFEQ|value");
         assert_eq!(probes().map(|probe| words(&probe)), ["DELIFEQ", "DELEX"]);
-    }
-
-    #[test]
-    fn several_keys_signals_and_members_of_a_quorum_are_for_scripts() {
-        let one = attempt(&["a"]);
-        let proposal = Proposal { fence: Fence::new(7).unwrap(), max_ttl: one.ttl };
-        let wakes_others = one.clone().with_signal(Some(Signal::PythonRedisLock));
-        for attempt in [attempt(&["a", "b"]), one.at_member(one.holder, proposal), wakes_others] {
-            assert!(native_release(&attempt, DeleteIfEqual::Delifeq).is_none());
-        }
     }
 
     #[test]

@@ -10,16 +10,16 @@ mod words;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use leasehold_core::{Holder, Key, Request, Ttl};
+use leasehold_core::{Key, Request, Ttl};
 use redis::Cmd;
 
 use self::saying::{Voucher, call, millis, with_sides};
 pub use self::texts::{
-    BARE, BREAK, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE,
-    RELEASE_AND_WAKE, RENEW, SURVEY, VOUCH,
+    BREAK, DELETE_IF_EQUAL, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN,
+    RELEASE, RELEASE_AND_WAKE, RENEW, SURVEY, VOUCH,
 };
 pub use self::words::Words;
-pub use crate::native::{DeleteIfEqual, native_release, probed, probes};
+pub use crate::native::{DeleteIfEqual, delete, probed, probes};
 pub use crate::reply::{Reply, decode};
 pub(crate) use crate::reply::{run_of, time_of, time_of_grant};
 use crate::slot::member_key_in;
@@ -98,11 +98,14 @@ pub(crate) fn opening_call() -> Call {
     Call { script: &OPEN, keys: Words::default(), args: Words::default() }
 }
 
-/// The call that deletes a key which has these digits for its value.
+/// The call that deletes a key that has a value still.
 #[must_use]
-pub fn bare_release_call(key: &Key, holder: Holder) -> Call {
-    let (key, digits) = (key.as_bytes(), holder.digit_bytes());
-    Call { script: &BARE, keys: [key].into_iter().collect(), args: [&digits[..]].into_iter().collect() }
+pub fn delete_call(key: &Key, value: &[u8]) -> Call {
+    let mut keys = Words::with_room(1, key.as_bytes().len());
+    keys.push(key.as_bytes());
+    let mut args = Words::with_room(1, value.len());
+    args.push(value);
+    Call { script: &DELETE_IF_EQUAL, keys, args }
 }
 
 /// The call that inspects many keys at once.

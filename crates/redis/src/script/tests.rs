@@ -1,4 +1,6 @@
-use leasehold_core::{Attempt, Claim, Fence, Label, Line, Mark, Proposal, Signal, Stamp, Ticket, Wait};
+use leasehold_core::{
+    Attempt, Claim, Fence, Holder, Label, Line, Mark, Proposal, Signal, Stamp, Ticket, Wait,
+};
 
 use super::*;
 use crate::slot::slot_of;
@@ -200,7 +202,7 @@ fn every_script_opens_with_its_contract() {
         &MARK,
         &MARKED,
         &OPEN,
-        &BARE,
+        &DELETE_IF_EQUAL,
         &VOUCH,
         &MEMBER_GRANT,
         &MEMBER_RENEW,

@@ -44,5 +44,5 @@ pub static MARKED: Script = script!("read", "marked");
 pub static OPEN: Script = script!("open");
 /// Has a slot of a cluster vouched for, before anything is asked of it.
 pub static VOUCH: Script = script!("bounds", "read", "state", "member", "vouch");
-/// Lets go what is no lock of ours.
-pub static BARE: Script = script!("bare");
+/// Deletes a key that has a value still, where the server has no command for that.
+pub static DELETE_IF_EQUAL: Script = script!("delete_if_equal");

@@ -1,9 +1,13 @@
-//! Releasing by the command that some servers have for it, and by the script where that is not enough.
+//! Releasing by the value alone, by the command that some servers have for it or a script of one key, and by the whole script where
+//! that is not enough.
 
 use std::time::Duration;
 
-use leasehold_core::{Attempt, BreakAnswer, Claim, GrantAnswer, HoldAnswer, Manner, Store, Tenant};
+use leasehold_core::{
+    Attempt, BreakAnswer, Claim, Fence, GrantAnswer, HoldAnswer, Manner, Proposal, Store, Tenant, Ttl,
+};
 use leasehold_redis::ClusterStore;
+use leasehold_redis::script::{DELETE_IF_EQUAL, RELEASE, Script};
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
 
@@ -55,18 +59,65 @@ async fn a_lock_that_nobody_waits_for_is_released_by_the_servers_own_command() {
     }
 }
 
-#[tokio::test]
-async fn elsewhere_the_script_releases() {
+/// Whether a server has ever been told a script.
+fn knows(server: &Server, script: &Script) -> bool {
+    server.text(&["SCRIPT", "EXISTS", script.sha()]) == Reply::Array(Some(vec![Reply::Integer(1)]))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elsewhere_a_script_of_one_key_does_what_the_command_would() {
     for flavor in WITHOUT {
         let server = Server::start(flavor);
-        let store = store(&server.url());
-        let ours = attempt(&["k"]);
-        granted(grant(&store, &ours).await);
-        let [_, by_script] = calls(&server);
-        assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done), "{flavor}");
-        let [natively, now] = calls(&server);
-        assert!(natively == 0 && now > by_script, "{flavor}");
+        let [here, there] = [(); 2].map(|()| store(&server.url()));
+        for _ in 0..2 {
+            let ours = attempt(&["k"]);
+            granted(grant(&here, &ours).await);
+            assert_eq!(here.release(&ours).await, Ok(HoldAnswer::Done), "{flavor}");
+            assert_eq!(value(&server, "k"), None);
+        }
+        assert!(knows(&server, &DELETE_IF_EQUAL) && !knows(&server, &RELEASE), "{flavor}");
+        let [first, second] = [(); 2].map(|()| attempt(&["k"]));
+        granted(grant(&here, &first).await);
+        let waiting = {
+            let (there, second) = (there.clone(), second.clone());
+            tokio::spawn(async move { lock(&there, &second).await })
+        };
+        stand_in_line(&server, &[&second]).await;
+        assert_eq!(here.release(&first).await, Ok(HoldAnswer::Done));
+        waiting.await.unwrap();
+        assert!(knows(&server, &RELEASE), "{flavor}");
+        let_go(&there, &second).await;
         assert_eq!(value(&server, "k"), None);
+    }
+}
+
+/// A member that refused is asked to release as well, and would only miss: who noticed that does not try.
+#[tokio::test]
+async fn a_member_of_a_quorum_deletes_what_it_granted_and_asks_the_script_about_what_it_refused() {
+    for flavor in WITH {
+        let server = Server::start(flavor);
+        let store = store(&format!("{}?quarantine=no", server.url()));
+        let member = |attempt: Attempt| {
+            let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+            let holder = attempt.holder;
+            attempt.at_member(holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl })
+        };
+        for has in ["k", "l"] {
+            let [ours, rival] = [(); 2].map(|()| member(attempt(&[has])));
+            let [natively, _] = calls(&server);
+            granted(grant(&store, &ours).await);
+            store.give_up(&ours).await.unwrap();
+            assert_eq!((calls(&server)[0] - natively, value(&server, has)), (1, None));
+
+            granted(grant(&store, &ours).await);
+            assert!(matches!(grant(&store, &rival).await, Ok(GrantAnswer::Busy { .. })));
+            let [natively, by_script] = calls(&server);
+            store.give_up(&rival).await.unwrap();
+            assert_eq!([calls(&server)[0] - natively, calls(&server)[1] - by_script], [0, 1]);
+            assert!(value(&server, has).unwrap().contains(&ours.holder.digits()));
+            store.give_up(&ours).await.unwrap();
+            assert_eq!(value(&server, has), None);
+        }
     }
 }
 

@@ -1,5 +1,4 @@
--- Deletes a key that has a value still: what a lock without a fence and a line is let go by. Nothing is locked by it; locks are measured
--- against it.
+-- Deletes a key that has a value still, for servers that have no command for it: so a lock is let go that nobody waits for.
 --
 -- KEYS  1  the key
 -- ARGV  1  the value
