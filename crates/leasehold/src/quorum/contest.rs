@@ -15,13 +15,31 @@ pub(super) struct Stake {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Something was sent under this id.
-    asked: bool,
+    /// How many calls were made under this id.
+    asked: u32,
+    /// How many of them have not ended.
+    under_way: u32,
     given_up: bool,
+    release: Release,
     /// The last word of the member was that it has the lease.
     had: bool,
     /// The member told that somebody broke it there.
     broken: bool,
+}
+
+/// What is known of the release of what an id has, and of the calls that were under way when it was sent.
+///
+/// The usual one is sent while a member that is slower than the majority has not answered the grant yet. If it is answered that
+/// something was let go, that was what the grant brought, as nothing else was ever asked under this id; so the grant was made before,
+/// and nothing of it can come any more. Whatever else it is answered says nothing of what is under way, which is undone when it ends.
+#[derive(Clone, Copy, Debug, Default)]
+enum Release {
+    #[default]
+    Open,
+    /// It was sent behind the only call that was ever made under this id, which may have ended since.
+    BehindTheOnlyCall { ended: bool },
+    /// Nothing of what was under way can come any more.
+    Settled,
 }
 
 impl Stake {
@@ -29,22 +47,50 @@ impl Stake {
         Arc::new(Self { member, holder, state: Mutex::default() })
     }
 
-    /// Something is about to be sent.
+    /// A call is about to be made.
     pub(super) fn asks(&self) {
-        self.state().asked = true;
+        let mut state = self.state();
+        state.asked += 1;
+        state.under_way += 1;
     }
 
     pub(super) fn was_asked(&self) -> bool {
-        self.state().asked
+        self.state().asked > 0
+    }
+
+    /// A call has ended. Says whether what it brought must be undone.
+    pub(super) fn call_ends(&self) -> bool {
+        let mut state = self.state();
+        state.under_way -= 1;
+        match &mut state.release {
+            Release::Open => state.given_up,
+            Release::BehindTheOnlyCall { ended } => {
+                *ended = true;
+                false
+            }
+            Release::Settled => false,
+        }
     }
 
     pub(super) fn gives_up(&self) {
         self.state().given_up = true;
     }
 
-    /// Whether what a call under this id brings now must be undone.
-    pub(super) fn is_given_up(&self) -> bool {
-        self.state().given_up
+    /// It is given up, and a release is about to be sent.
+    pub(super) fn lets_go(&self) {
+        let mut state = self.state();
+        state.given_up = true;
+        if (state.asked, state.under_way) == (1, 1) {
+            state.release = Release::BehindTheOnlyCall { ended: false };
+        }
+    }
+
+    /// The release has ended; `done`: something was let go. Says whether what the call before it brought must be undone still.
+    pub(super) fn let_go(&self, done: bool) -> bool {
+        let mut state = self.state();
+        let Release::BehindTheOnlyCall { ended } = state.release else { return false };
+        state.release = if done { Release::Settled } else { Release::Open };
+        ended && !done
     }
 
     /// The member answered whether it has the lease, or did not answer.
@@ -218,11 +264,59 @@ mod tests {
         assert_eq!(contest.stakes[1].holder, ours.holder);
         contest.stakes[1].asks();
         let dropped = contest.drop_stake(1).unwrap();
-        assert!(dropped.is_given_up() && dropped.holder == ours.holder);
+        assert!(dropped.call_ends() && dropped.holder == ours.holder);
         let fresh = &contest.stakes[1];
         assert!(fresh.holder != ours.holder && is_same_attempt(fresh.holder, ours.holder));
-        assert!(!fresh.was_asked() && !fresh.is_given_up());
+        assert!(!fresh.was_asked());
+        fresh.asks();
+        assert!(!fresh.call_ends());
         assert!(contest.drop_stake(9).is_none(), "there is no such member");
+    }
+
+    #[test]
+    fn what_comes_after_an_id_was_given_up_is_undone_once() {
+        let stake = || {
+            let stake = Stake::new(0, Holder::from_bits(1));
+            stake.asks();
+            stake
+        };
+        let [before, after, behind, unmade, unmade_behind, twice] = [(); 6].map(|()| stake());
+        assert!(!before.call_ends(), "nobody has given it up");
+        before.lets_go();
+        assert!(!before.let_go(true), "nothing is under way");
+
+        after.gives_up();
+        assert!(after.call_ends(), "no release undoes it");
+
+        // The release let go what the grant brought, whichever answer is heard first.
+        behind.lets_go();
+        assert!(!behind.call_ends());
+        assert!(!behind.let_go(true));
+        let behind = stake();
+        behind.lets_go();
+        assert!(!behind.let_go(true));
+        assert!(!behind.call_ends());
+
+        // The release came first, or failed: what the grant brought is still there.
+        unmade.lets_go();
+        assert!(!unmade.call_ends());
+        assert!(unmade.let_go(false));
+        unmade_behind.lets_go();
+        assert!(!unmade_behind.let_go(false), "it is still under way");
+        assert!(unmade_behind.call_ends());
+
+        // Of two calls, one may come after the release of what the other brought.
+        twice.asks();
+        twice.lets_go();
+        assert!(!twice.let_go(true));
+        assert!(twice.call_ends());
+        assert!(twice.call_ends());
+        let renewed = stake();
+        renewed.call_ends();
+        renewed.asks();
+        renewed.lets_go();
+        assert!(!renewed.let_go(true));
+        assert!(renewed.call_ends(), "it may take again what it had");
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
     let mut ballot = Ballot::new(desk.members.len());
     let (tell, mut heard) = unbounded_channel();
     for stake in &contest.stakes {
-        stake.gives_up();
+        stake.lets_go();
         let (desk, attempt, stake) = (desk.clone(), attempt.clone(), stake.clone());
         let tell = tell.clone();
         let runtime = desk.runtime.clone();
@@ -113,9 +113,10 @@ pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
             let there = attempt.at_member(stake.holder, desk.proposal(Fence::MAX));
             let answer = desk.in_time(stake.member, &attempt, |store| store.release(&there)).await;
             let faulted = answer.is_err();
+            let unsettled = stake.let_go(matches!(answer, Ok(HoldAnswer::Done)));
             // Whoever asked may have gone.
             let _ = tell.send((stake.member, answer));
-            if faulted {
+            if faulted || unsettled {
                 desk.undo(attempt, stake, None);
             }
         }));

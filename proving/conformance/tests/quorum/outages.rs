@@ -229,3 +229,24 @@ async fn a_place_in_line_is_given_up_also_when_its_member_was_silent_for_longer_
     assert!(!is_left());
     drop(guard);
 }
+
+/// Whoever is slower than the majority has not answered the grant when it is asked to release. Once it says that it let something go, that
+/// was what the grant brought; any other word leaves the grant to be undone when it ends.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_only_slow_is_asked_to_grant_once_and_to_release_once() {
+    let slow = Duration::from_millis(50);
+    for weather in [Weather::Slow(slow), Weather::Late(slow)] {
+        let world = World::of(5);
+        let process = world.process();
+        process.set([3, 4], &weather);
+        for serial in 0..3 {
+            let before = process.calls();
+            process.locks.mutex("k").lock().await.unwrap().release().await.unwrap();
+            sleep(5 * SECOND).await;
+            assert!(world.is_empty(), "{weather:?}");
+            if serial > 0 {
+                assert_eq!(process.calls() - before, 5 + 5, "{weather:?}");
+            }
+        }
+    }
+}
