@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Fault, FaultKind, Fence, GrantAnswer, Instant, Lease, Line, Manner, Place, Proposal,
+    Attempt, BoxFuture, Fault, FaultKind, Fence, GrantAnswer, Instant, Lease, Line, Manner, Place, Proposal,
     RaiseAnswer, Round, Tenancy, Turn,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -47,9 +47,8 @@ async fn ask(desk: &Arc<Desk>, attempt: &Attempt, manner: Manner) -> Result<Gran
         return Err(fault);
     }
     let until = Lease::counted_from(desk.runtime.now(), attempt.ttl, desk.drift).end();
-    let contest = desk.contests.enter(attempt, desk.members.len());
     let mut had = None;
-    match contest.stage {
+    match desk.contests.enter(attempt, desk.members.len(), |contest| contest.stage.clone()) {
         Stage::Standing { line } if desk.has_majority() => {
             match ask_the_line(desk, attempt, manner, line).await {
                 Ok(GrantAnswer::Granted { fence }) => {
@@ -87,7 +86,7 @@ async fn ask_the_line(
     desk.ask_grant(attempt, line, manner, desk.propose(), &tell);
     drop(tell);
     let ended = || Fault::passing(&desk.name, "the runtime that keeps it has ended");
-    let Some((_, answer)) = heard.recv().await else { return Err(ended()) };
+    let Some((_, answer)) = heard.recv().await.map(|said| *said) else { return Err(ended()) };
     match answer? {
         Heard::Grant(answer) => Ok(answer),
         Heard::Raise(_) => Err(ended()),
@@ -111,6 +110,8 @@ struct Asking<'a> {
     tell: UnboundedSender<Said<Heard>>,
     heard: UnboundedReceiver<Said<Heard>>,
     courtesy_until: Option<Instant>,
+    /// What it last waited with: mostly for several answers until the same time.
+    timer: Option<(Instant, BoxFuture<'static, ()>)>,
     split_tries: u32,
     /// The line member's refusal, and where the attempt stands in its line.
     refused: Option<(Tenancy, Option<Place>)>,
@@ -129,7 +130,8 @@ impl<'a> Asking<'a> {
         until: Instant,
         had: Option<(usize, Fence)>,
     ) -> Self {
-        let stage = desk.contests.find(attempt.holder).map_or(Stage::Fresh, |contest| contest.stage);
+        let stage = desk.contests.with(attempt.holder, |contest| contest.stage.clone());
+        let stage = stage.unwrap_or(Stage::Fresh);
         let line = stage.line().unwrap_or_else(|| desk.line_member());
         let (refusers, contested_until) = match stage {
             Stage::Contested { refusers, until, .. } => (refusers, Some(until)),
@@ -155,6 +157,7 @@ impl<'a> Asking<'a> {
             tell,
             heard,
             courtesy_until: None,
+            timer: None,
             split_tries: 0,
             refused: None,
             place_elsewhere: None,
@@ -228,12 +231,18 @@ impl<'a> Asking<'a> {
 
     /// Waits for one answer, no longer than until then.
     async fn hear(&mut self, until: Instant) -> Outcome {
+        let timer = self.timer.take().filter(|(at, _)| *at == until);
+        let (_, timer) =
+            self.timer.insert(timer.unwrap_or_else(|| (until, self.desk.runtime.sleep_until(until))));
         let heard = tokio::select! {
             biased;
             heard = self.heard.recv() => heard,
-            () = self.desk.runtime.sleep_until(until) => None,
+            () = timer => {
+                self.timer = None;
+                None
+            }
         };
-        let (member, answer) = heard?;
+        let (member, answer) = *heard?;
         match answer {
             Ok(Heard::Grant(answer)) => return self.hear_grant(member, answer),
             Ok(Heard::Raise(RaiseAnswer::Raised { fence })) => {

@@ -47,7 +47,7 @@ pub(super) async fn break_lease(desk: &Arc<Desk>, key: &Key, fence: Fence) -> Re
     }
     drop(tell);
     while ballot.vote() != Vote::Done {
-        let Some((member, answer)) = heard.recv().await else { break };
+        let Some((member, answer)) = heard.recv().await.map(|said| *said) else { break };
         ballot.handle(member, answer.map(|()| HoldAnswer::Done));
     }
     desk.verdict(&ballot, "broke the lease")?;

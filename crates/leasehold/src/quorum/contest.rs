@@ -186,9 +186,9 @@ pub(super) fn is_same_attempt(one: Holder, other: Holder) -> bool {
 pub(super) struct Contests(Mutex<HashMap<Holder, Contest>>);
 
 impl Contests {
-    /// What the attempt has under way; made where it has nothing yet.
-    pub(super) fn enter(&self, attempt: &Attempt, members: usize) -> Contest {
-        self.all().entry(attempt.holder).or_insert_with(|| Contest::new(attempt, members)).clone()
+    /// Looks at what the attempt has under way; made where it has nothing yet.
+    pub(super) fn enter<T>(&self, attempt: &Attempt, members: usize, look: impl FnOnce(&Contest) -> T) -> T {
+        look(self.all().entry(attempt.holder).or_insert_with(|| Contest::new(attempt, members)))
     }
 
     pub(super) fn find(&self, holder: Holder) -> Option<Contest> {
@@ -323,8 +323,8 @@ mod tests {
     fn an_attempt_is_found_by_the_id_that_it_has_at_that_member() {
         let contests = Contests::default();
         let [one, other] = [attempt(7), attempt(8)];
-        contests.enter(&one, 2);
-        contests.enter(&other, 2);
+        contests.enter(&one, 2, |_| ());
+        contests.enter(&other, 2, |_| ());
         let id = contests.with(one.holder, |contest| {
             contest.stakes[1].asks();
             contest.drop_stake(1);

@@ -159,7 +159,7 @@ impl Desk {
                 desk.ended(number, answer.as_ref().err());
                 if let Some(tell) = &tell {
                     // Whoever asked may have gone.
-                    let _ = tell.send((number, answer));
+                    let _ = tell.send(Box::new((number, answer)));
                 }
                 let now = runtime.now();
                 if done || lasting || now >= end {
@@ -188,7 +188,7 @@ impl Desk {
 
     /// The attempt as this member is asked with it.
     pub(super) fn stake(&self, holder: Holder, member: usize) -> Option<Arc<Stake>> {
-        self.contests.find(holder).map(|contest| contest.stakes[member].clone())
+        self.contests.with(holder, |contest| contest.stakes[member].clone())
     }
 
     /// Asks all members the same, and waits until it is decided, or all have answered or been too slow. `enough` is asked after
@@ -204,7 +204,7 @@ impl Desk {
         }
         drop(tell);
         let mut waiting: Vec<_> = (0..self.members.len()).collect();
-        while let Some((member, answer)) = heard.recv().await {
+        while let Some((member, answer)) = heard.recv().await.map(|said| *said) {
             waiting.retain(|waits| *waits != member);
             if enough(member, answer) || waiting.is_empty() {
                 return;

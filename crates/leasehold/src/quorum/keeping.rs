@@ -65,7 +65,7 @@ async fn hold(desk: &Arc<Desk>, batch: &[Kept<'_>], rejoins: bool) -> Vec<(usize
     }
     drop(tell);
     while ballots.iter().any(|ballot| ballot.vote() == Vote::Open) {
-        let Some((member, answers)) = heard.recv().await else { break };
+        let Some((member, answers)) = heard.recv().await.map(|said| *said) else { break };
         let answers = answers.unwrap_or_else(|fault| vec![Err(fault); batch.len()]);
         for (ballot, answer) in ballots.iter_mut().zip(answers) {
             ballot.handle(member, answer);
@@ -101,12 +101,12 @@ async fn keep_at(store: &dyn Store, there: Vec<(Attempt, Arc<Stake>)>, rejoins: 
 /// Releases at all members, whatever they answered before, and says what a majority said. Where a member does not answer the
 /// release goes on behind.
 pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
-    let contest = desk.contests.enter(attempt, desk.members.len());
+    let stakes = desk.contests.enter(attempt, desk.members.len(), |contest| contest.stakes.clone());
     let mut ballot = Ballot::new(desk.members.len());
     let (tell, mut heard) = unbounded_channel();
-    for stake in &contest.stakes {
+    for stake in stakes {
         stake.lets_go();
-        let (desk, attempt, stake) = (desk.clone(), attempt.clone(), stake.clone());
+        let (desk, attempt) = (desk.clone(), attempt.clone());
         let tell = tell.clone();
         let runtime = desk.runtime.clone();
         runtime.spawn(Box::pin(async move {
@@ -115,7 +115,7 @@ pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
             let faulted = answer.is_err();
             let unsettled = stake.let_go(matches!(answer, Ok(HoldAnswer::Done)));
             // Whoever asked may have gone.
-            let _ = tell.send((stake.member, answer));
+            let _ = tell.send(Box::new((stake.member, answer)));
             if faulted || unsettled {
                 desk.undo(attempt, stake, None);
             }
@@ -124,7 +124,8 @@ pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
     drop(tell);
     // Whoever asks next is refused while the line member has not heard of it, so its word is waited for, as a grant does.
     let line = desk.line_member();
-    let (mut line_heard, courtesy) = (false, desk.runtime.now() + COURTESY);
+    let mut line_heard = false;
+    let mut courtesy = desk.runtime.sleep_until(desk.runtime.now() + COURTESY);
     loop {
         let decided = ballot.vote() != Vote::Open;
         if decided && (line_heard || desk.members[line].is_silent()) {
@@ -133,9 +134,9 @@ pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
         let heard = tokio::select! {
             biased;
             heard = heard.recv() => heard,
-            () = desk.runtime.sleep_until(courtesy), if decided => None,
+            () = &mut courtesy, if decided => None,
         };
-        let Some((member, answer)) = heard else { break };
+        let Some((member, answer)) = heard.map(|said| *said) else { break };
         line_heard |= member == line;
         ballot.handle(member, answer);
     }
@@ -160,7 +161,7 @@ pub(super) async fn give_up(desk: &Arc<Desk>, attempt: &Attempt) -> Result<(), F
     }
     drop(tell);
     while !unheard.is_empty() || ballot.vote() != Vote::Done {
-        let Some((member, answer)) = heard.recv().await else { break };
+        let Some((member, answer)) = heard.recv().await.map(|said| *said) else { break };
         unheard.retain(|waits| *waits != member);
         ballot.handle(member, answer.map(|()| HoldAnswer::Done));
     }

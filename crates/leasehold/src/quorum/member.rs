@@ -60,8 +60,8 @@ impl Member {
     }
 }
 
-/// What a member answered, or why it did not.
-pub(super) type Said<T> = (usize, Result<T, Fault>);
+/// What a member answered, or why it did not. Boxed, because a channel makes room for many at once.
+pub(super) type Said<T> = Box<(usize, Result<T, Fault>)>;
 
 /// One call to a member.
 pub(super) struct Call<T> {
@@ -94,7 +94,7 @@ impl<T> Call<T> {
         } else {
             ends(End::Limit(&member.timed_out()));
             // Whoever asked may have gone.
-            let _ = tell.send((self.member, Err(member.timed_out())));
+            let _ = tell.send(Box::new((self.member, Err(member.timed_out()))));
             tokio::select! {
                 biased;
                 answer = &mut self.does => answer,
@@ -104,7 +104,7 @@ impl<T> Call<T> {
             }
         };
         ends(answer.as_ref().err().map_or(End::Answer, End::Fault));
-        let _ = tell.send((self.member, answer));
+        let _ = tell.send(Box::new((self.member, answer)));
     }
 }
 
