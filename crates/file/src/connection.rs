@@ -160,3 +160,26 @@ fn wait_for_others() -> impl FnMut(i32) -> bool + Send + 'static {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::*;
+
+    #[test]
+    fn another_limit_does_not_have_a_statement_prepared_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::new(&directory.path().join("leases.db"));
+        let open =
+            Open::new(&place, |connection| Ok(connection.execute_batch("CREATE TABLE t (n)")?)).unwrap();
+        let prepared_anew = open.transaction(Begin::ToRead, |connection| {
+            let mut statement = connection.prepare_cached("SELECT n FROM t ORDER BY n LIMIT ?1")?;
+            for limit in [1, 100, 2] {
+                statement.query([limit])?.next()?;
+            }
+            Ok(statement.get_status(StatementStatus::RePrepare))
+        });
+        assert_eq!(prepared_anew.unwrap(), 0);
+    }
+}
