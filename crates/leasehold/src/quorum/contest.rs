@@ -27,19 +27,17 @@ struct State {
     broken: bool,
 }
 
-/// What is known of the release of what an id has, and of the calls that were under way when it was sent.
+/// Whether the release of what an id has undoes what was under way when it was sent.
 ///
-/// The usual one is sent while a member that is slower than the majority has not answered the grant yet. If it is answered that
-/// something was let go, that was what the grant brought, as nothing else was ever asked under this id; so the grant was made before,
-/// and nothing of it can come any more. Whatever else it is answered says nothing of what is under way, which is undone when it ends.
+/// The usual one is sent while a member that is slower than the majority has not answered the grant yet, and is answered behind it. If it
+/// is answered that something was let go, that was what the grant brought, because nothing else was ever asked under this id. In
+/// every other case what was under way is undone when it ends.
 #[derive(Clone, Copy, Debug, Default)]
 enum Release {
     #[default]
     Open,
-    /// It was sent behind the only call that was ever made under this id, which may have ended since.
-    BehindTheOnlyCall { ended: bool },
-    /// Nothing of what was under way can come any more.
-    Settled,
+    /// It was sent behind the only call that was ever made under this id, which may have been answered since.
+    BehindTheOnlyCall { answered: bool },
 }
 
 impl Stake {
@@ -58,18 +56,17 @@ impl Stake {
         self.state().asked > 0
     }
 
-    /// A call has ended. Says whether what it brought must be undone.
-    pub(super) fn call_ends(&self) -> bool {
+    /// A call has ended, with an answer or without one. Says whether what it brought must be undone.
+    pub(super) fn call_ends(&self, with_answer: bool) -> bool {
         let mut state = self.state();
         state.under_way -= 1;
-        match &mut state.release {
-            Release::Open => state.given_up,
-            Release::BehindTheOnlyCall { ended } => {
-                *ended = true;
-                false
-            }
-            Release::Settled => false,
+        if let Release::BehindTheOnlyCall { answered } = &mut state.release
+            && with_answer
+        {
+            *answered = true;
+            return false;
         }
+        state.given_up
     }
 
     pub(super) fn gives_up(&self) {
@@ -81,16 +78,14 @@ impl Stake {
         let mut state = self.state();
         state.given_up = true;
         if (state.asked, state.under_way) == (1, 1) {
-            state.release = Release::BehindTheOnlyCall { ended: false };
+            state.release = Release::BehindTheOnlyCall { answered: false };
         }
     }
 
-    /// The release has ended; `done`: something was let go. Says whether what the call before it brought must be undone still.
+    /// The release has ended; `done`: something was let go. Says whether what was answered before it must be undone still.
     pub(super) fn let_go(&self, done: bool) -> bool {
-        let mut state = self.state();
-        let Release::BehindTheOnlyCall { ended } = state.release else { return false };
-        state.release = if done { Release::Settled } else { Release::Open };
-        ended && !done
+        let release = std::mem::take(&mut self.state().release);
+        matches!(release, Release::BehindTheOnlyCall { answered: true }) && !done
     }
 
     /// The member answered whether it has the lease, or did not answer.
@@ -264,59 +259,66 @@ mod tests {
         assert_eq!(contest.stakes[1].holder, ours.holder);
         contest.stakes[1].asks();
         let dropped = contest.drop_stake(1).unwrap();
-        assert!(dropped.call_ends() && dropped.holder == ours.holder);
+        assert!(dropped.call_ends(true) && dropped.holder == ours.holder);
         let fresh = &contest.stakes[1];
         assert!(fresh.holder != ours.holder && is_same_attempt(fresh.holder, ours.holder));
         assert!(!fresh.was_asked());
         fresh.asks();
-        assert!(!fresh.call_ends());
+        assert!(!fresh.call_ends(true));
         assert!(contest.drop_stake(9).is_none(), "there is no such member");
     }
 
     #[test]
-    fn what_comes_after_an_id_was_given_up_is_undone_once() {
+    fn what_was_under_way_when_an_id_was_given_up_is_undone_unless_the_release_did_that() {
+        const ANSWERED: bool = true;
+        const DONE: bool = true;
         let stake = || {
             let stake = Stake::new(0, Holder::from_bits(1));
             stake.asks();
             stake
         };
-        let [before, after, behind, unmade, unmade_behind, twice] = [(); 6].map(|()| stake());
-        assert!(!before.call_ends(), "nobody has given it up");
-        before.lets_go();
-        assert!(!before.let_go(true), "nothing is under way");
+        let ended_before = stake();
+        assert!(!ended_before.call_ends(ANSWERED), "nobody has given it up");
+        ended_before.lets_go();
+        assert!(!ended_before.let_go(!DONE), "nothing is under way");
 
-        after.gives_up();
-        assert!(after.call_ends(), "no release undoes it");
+        let dropped = stake();
+        dropped.gives_up();
+        assert!(dropped.call_ends(ANSWERED), "no release undoes it");
 
-        // The release let go what the grant brought, whichever answer is heard first.
-        behind.lets_go();
-        assert!(!behind.call_ends());
-        assert!(!behind.let_go(true));
-        let behind = stake();
-        behind.lets_go();
-        assert!(!behind.let_go(true));
-        assert!(!behind.call_ends());
+        let usual = stake();
+        usual.lets_go();
+        assert!(!usual.call_ends(ANSWERED));
+        assert!(!usual.let_go(DONE), "that was what the grant brought");
 
-        // The release came first, or failed: what the grant brought is still there.
-        unmade.lets_go();
-        assert!(!unmade.call_ends());
-        assert!(unmade.let_go(false));
-        unmade_behind.lets_go();
-        assert!(!unmade_behind.let_go(false), "it is still under way");
-        assert!(unmade_behind.call_ends());
+        let overtaken = stake();
+        overtaken.lets_go();
+        assert!(!overtaken.call_ends(ANSWERED));
+        assert!(overtaken.let_go(!DONE), "the release came first");
 
-        // Of two calls, one may come after the release of what the other brought.
-        twice.asks();
-        twice.lets_go();
-        assert!(!twice.let_go(true));
-        assert!(twice.call_ends());
-        assert!(twice.call_ends());
-        let renewed = stake();
-        renewed.call_ends();
-        renewed.asks();
-        renewed.lets_go();
-        assert!(!renewed.let_go(true));
-        assert!(renewed.call_ends(), "it may take again what it had");
+        let [unanswered, in_vain] = [(); 2].map(|()| stake());
+        for (stake, done) in [(&unanswered, DONE), (&in_vain, !DONE)] {
+            stake.lets_go();
+            assert!(stake.call_ends(!ANSWERED), "something of it may still be on its way");
+            assert!(!stake.let_go(done), "it is undone already");
+        }
+
+        // A call may be more than one request, so that something follows what the release let go.
+        let [outlasting, in_vain] = [(); 2].map(|()| stake());
+        for (stake, done) in [(&outlasting, DONE), (&in_vain, !DONE)] {
+            stake.lets_go();
+            assert!(!stake.let_go(done), "it is still under way");
+            assert!(stake.call_ends(ANSWERED));
+        }
+
+        let [two_at_once, renewed] = [(); 2].map(|()| stake());
+        renewed.call_ends(ANSWERED);
+        for stake in [&two_at_once, &renewed] {
+            stake.asks();
+            stake.lets_go();
+            assert!(stake.call_ends(ANSWERED), "it may take again what the release let go");
+            assert!(!stake.let_go(DONE));
+        }
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Desk {
                 );
                 // What is given up from here on is given up after this call, so that nothing of the call outlasts it.
                 if !matches!(end, End::Limit(_)) {
-                    let given_up = attempts.extract_if(.., |(_, stake)| stake.call_ends());
+                    let given_up = attempts.extract_if(.., |(_, stake)| stake.call_ends(end == End::Answer));
                     given_up.for_each(|(attempt, stake)| desk.undo(attempt, stake, None));
                 }
             };
