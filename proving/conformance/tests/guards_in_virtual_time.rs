@@ -540,6 +540,34 @@ async fn thousands_of_guards_are_renewed_in_batches_and_none_is_lost() {
     assert!(guards.iter().all(leasehold::Guard::is_held));
 }
 
+/// A store that had all of them at once could not answer within the limit of a request, and would be asked for all of them again.
+#[tokio::test(start_paused = true)]
+async fn however_many_leases_are_due_a_store_has_few_requests_at_once_and_a_silent_one_keeps_few_waiting() {
+    const MS: Duration = Duration::from_millis(1);
+    let world = World::begin();
+    let mut guards = Vec::new();
+    for n in 0..2_000 {
+        guards.push(world.locks.mutex(format!("k{n}")).lock().await.unwrap());
+    }
+    for (weather, calls_after) in [
+        (Weather::Slow(10 * MS), [(0, 4), (11, 8), (22, 10)]),
+        (Weather::Hung, [(99, 4), (101, 8), (201, 10)]),
+    ] {
+        world.store.set(weather.clone());
+        let before = world.store.calls();
+        while world.store.calls() == before {
+            sleep(MS).await;
+        }
+        let begun = world.time.passed();
+        for (ms, calls) in calls_after {
+            sleep((begun + ms * MS).saturating_sub(world.time.passed())).await;
+            assert_eq!(world.store.calls() - before, calls, "{weather:?} after {ms} ms");
+        }
+        sleep(50 * MS).await;
+        assert!(guards.iter().all(leasehold::Guard::is_held));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_makes_no_sense_is_said_before_anything_is_sent() {
     let world = World::begin();

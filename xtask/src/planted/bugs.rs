@@ -40,7 +40,14 @@ pub(super) const BUGS: &[Bug] = &[
         file: "crates/redis/src/native.rs",
         from: "let mut delete = cmd(how.name());",
         to: "let mut delete = cmd(if how == DeleteIfEqual::Delex { how.name() } else { \"DEL\" });",
-        tests: &[(Wire, "native::tests::native_releases_have_these_words")],
+        tests: &[(Wire, "native::tests::they_have_these_words")],
+    },
+    Bug {
+        name: "the script in its place deletes without comparing",
+        file: "crates/redis/src/scripts/delete_if_equal.lua",
+        from: "if redis.call('GET', KEYS[1]) == ARGV[1] then",
+        to: "if redis.call('GET', KEYS[1]) then",
+        tests: &[(EveryStore, "redis_7_0::a_release_frees_only_what_is_ours")],
     },
     Bug {
         name: "a break ends a lease whatever its fence",
@@ -60,9 +67,16 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a guard is released only at members that said they granted",
         file: "crates/leasehold/src/quorum/keeping.rs",
-        from: "for stake in &contest.stakes {\n        stake.gives_up();\n        let (desk",
-        to: "for stake in contest.stakes.iter().filter(|stake| !stake.may_rejoin()) {\n        stake.gives_up();\n        let (desk",
+        from: "for stake in stakes {\n        stake.lets_go();\n        let (desk",
+        to: "for stake in stakes.into_iter().filter(|stake| !stake.may_rejoin()) {\n        stake.lets_go();\n        let (desk",
         tests: &[(Quorum, "outages::a_guard_is_released_also_at_a_member_whose_answer_was_lost")],
+    },
+    Bug {
+        name: "a grant that the release overtook is kept",
+        file: "crates/leasehold/src/quorum/contest.rs",
+        from: "        state.given_up\n    }",
+        to: "        state.given_up && state.asked > 1\n    }",
+        tests: &[(Quorum, "outages::a_grant_that_the_release_overtook_is_undone")],
     },
     Bug {
         name: "a grant that was cut off is released once and forgotten",

@@ -1,8 +1,10 @@
 //! One task renews all guards of one [`Locks`](crate::Locks), in batches, and says which are lost.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::{Instant, Notice, Notices, Runtime, Store};
+use tokio::sync::Semaphore;
 
 use super::roster::{Due, Roster};
 use crate::event::Event;
@@ -11,6 +13,14 @@ use crate::place::low_bits;
 /// The most renewals in one request to the store: enough that the cost of a round trip is shared, few enough that a request
 /// stays well below a store's time limit.
 const BATCH: usize = 200;
+
+/// So many requests are under way at once: enough to keep a store busy, and few enough that each is answered well within its limit
+/// however many leases become due together. Requests that ran into their limits would have to be made again, and the store that is
+/// too busy for them would do most of its work in vain.
+const AT_ONCE: usize = 4;
+
+/// Whoever is not answered for so long keeps others waiting no longer: it may be one member or node of several that is silent.
+const TURN: Duration = Duration::from_millis(100);
 
 /// Keeps the guards of `roster` until nobody needs it. When the runtime ends first, all guards are lost; also when it ends before
 /// it has run this even once.
@@ -23,10 +33,12 @@ pub(crate) fn keep(
     async move {
         let _end = end;
         let mut notices = None;
+        let turns = Arc::new(Semaphore::new(AT_ONCE));
         while !roster.is_deserted() {
             for batch in batches(roster.take_due(runtime.now())) {
                 // Beside the keeper, so that a store that does not answer delays neither other renewals nor the news of a loss.
-                runtime.spawn(Box::pin(renew(roster.clone(), store.clone(), runtime.clone(), batch)));
+                let (store, turns) = (store.clone(), turns.clone());
+                runtime.spawn(Box::pin(renew(roster.clone(), store, runtime.clone(), turns, batch)));
             }
             // Only once there is something to lose or to wait for: until then nobody need hear anything.
             if notices.is_none() && roster.is_concerned() {
@@ -79,9 +91,31 @@ fn batches(mut due: Vec<Due>) -> Vec<Vec<Due>> {
     batches
 }
 
-async fn renew(roster: Arc<Roster>, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>, due: Vec<Due>) {
+async fn renew(
+    roster: Arc<Roster>,
+    store: Arc<dyn Store>,
+    runtime: Arc<dyn Runtime>,
+    turns: Arc<Semaphore>,
+    due: Vec<Due>,
+) {
+    // Nobody closes it.
+    let turn = turns.acquire().await;
+    let due = roster.still_due(due, runtime.now());
+    if due.is_empty() {
+        return;
+    }
     let (numbers, attempts): (Vec<_>, Vec<_>) = due.into_iter().map(|due| (due.number, due.attempt)).unzip();
-    let answers = store.renew(&attempts).await;
+    let mut answering = store.renew(&attempts);
+    let in_turn = tokio::select! {
+        biased;
+        answers = &mut answering => Some(answers),
+        () = runtime.sleep_until(runtime.now() + TURN) => None,
+    };
+    drop(turn);
+    let answers = match in_turn {
+        Some(answers) => answers,
+        None => answering.await,
+    };
     let now = runtime.now();
     // Once for the call: its leases met the same.
     if let Some(answer) = answers.iter().find(|answer| answer.is_err()).or(answers.first()) {

@@ -146,6 +146,19 @@ impl Roster {
         renewals
     }
 
+    /// Those of them that are still kept, after they waited for their turn: they are asked about from now on, and not since they were due.
+    pub(crate) fn still_due(&self, mut due: Vec<Due>, now: Instant) -> Vec<Due> {
+        let mut state = self.state();
+        due.retain(|Due { number, attempt }| match state.guards.get_mut(number) {
+            Some(entry) if entry.keep.loss().is_none() => {
+                entry.keep.handle_sent(now, attempt.ttl);
+                true
+            }
+            _ => false,
+        });
+        due
+    }
+
     /// When something is due next, and the promise to sleep no longer than that.
     pub(crate) fn sleep_until(&self) -> Instant {
         let mut state = self.state();

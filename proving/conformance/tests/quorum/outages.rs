@@ -250,3 +250,17 @@ async fn a_member_that_is_only_slow_is_asked_to_grant_once_and_to_release_once()
         }
     }
 }
+
+/// A member may get the release before the grant, and then has nothing to let go yet.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_the_release_overtook_is_undone() {
+    let world = World::of(5);
+    let process = world.process();
+    process.set([3, 4], &Weather::Late(Duration::from_millis(100)));
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    process.set([3, 4], &Weather::Fair);
+    guard.release().await.unwrap();
+    assert_eq!((world.taken(), world.time.passed()), (0, Duration::ZERO));
+    sleep(SECOND).await;
+    assert!(world.is_empty());
+}
