@@ -55,9 +55,11 @@ impl Runtime for VirtualTime {
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
         let left = at.saturating_since(self.now());
+        // Counted from now on, and not from when it is first waited for.
+        let end = tokio::time::Instant::now() + left;
         Box::pin(async move {
             if !left.is_zero() {
-                tokio::time::sleep(left).await;
+                tokio::time::sleep_until(end).await;
             }
         })
     }
