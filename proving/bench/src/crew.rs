@@ -112,6 +112,17 @@ impl Crew {
         Ok(())
     }
 
+    /// The same race by the least hand-over that there can be, one waiter in each of them, and no start in line.
+    ///
+    /// # Errors
+    ///
+    /// As [`tell`](Self::tell).
+    pub fn take_bare_turns(&mut self, race: &Race<'_>) -> Result<Turns, Trouble> {
+        let Race { key, each, hold, think, .. } = *race;
+        let reports = self.tell_all(&Order::TakeBare { key: format!("bare:{key}"), each, hold, think })?;
+        Ok(Turns::new(reports.into_iter().flat_map(turns).collect()))
+    }
+
     /// Waits for all waiters of all of them.
     ///
     /// # Errors

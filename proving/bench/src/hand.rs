@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use crate::bare_line::BareLine;
 use crate::clock;
 use crate::crew::{HAND, Trouble};
 use crate::order::{Order, Report};
@@ -42,6 +43,7 @@ pub fn serve_if_told_to(live: Option<LiveBytes>) {
 
 struct Hand {
     number: u64,
+    url: String,
     locks: Locks,
     /// The same place, by a way on which nothing is counted.
     direct: Locks,
@@ -53,12 +55,26 @@ struct Hand {
 }
 
 impl Hand {
-    async fn connect(number: u64, url: &str, direct: &str, live: Option<LiveBytes>) -> Result<Self, Trouble> {
+    async fn connect(
+        number: u64,
+        url: &str,
+        direct_url: &str,
+        live: Option<LiveBytes>,
+    ) -> Result<Self, Trouble> {
         let locks = Locks::connect(url).await?;
-        let direct = if url == direct { locks.clone() } else { Locks::connect(direct).await? };
-        let waiters = Vec::new();
-        let hand =
-            Self { number, locks, direct, live, waiters, started: 0, held: HashMap::new(), kept: Vec::new() };
+        let direct = if url == direct_url { locks.clone() } else { Locks::connect(direct_url).await? };
+        let (direct_url, waiters) = (direct_url.to_owned(), Vec::new());
+        let hand = Self {
+            number,
+            url: direct_url,
+            locks,
+            direct,
+            live,
+            waiters,
+            started: 0,
+            held: HashMap::new(),
+            kept: Vec::new(),
+        };
         hand.warm_up().await?;
         Ok(hand)
     }
@@ -114,6 +130,11 @@ impl Hand {
                     turns.extend(waiter.await??);
                 }
                 return Ok(Report::Turns(turns));
+            }
+            Order::TakeBare { key, each, hold, think } => {
+                let mut line = BareLine::connect(&self.url, self.number).await?;
+                let times = [micros(hold), micros(think)];
+                return Ok(Report::Turns(line.take_turns(&key, self.number, each, times).await?));
             }
             Order::Hold { key } => {
                 let guard = self.direct.mutex(&key).lock().await?;

@@ -4,6 +4,7 @@
 //! rests on nothing that another load on the machine could move.
 
 pub mod bare;
+mod bare_line;
 pub mod callgrind;
 pub mod child;
 pub mod clock;

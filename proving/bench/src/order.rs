@@ -23,6 +23,17 @@ pub enum Order {
     },
     /// Waits for all waiters. [`Report::Turns`].
     Collect,
+    /// Takes a key so often by the least hand-over that there can be. [`Report::Turns`].
+    TakeBare {
+        /// The key.
+        key: String,
+        /// How many turns it has.
+        each: u32,
+        /// How long each turn lasts, in µs.
+        hold: u64,
+        /// How long it rests after a turn, in µs.
+        think: u64,
+    },
     /// Takes a key, by a way that is not counted, and holds it. [`Report::Done`].
     Hold {
         /// The key.

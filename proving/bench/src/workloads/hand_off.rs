@@ -14,7 +14,10 @@ pub(super) const WORKLOAD: Workload = Workload {
     title: "From one holder to the next",
     method: "Eight processes (on `memory` eight tasks) want one key. The *gap* is from the call for a release to the next \
              holder's guard, for a holder that was waiting by then; all processes read one clock. Beside it, on an idle \
-             connection in the same repetition, a bare PING: *cold* after 1 ms of rest, and *hot* without.",
+             connection in the same repetition, a bare PING: *cold* after 1 ms of rest, and *hot* without. And in turns with ours, \
+             the same race over bare redis-rs with the least two scripts that keep a line and give fences: what the machine and \
+             the server take for a hand-over, whoever makes it. After equal rests a joining process comes to the server together with the \
+             one that releases, and the answer to a release wakes its process before the next holder is written to.",
     run,
 };
 
@@ -56,15 +59,20 @@ fn one_use(
     key_use: &Use,
 ) -> Result<(), Trouble> {
     let Use { case, hold, think, each: [full, short], cold } = *key_use;
-    let (mut quantiles, mut trips) =
-        (QUANTILES.map(|quantile| (quantile, Sample::default())), Sample::default());
+    let mut quantiles = QUANTILES.map(|quantile| (quantile, Sample::default()));
+    let (mut trips, mut bare) = (Sample::default(), Sample::default());
     let race = Race { key: case, waiters: PROCESSES, each: settings.pick(full, short), hold, think };
     for repetition in 0..=settings.repetitions() {
         let trip = round_trip(settings, site, cold)?;
         let gaps = crew.take_turns(&race)?.gaps();
+        let bare_gap = match site.server() {
+            Some(_) => crew.take_bare_turns(&race)?.gaps().median(),
+            None => f64::NAN,
+        };
         // The first is for warming up.
         if repetition > 0 {
             trips.push(trip);
+            bare.push(bare_gap);
             for (quantile, sample) in &mut quantiles {
                 sample.push(gaps.quantile(f64::from(*quantile) / 100.0));
             }
@@ -75,10 +83,12 @@ fn one_use(
     for (quantile, sample) in quantiles {
         if quantile == 50 {
             figures.add(of, &format!("gap p50 ÷ {trip}"), "", sample.over(&trips));
+            figures.add(of, "gap p50 ÷ bare gap p50", "", sample.over(&bare));
         }
         figures.add(of, &format!("gap p{quantile}"), "µs", sample);
     }
     figures.add(of, trip, "µs", trips);
+    figures.add(of, "bare gap p50", "µs", bare);
     Ok(())
 }
 
