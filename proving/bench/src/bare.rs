@@ -47,7 +47,10 @@ const GRANT: &str = "local clock = redis.call('TIME') \
     return fence";
 
 /// redis-rs gives up after half a second, which a busy machine can take; a loop that is slow is a figure, not a failure.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) fn patient() -> AsyncConnectionConfig {
+    const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
+    AsyncConnectionConfig::new().set_connection_timeout(LIMIT).set_response_timeout(LIMIT)
+}
 
 /// As Leasehold's default.
 const TTL: u64 = 30_000;
@@ -71,11 +74,8 @@ impl Bare {
     ///
     /// When it does not answer.
     pub async fn at(url: &str) -> Result<Self, Trouble> {
-        let limits = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(LIMIT))
-            .set_response_timeout(Some(LIMIT));
         let client = redis::Client::open(url)?;
-        let mut connection = client.get_multiplexed_async_connection_with_config(&limits).await?;
+        let mut connection = client.get_multiplexed_async_connection_with_config(&patient()).await?;
         let mut load =
             async |text: &str| cmd("SCRIPT").arg("LOAD").arg(text).query_async(&mut connection).await;
         let (compare_and_delete, release, grant) =

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, PushInfo, PushKind, Script, Value};
+use redis::{PushInfo, PushKind, Script, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::sleep;
 
+use crate::bare::patient;
 use crate::clock;
 use crate::crew::Trouble;
 use crate::turn::Turn;
@@ -44,16 +45,10 @@ pub(crate) struct BareLine {
     hand_over: Script,
 }
 
-/// A loop that is slow is a figure, not a failure.
-const LIMIT: Duration = Duration::from_secs(60);
-
 impl BareLine {
     pub(crate) async fn connect(url: &str, waiter: u64) -> Result<Self, Trouble> {
         let (sender, pushes) = unbounded_channel();
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(LIMIT))
-            .set_response_timeout(Some(LIMIT))
-            .set_push_sender(sender);
+        let config = patient().set_push_sender(sender);
         let client = redis::Client::open(format!("{url}?protocol=resp3"))?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         let channel = format!("turns:{waiter}");

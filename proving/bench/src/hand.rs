@@ -43,6 +43,7 @@ pub fn serve_if_told_to(live: Option<LiveBytes>) {
 
 struct Hand {
     number: u64,
+    /// Of the place itself.
     url: String,
     locks: Locks,
     /// The same place, by a way on which nothing is counted.
@@ -63,14 +64,13 @@ impl Hand {
     ) -> Result<Self, Trouble> {
         let locks = Locks::connect(url).await?;
         let direct = if url == direct_url { locks.clone() } else { Locks::connect(direct_url).await? };
-        let (direct_url, waiters) = (direct_url.to_owned(), Vec::new());
         let hand = Self {
             number,
-            url: direct_url,
+            url: direct_url.to_owned(),
             locks,
             direct,
             live,
-            waiters,
+            waiters: Vec::new(),
             started: 0,
             held: HashMap::new(),
             kept: Vec::new(),

@@ -131,6 +131,7 @@ fn what_is_timed_is_measured_on_a_server_and_on_a_file() {
         "uncontended/valkey-9.1/again ÷ floor/64 tasks",
         "uncontended/valkey-9.1/fresh ÷ floor/1 task",
         "hand_off/valkey-9.1/gap p50 ÷ cold round trip/1 ms hold, 1 ms think",
+        "hand_off/valkey-9.1/gap p50 ÷ bare gap p50/1 ms hold, 1 ms think",
         "held/valkey-9.1/client processor per renewal/1000 guards",
         "file/file/gap p50 ÷ floor",
     ] {
