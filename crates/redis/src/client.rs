@@ -21,6 +21,7 @@ use redis::cmd;
 use crate::clock::{Reading, ServerClock};
 use crate::confirm::Confirmation;
 use crate::connect::Connector;
+use crate::contended::Contended;
 use crate::deadline::within;
 use crate::fault::Faults;
 use crate::hearing::Hearing;
@@ -43,6 +44,8 @@ pub(crate) struct Client {
     /// Whether somebody looks after the connection for those who wait.
     pub(crate) tended: AtomicBool,
     pub(crate) native: Native,
+    /// Where a release by value would only miss.
+    pub(crate) contended: Contended,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
     /// What must have a write before it counts.
@@ -130,6 +133,7 @@ impl Client {
             bulletin,
             tended: AtomicBool::new(false),
             native: Native::default(),
+            contended: Contended::default(),
             quarantine,
             confirmation,
             identity: Mutex::default(),
@@ -192,7 +196,7 @@ impl Client {
                     GrantAnswer::Granted { .. } => self.confirm(route).await?,
                     // Whoever meets others in line is one of them; and a member of a quorum is asked to release what it refused, too.
                     GrantAnswer::Busy { held_by, place } if place.is_some() || attempt.proposal.is_some() => {
-                        self.native.contended.note(&held_by.key, self.runtime.now());
+                        self.contended.note(&held_by.key, self.runtime.now());
                     }
                     _ => {}
                 }

@@ -7,7 +7,6 @@ use leasehold_core::{Attempt, Fault, HoldAnswer, Instant, Key, Mode, Request};
 use redis::Value;
 
 use crate::client::{Client, Heard, Route};
-use crate::contended::Contended;
 use crate::deadline::within;
 use crate::fault::leads_astray;
 use crate::native::{delete, is_out_of_reach};
@@ -20,8 +19,6 @@ use crate::wire::{Flag, value_of};
 pub(crate) struct Native {
     /// The server has it and does not let us. It is not tried again: the server may log each try.
     denied: AtomicBool,
-    /// Where a release by value would only miss.
-    pub(crate) contended: Contended,
 }
 
 impl Native {
@@ -95,15 +92,15 @@ impl Client {
         sent: Instant,
         limit: Duration,
     ) -> Result<bool, Fault> {
-        let Some((key, value)) = plain_value(attempt) else { return Ok(false) };
-        if self.native.contended.has(key, sent) {
+        if self.contended.has(attempt.claim.first_key(), sent) {
             return Ok(false);
         }
+        let Some((key, value)) = plain_value(attempt) else { return Ok(false) };
         match self.delete_if_equal(key, &value, route, limit).await? {
             Ok(Value::Int(1)) => Ok(true),
             Ok(_) => {
                 // Somebody has begun to wait, mostly.
-                self.native.contended.note(key, self.runtime.now());
+                self.contended.note(key, self.runtime.now());
                 Ok(false)
             }
             // Of no use to a script either.

@@ -6,10 +6,11 @@ use std::time::Duration;
 use leasehold_core::{
     Attempt, BreakAnswer, Claim, Fence, GrantAnswer, HoldAnswer, Manner, Proposal, Store, Tenant, Ttl,
 };
-use leasehold_redis::ClusterStore;
 use leasehold_redis::script::{DELETE_IF_EQUAL, RELEASE, Script};
 use leasehold_redis::slot::slot_of;
+use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Reply, Server};
+use tokio::task::JoinHandle;
 
 use crate::login::MINIMAL;
 use crate::queue::{let_go, lock, stand_in_line};
@@ -59,6 +60,24 @@ async fn a_lock_that_nobody_waits_for_is_released_by_the_servers_own_command() {
     }
 }
 
+/// Two attempts at `k`: who has it here, and who waits for it there.
+async fn held_and_awaited(
+    server: &Server,
+    here: &RedisStore,
+    there: &RedisStore,
+) -> ([Attempt; 2], JoinHandle<()>) {
+    let [first, second] = [(); 2].map(|()| attempt(&["k"]));
+    granted(grant(here, &first).await);
+    let waiting = {
+        let (there, second) = (there.clone(), second.clone());
+        tokio::spawn(async move {
+            lock(&there, &second).await;
+        })
+    };
+    stand_in_line(server, &[&second]).await;
+    ([first, second], waiting)
+}
+
 /// Whether a server has ever been told a script.
 fn knows(server: &Server, script: &Script) -> bool {
     server.text(&["SCRIPT", "EXISTS", script.sha()]) == Reply::Array(Some(vec![Reply::Integer(1)]))
@@ -76,13 +95,7 @@ async fn elsewhere_a_script_of_one_key_does_what_the_command_would() {
             assert_eq!(value(&server, "k"), None);
         }
         assert!(knows(&server, &DELETE_IF_EQUAL) && !knows(&server, &RELEASE), "{flavor}");
-        let [first, second] = [(); 2].map(|()| attempt(&["k"]));
-        granted(grant(&here, &first).await);
-        let waiting = {
-            let (there, second) = (there.clone(), second.clone());
-            tokio::spawn(async move { lock(&there, &second).await })
-        };
-        stand_in_line(&server, &[&second]).await;
+        let ([first, second], waiting) = held_and_awaited(&server, &here, &there).await;
         assert_eq!(here.release(&first).await, Ok(HoldAnswer::Done));
         waiting.await.unwrap();
         assert!(knows(&server, &RELEASE), "{flavor}");
@@ -128,13 +141,7 @@ async fn a_lock_that_somebody_waits_for_is_handed_on_and_the_next_release_does_n
         let server = Server::start(flavor);
         let [here, there] = [(); 2].map(|()| store(&server.url()));
         for in_vain in [1, 0] {
-            let [first, second] = [(); 2].map(|()| attempt(&["k"]));
-            granted(grant(&here, &first).await);
-            let waiting = {
-                let (there, second) = (there.clone(), second.clone());
-                tokio::spawn(async move { lock(&there, &second).await })
-            };
-            stand_in_line(&server, &[&second]).await;
+            let ([first, second], waiting) = held_and_awaited(&server, &here, &there).await;
             let [natively, _] = calls(&server);
             assert_eq!(here.release(&first).await, Ok(HoldAnswer::Done));
             waiting.await.unwrap();
