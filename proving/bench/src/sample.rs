@@ -41,9 +41,12 @@ impl Sample {
         self.0.extend((!value.is_nan()).then_some(value));
     }
 
-    /// Each measurement over the one that was taken beside it.
+    /// Each measurement over the one that was taken beside it; none where one of the two has more, because then nobody knows which.
     #[must_use]
     pub fn over(&self, other: &Self) -> Self {
+        if self.0.len() != other.0.len() {
+            return Self::default();
+        }
         self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()
     }
 }
@@ -87,5 +90,6 @@ mod tests {
         let ours: Sample = [10.0, 1.0].into_iter().collect();
         let bare: Sample = [20.0, 2.0].into_iter().collect();
         assert_eq!(ours.over(&bare), [0.5, 0.5].into_iter().collect());
+        assert_eq!(ours.over(&Sample::from(20.0)), Sample::default());
     }
 }
