@@ -34,10 +34,9 @@ if (#KEYS == 6 or at_member) and ARGV[7] == 'x' then
     if channel and channel ~= '' and ARGV[9] == '' and not at_member then value = redis.pcall('GET', KEYS[1]) end
     local holder = type(value) == 'string' and string.match(value, '^lh1[-+]([0-9a-f]+)')
     if holder and #holder == 32 and holder ~= ARGV[1] and (#value == 36 or string.sub(value, 37, 37) == ' ') then
-      local strike = 's:' .. channel
-      local mine = redis.call('HMGET', KEYS[4], 'u', ARGV[1], strike)
+      local mine = redis.call('HMGET', KEYS[4], 'u', ARGV[1], 's:' .. channel)
       local unclaimed, length = mine[1], redis.call('ZCARD', KEYS[3])
-      if not mine[2] and (not unclaimed or string.sub(unclaimed, 1, 32) == holder)
+      if not mine[2] and not mine[3] and (not unclaimed or string.sub(unclaimed, 1, 32) == holder)
         and (ARGV[11] == '' or length < tonumber(ARGV[11]))
       then
         local behind = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
@@ -52,9 +51,7 @@ if (#KEYS == 6 or at_member) and ARGV[7] == 'x' then
         if length == 0 and (not unclaimed or claimed) then
           redis.call('DEL', KEYS[3], KEYS[4])
         elseif claimed then
-          redis.call('HDEL', KEYS[4], strike, 'u')
-        elseif mine[3] then
-          redis.call('HDEL', KEYS[4], strike)
+          redis.call('HDEL', KEYS[4], 'u')
         end
         redis.call('ZADD', KEYS[3], ticket, ARGV[1])
         redis.call('HSET', KEYS[4], ARGV[1], ARGV[4] .. ' ' .. ARGV[5] .. ' 0 ' .. channel .. ARGV[3])
