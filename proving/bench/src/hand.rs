@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, Write as _};
-use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{env, process, thread};
@@ -17,6 +16,7 @@ use tokio::time::sleep;
 use crate::bare_line::BareLine;
 use crate::clock;
 use crate::crew::{HAND, Trouble};
+use crate::echo;
 use crate::order::{Order, Report};
 use crate::turn::Turn;
 
@@ -156,10 +156,7 @@ impl Hand {
                 return Ok(Report::Kept { processor, lost });
             }
             Order::Spin { file, turns } => return spin(self.number, &file, turns),
-            Order::Echo { here, there } => {
-                let socket = UnixDatagram::bind(here)?;
-                thread::spawn(move || echo(&socket, &there));
-            }
+            Order::Echo { here, there, directory } => echo::answer(&here, there, &directory)?,
         }
         Ok(Report::Done)
     }
@@ -296,15 +293,6 @@ fn spin(number: u64, file: &str, turns: u32) -> Result<Report, Trouble> {
         done.push(Turn { waiter: number, asked, had, released: clock::now(), fence, asks });
     }
     Ok(Report::Turns(done))
-}
-
-fn echo(socket: &UnixDatagram, there: &str) {
-    let mut datagram = [0; 64];
-    while let Ok(read @ 1..) = socket.recv(&mut datagram) {
-        if socket.send_to(&datagram[..read], there).is_err() {
-            return;
-        }
-    }
 }
 
 fn answer(report: &Report) {

@@ -9,6 +9,7 @@ pub mod callgrind;
 pub mod child;
 pub mod clock;
 pub mod crew;
+mod echo;
 pub mod figure;
 pub mod hand;
 pub mod open_loop;

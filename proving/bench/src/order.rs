@@ -75,12 +75,14 @@ pub enum Order {
         /// How often.
         turns: u32,
     },
-    /// Answers each datagram with one, until there comes an empty one. [`Report::Done`] as soon as it listens.
+    /// Answers datagrams, some after a bare transaction. [`Report::Done`] as soon as it listens.
     Echo {
         /// Where it listens.
         here: String,
         /// Where it answers to.
         there: String,
+        /// Where the database of the transactions is.
+        directory: String,
     },
 }
 

@@ -1,12 +1,11 @@
-use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::time::Duration;
 
 use leasehold::Locks;
 
 use super::{Workload, on_one_thread};
 use crate::clock;
 use crate::crew::{Crew, Race, Trouble};
+use crate::echo::Echo;
 use crate::figure::{Figures, Of};
 use crate::order::{Order, Report};
 use crate::sample::Sample;
@@ -21,8 +20,11 @@ pub(super) const WORKLOAD: Workload = Workload {
     method: "Processes take and release one key of a file: *through the store* as an async program does, and *blocking* \
              through the ledger, trying again where it is taken. *Bare transactions*: two immediate ones on the same \
              database library, each writing one row, set up as the file store sets itself up. The gap is that of `hand_off` \
-             between two processes without hold or think; its floor, in the same repetition, is a datagram to another \
-             process and back, and one bare transaction.",
+             between two processes without hold or think; its floor, in the same repetition, is a datagram to another process \
+             that does one bare transaction before it answers. *Parts of the floor, measured apart*, is the sum of an answer without a \
+             transaction and a transaction without a datagram: two processes that only answer each other are kept on one \
+             processor, where a wake-up is cheap, and two that work as well mostly are not. The *bare gap* is that of two \
+             processes that take such transactions in turns: from the beginning of one's until the other knows of it.",
     run,
 };
 
@@ -102,56 +104,33 @@ fn spin(crew: &mut Crew, site: &Site, turns: u32) -> Result<f64, Trouble> {
 }
 
 fn gap(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
-    let (mut medians, mut floors) = (Sample::default(), Sample::default());
+    let [mut medians, mut floors, mut apart, mut bare] = [(); 4].map(|()| Sample::default());
     let mut crew = Crew::start(site, 2)?;
-    let echo = Echo::start(&mut crew, directory(site)?)?;
+    let echo = Echo::start(&mut crew, 1, directory(site)?)?;
     let mut ledger = Transactions::open(directory(site)?)?;
     let each = settings.pick(200, 50);
-    // Short and many, so that a gap and its floor are of the same moment: what else the machine does moves both.
+    // Short and many, so that a gap and what it is compared with are of the same moment: what else the machine does moves all of them.
     for repetition in 0..=settings.pick(41, 5) {
-        let floor = echo.round_trip(each as usize)? + transaction(&mut ledger, each)?;
+        let parts = echo.round_trip(each)? + transaction(&mut ledger, each)?;
+        let floor = echo.round_trip_with_a_transaction(each)?;
+        let turns = echo.turns(&mut ledger, each)?;
         let race = Race { key: "gap", waiters: 2, each, hold: 0, think: 0 };
         let gap = crew.take_turns(&race)?.gaps().median();
         // The first is for warming up.
         if repetition > 0 {
+            apart.push(parts);
             floors.push(floor);
+            bare.push(turns);
             medians.push(gap);
         }
     }
     figures.add(of(site, ""), "gap p50 ÷ floor", "", medians.over(&floors));
+    figures.add(of(site, ""), "gap p50 ÷ bare gap p50", "", medians.over(&bare));
     figures.add(of(site, ""), "gap p50", "µs", medians);
     figures.add(of(site, ""), "floor of the gap", "µs", floors);
+    figures.add(of(site, ""), "parts of the floor, measured apart", "µs", apart);
+    figures.add(of(site, ""), "bare gap p50", "µs", bare);
     Ok(())
-}
-
-/// A process that answers datagrams.
-struct Echo {
-    socket: UnixDatagram,
-    there: std::path::PathBuf,
-}
-
-impl Echo {
-    fn start(crew: &mut Crew, directory: &Path) -> Result<Self, Trouble> {
-        let (here, there) = (directory.join("here.sock"), directory.join("there.sock"));
-        let socket = UnixDatagram::bind(&here)?;
-        // Longer than anything takes; an echo that died is a failure and not a wait.
-        socket.set_read_timeout(Some(Duration::from_secs(10)))?;
-        let name = |path: &Path| path.display().to_string();
-        crew.tell(1, &Order::Echo { here: name(&there), there: name(&here) })?;
-        Ok(Self { socket, there })
-    }
-
-    /// The median, in µs.
-    fn round_trip(&self, count: usize) -> Result<f64, Trouble> {
-        let (mut trips, mut datagram) = (Sample::default(), [7; 32]);
-        for _ in 0..count {
-            let sent = clock::now();
-            self.socket.send_to(&datagram, &self.there)?;
-            self.socket.recv(&mut datagram)?;
-            trips.push((clock::now() - sent) as f64 / 1e3);
-        }
-        Ok(trips.median())
-    }
 }
 
 fn pairs_per_second(ledger: &mut Transactions, count: u32) -> Result<f64, Trouble> {
