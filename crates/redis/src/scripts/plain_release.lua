@@ -12,8 +12,8 @@ if #KEYS == 6 then
     return { 0, {} }
   end
 
-  local line = held == 'lh1+' .. me and redis.call('ZRANGE', KEYS[3], 0, 1, 'WITHSCORES') or {}
-  local first, second = line[1], line[3]
+  local line = held == 'lh1+' .. me and redis.call('ZRANGE', KEYS[3], 0, 1) or {}
+  local first, second = line[1], line[2]
   local known = first and first ~= me and second ~= me and redis.call('HMGET', KEYS[4], 'u', first, second or first) or {}
   local unclaimed, ttl, keep, channel, tail = known[1], string.match(known[2] or '', '^(%d+) (%d+) 0 ([^ ]+)(.*)$')
   if channel and (not unclaimed or string.sub(unclaimed, 1, 32) == me)
