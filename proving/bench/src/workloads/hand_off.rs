@@ -16,7 +16,8 @@ pub(super) const WORKLOAD: Workload = Workload {
              holder's guard, for a holder that was waiting by then; all processes read one clock. Beside it, on an idle \
              connection in the same repetition, a bare PING: *cold* after 1 ms of rest, and *hot* without. And in turns with ours, \
              the same race over bare redis-rs with the least two scripts that keep a line and give fences: what the machine and \
-             the server take for a hand-over, whoever makes it. After equal rests a joining process comes to the server together with the \
+             the server take for a hand-over, whoever makes it. Their two scripts call 3 and 6 commands; ours 12 and 15, for the sake of \
+             who dies, gives up or loses its connection, and that is where a cold server's time goes. After equal rests a joining process comes to the server together with the \
              one that releases, and the answer to a release wakes its process before the next holder is written to.",
     run,
 };
