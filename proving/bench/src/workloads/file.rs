@@ -22,7 +22,7 @@ pub(super) const WORKLOAD: Workload = Workload {
              database library, each writing one row, set up as the file store sets itself up. The gap is that of `hand_off` \
              between two processes without hold or think; its floor, in the same repetition, is a datagram to another process \
              that does one bare transaction before it answers. *Parts of the floor, measured apart*, is the sum of an answer without a \
-             transaction and a transaction without a datagram: two processes that only answer each other are kept on one \
+             transaction and a transaction without a datagram: two processes that only answer each other are often kept on one \
              processor, where a wake-up is cheap, and two that work as well mostly are not. The *bare gap* is that of two \
              processes that take such transactions in turns: from the beginning of one's until the other knows of it.",
     run,
