@@ -184,8 +184,7 @@ const FILE_FOUR: &str = "thousands a second; handing over may cost a tenth of th
 const CREPT: &str =
     "what was counted last, and a tenth or so: what creeps in is seen, however busy the machine";
 const ALLOCATED: &str = "what was counted last, and little more";
-const FILE_GAP: &str =
-    "what must be done is one datagram each way, and one immediate transaction between them";
+const FILE_GAP: &str = "what must be done is one datagram each way and one immediate transaction";
 const MAJORITY: &str = "three of five are enough; the others are waited for by nobody";
 const STOPPED: &str = "whoever does not answer holds nobody up";
 

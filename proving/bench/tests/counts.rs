@@ -136,6 +136,8 @@ fn what_is_timed_is_measured_on_a_server_and_on_a_file() {
         ("held/valkey-9.1/client processor per renewal/1000 guards", true),
         ("file/file/gap p50 ÷ floor", true),
         ("file/file/gap p50 ÷ bare gap p50", false),
+        ("hand_off/valkey-9.1/server time/1 ms hold, 1 ms think", false),
+        ("hand_off/valkey-9.1/bare server time/1 ms hold, 1 ms think", false),
     ] {
         let figure = figures.iter().find(|figure| figure.name == measure);
         let figure = figure.unwrap_or_else(|| panic!("no {measure}: {figures:?}"));

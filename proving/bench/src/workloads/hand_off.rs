@@ -16,9 +16,10 @@ pub(super) const WORKLOAD: Workload = Workload {
              holder's guard, for a holder that was waiting by then; all processes read one clock. Beside it, on an idle \
              connection in the same repetition, a bare PING: *cold* after 1 ms of rest, and *hot* without. And in turns with ours, \
              the same race over bare redis-rs with the least two scripts that keep a line and give fences: what the machine and \
-             the server take for a hand-over, whoever makes it. Their two scripts call 3 and 6 commands; ours 12 and 15, for the sake of \
-             who dies, gives up or loses its connection, and that is where a cold server's time goes. After equal rests a joining process comes to the server together with the \
-             one that releases, and the answer to a release wakes its process before the next holder is written to.",
+             the server take for a hand-over, whoever makes it. *Server time* is what the scripts of each take, by the \
+             server's own account: ours look at more and write more, for the sake of who dies, gives up or loses its connection. \
+             After equal rests a joining process comes to the server together with the one that releases, and the answer to a \
+             release wakes its process before the next holder is written to.",
     run,
 };
 
@@ -61,19 +62,21 @@ fn one_use(
 ) -> Result<(), Trouble> {
     let Use { case, hold, think, each: [full, short], cold } = *key_use;
     let mut quantiles = QUANTILES.map(|quantile| (quantile, Sample::default()));
-    let (mut trips, mut bare) = (Sample::default(), Sample::default());
+    let [mut trips, mut bare, mut server_time, mut bare_server_time] = [(); 4].map(|()| Sample::default());
     let race = Race { key: case, waiters: PROCESSES, each: settings.pick(full, short), hold, think };
     for repetition in 0..=settings.repetitions() {
         let trip = round_trip(settings, site, cold)?;
-        let gaps = crew.take_turns(&race)?.gaps();
-        let bare_gap = match site.server() {
-            Some(_) => crew.take_bare_turns(&race)?.gaps().median(),
-            None => f64::NAN,
+        let (gaps, time) = timed(site, || Ok(crew.take_turns(&race)?.gaps()))?;
+        let (bare_gaps, bare_time) = match site.server() {
+            Some(_) => timed(site, || Ok(crew.take_bare_turns(&race)?.gaps()))?,
+            None => (Sample::default(), f64::NAN),
         };
         // The first is for warming up.
         if repetition > 0 {
             trips.push(trip);
-            bare.push(bare_gap);
+            bare.push(bare_gaps.median());
+            server_time.push(time);
+            bare_server_time.push(bare_time);
             for (quantile, sample) in &mut quantiles {
                 sample.push(gaps.quantile(f64::from(*quantile) / 100.0));
             }
@@ -90,7 +93,17 @@ fn one_use(
     }
     figures.add(of, trip, "µs", trips);
     figures.add(of, "bare gap p50", "µs", bare);
+    figures.add(of, "server time", "µs per script", server_time);
+    figures.add(of, "bare server time", "µs per script", bare_server_time);
     Ok(())
+}
+
+/// What a race comes to, and the µs that the server took for each script of it; NaN where there is no server.
+fn timed(site: &Site, race: impl FnOnce() -> Result<Sample, Trouble>) -> Result<(Sample, f64), Trouble> {
+    let before = site.scripts();
+    let gaps = race()?;
+    let time = site.scripts().zip(before).map_or(f64::NAN, |(after, before)| after.per_call_since(before));
+    Ok((gaps, time))
 }
 
 /// The median, in µs; NaN where there is no wire.
