@@ -1,23 +1,16 @@
-//! What is done with a request on the store's own thread: the ledger, and those who wait.
+//! What is done with a request: the ledger, and those who wait.
 
-use std::io;
-use std::num::NonZeroU64;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
 use std::time::{Duration, Instant as ThreadClock};
 
 use leasehold_core::{
-    Answer, Attempt, Bare, BreakAnswer, Fault, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner,
-    Mark, Marked, RaiseAnswer, Records, Request, Served, Stamp, Ticket, Wait,
+    Answer, Attempt, BreakAnswer, Fault, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner, Mark,
+    Marked, RaiseAnswer, Records, Request, Served, Stamp, Ticket, Ttl, Wait,
 };
 
 use crate::ledger::Ledger;
 use crate::post::{Post, Turn, taking_back};
-
-/// One request, with the way back for its answer.
-pub(crate) type Job = Box<dyn FnOnce(&mut Desk) + Send>;
+use crate::queue::Queue;
 
 /// Where requests are served, one after the other in the order in which they were sent.
 #[derive(Debug)]
@@ -31,7 +24,20 @@ pub(crate) struct Desk {
     hand: Option<Key>,
     /// Whether a waiter could not be given a channel.
     is_deaf: bool,
+    /// Whether the thread wakes by itself to look at the keys that are waited for.
+    is_watched: bool,
+    /// When the last request was begun on another thread than the store's own.
+    begun: ThreadClock,
+    /// Until then all is done on the store's own.
+    spared_until: ThreadClock,
 }
+
+/// The longest that a transaction on the thread of whoever asks should take: some fifty times what it takes when nothing is wrong.
+const SLOW: Duration = Duration::from_millis(1);
+
+/// For how many times as long as it took, none is done there after one that was slow. So a disk that stalls takes a hundredth of the
+/// time of a program's other tasks at most.
+const SPARED: u32 = 100;
 
 /// How often those who wait look how their keys stand. So a holder that was killed, which nobody can say, is noticed soon enough
 /// for a person, as is a push that was lost; a look writes nothing, and takes microseconds.
@@ -46,50 +52,83 @@ const KEYS_AT_ONCE: usize = 256;
 impl Desk {
     pub(crate) fn new(ledger: Ledger, post: Arc<Post>) -> Self {
         let looked = ThreadClock::now();
-        Self { ledger, post, left_over: Vec::new(), looked, hand: None, is_deaf: false }
-    }
-
-    /// Serves on a thread of its own until nobody can send any more; what was sent before is still done.
-    pub(crate) fn start(mut self) -> io::Result<Sender<Job>> {
-        let (sender, jobs) = mpsc::channel::<Job>();
-        thread::Builder::new().name("leasehold-file".into()).spawn(move || {
-            // The rests of some microseconds while another process writes are else 50 µs longer each.
-            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
-            while let Some(work) = self.next(&jobs) {
-                // Whoever asked learns of a panic by the answer that does not come. The file is opened anew, which takes back
-                // what the request did.
-                if catch_unwind(AssertUnwindSafe(|| work(&mut self))).is_err() {
-                    self.ledger.close();
-                }
-            }
-            self.post.peers.go(!self.post.turn().is_empty());
-        })?;
-        Ok(sender)
-    }
-
-    /// What to do next: what was asked for, what was left over by that, and a look from time to time while somebody waits.
-    fn next(&self, jobs: &Receiver<Job>) -> Option<Job> {
-        let work: fn(&mut Self) = if !self.left_over.is_empty() {
-            Self::clear
-        } else if self.post.waiting.is_in_line() {
-            Self::look
-        } else {
-            return jobs.recv().ok();
-        };
-        let rest = match self.left_over.is_empty() {
-            true => (if self.is_deaf { DEAF_LOOK } else { LOOK }).saturating_sub(self.looked.elapsed()),
-            false => Duration::ZERO,
-        };
-        match jobs.recv_timeout(rest) {
-            Ok(job) if self.left_over.is_empty() => Some(job),
-            // Others' requests and what is left over take turns, so that neither waits for all of the other.
-            Ok(job) => Some(Box::new(move |desk| {
-                job(desk);
-                work(desk);
-            })),
-            Err(RecvTimeoutError::Timeout) => Some(Box::new(work)),
-            Err(RecvTimeoutError::Disconnected) => None,
+        Self {
+            ledger,
+            post,
+            left_over: Vec::new(),
+            looked,
+            hand: None,
+            is_deaf: false,
+            is_watched: false,
+            begun: looked,
+            spared_until: looked,
         }
+    }
+
+    /// How long the thread may rest if nobody sends it anything; `None` until somebody does.
+    pub(crate) fn rest(&mut self) -> Option<Duration> {
+        if !self.left_over.is_empty() || self.ledger.has_long_log() {
+            return Some(Duration::ZERO);
+        }
+        if !self.is_watched && self.post.waiting.is_in_line() {
+            (self.is_watched, self.looked) = (true, ThreadClock::now());
+        }
+        let look = if self.is_deaf { DEAF_LOOK } else { LOOK };
+        self.is_watched.then(|| look.saturating_sub(self.looked.elapsed()))
+    }
+
+    /// Does what nobody asked for: something that was left over, or a look at the keys that are waited for.
+    pub(crate) fn tidy(&mut self) {
+        if self.ledger.has_long_log() {
+            self.ledger.shorten_log();
+        } else if !self.left_over.is_empty() {
+            self.clear();
+        } else if self.post.waiting.is_in_line() {
+            self.look();
+        } else {
+            self.is_watched = false;
+        }
+    }
+
+    /// Begins a transaction for one request, if nothing has to be waited for.
+    pub(crate) fn begin_at_once(&mut self) -> bool {
+        self.begun = ThreadClock::now();
+        if self.begun < self.spared_until {
+            return false;
+        }
+        let begun = self.ledger.begin_at_once();
+        if !begun {
+            self.spare();
+        }
+        begun
+    }
+
+    /// Says whether the thread has something to do now that it does not know of.
+    pub(crate) fn end_at_once(&mut self) -> bool {
+        self.ledger.end_at_once();
+        self.spare();
+        let is_unwatched = !self.is_watched && self.post.waiting.is_in_line();
+        is_unwatched || !self.left_over.is_empty() || self.ledger.has_long_log()
+    }
+
+    /// Keeps transactions away from the threads of those who ask for a while, if this one took long.
+    fn spare(&mut self) {
+        let now = ThreadClock::now();
+        let took = now - self.begun;
+        if took > SLOW {
+            self.spared_until = now + took * SPARED;
+        }
+    }
+
+    /// Something went wrong in the middle of a request.
+    pub(crate) fn abandon(&mut self) {
+        self.ledger.close();
+    }
+
+    /// Nobody asks any more.
+    pub(crate) fn close(&mut self) {
+        self.ledger.close();
+        self.post.peers.go(!self.post.turn().is_empty());
     }
 
     pub(crate) fn open(&mut self) -> Result<(), Fault> {
@@ -106,12 +145,12 @@ impl Desk {
         attempt: Attempt,
         manner: Manner,
         ticket: Option<(Key, Ticket)>,
-        desk: &Sender<Job>,
+        queue: &Queue,
     ) -> Result<GrantAnswer, Fault> {
         let wait = match manner {
             Manner::Wait { line_limit } => {
                 self.ledger.enter()?;
-                let channel = self.post.channel(desk);
+                let channel = self.post.channel(queue);
                 self.is_deaf |= channel.is_none();
                 Some(Wait { channel, ticket, line_limit })
             }
@@ -220,10 +259,10 @@ impl Desk {
     }
 
     /// Hears what other processes say to those who hold something here.
-    pub(crate) fn listen(&mut self, desk: &Sender<Job>) {
+    pub(crate) fn listen(&mut self, queue: &Queue) {
         // Where nothing can be heard, the next renewal tells.
         if self.ledger.enter().is_ok() {
-            let _ = self.post.channel(desk);
+            let _ = self.post.channel(queue);
         }
     }
 
@@ -231,8 +270,16 @@ impl Desk {
         self.ledger.list(prefix)
     }
 
-    pub(crate) fn bare(&mut self, what: &Bare) -> Result<(), Fault> {
-        self.ledger.bare(what)
+    pub(crate) fn bare_trip(&mut self) -> Result<(), Fault> {
+        self.ledger.bare_trip()
+    }
+
+    pub(crate) fn bare_take(&mut self, key: &Key, holder: Holder, ttl: Ttl) -> Result<(), Fault> {
+        self.ledger.bare_take(key, holder, ttl)
+    }
+
+    pub(crate) fn bare_let_go(&mut self, key: &Key, holder: Holder) -> Result<(), Fault> {
+        self.ledger.bare_let_go(key, holder)
     }
 
     pub(crate) fn dump(&mut self) -> Result<Records, Fault> {

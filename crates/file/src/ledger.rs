@@ -199,6 +199,34 @@ impl Ledger {
         self.place.path()
     }
 
+    /// Begins a transaction that the next request is served in, if nothing has to be waited for: not even for the file, or for an
+    /// entry among the living. Others who write are given a few microseconds.
+    pub(crate) fn begin_at_once(&mut self) -> bool {
+        match &self.open {
+            Some(open) if self.peers.own().is_some() => open.begin_at_once(),
+            _ => false,
+        }
+    }
+
+    /// The next request may wait again.
+    pub(crate) fn end_at_once(&mut self) {
+        if let Some(open) = &self.open {
+            open.end_at_once();
+        }
+    }
+
+    /// Whether the log should be moved into the file, which takes as long as the disk does.
+    pub(crate) fn has_long_log(&self) -> bool {
+        self.open.as_ref().is_some_and(Open::has_long_log)
+    }
+
+    /// Moves the log into the file, as far as nobody reads it.
+    pub(crate) fn shorten_log(&mut self) {
+        if let Some(open) = &self.open {
+            open.shorten_log();
+        }
+    }
+
     /// Closes the file; the next request opens it anew.
     pub(crate) fn close(&mut self) {
         self.open = None;

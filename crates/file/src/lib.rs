@@ -29,6 +29,7 @@ mod message;
 mod peer;
 mod place;
 mod post;
+mod queue;
 mod schema;
 #[cfg(test)]
 mod stopped;

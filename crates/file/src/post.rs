@@ -5,7 +5,6 @@ use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
@@ -14,9 +13,9 @@ use leasehold_core::{
     Ttl, Waiting,
 };
 
-use crate::desk::Job;
 use crate::message;
 use crate::peer::{Peer, Peers};
+use crate::queue::Queue;
 
 /// Who waits in this process, and where it is told.
 #[derive(Debug)]
@@ -59,18 +58,18 @@ impl Post {
     /// The channel on which this process hears; `None` where no socket can be made.
     ///
     /// A thread waits at it until the store closes.
-    pub(crate) fn channel(self: &Arc<Self>, desk: &Sender<Job>) -> Option<Channel> {
-        if self.ear.get().is_none() && self.listen(desk.clone()).is_err() {
+    pub(crate) fn channel(self: &Arc<Self>, queue: &Queue) -> Option<Channel> {
+        if self.ear.get().is_none() && self.listen(queue.clone()).is_err() {
             return None;
         }
         self.peers.own().map(Peer::channel)
     }
 
-    fn listen(self: &Arc<Self>, desk: Sender<Job>) -> io::Result<()> {
+    fn listen(self: &Arc<Self>, queue: Queue) -> io::Result<()> {
         let ear = Arc::new(self.peers.open_ear()?);
         let post = Arc::clone(self);
         let heard = Arc::clone(&ear);
-        thread::Builder::new().name("leasehold-ear".into()).spawn(move || post.hear_all(&heard, &desk))?;
+        thread::Builder::new().name("leasehold-ear".into()).spawn(move || post.hear_all(&heard, &queue))?;
         let _ = self.ear.set(ear);
         // It may have closed in between.
         if self.closed.load(Ordering::SeqCst) {
@@ -79,14 +78,14 @@ impl Post {
         Ok(())
     }
 
-    fn hear_all(&self, ear: &UnixDatagram, desk: &Sender<Job>) {
+    fn hear_all(&self, ear: &UnixDatagram, queue: &Queue) {
         let mut bytes = [0; message::LONGEST];
         while !self.closed.load(Ordering::SeqCst) {
             // What cannot be read is not worth more than what was lost on the way.
             let Ok(length) = ear.recv(&mut bytes) else { continue };
             let Some((holder, key, news, at)) = message::read(&bytes[..length]) else { continue };
             if !self.hear(&mut self.turn(), holder, &key, news, at) {
-                let _ = desk.send(Box::new(move |desk| desk.take_back(holder, key)));
+                queue.send(move |desk| desk.take_back(holder, key), drop);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,17 +13,21 @@ use leasehold_core::{
     KeyState, Manner, Mark, Marked, Notices, RaiseAnswer, Records, Runtime, Seat, Store, Wake,
 };
 use tokio::sync::oneshot;
+use tokio::task::coop::consume_budget;
 
 use crate::boot::BootId;
-use crate::desk::{Desk, Job};
+use crate::desk::Desk;
 use crate::ledger::Ledger;
 use crate::post::Post;
+use crate::queue::Queue;
 
 /// The locks of this machine's processes, in a file.
 ///
-/// The file is worked on by one thread, which starts with the first request and ends when the store is dropped. Requests are
-/// done in the order in which their futures were first polled, also those whose futures were dropped since: so whoever is told
-/// that an attempt was given up can rely on it.
+/// A lock that nothing stands in the way of is taken and released by whoever polls the future, in a transaction of some microseconds
+/// that waits for no disk. Whatever may have to wait, for another process, for the disk or for a request before it, is done by a thread
+/// of the store's own, which starts with the first request and ends when the store is dropped; so is everything for a while after a
+/// transaction that took longer than a millisecond. Requests are done in the order in which their futures were first polled, also
+/// those whose futures were dropped since: so whoever is told that an attempt was given up can rely on it.
 ///
 /// Whoever waits stands in line, and whoever releases hands the lock to the first: by a datagram where that is in another process.
 ///
@@ -41,7 +45,7 @@ pub struct FileStore {
     boot: Option<BootId>,
     process: u32,
     post: Arc<Post>,
-    desk: Mutex<Option<Sender<Job>>>,
+    queue: Mutex<Option<Queue>>,
 }
 
 impl FileStore {
@@ -59,7 +63,7 @@ impl FileStore {
             runtime,
             boot: None,
             process: process::id(),
-            desk: Mutex::default(),
+            queue: Mutex::default(),
         }
     }
 
@@ -77,9 +81,7 @@ impl FileStore {
     /// A [`Fault`] when the file cannot be used.
     pub fn dump(&self) -> Result<Records, Fault> {
         let (sender, answer) = mpsc::channel();
-        self.send(Box::new(move |desk| {
-            let _ = sender.send(desk.dump());
-        }))?;
+        self.queue()?.send(Desk::dump, move |records| drop(sender.send(records)));
         answer.recv().unwrap_or_else(|_| Err(self.unanswered()))
     }
 
@@ -89,19 +91,30 @@ impl FileStore {
         work: impl FnOnce(&mut Desk) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
         let (sender, answer) = oneshot::channel();
-        self.send(Box::new(move |desk| {
-            // Nobody may be waiting for it any more.
-            let _ = sender.send(work(desk));
-        }))?;
+        // Nobody may be waiting for it any more.
+        self.queue()?.send(work, move |done| drop(sender.send(done)));
         answer.await.unwrap_or_else(|_| Err(self.unanswered()))
     }
 
-    fn send(&self, job: Job) -> Result<(), Fault> {
-        self.send_with(|_| job)
+    /// The same, but here and now if nothing has to be waited for. The work is one transaction that writes.
+    async fn ask_at_once<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Desk, &Queue) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let queue = self.queue()?;
+        let way = queue.clone();
+        match queue.at_once(move |desk: &mut Desk| work(desk, &way)) {
+            Ok(done) => {
+                // A task that asks again and again never has to wait, and would keep all others of its thread from running.
+                consume_budget().await;
+                done.unwrap_or_else(|| Err(self.unanswered()))
+            }
+            Err(work) => self.ask(work).await,
+        }
     }
 
-    /// Sends what is made with the way by which more can be sent.
-    fn send_with(&self, job: impl FnOnce(&Sender<Job>) -> Job) -> Result<(), Fault> {
+    /// The way to the desk, which is set up with the first request.
+    fn queue(&self) -> Result<Queue, Fault> {
         // The thread did not come along, and an answer never would; nor may SQLite's locks be used on this side of a fork.
         if self.process != process::id() {
             return Err(Fault::lasting(
@@ -109,22 +122,13 @@ impl FileStore {
                 "this process was forked from the one that made the store: make another store here",
             ));
         }
-        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = match &*desk {
-            Some(sender) => sender,
-            None => {
-                let started = self.make_desk().start().map_err(|error| {
-                    Fault::passing(&self.name, format_args!("cannot start a thread: {error}"))
-                })?;
-                desk.insert(started)
-            }
-        };
-        let job = job(sender);
-        if sender.send(job).is_err() {
-            *desk = None;
-            return Err(self.unanswered());
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = &*queue {
+            return Ok(queue.clone());
         }
-        Ok(())
+        let started = Queue::start(self.make_desk())
+            .map_err(|error| Fault::passing(&self.name, format_args!("cannot start a thread: {error}")))?;
+        Ok(queue.insert(started).clone())
     }
 
     fn make_desk(&self) -> Desk {
@@ -138,10 +142,7 @@ impl FileStore {
     }
 
     fn unanswered(&self) -> Fault {
-        Fault::passing(
-            &self.name,
-            "the store's thread failed at this request, and says why on standard error",
-        )
+        Fault::passing(&self.name, "the store failed at this request, and says why on standard error")
     }
 }
 
@@ -175,16 +176,8 @@ impl Store for FileStore {
                 Manner::Wait { .. } => self.post.waiting.asks(attempt.holder, self.runtime.now()),
                 _ => None,
             };
-            let (sender, answer) = oneshot::channel();
             let attempt = attempt.clone();
-            self.send_with(|way| {
-                let way = way.clone();
-                Box::new(move |desk| {
-                    // Nobody may be waiting for it any more.
-                    let _ = sender.send(desk.grant(attempt, manner, ticket, &way));
-                })
-            })?;
-            answer.await.unwrap_or_else(|_| Err(self.unanswered()))
+            self.ask_at_once(move |desk, way| desk.grant(attempt, manner, ticket, way)).await
         })
     }
 
@@ -219,7 +212,7 @@ impl Store for FileStore {
         Box::pin(async move {
             self.post.waiting.leave(attempt.holder, self.runtime.now());
             let attempt = attempt.clone();
-            self.ask(move |desk| desk.release(attempt)).await
+            self.ask_at_once(move |desk, _| desk.release(attempt)).await
         })
     }
 
@@ -264,10 +257,10 @@ impl Store for FileStore {
     fn notices(&self) -> Option<Box<dyn Notices>> {
         let notices = self.post.bulletin.read();
         // A thread that cannot be started is a fault of the requests.
-        let _ = self.send_with(|way| {
-            let way = way.clone();
-            Box::new(move |desk| desk.listen(&way))
-        });
+        if let Ok(queue) = self.queue() {
+            let way = queue.clone();
+            queue.send(move |desk| desk.listen(&way), drop);
+        }
         Some(notices)
     }
 
@@ -276,33 +269,30 @@ impl Store for FileStore {
         Box::pin(async { crate::examine::examine(&self.path, &self.name) })
     }
 
-    /// A transaction that reads a row; and two that write one, each alone. On the thread of the locks.
+    /// A transaction that reads a row; and two that write one, each alone. By the way of the locks.
     fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
-        let what = what.clone();
-        Box::pin(self.ask(move |desk| desk.bare(&what)))
+        Box::pin(async move {
+            let Bare::Pair { key, holder, ttl, .. } = what.clone() else {
+                return self.ask_at_once(|desk, _| desk.bare_trip()).await;
+            };
+            let same = key.clone();
+            self.ask_at_once(move |desk, _| desk.bare_take(&same, holder, ttl)).await?;
+            self.ask_at_once(move |desk, _| desk.bare_let_go(&key, holder)).await
+        })
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         self.post.waiting.called(attempt.holder, &*self.runtime)
     }
 
-    /// On the thread that writes. A process that stops in the middle of a transaction keeps the file from everybody.
+    /// While this store writes nothing. A process that stops in the middle of a transaction keeps the file from everybody.
     fn at_rest(&self, work: Box<dyn FnOnce() + Send>) {
-        let work = Arc::new(Mutex::new(Some(work)));
-        let do_it = |work: &Mutex<Option<Box<dyn FnOnce() + Send>>>| {
-            let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
-            work.into_iter().for_each(|work| work());
-        };
-        let (sender, done) = mpsc::channel();
-        let there = Arc::clone(&work);
-        let sent = self.send(Box::new(move |_| {
-            do_it(&there);
-            let _ = sender.send(());
-        }));
         // Where there is no thread, nothing is written either.
-        if sent.is_err() || done.recv().is_err() {
-            do_it(&work);
-        }
+        let Ok(queue) = self.queue() else { return work() };
+        let (sender, done) = mpsc::channel();
+        queue.send(move |_| work(), move |()| _ = sender.send(()));
+        // Nothing comes of a panic.
+        let _ = done.recv();
     }
 
     /// A descriptor with an `flock`: whoever finds that nobody has it takes the leases of this store for ended. A process that was
@@ -310,10 +300,7 @@ impl Store for FileStore {
     fn lifeline(&self) -> Option<OwnedFd> {
         if self.post.peers.own().is_none() {
             let (sender, entered) = mpsc::channel();
-            self.send(Box::new(move |desk| {
-                let _ = sender.send(desk.enter());
-            }))
-            .ok()?;
+            self.queue().ok()?.send(Desk::enter, move |entered| drop(sender.send(entered)));
             entered.recv().ok()?.ok()?;
         }
         self.post.peers.lifeline()
@@ -332,16 +319,4 @@ impl Drop for FileStore {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::stopped::Stopped;
-
-    #[tokio::test]
-    async fn a_panic_on_the_thread_is_a_fault_of_that_request_only() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = FileStore::at(directory.path().join("leases.db"), Arc::new(Stopped));
-        let fault = store.ask::<()>(|_| panic!("on purpose")).await.unwrap_err();
-        assert!(fault.reason.contains("thread failed"), "{fault}");
-        store.open().await.unwrap();
-    }
-}
+mod tests;

@@ -1,0 +1,241 @@
+//! What is done where, and in which order.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Instant;
+
+use leasehold_core::{Claim, Holder, Request, Ttl};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::*;
+use crate::stopped::Stopped;
+
+fn a_store() -> (TempDir, FileStore) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = FileStore::at(directory.path().join("leases.db"), Arc::new(Stopped));
+    (directory, store)
+}
+
+/// One that somebody has used before.
+async fn a_used_store() -> (TempDir, FileStore) {
+    let (directory, store) = a_store();
+    let before = attempt("before", 0);
+    store.grant(&before, Manner::Try).await.unwrap();
+    store.release(&before).await.unwrap();
+    (directory, store)
+}
+
+fn attempt(key: &str, who: u128) -> Attempt {
+    let claim = Claim::exclusive(Key::new(key).unwrap());
+    Attempt::new(claim, Holder::from_bits(who), None, Ttl::DEFAULT)
+}
+
+fn poll<T>(future: &mut BoxFuture<'_, T>) -> Poll<T> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Does some work as soon as it can be done at once.
+fn at_once<T>(store: &FileStore, work: impl Fn(&mut Desk) -> T) -> T {
+    until(|| store.queue().unwrap().at_once(&work).ok().flatten())
+}
+
+/// What is there sooner or later.
+fn until<T>(mut is: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(there) = is() {
+            return there;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "never");
+        thread::yield_now();
+    }
+}
+
+/// The file as another process sees it, that tells nobody of anything.
+fn another(store: &FileStore) -> Ledger {
+    Ledger::at(&store.path, Arc::new(Stopped))
+}
+
+fn is_done<T>(mut future: BoxFuture<'_, T>) -> bool {
+    poll(&mut future).is_ready()
+}
+
+/// Another program that writes to the file, until this is dropped.
+fn a_writer(store: &FileStore) -> Connection {
+    let other = Connection::open(&store.path).unwrap();
+    other.busy_timeout(Duration::from_secs(10)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    other
+}
+
+#[tokio::test]
+async fn a_panic_is_a_fault_of_that_request_only() {
+    let (_directory, store) = a_store();
+    let fault = store.ask::<()>(|_| panic!("on purpose")).await.unwrap_err();
+    assert!(fault.reason.contains("failed at this request"), "{fault}");
+    store.grant(&attempt("a", 1), Manner::Try).await.unwrap();
+    let fault = store.ask_at_once::<()>(|_, _| panic!("on purpose")).await.unwrap_err();
+    assert!(fault.reason.contains("failed at this request"), "{fault}");
+    // It was in the middle of a transaction.
+    drop(a_writer(&store));
+    assert_eq!(store.release(&attempt("a", 1)).await, Ok(HoldAnswer::Done));
+}
+
+#[tokio::test]
+async fn what_nothing_stands_in_the_way_of_is_done_by_whoever_polls() {
+    let (_directory, store) = a_used_store().await;
+    let begun = Instant::now();
+    // Only a machine that is out of breath for a millisecond keeps it from that, for a while.
+    for who in 0.. {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        let attempt = attempt("a", who);
+        let (granted, released) =
+            (is_done(store.grant(&attempt, Manner::Try)), is_done(store.release(&attempt)));
+        if granted && released {
+            assert!(store.dump().unwrap().locks.is_empty());
+            return;
+        }
+        store.give_up(&attempt).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nothing_goes_before_what_was_sent() {
+    let (_directory, store) = a_used_store().await;
+    let queue = store.queue().unwrap();
+    let (go, gone) = mpsc::channel::<()>();
+    let (said, heard) = mpsc::channel();
+    let (same, says) = (queue.clone(), said.clone());
+    // When the first is done, and the desk is free, the second is not done yet.
+    queue.send(
+        move |_| gone.recv(),
+        move |_| says.send(if same.at_once(|_| ()).is_ok() { "went before" } else { "waited" }).unwrap(),
+    );
+    queue.send(|_| (), move |()| said.send("sent before").unwrap());
+    go.send(()).unwrap();
+    assert_eq!(heard.iter().take(2).collect::<Vec<_>>(), ["waited", "sent before"]);
+}
+
+#[tokio::test]
+async fn a_task_does_not_wait_for_another_process_but_the_thread_does() {
+    let (_directory, store) = a_used_store().await;
+    let attempt = attempt("a", 1);
+    let other = a_writer(&store);
+    let begun = Instant::now();
+    let mut request = store.grant(&attempt, Manner::Try);
+    assert!(poll(&mut request).is_pending());
+    let took = begun.elapsed();
+    assert!(took < crate::connection::BUSY_LIMIT / 2, "{took:?}");
+    other.execute_batch("COMMIT").unwrap();
+    assert!(matches!(request.await, Ok(GrantAnswer::Granted { .. })));
+}
+
+#[tokio::test]
+async fn what_took_long_is_left_to_the_thread_for_a_hundred_times_as_long() {
+    let (_directory, store) = a_used_store().await;
+    at_once(&store, |_| thread::sleep(Duration::from_millis(5)));
+    let begun = Instant::now();
+    at_once(&store, |_| ());
+    let spared = begun.elapsed();
+    assert!(spared >= Duration::from_millis(490), "{spared:?}");
+}
+
+#[tokio::test]
+async fn work_that_writes_nothing_keeps_nobody_from_writing() {
+    let (_directory, store) = a_used_store().await;
+    at_once(&store, |_| ());
+    a_writer(&store).execute_batch("COMMIT").unwrap();
+}
+
+/// A loop that never has to wait would else be the only task that its runtime runs, but for the few times when it has to.
+#[tokio::test]
+async fn a_task_that_asks_again_and_again_lets_others_run() {
+    let (_directory, store) = a_used_store().await;
+    let (asked, counted) = (Arc::new(AtomicU64::new(0)), attempt("a", 1));
+    let asks = tokio::spawn({
+        let asked = Arc::clone(&asked);
+        async move {
+            loop {
+                store.grant(&counted, Manner::Try).await.unwrap();
+                store.release(&counted).await.unwrap();
+                asked.fetch_add(2, Ordering::SeqCst);
+            }
+        }
+    });
+    let mut most = 0;
+    for _ in 0..20 {
+        let before = asked.load(Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        most = most.max(asked.load(Ordering::SeqCst) - before);
+    }
+    asks.abort();
+    // Tokio gives a task a budget of 128.
+    assert!((1..200).contains(&most), "{most}");
+}
+
+/// Whoever commits the page that makes the log long would have to wait for the disk.
+#[tokio::test]
+async fn a_long_log_is_moved_by_the_thread() {
+    let (_directory, store) = a_used_store().await;
+    let log = format!("{}-wal", store.path.display());
+    let mut longest = 0;
+    for turn in 0..6_000 {
+        let attempt = attempt("a", turn);
+        store.grant(&attempt, Manner::Try).await.unwrap();
+        store.release(&attempt).await.unwrap();
+        longest = longest.max(std::fs::metadata(&log).unwrap().len());
+    }
+    // It is begun anew at 4 MB, and some requests come in between.
+    assert!((4_000_000..5_000_000).contains(&longest), "{longest}");
+}
+
+#[tokio::test]
+async fn once_the_log_is_long_it_is_moved_although_nobody_asks_any_more() {
+    let (_directory, store) = a_used_store().await;
+    let log = format!("{}-wal", store.path.display());
+    let moved = || std::fs::metadata(&store.path).unwrap().modified().unwrap();
+    let before = moved();
+    let attempt = attempt("a", 1);
+    for nth in 0.. {
+        if std::fs::metadata(&log).unwrap().len() >= 4_192_000 {
+            break;
+        }
+        match nth % 2 {
+            0 => drop(store.grant(&attempt, Manner::Try).await.unwrap()),
+            _ => drop(store.release(&attempt).await.unwrap()),
+        }
+    }
+    until(|| (moved() > before).then_some(()));
+}
+
+/// The thread rests until somebody sends it something, and does not know of those who join without it.
+#[tokio::test]
+async fn whoever_joins_at_once_is_looked_after() {
+    let (_directory, store) = a_used_store().await;
+    let (holder, mut waiter) = (attempt("a", 1), attempt("a", 2));
+    let mut other = another(&store);
+    other.serve(Request::Grant { attempt: holder.clone(), wait: None, not_after: None }).unwrap();
+    while !is_done(store.grant(&waiter, Manner::Wait { line_limit: None })) {
+        store.give_up(&waiter).await.unwrap();
+        waiter = attempt("a", waiter.holder.bits() + 1);
+    }
+    // Nobody is told of it.
+    other.serve(Request::Release(holder)).unwrap();
+    let woken = tokio::time::timeout(Duration::from_secs(30), store.woken(&waiter)).await;
+    assert_eq!(woken, Ok(Wake::AskAgain));
+    store.release(&waiter).await.unwrap();
+    // Once nobody waits, it rests.
+    until(|| at_once(&store, |desk| desk.rest().is_none()).then_some(()));
+}
+
+#[tokio::test]
+async fn what_is_left_over_at_once_is_done_by_the_thread() {
+    let (_directory, store) = a_used_store().await;
+    let attempt = attempt("a", 1);
+    store.grant(&attempt, Manner::Try).await.unwrap();
+    at_once(&store, |desk| desk.take_back(attempt.holder, Key::new("a").unwrap()));
+    let mut other = another(&store);
+    until(|| other.dump().unwrap().locks.is_empty().then_some(()));
+}
