@@ -11,6 +11,8 @@ pub(super) enum Suite {
     Wire,
     /// The Redis store at real servers.
     Store,
+    /// The file store's own parts.
+    File,
     /// The list that every store must pass.
     EveryStore,
     /// Guards and requests in virtual time.
@@ -28,6 +30,7 @@ impl Suite {
             Self::Core => &["-p", "leasehold-core", "--lib"],
             Self::Wire => &["-p", "leasehold-redis", "--lib"],
             Self::Store => &["-p", "leasehold-redis", "--test", "store"],
+            Self::File => &["-p", "leasehold-file", "--lib"],
             Self::EveryStore => &["-p", "conformance", "--test", "every_store"],
             Self::Guards => &["-p", "conformance", "--test", "guards_in_virtual_time"],
             Self::Quorum => &["-p", "conformance", "--test", "quorum"],

@@ -2,7 +2,7 @@
 
 use super::bug::{
     Bug,
-    Suite::{Command, Core, EveryStore, Guards, Quorum, Store, Wire},
+    Suite::{Command, Core, EveryStore, File, Guards, Quorum, Store, Wire},
 };
 
 /// All of them. Where the one semantics and the scripts say the same, the bug is planted in each.
@@ -297,6 +297,21 @@ pub(super) const BUGS: &[Bug] = &[
             Core,
             "apply::tests::member::a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_waits",
         )],
+    },
+    // In the order in which it was sent, and by whoever may wait.
+    Bug {
+        name: "what is asked of a file goes before what was sent",
+        file: "crates/file/src/queue.rs",
+        from: "self.shared.sent.load(Ordering::SeqCst) > 0 || !desk.begin_at_once()",
+        to: "!desk.begin_at_once()",
+        tests: &[(File, "store::tests::nothing_goes_before_what_was_sent")],
+    },
+    Bug {
+        name: "a task waits for a process that keeps the file",
+        file: "crates/file/src/connection.rs",
+        from: "0.. if haste.is_on.load(Ordering::Relaxed) => return false,",
+        to: "0.. if tries > 10_000 && haste.is_on.load(Ordering::Relaxed) => return false,",
+        tests: &[(File, "store::tests::a_task_does_not_wait_for_another_process_but_the_thread_does")],
     },
     // Who must not outlive a lease.
     Bug {
