@@ -10,7 +10,7 @@ use leasehold_core::{
 
 use crate::ledger::Ledger;
 use crate::post::{Post, Turn, taking_back};
-use crate::queue::Queue;
+use crate::queue::{Queue, Task};
 
 /// Where requests are served, one after the other in the order in which they were sent.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Desk {
     is_deaf: bool,
     /// Whether the thread wakes by itself to look at the keys that are waited for.
     is_watched: bool,
+    /// Which task asked last, and when that was done.
+    asked: Option<(Task, ThreadClock)>,
     /// When the last request was begun on another thread than the store's own.
     begun: ThreadClock,
     /// Until then all is done on the store's own.
@@ -38,6 +40,10 @@ const SLOW: Duration = Duration::from_millis(1);
 /// For how many times as long as it took, none is done there after one that was slow. So a disk that stalls takes a hundredth of the
 /// time of a program's other tasks at most.
 const SPARED: u32 = 100;
+
+/// Two tasks that ask within this time keep each other waiting if all is done on the threads that they run on. Twice what a transaction
+/// takes, and less than what is lost by having it done elsewhere.
+const SIDE_BY_SIDE: Duration = Duration::from_micros(50);
 
 /// How often those who wait look how their keys stand. So a holder that was killed, which nobody can say, is noticed soon enough
 /// for a person, as is a push that was lost; a look writes nothing, and takes microseconds.
@@ -60,6 +66,7 @@ impl Desk {
             hand: None,
             is_deaf: false,
             is_watched: false,
+            asked: None,
             begun: looked,
             spared_until: looked,
         }
@@ -90,10 +97,12 @@ impl Desk {
         }
     }
 
-    /// Begins a transaction for one request, if nothing has to be waited for.
-    pub(crate) fn begin_at_once(&mut self) -> bool {
+    /// Begins a transaction for one request of a task, if nothing has to be waited for and no other task asks at the same time.
+    pub(crate) fn begin_at_once(&mut self, task: Task) -> bool {
         self.begun = ThreadClock::now();
-        if self.begun < self.spared_until {
+        let asked_before = self.asked.replace((task, self.begun));
+        let is_alone = asked_before.is_none_or(|(other, at)| other == task || self.begun - at > SIDE_BY_SIDE);
+        if !is_alone || self.begun < self.spared_until {
             return false;
         }
         let begun = self.ledger.begin_at_once();
@@ -115,6 +124,7 @@ impl Desk {
     fn spare(&mut self) {
         let now = ThreadClock::now();
         let took = now - self.begun;
+        self.asked = self.asked.map(|(task, _)| (task, now));
         if took > SLOW {
             self.spared_until = now + took * SPARED;
         }

@@ -1,15 +1,32 @@
 //! The way to the desk: at once where nothing is in the way, else one after the other on a thread of the store's own.
 
+use std::future::poll_fn;
 use std::io;
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
 use crate::desk::Desk;
+
+/// What tells one task from another, as far as they live at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Task(usize);
+
+impl Task {
+    /// The one that polls this, at the first poll.
+    pub(crate) async fn current() -> Self {
+        poll_fn(|context| Poll::Ready(Self::of(context.waker()))).await
+    }
+
+    pub(crate) fn of(waker: &Waker) -> Self {
+        Self(waker.data().addr())
+    }
+}
 
 /// Something to be done on the thread.
 type Job = Box<dyn FnOnce(&Shared) + Send>;
@@ -57,15 +74,15 @@ impl Queue {
         debug_assert!(sent.is_ok());
     }
 
-    /// Does some work here and now, in a transaction that is begun already. `None` when it panicked.
+    /// Does some work of a task here and now, in a transaction that is begun already. `None` when it panicked.
     ///
     /// # Errors
     ///
     /// The work itself where something is before it, or would have to be waited for: another thread or process, a file that is not
-    /// open, a disk that was slow.
-    pub(crate) fn at_once<T, W: FnOnce(&mut Desk) -> T>(&self, work: W) -> Result<Option<T>, W> {
+    /// open, a disk that was slow. Also where tasks ask side by side: they and the thread get more done together.
+    pub(crate) fn at_once<T, W: FnOnce(&mut Desk) -> T>(&self, task: Task, work: W) -> Result<Option<T>, W> {
         let Ok(mut desk) = self.shared.desk.try_lock() else { return Err(work) };
-        if self.shared.sent.load(Ordering::SeqCst) > 0 || !desk.begin_at_once() {
+        if self.shared.sent.load(Ordering::SeqCst) > 0 || !desk.begin_at_once(task) {
             return Err(work);
         }
         let done = guarded(&mut desk, work);

@@ -19,14 +19,14 @@ use crate::boot::BootId;
 use crate::desk::Desk;
 use crate::ledger::Ledger;
 use crate::post::Post;
-use crate::queue::Queue;
+use crate::queue::{Queue, Task};
 
 /// The locks of this machine's processes, in a file.
 ///
 /// A lock that nothing stands in the way of is taken and released by whoever polls the future, in a transaction of some microseconds
 /// that waits for no disk. Whatever may have to wait, for another process, for the disk or for a request before it, is done by a thread
-/// of the store's own, which starts with the first request and ends when the store is dropped; so is everything for a while after a
-/// transaction that took longer than a millisecond. Requests are done in the order in which their futures were first polled, also
+/// of the store's own, which starts with the first request and ends when the store is dropped; so is what several tasks ask side by
+/// side, and everything for a while after a transaction that took longer than a millisecond. Requests are done in the order in which their futures were first polled, also
 /// those whose futures were dropped since: so whoever is told that an attempt was given up can rely on it.
 ///
 /// Whoever waits stands in line, and whoever releases hands the lock to the first: by a datagram where that is in another process.
@@ -103,7 +103,7 @@ impl FileStore {
     ) -> Result<T, Fault> {
         let queue = self.queue()?;
         let way = queue.clone();
-        match queue.at_once(move |desk: &mut Desk| work(desk, &way)) {
+        match queue.at_once(Task::current().await, move |desk: &mut Desk| work(desk, &way)) {
             Ok(done) => {
                 // A task that asks again and again never has to wait, and would keep all others of its thread from running.
                 consume_budget().await;
