@@ -26,8 +26,9 @@ use crate::queue::{Queue, Task};
 /// A lock that nothing stands in the way of is taken and released by whoever polls the future, in a transaction of some microseconds
 /// that waits for no disk. Whatever may have to wait, for another process, for the disk or for a request before it, is done by a thread
 /// of the store's own, which starts with the first request and ends when the store is dropped; so is what several tasks ask side by
-/// side, and everything for a while after a transaction that took longer than a millisecond. Requests are done in the order in which their futures were first polled, also
-/// those whose futures were dropped since: so whoever is told that an attempt was given up can rely on it.
+/// side, and everything for a while after a transaction that took longer than a millisecond. Requests are done in the order in which
+/// their futures were first polled, also those whose futures were dropped since: so whoever is told that an attempt was given up can
+/// rely on it.
 ///
 /// Whoever waits stands in line, and whoever releases hands the lock to the first: by a datagram where that is in another process.
 ///

@@ -1,6 +1,6 @@
 //! What is done where, and in which order.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Instant;
@@ -264,4 +264,36 @@ async fn what_is_left_over_at_once_is_done_by_the_thread() {
     at_once(&store, |desk| desk.take_back(attempt.holder, Key::new("a").unwrap()));
     let mut other = another(&store);
     until(|| other.dump().unwrap().locks.is_empty().then_some(()));
+}
+
+/// Whoever asks again before it was answered keeps the thread busy for ever.
+#[tokio::test]
+async fn what_is_left_over_takes_turns_with_requests_that_never_cease() {
+    fn ask_on(queue: Queue, enough: Arc<AtomicBool>) {
+        if !enough.load(Ordering::SeqCst) {
+            let way = queue.clone();
+            way.send(move |_| ask_on(queue, enough), drop);
+        }
+    }
+    let (_directory, store) = a_used_store().await;
+    let attempt = attempt("a", 1);
+    store.grant(&attempt, Manner::Try).await.unwrap();
+    let enough = Arc::new(AtomicBool::new(false));
+    let asks = (store.queue().unwrap(), Arc::clone(&enough));
+    store.queue().unwrap().send(
+        move |desk| {
+            desk.take_back(attempt.holder, Key::new("a").unwrap());
+            ask_on(asks.0, asks.1);
+        },
+        drop,
+    );
+    let mut other = another(&store);
+    let begun = Instant::now();
+    let mut is_done = false;
+    while !is_done && begun.elapsed() < Duration::from_secs(30) {
+        is_done = other.dump().unwrap().locks.is_empty();
+    }
+    // Else it would last longer than the test.
+    enough.store(true, Ordering::SeqCst);
+    assert!(is_done, "never");
 }
