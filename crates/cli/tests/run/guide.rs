@@ -1,7 +1,6 @@
 //! The recipes of docs/guide.md, as they stand there. Only paths of programs are changed to where the test has them.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use servers::{Flavor, Server};
 
 use crate::harness::{Site, until};
 use crate::home::Home;
+use crate::shell::{in_shell, others, path, program};
 
 const GUIDE: &str = include_str!("../../../../docs/guide.md");
 
@@ -21,32 +21,6 @@ fn block(name: &str) -> String {
         .find(|line| line.strip_prefix("```").is_some_and(|info| info.split(' ').nth(1) == Some(name)))
         .unwrap_or_else(|| panic!("the guide has no block {name}"));
     lines.take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect()
-}
-
-/// A shell's surroundings, with our program by its name and the store in the environment.
-fn in_shell(site: &Site, shell: &str, words: &[&str]) -> Command {
-    let mut command = site.process(shell, words);
-    command.env("LEASEHOLD_STORE", site.store()).env("PATH", path());
-    command
-}
-
-/// `leasehold` is on it.
-fn path() -> String {
-    let ours = std::path::Path::new(env!("CARGO_BIN_EXE_leasehold")).parent().unwrap().display();
-    format!("{ours}:/usr/local/bin:/usr/bin:/bin")
-}
-
-/// A program of the reader's.
-fn program(site: &Site, name: &str, script: &str) {
-    fs::write(site.path(name), format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(site.path(name), Permissions::from_mode(0o755)).unwrap();
-}
-
-/// Somebody else with the lock, until the file `go` is there.
-fn others(site: &Site, key: &str) -> crate::harness::Running {
-    let run = site.start(site.run_script(&[key], "echo $$ > running; until [ -e go ]; do sleep 0.02; done"));
-    site.wait_for("running");
-    run
 }
 
 #[test]

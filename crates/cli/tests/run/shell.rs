@@ -1,0 +1,33 @@
+//! A reader's shell: our program by its name, programs of the reader's own, and somebody else with the lock.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use crate::harness::{Running, Site};
+
+/// A shell's surroundings, with our program by its name and the store in the environment.
+pub(crate) fn in_shell(site: &Site, shell: &str, words: &[&str]) -> Command {
+    let mut command = site.process(shell, words);
+    command.env("LEASEHOLD_STORE", site.store()).env("PATH", path());
+    command
+}
+
+/// `leasehold` is on it.
+pub(crate) fn path() -> String {
+    let ours = std::path::Path::new(env!("CARGO_BIN_EXE_leasehold")).parent().unwrap().display();
+    format!("{ours}:/usr/local/bin:/usr/bin:/bin")
+}
+
+/// A program of the reader's.
+pub(crate) fn program(site: &Site, name: &str, script: &str) {
+    fs::write(site.path(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(site.path(name), Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Somebody else with the lock, until the file `go` is there.
+pub(crate) fn others(site: &Site, key: &str) -> Running {
+    let run = site.start(site.run_script(&[key], "echo $$ > running; until [ -e go ]; do sleep 0.02; done"));
+    site.wait_for("running");
+    run
+}
