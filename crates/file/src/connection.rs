@@ -19,7 +19,8 @@ use crate::trouble::Trouble;
 pub(crate) const BUSY_LIMIT: Duration = Duration::from_secs(1);
 
 /// How many pages the log has, when it is moved into the file and the disk waited for: 4 MB, as with SQLite's own limit, whose pages
-/// are four times as large.
+/// are four times as large. SQLite finds a page in the log by going through all its older copies there, so that a shorter log is less
+/// work; but the disk is waited for as much more often.
 const LONG_LOG: i32 = 4000;
 
 /// A connection, and after it (fields are dropped in order) its entry in the list of this process's files.
