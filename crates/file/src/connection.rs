@@ -97,6 +97,7 @@ impl Open {
             self.haste.moved_log.store(false, Ordering::Relaxed);
         }
         if self.haste.is_begun.swap(false, Ordering::Relaxed) {
+            debug_assert_ne!(begin, Begin::Durably, "it was begun without waiting for the disk");
             return finish(&self.connection, work);
         }
         if begin != Begin::Durably {

@@ -28,8 +28,6 @@ pub(crate) struct Desk {
     is_watched: bool,
     /// Which task asked last, and when that was done.
     asked: Option<(Task, ThreadClock)>,
-    /// When the last request was begun on another thread than the store's own.
-    begun: ThreadClock,
     /// Until then all is done on the store's own.
     spared_until: ThreadClock,
 }
@@ -67,7 +65,6 @@ impl Desk {
             is_deaf: false,
             is_watched: false,
             asked: None,
-            begun: looked,
             spared_until: looked,
         }
     }
@@ -97,33 +94,34 @@ impl Desk {
         }
     }
 
-    /// Begins a transaction for one request of a task, if nothing has to be waited for and no other task asks at the same time.
-    pub(crate) fn begin_at_once(&mut self, task: Task) -> bool {
-        self.begun = ThreadClock::now();
-        let asked_before = self.asked.replace((task, self.begun));
-        let is_alone = asked_before.is_none_or(|(other, at)| other == task || self.begun - at > SIDE_BY_SIDE);
-        if !is_alone || self.begun < self.spared_until {
-            return false;
+    /// Begins a transaction for one request of a task, if nothing has to be waited for and no other task asks at the same time. Says
+    /// when that was.
+    pub(crate) fn begin_at_once(&mut self, task: Task) -> Option<ThreadClock> {
+        let begun = ThreadClock::now();
+        let asked_before = self.asked.replace((task, begun));
+        let is_alone = asked_before.is_none_or(|(other, at)| other == task || begun - at > SIDE_BY_SIDE);
+        if !is_alone || begun < self.spared_until {
+            return None;
         }
-        let begun = self.ledger.begin_at_once();
-        if !begun {
-            self.spare();
+        let is_begun = self.ledger.begin_at_once();
+        if !is_begun {
+            self.spare(begun);
         }
-        begun
+        is_begun.then_some(begun)
     }
 
     /// Says whether the thread has something to do now that it does not know of.
-    pub(crate) fn end_at_once(&mut self) -> bool {
+    pub(crate) fn end_at_once(&mut self, begun: ThreadClock) -> bool {
         self.ledger.end_at_once();
-        self.spare();
+        self.spare(begun);
         let is_unwatched = !self.is_watched && self.post.waiting.is_in_line();
         is_unwatched || !self.left_over.is_empty() || self.ledger.has_long_log()
     }
 
     /// Keeps transactions away from the threads of those who ask for a while, if this one took long.
-    fn spare(&mut self) {
+    fn spare(&mut self, begun: ThreadClock) {
         let now = ThreadClock::now();
-        let took = now - self.begun;
+        let took = now - begun;
         self.asked = self.asked.map(|(task, _)| (task, now));
         if took > SLOW {
             self.spared_until = now + took * SPARED;

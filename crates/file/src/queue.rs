@@ -82,11 +82,12 @@ impl Queue {
     /// open, a disk that was slow. Also where tasks ask side by side: they and the thread get more done together.
     pub(crate) fn at_once<T, W: FnOnce(&mut Desk) -> T>(&self, task: Task, work: W) -> Result<Option<T>, W> {
         let Ok(mut desk) = self.shared.desk.try_lock() else { return Err(work) };
-        if self.shared.sent.load(Ordering::SeqCst) > 0 || !desk.begin_at_once(task) {
+        if self.shared.sent.load(Ordering::SeqCst) > 0 {
             return Err(work);
         }
+        let Some(begun) = desk.begin_at_once(task) else { return Err(work) };
         let done = guarded(&mut desk, work);
-        let has_work = desk.end_at_once();
+        let has_work = desk.end_at_once(begun);
         drop(desk);
         if has_work {
             // The thread looks what there is to do before it rests again.

@@ -97,7 +97,8 @@ impl FileStore {
         answer.await.unwrap_or_else(|_| Err(self.unanswered()))
     }
 
-    /// The same, but here and now if nothing has to be waited for. The work is one transaction that writes.
+    /// The same, but here and now if nothing has to be waited for. The work is one transaction, in its turn among those that write, and
+    /// nothing that the disk must have.
     async fn ask_at_once<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Desk, &Queue) -> Result<T, Fault> + Send + 'static,

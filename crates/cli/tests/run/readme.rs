@@ -41,21 +41,22 @@ fn key(line: &str) -> &str {
     line.split(" -- ").next().unwrap().split(' ').next_back().unwrap()
 }
 
-/// What a line runs says its name and its words, and whether the lock is held.
+/// What a line runs says its name and its words, and whether the lock is held, in the store that the line names.
 fn with_program(site: &Site, line: &str) {
     let (_, command) = line.split_once(" -- ./").unwrap();
     let (name, _) = command.split_once(' ').unwrap_or((command, ""));
-    let look = format!("leasehold show -q {}", key(line));
+    let store = line.split(' ').skip_while(|word| *word != "--store").take(2).collect::<Vec<_>>().join(" ");
+    let look = format!("leasehold show -q {store} {}", key(line));
     program(site, name, &format!("echo $0 \"$@\" \"$LEASEHOLD_FENCE\"; {look}; echo $?"));
 }
 
-fn say(site: &Site, server: &Server, line: &str) -> Done {
-    let line = line.replace("redis://10.0.0.5", &server.url());
-    let mut command = in_shell(site, "bash", &["-c", &line]);
-    if line.contains(&server.url()) {
-        command.env("LEASEHOLD_STORE", server.url());
-    }
-    site.finish(command)
+/// The line, with a server that there is.
+fn at(server: &Server, line: &str) -> String {
+    line.replace("redis://10.0.0.5", &server.url())
+}
+
+fn say(site: &Site, line: &str) -> Done {
+    site.finish(in_shell(site, "bash", &["-c", line]))
 }
 
 #[test]
@@ -72,16 +73,17 @@ fn every_line_is_tried_by_a_test_here() {
 fn each_line_that_runs_a_command_does_so_under_its_lock_and_with_a_fence() {
     let server = Server::start(Flavor::Valkey91);
     for line in runs() {
+        let line = &at(&server, line);
         let site = Site::new();
         with_program(&site, line);
-        let done = say(&site, &server, line);
+        let done = say(&site, line);
         done.is_silent(0);
         let (command, fence) = done.out.lines().next().unwrap().rsplit_once(' ').unwrap();
         assert_eq!(command, line.split_once(" -- ").unwrap().1, "{done:?}");
         assert!(fence.parse::<u64>().unwrap() > 0, "{done:?}");
         assert!(done.out.ends_with("\n0\n"), "nobody held {line}: {done:?}");
         // What is done once, or once in a while, is not done again; all else is.
-        let again = say(&site, &server, line);
+        let again = say(&site, line);
         again.is_silent(0);
         assert_eq!(again.out.is_empty(), !line.starts_with("leasehold run"), "{line}: {again:?}");
     }
@@ -89,13 +91,12 @@ fn each_line_that_runs_a_command_does_so_under_its_lock_and_with_a_fence() {
 
 #[test]
 fn what_does_not_wait_says_so_by_its_code_or_not_at_all() {
-    let server = Server::start(Flavor::Valkey91);
     let waits_not: Vec<_> = runs().into_iter().filter(|line| line.contains(" -n")).collect();
     let codes = waits_not.iter().map(|line| {
         let site = Site::new();
         with_program(&site, line);
         let _others = others(&site, key(line));
-        let done = say(&site, &server, line);
+        let done = say(&site, line);
         assert_eq!(done.out, "", "{line}");
         (done.status.code().unwrap(), done.err.is_empty())
     });
@@ -104,9 +105,8 @@ fn what_does_not_wait_says_so_by_its_code_or_not_at_all() {
 
 #[test]
 fn what_looks_sees_who_has_it_and_what_breaks_ends_that() {
-    let server = Server::start(Flavor::Valkey91);
     let site = Site::new();
-    let say = |line: &str| say(&site, &server, line);
+    let say = |line: &str| say(&site, line);
     assert_eq!(say(line("show")).status.code(), Some(1));
     let _others = others(&site, key(line("show")));
     say(line("show")).is_silent(0);
@@ -117,10 +117,8 @@ fn what_looks_sees_who_has_it_and_what_breaks_ends_that() {
     screen.wait_for("nightly");
 
     let breaks = line("break");
-    let _deploys = {
-        fs::remove_file(site.path("running")).unwrap();
-        others(&site, "deploy")
-    };
+    fs::remove_file(site.path("running")).unwrap();
+    let _deploys = others(&site, "deploy");
     let shown = say("leasehold show deploy").out;
     let fence = shown.lines().find_map(|line| line.strip_prefix("fence    ")).unwrap();
     let written = breaks.rsplit(' ').next().unwrap();
@@ -133,13 +131,13 @@ fn a_server_is_examined_mended_and_measured() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::new();
     // It keeps nothing on a disk.
-    let done = say(&site, &server, line("doctor"));
+    let done = say(&site, &at(&server, line("doctor")));
     let mends = done.out.lines().find_map(|line| line.trim().strip_prefix("mend  redis-cli> ")).unwrap();
     assert_eq!((done.status.code(), mends), (Some(2), "CONFIG SET appendonly yes"), "{done:?}");
     server.text(&mends.split(' ').collect::<Vec<_>>());
-    let done = say(&site, &server, line("doctor"));
+    let done = say(&site, &at(&server, line("doctor")));
     assert!(matches!(done.status.code(), Some(0 | 1)) && done.out.contains(": 0 unsafe, "), "{done:?}");
-    let done = say(&site, &server, line("bench"));
+    let done = say(&site, &at(&server, line("bench")));
     assert_eq!(done.status.code(), Some(0), "{done:?}");
     assert!(done.out.contains("pairs a second"), "{done:?}");
 }
@@ -147,10 +145,9 @@ fn a_server_is_examined_mended_and_measured() {
 #[test]
 fn the_rest_of_a_script_has_the_lock_until_it_ends() {
     let site = Site::new();
-    let server = Server::start(Flavor::Valkey91);
     let [holds] = block("exec 9<")[..] else { panic!("one line") };
     let script = format!("{holds}\nleasehold run -nq deploy -- true; echo $? $fence");
-    let done = say(&site, &server, &script);
+    let done = say(&site, &script);
     let (busy, fence) = done.out.trim().split_once(' ').unwrap();
     assert!(busy == "75" && fence.parse::<u64>().unwrap() > 0, "{done:?}");
     site.finish(site.run(&["-w", "10", "deploy", "--", "true"])).is_silent(0);
