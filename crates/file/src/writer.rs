@@ -11,6 +11,10 @@ use rustix::fs::{major, minor, stat};
 /// The lock of whoever writes, in bytes of the file beside the log. <https://www.sqlite.org/walformat.html#wal_locks>
 const WRITE_LOCK: u64 = 120;
 
+/// How often the kernel's list is read if nobody is found. It is shown in pieces, and a lock that stays is passed over where others
+/// before it go in between: in one of a hundred readings, where locks come and go as fast as they can.
+const READINGS: usize = 10;
+
 /// A process that was writing when the kernel was asked.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
@@ -27,8 +31,10 @@ impl Writer {
         beside.push("-shm");
         let beside = stat(Path::new(&beside)).ok()?;
         let file = format!("{:02x}:{:02x}:{}", major(beside.st_dev), minor(beside.st_dev), beside.st_ino);
-        let locks = fs::read_to_string("/proc/locks").ok()?;
-        let pid = locks.lines().find_map(|line| writes(line, &file))?;
+        let pid = (0..READINGS).find_map(|_| {
+            let locks = fs::read_to_string("/proc/locks").ok()?;
+            locks.lines().find_map(|line| writes(line, &file))
+        })?;
         let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name stands in parentheses, and may have some itself.
         let (head, rest) = status.rsplit_once(')')?;
@@ -66,6 +72,13 @@ impl fmt::Display for Writer {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use rusqlite::Connection;
+
     use super::*;
 
     #[test]
@@ -86,17 +99,47 @@ mod tests {
         }
     }
 
+    /// One that nobody writes to yet.
+    fn a_file(directory: &Path) -> (PathBuf, Connection) {
+        let file = directory.join("leases.db");
+        let connection = Connection::open(&file).unwrap();
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).unwrap();
+        connection.execute_batch("CREATE TABLE t (c)").unwrap();
+        (file, connection)
+    }
+
     #[test]
     fn of_a_file_to_which_nobody_writes_there_is_no_writer() {
         assert_eq!(Writer::of(Path::new("/nowhere/leases.db")), None);
         let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("leases.db");
-        let connection = rusqlite::Connection::open(&file).unwrap();
-        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).unwrap();
-        connection.execute_batch("CREATE TABLE t (c)").unwrap();
+        let (file, connection) = a_file(directory.path());
         assert_eq!(Writer::of(&file), None);
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
         let writer = Writer::of(&file).expect("this process writes");
         assert!(writer.is_this_process() && !writer.stopped, "{writer:?}");
+    }
+
+    #[test]
+    fn who_writes_is_found_however_fast_others_locks_come_and_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, connection) = a_file(directory.path());
+        connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for name in ["a", "b"] {
+                let files =
+                    (0..100).map(|n| File::create(directory.path().join(format!("{name}{n}"))).unwrap());
+                let (files, is_over) = (files.collect::<Vec<_>>(), &is_over);
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        files.iter().for_each(|file| file.lock().unwrap());
+                        files.iter().for_each(|file| file.unlock().unwrap());
+                    }
+                });
+            }
+            let missed = (0..1000).filter(|_| Writer::of(&file).is_none()).count();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(missed, 0);
+        });
     }
 }
