@@ -33,7 +33,7 @@ const fn page(name: &'static str, title: &'static str, file: &'static str) -> Pa
 }
 
 /// The pages of `leasehold::manual`, in the order in which they are read, and then those for operators.
-const PAGES: [Page; 16] = [
+const PAGES: [Page; 21] = [
     page("first_steps", "First steps", "crates/leasehold/manual/first_steps.md"),
     page("guarantees", "Guarantees", "crates/leasehold/manual/guarantees.md"),
     page("stores", "Choosing a store", "crates/leasehold/manual/stores.md"),
@@ -45,11 +45,16 @@ const PAGES: [Page; 16] = [
     page("lock_delay", "A delay after a crash", "crates/leasehold/manual/lock_delay.md"),
     page("coming_from", "Coming from other libraries", "crates/leasehold/manual/coming_from.md"),
     page("guide", "The command in use", "docs/guide.md"),
-    page("observing", "Watching a program's locks", "docs/observing.md"),
-    page("doctor", "What endangers locks", "docs/doctor.md"),
-    page("interop", "Beside other libraries", "docs/interop.md"),
-    page("replacing", "In place of five libraries", "docs/replacing.md"),
+    page("operating", "Operating the stores", "docs/operating.md"),
+    page("json", "JSON for programs", "docs/json.md"),
+    page("observing", "Observing a program's locks", "docs/observing.md"),
+    page("doctor", "Unsafe store settings", "docs/doctor.md"),
+    page("interop", "Other libraries on the same keys", "docs/interop.md"),
+    page("replacing", "Replacing five libraries", "docs/replacing.md"),
     page("faults", "What a lock survives", "docs/faults.md"),
+    page("promises", "What is promised, and what is not", "docs/promises.md"),
+    page("comparison", "How it compares", "docs/comparison.md"),
+    page("glossary", "Glossary", "docs/glossary.md"),
 ];
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {

@@ -126,7 +126,9 @@ fn pack(binary: &Path) -> Result<PathBuf, String> {
     }
     pages::write(binary, &stage)?;
     copy(binary, &stage.join("leasehold"))?;
-    for file in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "docs/guide.md"] {
+    let files =
+        ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "docs/guide.md", "docs/operating.md"];
+    for file in files {
         let source = workspace().join(file);
         copy(&source, &stage.join(source.file_name().unwrap_or_default()))?;
     }

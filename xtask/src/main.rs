@@ -13,6 +13,7 @@ mod fuzz;
 mod interop;
 mod lint;
 mod mutants;
+mod package;
 mod pages;
 mod peers;
 mod planted;
@@ -36,11 +37,12 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 19] = [
+const TASKS: [Task; 20] = [
     Task {
         name: "test",
-        usage: "test [ARG]…",
-        does: "fetch the servers and the peers, build the command, run every test; the arguments go to the test runner",
+        usage: "test [--all] [ARG]…",
+        does: "fetch the servers, build the command, run the tests of every day, some minutes; --all runs every test, also beside \
+               other lock libraries, which it fetches; other arguments go to the test runner",
         run: test::run,
     },
     Task {
@@ -126,6 +128,12 @@ const TASKS: [Task; 19] = [
         usage: "peers",
         does: "fetch the other lock libraries that ours is tested and measured beside into target/peers",
         run: peers::run,
+    },
+    Task {
+        name: "package",
+        usage: "package",
+        does: "package the crates as a registry would get them, and build each from the others' packages alone",
+        run: package::run,
     },
     Task {
         name: "pages",

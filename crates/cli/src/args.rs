@@ -3,10 +3,12 @@
 
 mod bench;
 mod breaking;
+mod completions;
 mod doctor;
 mod every;
 mod help;
 mod hold;
+mod init;
 mod job;
 mod keeping;
 mod ls;
@@ -25,10 +27,12 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use self::bench::BenchArgs;
 pub(crate) use self::breaking::BreakArgs;
+pub(crate) use self::completions::CompletionsArgs;
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::every::EveryArgs;
 pub(crate) use self::help::HelpArgs;
 pub(crate) use self::hold::HoldArgs;
+pub(crate) use self::init::InitArgs;
 pub(crate) use self::job::JobArgs;
 pub(crate) use self::keeping::KeepingArgs;
 pub(crate) use self::ls::LsArgs;
@@ -78,6 +82,8 @@ pub(crate) enum Task {
     Doctor(DoctorArgs),
     Bench(BenchArgs),
     Top(TopArgs),
+    Init(InitArgs),
     Help(HelpArgs),
     Pages(PagesArgs),
+    Completions(CompletionsArgs),
 }

@@ -15,6 +15,7 @@ use self::measure::Bench;
 use self::plan::Plan;
 use crate::args::BenchArgs;
 use crate::exit::{End, Failure};
+use crate::place::OUTAGE_LIMIT;
 use crate::print::print;
 use crate::say;
 use crate::signals::Signals;
@@ -58,9 +59,9 @@ fn hinted(failure: Failure) -> Failure {
 }
 
 async fn measure(plan: &Plan, over: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let here = plan.place.connect(plan.builder(), plan.quiet).await?;
+    let here = plan.place.connect(plan.builder(), OUTAGE_LIMIT, plan.quiet).await?;
     // Another connection, as another process has it.
-    let there = plan.place.connect(plan.builder(), true).await?;
+    let there = plan.place.connect(plan.builder(), OUTAGE_LIMIT, true).await?;
     let store = here.store().to_owned();
     if !plan.quiet {
         say::line(plan.announcement(&store));

@@ -1,6 +1,6 @@
 //! `leasehold break`: somebody else's lease is ended.
 
-use leasehold::{BreakError, FaultKind, Fence, Tenancy};
+use leasehold::{BreakError, FaultKind, Fence, Key, Tenancy};
 use serde::Serialize;
 
 use crate::args::BreakArgs;
@@ -10,7 +10,7 @@ use crate::place::Place;
 use crate::print::{plain, print};
 use crate::say;
 use crate::seen::SeenTenancy;
-use crate::status::text_of;
+use crate::status::KeyText;
 
 /// Ends it, if its fence is the one that was named.
 ///
@@ -21,7 +21,7 @@ pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
     let fence = fence(&args.fence.unwrap_or_default())?;
     let place = Place::of(args.place)?;
-    let locks = place.connect(place.to_look_at(), args.quiet).await?;
+    let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("{key}: at {}", locks.store()));
     }
@@ -35,7 +35,7 @@ pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
             Err(_) => None,
         };
         if matches!(broken, Ok(_) | Err(BreakError::NotHeld { .. })) || tenancy.is_some() {
-            print(&object(&text_of(&key), broken.is_ok(), tenancy))?;
+            print(&object(&key, broken.is_ok(), tenancy))?;
         }
     }
     let tenancy = broken?;
@@ -59,14 +59,16 @@ pub(crate) fn fence(text: &str) -> Result<Fence, Failure> {
 }
 
 #[derive(Serialize)]
-struct Broken<'a> {
-    key: &'a str,
+struct Broken {
+    #[serde(flatten)]
+    key: KeyText,
     broken: bool,
     tenancy: Option<SeenTenancy>,
 }
 
-fn object(key: &str, broken: bool, tenancy: Option<&Tenancy>) -> String {
-    let object = Broken { key, broken, tenancy: tenancy.map(SeenTenancy::from) };
+fn object(key: &Key, broken: bool, tenancy: Option<&Tenancy>) -> String {
+    let object =
+        Broken { key: key.into(), broken, tenancy: tenancy.map(|tenancy| SeenTenancy::of(tenancy, None)) };
     serde_json::to_string(&object).expect("text and numbers can be written as JSON") + "\n"
 }
 

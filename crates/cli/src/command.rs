@@ -34,6 +34,8 @@ pub(crate) struct Command {
     terminal: Option<Terminal>,
     /// How often it was stopped, as far as we were told; where we are not told, there is always one more.
     stops: u64,
+    /// How many processes live on that it started.
+    left: i32,
     /// How long before the lease's end all of it must be gone.
     dying: Duration,
     grace: Duration,
@@ -69,8 +71,14 @@ impl Command {
         // Should the minder be killed, what it minded becomes ours to end.
         let _ = minder::adopt_orphans();
         let blocked = signals.blocked_before();
-        let mut process =
-            minder::process(settings.grace, group, blocked, &settings.program, &settings.arguments);
+        let mut process = minder::process(
+            settings.grace,
+            group,
+            blocked,
+            settings.wait_for_all,
+            &settings.program,
+            &settings.arguments,
+        );
         process.envs(environment);
         let no_minder = |error: io::Error| Failure::no_minder(&error);
         let (link, theirs) = minder::pair().map_err(|error| no_minder(error.into()))?;
@@ -84,7 +92,8 @@ impl Command {
         })?;
         let minder_handle = pidfd_open(Pid::from_child(&minder), PidfdFlags::empty()).ok();
         let stops = if terminal.is_some() { 0 } else { u64::MAX };
-        let command = Self { minder, minder_handle, link, terminal, stops, dying, grace: settings.grace };
+        let command =
+            Self { minder, minder_handle, link, terminal, stops, left: 0, dying, grace: settings.grace };
         let lifeline = locks.lifeline();
         // If it is gone already, the missing report says so.
         let lifeline = lifeline.as_ref().map(OwnedFd::as_fd);
@@ -97,7 +106,11 @@ impl Command {
     ///
     /// Cancel safe.
     pub(crate) async fn news(&mut self) -> Result<Stop, Option<Report>> {
-        let received = self.link.async_io(Interest::READABLE, || minder::receive_news(&self.link)).await;
+        let mut received = self.link.async_io(Interest::READABLE, || minder::receive_news(&self.link)).await;
+        if let Ok(Some(News::Left(count))) = received {
+            self.left = count;
+            received = self.link.async_io(Interest::READABLE, || minder::receive_news(&self.link)).await;
+        }
         match received {
             Ok(Some(News::Stopped(stop))) => {
                 self.stops += 1;
@@ -108,11 +121,16 @@ impl Command {
                 let _ = self.minder.wait();
                 Err(Some(report))
             }
-            Ok(None) | Err(_) => {
+            Ok(None | Some(News::Left(_))) | Err(_) => {
                 minder::kill_all();
                 Err(None)
             }
         }
+    }
+
+    /// How many processes live on that it started, without the lock.
+    pub(crate) const fn left(&self) -> i32 {
+        self.left
     }
 
     /// Whether it is with us in the terminal's process group.

@@ -19,6 +19,16 @@ pub(crate) const LABEL: &str = "LEASEHOLD_LABEL";
 pub(crate) const STORE: &str = "LEASEHOLD_STORE";
 pub(crate) const MAX_TTL: &str = "LEASEHOLD_MAX_TTL";
 
+/// What is read in place of an option that is not given: LEASEHOLD_TTL for --ttl.
+pub(crate) fn name(option: &str) -> String {
+    format!("LEASEHOLD_{}", option.trim_start_matches('-').replace('-', "_").to_uppercase())
+}
+
+/// The label, unless that is what a run around us told us of itself.
+pub(crate) fn label() -> Option<String> {
+    env::var(LABEL).ok().filter(|_| !is_nested())
+}
+
 /// The longest ttl of several stores, if the environment names it.
 pub(crate) fn max_ttl() -> Result<Option<Duration>, Failure> {
     let Some(text) = env::var_os(MAX_TTL) else { return Ok(None) };

@@ -21,6 +21,8 @@ impl End {
     pub(crate) const SUCCESS: Self = Self::Code(0);
     /// Nobody holds what was to be shown: no, as from grep and test.
     pub(crate) const FREE: Self = Self::Code(1);
+    /// Locks have been held for as long as was asked about: monitoring is to notice.
+    pub(crate) const FOUND: Self = Self::FREE;
     /// A failure would endanger the locks that were examined, or something could not be seen.
     pub(crate) const DOUBTFUL: Self = Self::FREE;
     /// The locks that were examined are unsafe, or do not work.
@@ -97,6 +99,11 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// With this hint, whatever it had before.
+    pub(crate) fn with_hint(self, hint: &str) -> Self {
+        Self { hint: Some(hint.into()), ..self }
     }
 
     /// Names the option or variable that the line is about.

@@ -13,7 +13,7 @@ use crate::usage::{Misread, understand};
 /// Nothing else in any of the lines has it.
 const SECRET: &str = "Zq7Zq7";
 
-const LINES: [&[&str]; 22] = [
+const LINES: [&[&str]; 23] = [
     &["leasehold", "run", "nightly", "--", "echo", "hi"],
     &["leasehold", "run", "-n", "nightly", "--", "./report"],
     &["leasehold", "run", "-nqE0", "nightly", "--", "./report"],
@@ -32,6 +32,7 @@ const LINES: [&[&str]; 22] = [
     &["leasehold", "doctor", "--store", "redis://10.0.0.5", "--store", "redis://10.0.0.6", "--max-ttl", "1m"],
     &["leasehold", "bench", "redis://u:Zq7Zq7@10.0.0.5"],
     &["leasehold", "top", "invoice:"],
+    &["leasehold", "init", "--group", "deployers", "/var/lib/leasehold"],
     &["leasehold", "help", "exit-codes"],
     &["leasehold", "pages", "target/pages"],
     &["leasehold", "--version"],

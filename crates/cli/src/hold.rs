@@ -14,7 +14,7 @@ use crate::environment::Around;
 use crate::exit::{End, Failure};
 use crate::say;
 use crate::signals::Signals;
-use crate::take::{Return, Taken, give_back, take, tell_keeping};
+use crate::take::{LastWords, Return, Taken, give_back, take, tell_keeping};
 use crate::wanted::Wanted;
 
 /// Holds the lock, and says how to end.
@@ -44,12 +44,12 @@ pub(crate) async fn hold(wanted: Wanted) -> Result<End, Failure> {
         },
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(End::SUCCESS),
         Err(error) => {
-            give_back(&wanted, &locks, guard, &mut signals).await;
+            give_back(&wanted, &locks, LastWords::begin(&guard), guard, &mut signals).await;
             return Err(Failure::new(End::CANNOT_EXECUTE, format!("the fence cannot be printed: {error}")));
         }
     };
     match end {
-        Ok(end) => match give_back(&wanted, &locks, guard, &mut signals).await {
+        Ok(end) => match give_back(&wanted, &locks, LastWords::begin(&guard), guard, &mut signals).await {
             Return::Done => Ok(end),
             Return::NotOurs(error) => Err(Failure::new(
                 End::LOST,
@@ -65,7 +65,7 @@ pub(crate) async fn hold(wanted: Wanted) -> Result<End, Failure> {
             close_stdout();
             let failure = lost(&wanted, &loss);
             wanted.status.tell_lost(failure.reason());
-            give_back(&wanted, &locks, guard, &mut signals).await;
+            give_back(&wanted, &locks, LastWords::begin(&guard), guard, &mut signals).await;
             Err(failure)
         }
     }

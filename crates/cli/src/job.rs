@@ -11,11 +11,14 @@ use crate::environment::Around;
 use crate::exit::{End, Failure, REACH};
 use crate::run::work;
 use crate::say;
-use crate::settings::Settings;
+use crate::settings::{Settings, program_of};
 use crate::signals::Signals;
 use crate::skip::{Skip, begun_at, due_at, tell_skipped};
 use crate::status::Event;
-use crate::take::{Return, give_back, had, not_taken, reach, teller, undo, unless_told_to_end};
+use crate::take::{
+    FOR_EVER, LastWords, Return, give_back, had, not_taken, reach, undo, unless_told_to_end, with,
+};
+use crate::waiting::Telling;
 use crate::wanted::{Wanted, exit_code, time_of};
 
 /// Something that is done once or once in a while, with everything settled.
@@ -39,7 +42,8 @@ impl Job {
     pub(crate) fn once(args: OnceArgs) -> Result<Self, Failure> {
         let job = args.job;
         let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
-        let wanted = Wanted::alone(args.waiting, job.keeping, job.quiet, args.keys)?;
+        let wanted =
+            Wanted::alone(args.waiting, job.keeping, job.quiet, args.keys, program_of(&args.command))?;
         let settings = Settings::settled(wanted, job.running, args.command)?;
         Ok(Self { settings, when: When::Once, skipped })
     }
@@ -56,7 +60,8 @@ impl Job {
         let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
         // It never waits.
         let waiting = WaitingArgs { one_try: true, within: None, busy_exit_code: None };
-        let wanted = Wanted::alone(waiting, job.keeping, job.quiet, words.collect())?;
+        let wanted =
+            Wanted::alone(waiting, job.keeping, job.quiet, words.collect(), program_of(&args.command))?;
         let settings = Settings::settled(wanted, job.running, args.command)?;
         Ok(Self { settings, when: When::Every(period), skipped })
     }
@@ -77,7 +82,13 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
         Ok(locks) => locks,
         Err(signal) => return Ok(End::Signal(signal.as_raw())),
     };
-    let begun = match unless_told_to_end(&locks, &mut signals, begin(&job, &locks, started)).await {
+    // Of several stores none may have answered yet; for one that has, whoever waits as long as it takes waits on.
+    let patient = wanted.outage_limit().is_none() && !wanted.place.store.is_several();
+    let locks = if patient { locks.with_outage_limit(FOR_EVER) } else { locks };
+    let outage_limit = (!patient).then(|| wanted.first_outage_limit());
+    let telling = Telling::of(wanted, &locks, started, outage_limit);
+    let beginning = with(telling, begin(&job, &locks, started));
+    let begun = match unless_told_to_end(&locks, &mut signals, beginning).await {
         Ok(begun) => begun,
         Err(signal) => return Ok(End::Signal(signal.as_raw())),
     };
@@ -96,9 +107,11 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     had(wanted, &locks, doing.guard(), started.elapsed()).await;
     let worked = work(&job.settings, &around, &locks, doing.guard(), &mut signals).await;
     let done = worked.as_ref().is_ok_and(ExitStatus::success);
-    let marked = if done { mark(&job, &doing, &mut signals).await } else { Ok(()) };
+    let mut last = LastWords::begin(doing.guard());
+    let marked = if done { mark(&job, &doing, &mut signals, &mut last).await } else { Ok(()) };
     // What is noted stays so, whatever becomes of the lock afterwards; what failed is left to the next in any case.
-    if let Return::Unconfirmed(line) = give_back(wanted, &locks, doing.into_guard(), &mut signals).await {
+    let returned = give_back(wanted, &locks, last, doing.into_guard(), &mut signals).await;
+    if let Return::Unconfirmed(line) = returned {
         say::line(line);
     }
     let status = worked?;
@@ -112,39 +125,31 @@ async fn begin(job: &Job, locks: &Locks, started: Instant) -> Result<Result<Doin
     let key = wanted.keys.first().as_bytes();
     match job.when {
         When::Once => {
-            let mut once = locks.once(key).on_wait(teller(wanted));
+            let mut once = locks.once(key);
             if let Some(within) = wanted.patience.left(started) {
                 once = once.within(within);
             }
-            if let Some(max_hold) = wanted.max_hold {
-                once = once.at_most(max_hold);
-            }
             Ok(once.begin().await?.map_err(|mark| Skip::Done { mark }))
         }
-        When::Every(period) => {
-            let mut every = locks.every(period, key);
-            if let Some(max_hold) = wanted.max_hold {
-                every = every.at_most(max_hold);
-            }
-            Ok(every.begin().await?.map_err(|not_due| match not_due {
-                NotDue::Until { left, mark } => Skip::Until { left, mark },
-                NotDue::Underway { held_by, mark } => Skip::Underway { held_by, mark },
-            }))
-        }
+        When::Every(period) => Ok(locks.every(period, key).begin().await?.map_err(|not_due| match not_due {
+            NotDue::Until { left, mark } => Skip::Until { left, mark },
+            NotDue::Underway { held_by, mark } => Skip::Underway { held_by, mark },
+        })),
     }
 }
 
 /// Notes that it was done, and tells.
-async fn mark(job: &Job, doing: &Doing, signals: &mut Signals) -> Result<(), Failure> {
+async fn mark(job: &Job, doing: &Doing, signals: &mut Signals, last: &mut LastWords) -> Result<(), Failure> {
     let wanted = &job.settings.wanted;
     let (keys, store) = (&wanted.keys, &wanted.place.store);
     let again = "so it will be run again";
-    let marked = tokio::select! {
-        marked = doing.mark() => marked,
-        _ = signals.next() => return Err(Failure::new(
+    let Some(marked) = last.hear(wanted, signals, doing.mark()).await else {
+        return Err(Failure::new(
             End::NO_STORE,
-            format!("{keys}: done, but ended before {store} had confirmed the note of it, so it may be run again"),
-        )),
+            format!(
+                "{keys}: done, but {store} did not confirm that it noted that, so it may be run again: {REACH}"
+            ),
+        ));
     };
     match marked {
         Ok(mark) => {

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use leasehold::{Key, Misuse, Naming};
 
 use crate::args::NamingArgs;
+use crate::environment;
 use crate::exit::Failure;
 use crate::status::text_of;
 use crate::store_url::StoreUrl;
@@ -56,7 +57,8 @@ impl Keys {
 ///
 /// [`Failure`], when there is no such naming.
 pub(crate) fn naming(args: NamingArgs) -> Result<Naming, Failure> {
-    let naming = args.naming.as_deref().map_or(Ok(Naming::Verbatim), str::parse);
+    let named = args.naming.or_else(|| std::env::var(environment::name("--naming")).ok());
+    let naming = named.as_deref().map_or(Ok(Naming::Verbatim), str::parse);
     naming.map_err(|misuse: Misuse| Failure::from(misuse).about("--naming"))
 }
 

@@ -14,6 +14,8 @@ use crate::print::print;
 use crate::say;
 use crate::seen::Seen;
 use crate::table::table;
+use crate::time;
+use crate::wanted::time_of;
 
 /// Lists them.
 ///
@@ -23,17 +25,30 @@ use crate::table::table;
 pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().next().map(some).transpose()?;
     let prefix = beginning(prefix, &naming(args.naming)?)?;
+    let least = time_of("--held-for", args.held_for)?;
     let place = Place::of(args.place)?;
-    let locks = place.connect(place.to_look_at(), args.quiet).await?;
+    let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("looking at {}", locks.store()));
     }
-    let states = locks.list(&prefix).await?;
+    let mut states = locks.list(&prefix).await?;
+    if let Some(least) = least {
+        states.retain_mut(|state| {
+            let held_for: Vec<_> = state.tenancies.iter().map(|tenancy| state.held_for(tenancy)).collect();
+            let mut held_for = held_for.into_iter();
+            state.tenancies.retain(|_| held_for.next().flatten() >= Some(least));
+            !state.tenancies.is_empty()
+        });
+    }
     if states.is_empty() {
         let which =
             Key::new(&prefix).map_or_else(|_| String::new(), |prefix| format!(" that begins with {prefix}"));
+        let what = least.map_or_else(
+            || "is held or waited for".into(),
+            |least| format!("has been held for {}", time::shown(least)),
+        );
         if !args.quiet {
-            say::line(format_args!("no lock{which} is held or waited for at {}", locks.store()));
+            say::line(format_args!("no lock{which} {what} at {}", locks.store()));
         }
         return Ok(End::SUCCESS);
     }
@@ -42,7 +57,7 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     } else {
         print(&table(&states, width()))?;
     }
-    Ok(End::SUCCESS)
+    Ok(if least.is_some() { End::FOUND } else { End::SUCCESS })
 }
 
 /// An empty one is a slip, or a variable that was not set.

@@ -12,8 +12,10 @@ mod exit;
 mod fuzzed;
 mod help;
 mod hold;
+mod init;
 mod job;
 mod keys;
+mod label;
 mod ls;
 mod minder;
 mod pages;
@@ -36,10 +38,15 @@ mod time;
 mod top;
 mod topic;
 mod usage;
+mod waiting;
 mod wanted;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
 
 use crate::args::Task;
 use crate::exit::{End, Failure};
@@ -50,9 +57,10 @@ use crate::wanted::Wanted;
 
 fn main() -> ! {
     let mut words = std::env::args_os();
-    if minder::is_minder(words.next().as_deref()) {
-        minder::mind(words);
-        std::process::exit(0);
+    if let Some(role) = minder::Role::named(words.next().as_deref()) {
+        minder::play(role, words);
+        // Of a minder nobody asks, and a launcher that comes back here is none that became the command.
+        End::CANNOT_EXECUTE.now();
     }
     let end = match usage::read(std::env::args_os()) {
         Ok(task) => perform(task).unwrap_or_else(Failure::say),
@@ -73,7 +81,7 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Hold(args) => {
             // Before we have anything open ourselves.
             hold::close_inherited(args.taking.keeping.status_fd.as_deref());
-            let wanted = Wanted::of(args.taking, args.keys)?;
+            let wanted = Wanted::of(args.taking, args.keys, label::starter().as_ref())?;
             let status = wanted.status.clone();
             to_the_end(status, hold::hold(wanted))
         }
@@ -82,12 +90,14 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Break(args) => looking(breaking::break_lease(args)),
         Task::Doctor(args) => looking(doctor::examine(args)),
         Task::Bench(args) => looking(bench::bench(args)),
+        Task::Init(args) => looking(init::init(args)),
         Task::Top(args) => looking(top::top(args)),
         Task::Help(args) => {
             help::print(&args);
             Ok(End::SUCCESS)
         }
         Task::Pages(args) => pages::write(&args),
+        Task::Completions(args) => print::print(&pages::completions_for(args.shell)).map(|()| End::SUCCESS),
     }
 }
 
@@ -101,13 +111,28 @@ fn looking(work: impl Future<Output = Result<End, Failure>>) -> Result<End, Fail
     to_the_end(Arc::new(Status::to_nobody()), work)
 }
 
+/// How long the last releases may take that a runtime's end cuts off.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Lets what the runtime cuts off go out, to a store that answers: one that did not has been waited for already. Whatever still
+/// waits for a name server or a disk need not be waited for.
+fn shut_down(runtime: Runtime) {
+    let (ends, ended) = mpsc::channel::<()>();
+    let shut_down = move || {
+        runtime.shutdown_background();
+        drop(ends);
+    };
+    if thread::Builder::new().spawn(shut_down).is_ok() {
+        let _ = ended.recv_timeout(LAST_WORDS);
+    }
+}
+
 fn to_the_end(status: Arc<Status>, work: impl Future<Output = Result<End, Failure>>) -> Result<End, Failure> {
     // One thread: starting more would cost a short command more than the lock does. Nothing of ours blocks it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let end = runtime.map_err(Failure::no_runtime).and_then(|runtime| {
         let end = runtime.block_on(work);
-        // Whatever still waits for a name server or a disk need not be waited for.
-        runtime.shutdown_background();
+        shut_down(runtime);
         end
     });
     status.close(end.as_ref().err());

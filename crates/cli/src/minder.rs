@@ -10,13 +10,14 @@ mod descendants;
 mod ending;
 #[cfg(test)]
 mod fuzzed;
+mod launching;
 mod link;
 mod order;
 mod report;
 mod starting;
 
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use nix::sys::signalfd::SignalFd;
@@ -30,13 +31,20 @@ use self::ending::{Ending, Step};
 pub(crate) use self::link::{begin, pair, receive_news, send_order};
 pub(crate) use self::order::Order;
 pub(crate) use self::report::{News, Outcome, Report, Stop};
-pub(crate) use self::starting::{Start, is_minder, process};
+pub(crate) use self::starting::{Role, Start, process};
 
 /// Poll counts on a clock that stands still while the machine sleeps, and a lease does not: so look each second.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
-/// Is the minder, to its end.
-pub(crate) fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
+/// Is what the role says, to its end.
+pub(crate) fn play(role: Role, words: impl Iterator<Item = std::ffi::OsString>) {
+    match role {
+        Role::Minder => mind(words),
+        Role::Launcher => launching::launch(words),
+    }
+}
+
+fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
     let we = getppid();
     let Some(wakes) = starting::outlive_us() else { return };
     if adopt_orphans().is_err() {
@@ -48,9 +56,12 @@ pub(crate) fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
     // To our end: if the one that holds the lock was killed, its lease ends when all that it started has.
     let _lifeline = lent.lifeline;
     let report = match start.command(lent.stdin) {
-        Ok(id) => {
+        Ok((id, launcher)) => {
             starting::leave_the_session(id);
-            Command { id, group: start.group, we, stopped: false, stops: 0 }.watch(ending, &wakes)
+            let wait_for_all = start.wait_for_all;
+            let mut command =
+                Command { id, launcher, group: start.group, we, wait_for_all, stopped: false, stops: 0 };
+            command.watch(ending, &wakes)
         }
         Err(error) => {
             let outcome = Outcome::NotStarted(error.raw_os_error().unwrap_or(0));
@@ -63,10 +74,14 @@ pub(crate) fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
 /// The command, as its parent knows it.
 struct Command {
     id: Pid,
+    /// Where the launcher says why it could not become the command.
+    launcher: OwnedFd,
     /// The group that we had it join; `None` for one of its own.
     group: Option<Pid>,
     /// The process that holds the lock.
     we: Option<Pid>,
+    /// Whether all that it started is waited for.
+    wait_for_all: bool,
     stopped: bool,
     /// How often it was.
     stops: u64,
@@ -103,16 +118,25 @@ impl Command {
                 }
             });
             if let Some(status) = status
-                && (none_left || !ending.is_forced())
+                && (none_left || !(ending.is_forced() || self.wait_for_all))
             {
-                return Report { outcome: Outcome::Ended(status), doomed: ending.is_doomed() };
+                let left = descendants::count();
+                if left > 0 {
+                    link::send_news(io::stdin(), News::Left(left));
+                }
+                let outcome =
+                    link::receive_error(&self.launcher).map_or(Outcome::Ended(status), Outcome::NotStarted);
+                return Report { outcome, doomed: ending.is_doomed() };
             }
             while is_open {
                 match link::receive_order(io::stdin()) {
                     Err(_) => break,
                     Ok(Some(order)) => {
-                        if status.is_none() {
-                            self.handle(order);
+                        match order {
+                            _ if status.is_none() => self.handle(order),
+                            // What it left is all that there is to pass it on to.
+                            Order::Signal(signal) => drop(descendants::signal(signal)),
+                            _ => {}
                         }
                         ending.handle(now(), order);
                     }

@@ -95,9 +95,18 @@ fn completions(directory: &Path) -> io::Result<()> {
     ] {
         let path = directory.join(file);
         fs::create_dir_all(path.parent().expect("it lies in a directory"))?;
-        let mut script = Vec::new();
-        clap_complete::generate(shell, &mut CommandLine::command(), "leasehold", &mut script);
-        fs::write(path, script)?;
+        fs::write(path, completions_for(shell))?;
     }
     Ok(())
+}
+
+/// The script that completes for a shell.
+pub(crate) fn completions_for(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut CommandLine::command(), "leasehold", &mut script);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    if shell == Shell::Bash {
+        script.push_str(include_str!("completions.bash"));
+    }
+    script
 }

@@ -2,24 +2,29 @@
 
 use std::env::{self, VarError};
 use std::fmt;
+use std::pin::pin;
 use std::time::Duration;
 
 use leasehold::{AnyStore, ConnectError, Locks, LocksBuilder, Ttl};
+use tokio::time::timeout;
 
 use crate::args::PlaceArgs;
 
-use crate::default_store::default_store;
+use crate::default_store::{self, default_store};
 use crate::environment;
 use crate::exit::Failure;
 use crate::say;
 use crate::stores::Stores;
-use crate::wanted::time_of;
+use crate::waiting::SILENCE;
+use crate::wanted::{default_time, time_of};
 
 /// Where the locks are.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) store: Stores,
     origin: Origin,
+    /// How long it may be silent, if that was said.
+    pub(crate) outage_limit: Option<Duration>,
 }
 
 /// Who named it.
@@ -33,6 +38,9 @@ enum Origin {
 /// How long a store may be silent: the library's own default, said here because a short wait shortens it.
 pub(crate) const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 
+/// The same for whoever only looks, or tries once: such a one wants an answer now.
+pub(crate) const SHORT_OUTAGE_LIMIT: Duration = Duration::from_secs(2);
+
 impl Place {
     /// The one of `--store`, or else of the environment, or else the default.
     ///
@@ -40,6 +48,7 @@ impl Place {
     ///
     /// [`Failure`], when what was named can be none.
     pub(crate) fn of(args: PlaceArgs) -> Result<Self, Failure> {
+        let outage_limit = default_time("--outage-limit", args.outage_limit)?;
         let max_ttl = time_of("--max-ttl", args.max_ttl)?;
         let args_name_it = max_ttl.is_some();
         let max_ttl = max_ttl.map_or_else(environment::max_ttl, |max_ttl| Ok(Some(max_ttl)));
@@ -47,7 +56,7 @@ impl Place {
             let max_ttl = max_ttl.clone()?.filter(|_| urls.len() > 1 || args_name_it);
             let store =
                 Stores::new(urls.iter().copied(), max_ttl).map_err(|failure| failure.about(origin))?;
-            Ok(Self { store, origin })
+            Ok(Self { store, origin, outage_limit })
         };
         if !args.store.is_empty() {
             let urls: Vec<_> = args.store.iter().map(String::as_str).collect();
@@ -63,26 +72,55 @@ impl Place {
             Err(VarError::NotUnicode(_)) => {
                 Err(Failure::usage("it is not UTF-8: write other bytes as %XX").about(Origin::Environment))
             }
-            Err(VarError::NotPresent) => Ok(Self { store: default_store()?.into(), origin: Origin::Nobody }),
+            Err(VarError::NotPresent) => {
+                Ok(Self { store: default_store()?.into(), origin: Origin::Nobody, outage_limit })
+            }
         }
     }
 
     /// What it is connected with by who takes nothing: no ttl must be in its way.
     pub(crate) fn to_look_at(&self) -> LocksBuilder {
-        Locks::builder().outage_limit(OUTAGE_LIMIT).ttl(Ttl::DEFAULT.duration().min(self.store.max_ttl))
+        let limit = self.outage_limit.unwrap_or(SHORT_OUTAGE_LIMIT);
+        Locks::builder().outage_limit(limit).ttl(Ttl::DEFAULT.duration().min(self.store.max_ttl))
     }
 
-    /// Connects, and warns of a password that others can see.
+    /// Connects to look, and warns of a password that others can see.
     ///
     /// # Errors
     ///
     /// [`Failure`], when the store cannot be reached, or refuses.
-    pub(crate) async fn connect(&self, builder: LocksBuilder, quiet: bool) -> Result<Locks, Failure> {
-        let locks = self.locks(builder).await.map_err(|error| self.not_connected(error))?;
+    pub(crate) async fn look(&self, quiet: bool) -> Result<Locks, Failure> {
+        let limit = self.outage_limit.unwrap_or(SHORT_OUTAGE_LIMIT);
+        self.connect(self.to_look_at(), limit, quiet).await
+    }
+
+    /// Connects within a limit, says so if that takes a while, and warns of a password that others can see, and of a store that others will not
+    /// find.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`], when the store cannot be reached, or refuses.
+    pub(crate) async fn connect(
+        &self,
+        builder: LocksBuilder,
+        limit: Duration,
+        quiet: bool,
+    ) -> Result<Locks, Failure> {
+        let mut connecting = pin!(self.locks(builder.outage_limit(limit)));
+        let locks = match timeout(SILENCE, &mut connecting).await {
+            Ok(locks) => locks,
+            Err(_) => {
+                if !quiet && limit > SILENCE {
+                    say::silence(&self.store, Some(limit));
+                }
+                connecting.await
+            }
+        };
+        let locks = locks.map_err(|error| self.not_connected(error))?;
         if !quiet {
             locks.warnings().iter().for_each(say::line);
         }
-        self.warn_of_password(quiet);
+        self.warn(quiet);
         Ok(locks)
     }
 
@@ -98,7 +136,7 @@ impl Place {
             _ => self.several(builder),
         };
         let locks = locks.map_err(|error| self.not_connected(error))?;
-        self.warn_of_password(quiet);
+        self.warn(quiet);
         Ok(locks)
     }
 
@@ -107,8 +145,20 @@ impl Place {
         builder.quorum(members?, self.store.max_ttl)
     }
 
-    fn warn_of_password(&self, quiet: bool) {
-        if self.origin == Origin::Argument && self.store.has_password() && !quiet {
+    fn warn(&self, quiet: bool) {
+        if quiet {
+            return;
+        }
+        if let Some(name) = default_store::other_user_of_sudo().filter(|_| self.origin == Origin::Nobody) {
+            say::line(format_args!(
+                "{} is the store of this user, and not the one of {name}: they do not exclude each other",
+                self.store
+            ));
+            say::hint(
+                "leasehold init --group NAME DIR makes a store for several users: see `leasehold help init`",
+            );
+        }
+        if self.origin == Origin::Argument && self.store.has_password() {
             say::line(format_args!(
                 "every user of this machine can see the password in --store (ps): put the URL into {} instead",
                 environment::STORE
@@ -134,6 +184,12 @@ impl Place {
                     environment::STORE
                 ))
             }
+            ConnectError::Refused(_) if error.to_string().contains("asks for a password") => Failure::from(
+                error,
+            )
+            .hint(
+                "put it into a file that only you can read, and name that: redis://HOST?password-file=FILE",
+            ),
             // Nobody chose this place, so whoever reads this may not know that there are others.
             ConnectError::Refused(_) if self.origin == Origin::Nobody => Failure::from(error)
                 .hint(format!("name another store with --store or {}", environment::STORE)),

@@ -1,10 +1,8 @@
 //! `leasehold run`: take the lock, run the command, keep the lease, release it.
 
-use std::process::ExitStatus;
-use std::time::Duration;
-
-use leasehold::{Guard, Locks, Loss, ReleaseError};
+use leasehold::{Guard, Locks, ReleaseError};
 use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 
 use crate::command::{Command, end_as, status_of};
 use crate::environment::{self, Around};
@@ -14,7 +12,7 @@ use crate::say;
 use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::status;
-use crate::take::{Return, Taken, give_back, take, tell_keeping};
+use crate::take::{LastWords, Return, Taken, give_back, take, tell_keeping};
 use crate::watch::{Doom, Ended, watch};
 
 /// Runs the command under the lock, and says how to end.
@@ -33,7 +31,7 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
         Taken::Interrupted(signal) => return Ok(End::Signal(signal.as_raw())),
     };
     let worked = work(&settings, &around, &locks, &guard, &mut signals).await;
-    let returned = give_back(wanted, &locks, guard, &mut signals).await;
+    let returned = give_back(wanted, &locks, LastWords::begin(&guard), guard, &mut signals).await;
     let status = worked?;
     match returned {
         Return::Done => Ok(end_as(status)),
@@ -64,9 +62,15 @@ pub(crate) async fn work(
     let mut command = Command::start(settings, told, held.remaining(), locks, signals)?;
     let Ended { outcome, doom } = tokio::select! {
         never = tell_keeping(wanted.status.clone(), held.clone()) => match never {},
-        ended = watch(&mut command, &held, signals) => ended,
+        ended = watch(&mut command, &held, signals, settings.max_hold) => ended,
     };
-    let doomed = doom.map(|doom| ended_for(settings, doom, held.held_for()));
+    if command.left() > 0 && wanted.verbose {
+        let (count, keys) = (command.left(), &wanted.keys);
+        say::line(format_args!(
+            "{keys}: {count} processes that the command started live on without the lock: --wait-for-all keeps it for them"
+        ));
+    }
+    let doomed = doom.map(|doom| ended_for(settings, doom));
     tell_end(settings, doomed.as_ref(), outcome);
     match doomed {
         Some(failure) => Err(failure),
@@ -95,26 +99,23 @@ fn ran_past(error: &ReleaseError) -> Failure {
     )
 }
 
-fn ended_for(settings: &Settings, doom: Doom, held_for: Duration) -> Failure {
-    /// What the minder leaves for dying, and a lease for drift, before the end of the longest hold.
-    const BEFORE: Duration = Duration::from_millis(100);
+fn ended_for(settings: &Settings, doom: Doom) -> Failure {
     let wanted = &settings.wanted;
     let keys = &wanted.keys;
-    let max_hold = wanted.max_hold.filter(|max_hold| held_for + settings.grace + BEFORE >= *max_hold);
-    let why = match (doom, max_hold) {
-        (Doom::Lost(Loss::HeldTooLong { at_most }), _) | (Doom::Foreseen, Some(at_most)) => {
+    let why = match doom {
+        Doom::HeldTooLong(max_hold) => {
             return Failure::new(
                 End::LOST,
                 format!(
-                    "{keys}: held for as long as --max-hold {at_most:?} allows, so the command was ended: see why it takes so \
+                    "{keys}: held for as long as --max-hold {max_hold:?} allows, so the command was ended: see why it takes so \
                      long, or allow more"
                 ),
             );
         }
-        (Doom::Lost(loss), _) => loss.to_string(),
-        (Doom::Foreseen, None) => format!("it could not be renewed in time at {}", wanted.place.store),
-        (Doom::Stopped, _) => "it was not renewed while this run was stopped".into(),
-        (Doom::Unminded, _) => {
+        Doom::Lost(loss) => loss.to_string(),
+        Doom::Foreseen => format!("it could not be renewed in time at {}", wanted.place.store),
+        Doom::Stopped => "it was not renewed while this run was stopped".into(),
+        Doom::Unminded => {
             return Failure::new(
                 End::LOST,
                 format!(

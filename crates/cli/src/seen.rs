@@ -1,14 +1,17 @@
 //! A lock as JSON has it: the same for `show` and `ls`, and as `leasehold show --help` says.
 
+use std::time::Duration;
+
 use leasehold::{Fence, KeyState, Mode, Tenancy, Tenant, Waiter};
 use serde::Serialize;
 
-use crate::status::{millis, text_of};
+use crate::status::{KeyText, millis};
 
 /// All that is to be seen of a lock.
 #[derive(Debug, Serialize)]
 pub(crate) struct Seen {
-    key: String,
+    #[serde(flatten)]
+    key: KeyText,
     held: bool,
     tenancies: Vec<SeenTenancy>,
     line: Vec<SeenWaiter>,
@@ -21,6 +24,8 @@ pub(crate) struct SeenTenancy {
     #[serde(flatten)]
     mode: SeenMode,
     fence: Option<u64>,
+    granted_at: Option<u64>,
+    held_ms: Option<u64>,
     remaining_ms: Option<u64>,
 }
 
@@ -53,20 +58,31 @@ impl Seen {
 impl From<&KeyState> for Seen {
     fn from(state: &KeyState) -> Self {
         Self {
-            key: text_of(&state.key),
+            key: (&state.key).into(),
             held: !state.tenancies.is_empty(),
-            tenancies: state.tenancies.iter().map(SeenTenancy::from).collect(),
+            tenancies: state
+                .tenancies
+                .iter()
+                .map(|tenancy| SeenTenancy::of(tenancy, state.held_for(tenancy)))
+                .collect(),
             line: state.line.iter().zip(1..).map(SeenWaiter::of).collect(),
         }
     }
 }
 
-impl From<&Tenancy> for SeenTenancy {
-    fn from(tenancy: &Tenancy) -> Self {
+/// When a holding that has lasted for a known time began: milliseconds since 1970, by the store's clock, as its fence has it.
+pub(crate) fn granted_at(tenancy: &Tenancy, held_for: Option<Duration>) -> Option<u64> {
+    held_for.and(tenancy.fence).map(|fence| fence.get() / 1000)
+}
+
+impl SeenTenancy {
+    pub(crate) fn of(tenancy: &Tenancy, held_for: Option<Duration>) -> Self {
         Self {
             tenant: SeenTenant::from(&tenancy.tenant),
             mode: tenancy.mode.into(),
             fence: tenancy.fence.map(Fence::get),
+            granted_at: granted_at(tenancy, held_for),
+            held_ms: held_for.map(millis),
             remaining_ms: tenancy.remaining.map(millis),
         }
     }
@@ -140,9 +156,7 @@ fn readable(value: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use leasehold::{Holder, Key, Label};
+    use leasehold::{Holder, Key, Label, Stamp};
 
     use super::*;
 
@@ -167,19 +181,19 @@ mod tests {
         let ours = Tenant::Holder { holder: HOLDER, label: label.clone() };
         let foreign = Tenant::Foreign { value: b"x\n\xff".as_slice().into() };
         let tenancies = vec![
-            Tenancy::exclusive(key.clone(), ours, Fence::new(7), Some(Duration::from_millis(1500))),
+            Tenancy::exclusive(key.clone(), ours, Fence::new(7_999_999), Some(Duration::from_millis(1500))),
             Tenancy::exclusive(key.clone(), foreign, None, None),
             Tenancy::exclusive(key.clone(), Tenant::NotALock, None, None),
         ];
         let waiter = Waiter::exclusive(HOLDER, None, Duration::from_secs(2));
-        let state = KeyState::new(key, tenancies, vec![waiter]);
+        let state = KeyState::new(key, tenancies, vec![waiter]).at(Stamp::from_micros(70_000_000));
         assert_eq!(
             Seen::line(&state),
             concat!(
-                r#"{"key":"k\\xff\"","held":true,"tenancies":["#,
-                r#"{"kind":"lease","holder":"01234567","label":"web \"3\"","mode":"exclusive","fence":7,"remaining_ms":1500},"#,
-                r#"{"kind":"foreign","value":"x\n\\xff","mode":"exclusive","fence":null,"remaining_ms":null},"#,
-                r#"{"kind":"not_a_lock","mode":"exclusive","fence":null,"remaining_ms":null}],"#,
+                r#"{"key":"k\\xff\"","key_hex":"6bff22","held":true,"tenancies":["#,
+                r#"{"kind":"lease","holder":"01234567","label":"web \"3\"","mode":"exclusive","fence":7999999,"granted_at":7999,"held_ms":62000,"remaining_ms":1500},"#,
+                r#"{"kind":"foreign","value":"x\n\\xff","mode":"exclusive","fence":null,"granted_at":null,"held_ms":null,"remaining_ms":null},"#,
+                r#"{"kind":"not_a_lock","mode":"exclusive","fence":null,"granted_at":null,"held_ms":null,"remaining_ms":null}],"#,
                 r#""line":[{"place":1,"holder":"01234567","label":null,"mode":"exclusive","waited_ms":2000}]}"#,
                 "\n"
             )

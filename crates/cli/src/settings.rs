@@ -1,13 +1,13 @@
 //! What the words come to for a run: the lock that is wanted, and the command.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use leasehold::Ttl;
 
 use crate::args::{RunArgs, RunningArgs};
 use crate::exit::Failure;
-use crate::wanted::{Wanted, time_of};
+use crate::wanted::{Wanted, default_time};
 
 /// A run, with everything settled.
 #[derive(Clone, Debug)]
@@ -17,6 +17,11 @@ pub(crate) struct Settings {
     pub(crate) arguments: Vec<OsString>,
     /// From SIGTERM to SIGKILL.
     pub(crate) grace: Duration,
+    /// How long the command may hold the lock. Not the lease's concern, unlike that of [`Wanted`]: as long as something of the
+    /// command cannot be ended, the lease is renewed.
+    pub(crate) max_hold: Option<Duration>,
+    /// Whether the lock is kept until all that the command started has ended.
+    pub(crate) wait_for_all: bool,
     /// Whether the terminal is nothing to us.
     pub(crate) no_tty: bool,
 }
@@ -24,20 +29,29 @@ pub(crate) struct Settings {
 impl Settings {
     /// Settles a run. Everything that was typed wrong is found here, before anything is opened.
     pub(crate) fn of(args: RunArgs) -> Result<Self, Failure> {
-        Self::settled(Wanted::of(args.taking, args.keys)?, args.running, args.command)
+        let wanted = Wanted::of(args.taking, args.keys, program_of(&args.command))?;
+        Self::settled(wanted, args.running, args.command)
     }
 
     /// The same of a command that is run under any lock.
     pub(crate) fn settled(
-        wanted: Wanted,
+        mut wanted: Wanted,
         running: RunningArgs,
         command: Vec<OsString>,
     ) -> Result<Self, Failure> {
-        let grace = grace(time_of("--grace", running.grace)?, wanted.ttl)?;
+        let grace = grace(default_time("--grace", running.grace)?, wanted.ttl)?;
+        let max_hold = wanted.max_hold.take();
         let mut command = command.into_iter();
         let program = command.next().unwrap_or_default();
-        Ok(Self { wanted, program, arguments: command.collect(), grace, no_tty: running.no_tty })
+        let RunningArgs { wait_for_all, no_tty, .. } = running;
+        let arguments = command.collect();
+        Ok(Self { wanted, program, arguments, grace, max_hold, wait_for_all, no_tty })
     }
+}
+
+/// The first word, which is what is run.
+pub(crate) fn program_of(command: &[OsString]) -> &OsStr {
+    command.first().map_or(OsStr::new(""), OsString::as_os_str)
 }
 
 /// Five seconds are enough for most programs to end in good order. A quarter of a shorter ttl leaves time for at least one

@@ -9,7 +9,7 @@ use crate::keys::{key, naming};
 use crate::place::Place;
 use crate::print::{plain, print};
 use crate::say;
-use crate::seen::{Seen, mode};
+use crate::seen::{Seen, granted_at, mode};
 use crate::time;
 
 /// Shows it, and says how to end: whether anybody holds it.
@@ -20,7 +20,7 @@ use crate::time;
 pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
     let place = Place::of(args.place)?;
-    let locks = place.connect(place.to_look_at(), args.quiet).await?;
+    let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("{key}: looking at {}", locks.store()));
     }
@@ -55,6 +55,10 @@ fn text(state: &KeyState) -> String {
         fact("mode", &mode(tenancy.mode));
         if let Some(fence) = tenancy.fence {
             fact("fence", &fence.to_string());
+        }
+        let held_for = state.held_for(tenancy);
+        if let (Some(since), Some(held_for)) = (granted_at(tenancy, held_for), held_for) {
+            fact("since", &format!("{}, for {}", time::moment(since), time::shown(held_for)));
         }
         fact("left", &left(tenancy));
     }
@@ -94,7 +98,7 @@ fn left(tenancy: &Tenancy) -> String {
 mod tests {
     use std::time::Duration;
 
-    use leasehold::{Fence, Holder, Key, Label, Waiter};
+    use leasehold::{Fence, Holder, Key, Label, Stamp, Waiter};
 
     use super::*;
 
@@ -108,18 +112,20 @@ mod tests {
         let key = Key::new("deploy\n").unwrap();
         let tenant = Tenant::Holder { holder: Holder::from_bits(1 << 96), label: Label::new("web-3").ok() };
         let left = Some(Duration::from_millis(28_300));
-        let tenancy = Tenancy::exclusive(key.clone(), tenant, Fence::new(77), left);
+        let tenancy = Tenancy::exclusive(key.clone(), tenant, Fence::new(1_763_713_011_000_000), left);
         let mut line = vec![waiter(2, Some("web\u{202e}4"), 125), waiter(3, None, 9)];
         line.extend((4..12).map(|bits| waiter(bits, None, 0)));
-        let text = text(&KeyState::new(key, vec![tenancy], line));
+        let clock = Stamp::from_micros(1_763_713_011_000_000 + 3_725_000_000);
+        let text = text(&KeyState::new(key, vec![tenancy], line).at(clock));
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(
-            lines[..8],
+            lines[..9],
             [
                 "key      deploy\\n",
                 "held by  web-3 (00000001)",
                 "mode     exclusive",
-                "fence    77",
+                "fence    1763713011000000",
+                "since    2025-11-21T08:16:51Z, for 1h02m",
                 "left     28s, unless it is renewed",
                 "waiting  10",
                 "   1  web\\u{202e}4 (00000002), for 2m05s",

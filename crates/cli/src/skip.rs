@@ -1,13 +1,12 @@
 //! Why there was nothing to do, for people and for programs.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
-use humantime::format_rfc3339_seconds;
 use leasehold::{Label, Mark, Tenancy};
 
 use crate::job::{Job, When};
 use crate::say;
-use crate::status::{Event, millis, text_of};
+use crate::status::{Event, millis};
 use crate::time;
 
 /// Why there was nothing to do.
@@ -27,7 +26,6 @@ pub(crate) fn tell_skipped(job: &Job, skip: &Skip) {
     if wanted.is_aloud() {
         say::line(format_args!("{}: {}: not run", wanted.keys, said(job, skip)));
     }
-    let key = &*text_of(wanted.keys.first());
     let code = job.skipped;
     let mark = skip.mark();
     let begun_at = mark.map(begun_at);
@@ -37,9 +35,9 @@ pub(crate) fn tell_skipped(job: &Job, skip: &Skip) {
     let held_by = skip.held_by().map(|held_by| held_by.tenant.to_string());
     let held_by = held_by.as_deref();
     wanted.status.tell(match skip {
-        Skip::Done { .. } => Event::AlreadyDone { key, begun_at, by, fence, code },
-        Skip::Until { .. } => Event::NotDue { key, due_at, begun_at, by, fence, code },
-        Skip::Underway { .. } => Event::Underway { key, held_by, begun_at, by, fence, code },
+        Skip::Done { .. } => Event::AlreadyDone { begun_at, by, fence, code },
+        Skip::Until { .. } => Event::NotDue { due_at, begun_at, by, fence, code },
+        Skip::Underway { .. } => Event::Underway { held_by, begun_at, by, fence, code },
     });
 }
 
@@ -47,7 +45,7 @@ fn said(job: &Job, skip: &Skip) -> String {
     match skip {
         Skip::Done { mark } => format!("already done, {}", begun(mark)),
         Skip::Until { left, mark } => {
-            let due = due_at(mark, job.when).map(shown).unwrap_or_default();
+            let due = due_at(mark, job.when).map(time::moment).unwrap_or_default();
             format!("not due until {due}, in {}, as it was last {}", time::shown(*left), begun(mark))
         }
         Skip::Underway { .. } => {
@@ -59,7 +57,7 @@ fn said(job: &Job, skip: &Skip) -> String {
 
 fn begun(mark: &Mark) -> String {
     let by = by(mark).map(|by| format!(" by {by}")).unwrap_or_default();
-    format!("begun {}{by}", shown(begun_at(mark)))
+    format!("begun {}{by}", time::moment(begun_at(mark)))
 }
 
 /// Whoever did it, as it called itself.
@@ -76,13 +74,6 @@ pub(crate) const fn begun_at(mark: &Mark) -> u64 {
 pub(crate) fn due_at(mark: &Mark, when: When) -> Option<u64> {
     let When::Every(period) = when else { return None };
     Some(begun_at(mark).saturating_add(millis(period)))
-}
-
-/// A moment in UTC.
-fn shown(millis: u64) -> String {
-    // The last moment of the year 9999 is the last that can be written so.
-    const LAST: Duration = Duration::from_secs(253_402_300_799);
-    format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(millis).min(LAST)).to_string()
 }
 
 impl Skip {

@@ -9,12 +9,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold::Key;
+use leasehold::{Fence, Holder, Key};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use serde::Serialize;
 
 use crate::exit::Failure;
+use crate::keys::Keys;
 
 /// Where events go, if anywhere.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub(crate) struct Status(Option<Writer>);
 /// Writes on a thread of its own: a reader that does not read must not keep a lease from being renewed.
 #[derive(Debug)]
 struct Writer {
+    subject: Mutex<Subject>,
     lines: Mutex<Option<SyncSender<Vec<u8>>>>,
     written: Mutex<Receiver<()>>,
     /// Whether the reader knows why there is nothing to come.
@@ -34,16 +36,14 @@ struct Writer {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event<'a> {
     Waiting {
-        key: &'a str,
-        keys: &'a [String],
+        #[serde(skip)]
+        key: &'a Key,
         held_by: &'a str,
+        held_ms: Option<u64>,
         place: Option<u64>,
         remaining_ms: Option<u64>,
     },
     Acquired {
-        key: &'a str,
-        keys: &'a [String],
-        fence: u64,
         label: &'a str,
         store: &'a str,
         ttl_ms: u64,
@@ -62,31 +62,31 @@ pub(crate) enum Event<'a> {
     },
     Released,
     AlreadyDone {
-        key: &'a str,
         begun_at: Option<u64>,
         by: Option<&'a str>,
+        #[serde(skip)]
         fence: Option<u64>,
         code: u8,
     },
     NotDue {
-        key: &'a str,
         due_at: Option<u64>,
         begun_at: Option<u64>,
         by: Option<&'a str>,
+        #[serde(skip)]
         fence: Option<u64>,
         code: u8,
     },
     Underway {
-        key: &'a str,
         held_by: Option<&'a str>,
         begun_at: Option<u64>,
         by: Option<&'a str>,
+        #[serde(skip)]
         fence: Option<u64>,
         code: u8,
     },
     Busy {
-        key: &'a str,
-        keys: &'a [String],
+        #[serde(skip)]
+        key: &'a Key,
         held_by: Option<&'a str>,
         waited_ms: u64,
         code: u8,
@@ -105,11 +105,66 @@ pub(crate) enum Ended {
     Signal { signal: i32 },
 }
 
+/// What each line has, whatever happened.
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(flatten)]
     event: Event<'a>,
+    #[serde(flatten)]
+    key: KeyText,
+    keys: &'a [String],
+    fence: Option<u64>,
+    holder: Option<String>,
+    pid: u32,
     at: u64,
+    v: u32,
+}
+
+/// The version of the lines: it changes when something that is there means something else, or is left out.
+const VERSION: u32 = 1;
+
+/// A key as JSON has it. Where it is not UTF-8 the text cannot be told from one with backslashes in it; the digits can.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct KeyText {
+    key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_hex: Option<String>,
+}
+
+impl From<&Key> for KeyText {
+    fn from(key: &Key) -> Self {
+        let hex = || key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { key: text_of(key), key_hex: str::from_utf8(key.as_bytes()).is_err().then(hex) }
+    }
+}
+
+/// Which lock the lines are about, and what is known of our part in it.
+#[derive(Debug)]
+struct Subject {
+    key: KeyText,
+    keys: Vec<String>,
+    holder: Option<Holder>,
+    fence: Option<Fence>,
+}
+
+impl Event<'_> {
+    /// The key that this is about, where that is not the first of ours.
+    fn key(&self) -> Option<KeyText> {
+        match self {
+            Event::Waiting { key, .. } | Event::Busy { key, .. } => Some((*key).into()),
+            _ => None,
+        }
+    }
+
+    /// The fence of somebody else's work that this is about.
+    const fn fence(&self) -> Option<u64> {
+        match self {
+            Event::AlreadyDone { fence, .. }
+            | Event::NotDue { fence, .. }
+            | Event::Underway { fence, .. } => *fence,
+            _ => None,
+        }
+    }
 }
 
 /// More lines than these wait for the reader only if it reads none: a renewal comes once in a third of the ttl.
@@ -123,12 +178,12 @@ impl Status {
         Self(None)
     }
 
-    /// To the descriptor of this number. It becomes ours alone: what we start does not inherit it.
+    /// To the descriptor of this number, about these keys. It becomes ours alone: what we start does not inherit it.
     ///
     /// # Errors
     ///
     /// [`Failure`], when it is no number, the command's, or not open for writing.
-    pub(crate) fn to(number: &str) -> Result<Self, Failure> {
+    pub(crate) fn to(number: &str, keys: &Keys) -> Result<Self, Failure> {
         let digits = Some(number).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let Some(number) = digits.and_then(|digits| digits.parse::<i32>().ok()) else {
             return Err(refused(format!("{number:?} is no descriptor: write a number from 3, as in 3>FILE")));
@@ -141,9 +196,26 @@ impl Status {
                 "{number} is not open for writing ({error}): open it in the shell, as in {number}>FILE"
             ))
         })?;
-        let writer = Writer::start(ours)
+        let subject = Subject { key: keys.first().into(), keys: keys.texts(), holder: None, fence: None };
+        let writer = Writer::start(ours, subject)
             .map_err(|error| refused(format!("the system gives no thread to write with ({error})")))?;
         Ok(Self(Some(writer)))
+    }
+
+    /// Whether anybody is told.
+    pub(crate) const fn is_heard(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The attempt that all that follows is about.
+    pub(crate) fn asks_as(&self, holder: Holder) {
+        self.0.iter().for_each(|writer| locked(&writer.subject).holder = Some(holder));
+    }
+
+    /// The holding that all that follows is about.
+    pub(crate) fn holds(&self, holder: Holder, fence: Fence) {
+        self.asks_as(holder);
+        self.0.iter().for_each(|writer| locked(&writer.subject).fence = Some(fence));
     }
 
     pub(crate) fn tell(&self, event: Event<'_>) {
@@ -151,9 +223,9 @@ impl Status {
         if matches!(event, Event::Busy { .. } | Event::Lost { .. } | Event::Failed { .. }) {
             *locked(&writer.explained) = true;
         }
-        let line =
-            Line { event, at: millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()) };
-        let mut line = serde_json::to_vec(&line).expect("text and numbers can be written as JSON");
+        let at = millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let line = Line::of(event, &locked(&writer.subject), std::process::id(), at);
+        let mut line = line.into_bytes();
         line.push(b'\n');
         if let Some(lines) = &*locked(&writer.lines) {
             // Full, or without a reader: that is the reader's loss.
@@ -180,8 +252,24 @@ impl Status {
     }
 }
 
+impl Line<'_> {
+    fn of(event: Event<'_>, subject: &Subject, pid: u32, at: u64) -> String {
+        let line = Line {
+            key: event.key().unwrap_or_else(|| subject.key.clone()),
+            keys: &subject.keys,
+            fence: event.fence().or(subject.fence.map(Fence::get)),
+            holder: subject.holder.map(|holder| holder.to_string()),
+            pid,
+            at,
+            v: VERSION,
+            event,
+        };
+        serde_json::to_string(&line).expect("text and numbers can be written as JSON")
+    }
+}
+
 impl Writer {
-    fn start(mut file: File) -> io::Result<Self> {
+    fn start(mut file: File, subject: Subject) -> io::Result<Self> {
         let (lines, to_write) = sync_channel::<Vec<u8>>(UNREAD);
         let (done, written) = channel();
         thread::Builder::new().name("status".into()).spawn(move || {
@@ -193,6 +281,7 @@ impl Writer {
             let _ = done.send(());
         })?;
         Ok(Self {
+            subject: Mutex::new(subject),
             lines: Mutex::new(Some(lines)),
             written: Mutex::new(written),
             explained: Mutex::new(false),
@@ -250,21 +339,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_the_event_first_and_the_time_last_and_is_one_line() {
-        let (key, keys) = ("a\n\"b\u{1}", ["a".into(), "b".into()]);
-        let event = Event::Waiting { key, keys: &keys, held_by: "ä", place: None, remaining_ms: None };
-        let line = serde_json::to_string(&Line { event, at: 7 }).unwrap();
+    fn every_line_has_the_event_first_and_key_fence_holder_process_and_time_behind_it() {
+        let key = Key::new("a\n\"b\u{1}").unwrap();
+        let mut subject = Subject {
+            key: (&Key::new(b"x\xff").unwrap()).into(),
+            keys: vec!["a".into(), "b".into()],
+            holder: None,
+            fence: None,
+        };
+        let waiting =
+            Event::Waiting { key: &key, held_by: "ä", held_ms: None, place: None, remaining_ms: None };
         assert_eq!(
-            line,
-            r#"{"event":"waiting","key":"a\n\"b\u0001","keys":["a","b"],"held_by":"ä","place":null,"remaining_ms":null,"at":7}"#
+            Line::of(waiting, &subject, 42, 7),
+            concat!(
+                r#"{"event":"waiting","held_by":"ä","held_ms":null,"place":null,"remaining_ms":null,"#,
+                r#""key":"a\n\"b\u0001","keys":["a","b"],"fence":null,"holder":null,"pid":42,"at":7,"v":1}"#
+            )
         );
-        let event = Event::Ended(Ended::Signal { signal: 15 });
-        let line = serde_json::to_string(&Line { event, at: 7 }).unwrap();
-        assert_eq!(line, r#"{"event":"ended","signal":15,"at":7}"#);
-        assert_eq!(
-            serde_json::to_string(&Line { event: Event::Released, at: 7 }).unwrap(),
-            r#"{"event":"released","at":7}"#
-        );
+        subject.holder = Some(Holder::from_bits(1 << 96));
+        subject.fence = Fence::new(9);
+        let rest = r#""key":"x\\xff","key_hex":"78ff","keys":["a","b"],"fence":9,"holder":"00000001","pid":42,"at":7,"v":1}"#;
+        let ended = Line::of(Event::Ended(Ended::Signal { signal: 15 }), &subject, 42, 7);
+        assert_eq!(ended, format!(r#"{{"event":"ended","signal":15,{rest}"#));
+        let released = Line::of(Event::Released, &subject, 42, 7);
+        assert_eq!(released, format!(r#"{{"event":"released",{rest}"#));
+        let done = Event::AlreadyDone { begun_at: None, by: None, fence: Some(5), code: 0 };
+        assert!(Line::of(done, &subject, 42, 7).contains(r#""fence":5,"#));
     }
 
     #[test]

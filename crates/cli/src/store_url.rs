@@ -2,7 +2,7 @@
 //! whether two of them are one place. What a URL means is for the library to say.
 
 use std::fmt;
-use std::path::{Path, absolute};
+use std::path::Path;
 
 use crate::exit::Failure;
 
@@ -11,7 +11,7 @@ use crate::exit::Failure;
 pub(crate) struct StoreUrl(String);
 
 impl StoreUrl {
-    /// Takes what was written; a relative file counts from here, wherever the command goes.
+    /// Takes what was written. A file is named by its absolute path from here on, wherever the command goes.
     ///
     /// # Errors
     ///
@@ -38,22 +38,9 @@ impl StoreUrl {
                 "the store URL has a control character, maybe a line break: leave it out, or write it as %XX",
             ));
         }
-        let Some(path) =
-            text.strip_prefix("file:").filter(|path| !path.is_empty() && !path.starts_with("//"))
-        else {
-            return Ok(Self(text.into()));
-        };
-        match absolute(path) {
-            Ok(path) => match path.to_str() {
-                Some(path) => Ok(Self::file(path)),
-                None => {
-                    Err(Failure::usage("the working directory is not UTF-8: give file: an absolute path"))
-                }
-            },
-            Err(error) => Err(Failure::usage(format!(
-                "the working directory is unknown ({error}): give file: an absolute path"
-            ))),
-        }
+        let Some(path) = text.strip_prefix("file:") else { return Ok(Self(text.into())) };
+        let path = leasehold_file::path_in_url(path)?;
+        Self::file(&path).ok_or_else(|| Failure::usage("the home is not UTF-8: give file: an absolute path"))
     }
 
     /// Whether a text begins as a URL of ours does.
@@ -61,9 +48,9 @@ impl StoreUrl {
         text.split_once(':').is_some_and(|(kind, _)| KINDS.contains(&kind))
     }
 
-    /// The file store at an absolute path.
-    pub(crate) fn file(path: &str) -> Self {
-        Self(format!("file:{path}"))
+    /// The file store at an absolute path; `None` if that is not UTF-8.
+    pub(crate) fn file(path: &Path) -> Option<Self> {
+        Some(Self(format!("file:{}", path.to_str()?)))
     }
 
     /// All of it, for the library only.
@@ -94,7 +81,7 @@ impl StoreUrl {
 
     fn place(&self) -> String {
         if let Some(path) = self.0.strip_prefix("file:") {
-            let path = Path::new(path.strip_prefix("//").unwrap_or(path));
+            let path = Path::new(path);
             let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
             let path =
                 directory.zip(path.file_name()).map_or(path.into(), |(directory, name)| directory.join(name));
@@ -252,16 +239,27 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_file_counts_from_here() {
-        let here = std::env::current_dir().unwrap();
-        assert_eq!(url("file:a.db").reveal(), format!("file:{}/a.db", here.display()));
+    fn a_file_is_named_by_its_absolute_path() {
+        let home = leasehold_file::home().unwrap();
+        assert_eq!(url("file:~/a.db").reveal(), format!("file:{}/a.db", home.display()));
+        assert_eq!(url("file:///x/a.db").reveal(), "file:/x/a.db");
     }
 
     #[test]
     fn paths_words_and_the_memory_of_one_process_are_refused() {
-        for text in
-            ["", "/var/a.db", "./a.db", "~/a.db", "a.db", "localhost", "memory:", "http://h", "REDIS://h"]
-        {
+        for text in [
+            "",
+            "/var/a.db",
+            "./a.db",
+            "~/a.db",
+            "a.db",
+            "file:a.db",
+            "file:",
+            "localhost",
+            "memory:",
+            "http://h",
+            "REDIS://h",
+        ] {
             assert!(StoreUrl::new(text).is_err(), "{text}");
         }
     }

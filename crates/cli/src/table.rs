@@ -7,8 +7,8 @@ use crate::print::plain;
 use crate::time;
 
 /// A column for each of them; a lock is a row, and one that several hold has a row for each.
-const HEADS: [&str; COLUMNS] = ["KEY", "HOLDER", "FENCE", "LEFT", "WAITING"];
-const COLUMNS: usize = 5;
+const HEADS: [&str; COLUMNS] = ["KEY", "HOLDER", "FENCE", "HELD", "LEFT", "WAITING"];
+const COLUMNS: usize = 6;
 const KEY: usize = 0;
 const HOLDER: usize = 1;
 
@@ -56,11 +56,13 @@ fn rows_of(state: &KeyState) -> Vec<[Cell; COLUMNS]> {
     let row = |tenancy: Option<&Tenancy>| {
         let holder = tenancy.map_or_else(|| Cell::of("-"), Cell::of_tenancy);
         let fence = tenancy.and_then(|tenancy| tenancy.fence);
+        let held_for = tenancy.and_then(|tenancy| state.held_for(tenancy));
         let left = tenancy.map_or_else(|| "-".into(), |tenancy| time::left(tenancy.remaining));
         [
             Cell::of(&plain(&state.key.to_string())),
             holder,
             Cell::of(&fence.map_or_else(|| "-".into(), |fence| fence.to_string())),
+            Cell::of(&held_for.map_or_else(|| "-".into(), time::shown)),
             Cell::of(&left),
             Cell::of(&state.line.len().to_string()),
         ]
@@ -139,7 +141,7 @@ fn beginning(text: impl Iterator<Item = char>, room: usize) -> Vec<char> {
 mod tests {
     use std::time::Duration;
 
-    use leasehold::{Fence, Holder, Key, Label, Waiter};
+    use leasehold::{Fence, Holder, Key, Label, Stamp, Waiter};
 
     use super::*;
 
@@ -151,7 +153,8 @@ mod tests {
         let tenant = Tenant::Holder { holder: DIGITS, label };
         let left = Some(Duration::from_millis(28_300));
         let tenancy = Tenancy::exclusive(key.clone(), tenant, Fence::new(1_763_713_011_000_000), left);
-        KeyState::new(key, vec![tenancy], Vec::new())
+        let clock = Stamp::from_micros(1_763_713_011_000_000 + 125_000_000);
+        KeyState::new(key, vec![tenancy], Vec::new()).at(clock)
     }
 
     fn lines(states: &[KeyState], width: Option<usize>) -> Vec<String> {
@@ -166,10 +169,10 @@ mod tests {
         assert_eq!(
             lines(&[waited_for, held(b"q", None), free], Some(80)),
             [
-                "KEY      HOLDER                       FENCE  LEFT  WAITING",
-                "nightly  web-3 (01234567)  1763713011000000   28s       12",
-                "q        01234567          1763713011000000   28s        0",
-                "x        -                                -     -        0",
+                "KEY      HOLDER                       FENCE   HELD  LEFT  WAITING",
+                "nightly  web-3 (01234567)  1763713011000000  2m05s   28s       12",
+                "q        01234567          1763713011000000  2m05s   28s        0",
+                "x        -                                -      -     -        0",
             ]
         );
     }

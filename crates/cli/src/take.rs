@@ -2,18 +2,18 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::{Acquire, Guard, Held, Key, LockError, Locks, Mode, ReleaseError, Renewal, Tenant, Waiting};
+use leasehold::{Acquire, Guard, Held, LockError, Locks, Mode, ReleaseError, Renewal};
 use rustix::process::Signal;
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use crate::exit::Failure;
-use crate::place::OUTAGE_LIMIT;
 use crate::say;
 use crate::signals::Signals;
-use crate::status::{Event, Status, millis, text_of};
+use crate::status::{Event, Status, millis};
+use crate::waiting::Telling;
 use crate::wanted::{Patience, Wanted};
 
 /// What came of the wish.
@@ -37,11 +37,9 @@ pub(crate) async fn take(wanted: &Wanted, signals: &mut Signals) -> Result<Taken
         Ok(locks) => locks,
         Err(signal) => return Ok(Taken::Interrupted(signal)),
     };
-    let mut request = request(wanted, &locks).on_wait(teller(wanted));
-    if let Some(within) = wanted.patience.left(started) {
-        request = request.within(within);
-    }
-    match unless_told_to_end(&locks, signals, request.into_future()).await {
+    let telling = Telling::of(wanted, &locks, started, wanted.outage_limit());
+    let asking = ask(wanted, &locks, started);
+    match unless_told_to_end(&locks, signals, with(telling, asking)).await {
         Ok(Ok(guard)) => {
             had(wanted, &locks, &guard, started.elapsed()).await;
             Ok(Taken::Lock(locks, guard))
@@ -61,7 +59,7 @@ pub(crate) async fn take(wanted: &Wanted, signals: &mut Signals) -> Result<Taken
 /// [`Failure`], when it does not answer, or refuses.
 pub(crate) async fn reach(wanted: &Wanted, signals: &mut Signals) -> Result<Result<Locks, Signal>, Failure> {
     if wanted.verbose {
-        say::line(format_args!("{}: waiting at {}", wanted.keys, wanted.place.store));
+        say::line(format_args!("{}: asking {}", wanted.keys, wanted.place.store));
     }
     let reached = tokio::select! {
         biased;
@@ -97,6 +95,38 @@ pub(crate) async fn had(wanted: &Wanted, locks: &Locks, guard: &Guard, waited: D
     tell_taken(wanted, locks, guard, waited);
 }
 
+/// What comes of the request, while somebody tells of it.
+pub(crate) async fn with<T>(telling: Telling<'_>, request: impl Future<Output = T>) -> T {
+    tokio::select! {
+        biased;
+        outcome = request => outcome,
+        never = telling.go_on() => match never {},
+    }
+}
+
+/// As if for ever.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// Asks for the lock, as long as it is wanted.
+///
+/// Who waits for as long as it takes waits for the store as well, once that has answered; one that never did may be misspelt. Of several
+/// stores nobody knows that before the first request.
+async fn ask(wanted: &Wanted, locks: &Locks, started: Instant) -> Result<Guard, LockError> {
+    if let Some(within) = wanted.patience.left(started) {
+        return request(wanted, locks).within(within).await;
+    }
+    if wanted.outage_limit().is_some() {
+        return request(wanted, locks).await;
+    }
+    if wanted.place.store.is_several() {
+        match request(wanted, locks).within(Duration::ZERO).await {
+            Err(LockError::TimedOut { .. }) => {}
+            other => return other,
+        }
+    }
+    request(wanted, &locks.clone().with_outage_limit(FOR_EVER)).await
+}
+
 fn request(wanted: &Wanted, locks: &Locks) -> Acquire {
     let keys = wanted.keys.iter();
     match wanted.mode {
@@ -125,49 +155,15 @@ async fn connect(wanted: &Wanted) -> Result<Locks, Failure> {
     let renewal = wanted.max_hold.map_or(Renewal::Automatic, Renewal::AtMost);
     let builder = Locks::builder().ttl(wanted.ttl.duration()).label(&wanted.label).renewal(renewal);
     let builder = builder.signal(wanted.signal);
-    let builder = match wanted.patience {
-        // Whoever waits two seconds for a lock does not want to wait ten for a server; a second is enough for one that is up.
-        Patience::Within(within) => builder.outage_limit(within.clamp(Duration::from_secs(1), OUTAGE_LIMIT)),
-        _ => builder.outage_limit(OUTAGE_LIMIT),
-    };
-    wanted.place.connect(builder, wanted.quiet).await
-}
-
-/// Says for whom we wait: to people once, and again when another of our keys is in the way; to programs for each holder.
-pub(crate) fn teller(wanted: &Wanted) -> impl Fn(&Waiting) + Send + Sync + 'static {
-    let keys = wanted.keys.texts();
-    let status = wanted.status.clone();
-    let aloud = wanted.is_aloud();
-    let last: Mutex<Option<(Key, Tenant)>> = Mutex::default();
-    move |waiting| {
-        let Waiting { held_by, place, .. } = waiting;
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = &held_by.key;
-        if aloud && last.as_ref().is_none_or(|(last, _)| last != key) {
-            let place = place.map_or_else(String::new, |place| format!(", place {place} in line"));
-            say::line(format_args!("waiting for {key}, held by {held_by}{place}"));
-        }
-        if last.as_ref().is_none_or(|(last, tenant)| (last, tenant) != (key, &held_by.tenant)) {
-            status.tell(Event::Waiting {
-                key: &text_of(key),
-                keys: &keys,
-                held_by: &held_by.tenant.to_string(),
-                place: *place,
-                remaining_ms: held_by.remaining.map(millis),
-            });
-            *last = Some((key.clone(), held_by.tenant.clone()));
-        }
-    }
+    wanted.place.connect(builder, wanted.first_outage_limit(), wanted.quiet).await
 }
 
 fn tell_taken(wanted: &Wanted, locks: &Locks, guard: &Guard, waited: Duration) {
     if wanted.verbose {
         say::line(format_args!("{}: taken at {}, fence {}", wanted.keys, locks.store(), guard.fence()));
     }
+    wanted.status.holds(guard.holder(), guard.fence());
     wanted.status.tell(Event::Acquired {
-        key: &text_of(wanted.keys.first()),
-        keys: &wanted.keys.texts(),
-        fence: guard.fence().get(),
         label: &wanted.label,
         store: locks.store(),
         ttl_ms: millis(wanted.ttl.duration()),
@@ -204,17 +200,17 @@ pub(crate) fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Fai
                 locks.store()
             )
         }
-        _ => format!(
-            "{key}: not free within {:.1} s, held by {held_by}{}, at {}: try again later, or wait longer",
-            waited.as_secs_f64(),
+        Patience::Within(limit) => format!(
+            "{key}: not free within {limit:?}, held by {held_by}{}, at {}: try again later, or wait longer",
             place.map_or_else(String::new, |place| format!(", place {place} in line")),
             locks.store()
         ),
+        // Such a wait is only ended by a fault or a signal.
+        Patience::Endless => error.to_string(),
     };
     let failure = Failure::new(wanted.busy, line);
     wanted.status.tell(Event::Busy {
-        key: &text_of(key),
-        keys: &wanted.keys.texts(),
+        key,
         held_by: tenant.as_deref(),
         waited_ms: millis(*waited),
         code: failure.code(),
@@ -241,18 +237,69 @@ pub(crate) enum Return {
     Unconfirmed(String),
 }
 
-/// Releases the lock, for no longer than its lease lasts, and leaves nothing.
-pub(crate) async fn give_back(wanted: &Wanted, locks: &Locks, guard: Guard, signals: &mut Signals) -> Return {
+/// The time that is left for the store once the command has ended. Nothing is gained by waiting longer for one that does not
+/// answer: the lease ends by itself.
+#[derive(Debug)]
+pub(crate) struct LastWords {
+    began: Instant,
+    limit: Duration,
+    announced: bool,
+}
+
+impl LastWords {
+    const LIMIT: Duration = Duration::from_secs(3);
+    /// Whoever waits for longer than this wants to know for what.
+    const SILENCE: Duration = Duration::from_secs(1);
+
+    /// With the end of the lease there is nothing left to release.
+    pub(crate) fn begin(guard: &Guard) -> Self {
+        let limit = guard.remaining().min(Self::LIMIT);
+        Self { began: Instant::now(), limit, announced: false }
+    }
+
+    fn left(&self) -> Duration {
+        self.limit.saturating_sub(self.began.elapsed())
+    }
+
+    /// What comes of it in the time that is left, unless a signal comes first. Says for whom we wait if that takes a while.
+    pub(crate) async fn hear<T>(
+        &mut self,
+        wanted: &Wanted,
+        signals: &mut Signals,
+        answer: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut answer = pin!(answer);
+        loop {
+            let until = if self.announced { self.limit } else { self.limit.min(Self::SILENCE) };
+            tokio::select! {
+                biased;
+                answer = &mut answer => return Some(answer),
+                _ = signals.next() => return None,
+                () = sleep(until.saturating_sub(self.began.elapsed())) => {}
+            }
+            let (store, left) = (&wanted.place.store, self.left());
+            if left.is_zero() {
+                return None;
+            }
+            self.announced = true;
+            say::line(format_args!("{}: {store} does not answer: trying for {left:.0?} more", wanted.keys));
+        }
+    }
+}
+
+/// Releases the lock, and leaves nothing if the store answers in time.
+pub(crate) async fn give_back(
+    wanted: &Wanted,
+    locks: &Locks,
+    mut last: LastWords,
+    guard: Guard,
+    signals: &mut Signals,
+) -> Return {
     let keys = &wanted.keys;
-    let left = guard.remaining();
-    let released = tokio::select! {
-        released = timeout(left, guard.release()) => released.ok(),
-        _ = signals.next() => None,
-    };
-    match released {
+    match last.hear(wanted, signals, guard.release()).await {
         Some(Ok(())) => {
             wanted.status.tell(Event::Released);
-            undo_for(locks, left, signals).await;
+            undo_for(locks, last.left(), signals).await;
             Return::Done
         }
         // What the store may still have of it for a moment is being taken back.

@@ -1,7 +1,9 @@
 //! How a length of time is written: on the command line, and to people.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
+
+use humantime::format_rfc3339_seconds;
 
 /// Reads `30` (seconds), `500ms`, `30s`, `2m`, `1h30m`, `1.5s`.
 ///
@@ -72,6 +74,13 @@ pub(crate) fn shown(time: Duration) -> String {
         3600..86_400 => format!("{hours}h{:02}m", minutes % 60),
         _ => format!("{days}d{:02}h", hours % 24),
     }
+}
+
+/// A moment in UTC, from milliseconds since 1970.
+pub(crate) fn moment(millis: u64) -> String {
+    // The last moment of the year 9999 is the last that can be written so.
+    const LAST: Duration = Duration::from_secs(253_402_300_799);
+    format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(millis).min(LAST)).to_string()
 }
 
 /// How long a lease has left.

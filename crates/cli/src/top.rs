@@ -40,7 +40,7 @@ pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
     on_a_terminal()?;
     // Before there are other threads.
     let mut signals = Signals::catch()?;
-    let locks = place.connect(place.to_look_at(), false).await?;
+    let locks = place.look(false).await?;
     let mut watching = Watching::begin(locks.survey(&prefix));
     let mut view = View::of(plain(locks.store()));
     let mut screen = Screen::take()?;

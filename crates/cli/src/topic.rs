@@ -25,8 +25,9 @@ How leasehold ends:
        hold: the reader has closed its end, and the lock was released
        show: somebody holds the lock; ls: all were listed, also if there was none
        break: the lease with that fence was ended; top: it was left with q
-       doctor: nothing endangers locks; bench: all was measured
+       doctor: nothing endangers locks; bench: all was measured; init: the store is there
   1    show, break: the lock is free
+       ls --held-for: locks have been held for so long
        doctor: a failure would endanger locks, or something could not be seen
   2    doctor: locks are unsafe, or do not work
   64   the command line or the store's URL makes no sense; nothing was sent
@@ -51,6 +52,9 @@ What leasehold reads:
 
   LEASEHOLD_STORE   the store, if --store does not name one; or several, with white space between them
   LEASEHOLD_MAX_TTL the longest ttl of all who use several stores together, if --max-ttl does not name one
+  LEASEHOLD_TTL, LEASEHOLD_MAX_HOLD, LEASEHOLD_GRACE, LEASEHOLD_WITHIN, LEASEHOLD_OUTAGE_LIMIT, LEASEHOLD_NAMING
+                    what the option of that name says, where it is not given
+  LEASEHOLD_LABEL   the same for --label; not within the command of a run, which finds that run's label there
 
 What the command of `leasehold run`, `once` and `every` is given:
 
@@ -70,7 +74,9 @@ HOME and the XDG directories are not read: cron, a service and a shell must find
 const STORES: &str = "\
 Where the locks are, by --store or LEASEHOLD_STORE:
 
-  file:PATH                     a file, for the processes of one machine; not on a network file system
+  file:PATH                     a file, for the processes of one machine; not on a network file system. The path is
+                                absolute, or begins with ~/ for the user's home in the user database. A store that
+                                several users share is made by root: `leasehold help init`
   redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]
   rediss://...                  the same over TLS; ?ca=FILE names the certificate authority
   redis+unix:///SOCKET          a server's socket; ?db=N, ?user=NAME and ?password=TEXT
@@ -96,7 +102,7 @@ restarted without its state is not counted for so long, nor is one that is used 
   leasehold run --store redis://a --store redis://b --store redis://c nightly -- ./report
 
 Without either: file:HOME/.local/state/leasehold/leases.db, where HOME is what the user database says of the effective
-user. `leasehold run -v` says which store it uses.
+user: another one for each user, and for root. `leasehold run -v` says which store it uses.
 
 Redis 6.2 or later, Valkey and their like. A lock is a string at the very key, so redlock, redsync, redis-py and others
 keep out leasehold on the same key, and leasehold them. --naming has the keys of libraries that write something before
@@ -108,25 +114,31 @@ With --status-fd N, what happens is written to descriptor N, one JSON object a l
 
   leasehold run --status-fd 3 nightly -- ./report 3>events
 
-Each has \"event\", and \"at\": milliseconds since 1970 by the system's clock. Times are milliseconds. Of several
-keys, \"keys\" has all, and \"key\" the one in the way, or else the first. A key that is not UTF-8 has its other bytes as
-\\xNN.
+Each has \"event\" and behind it key, keys, fence, holder, pid, at and v. \"pid\" is leasehold's process. \"at\" is in
+milliseconds since 1970 by the system's clock. Times are milliseconds. \"fence\" is ours, or null before the grant;
+\"holder\" has the eight digits by which `leasehold show` names this attempt, or null before it first waited or was
+granted. Of several keys, \"keys\" has all, and \"key\" the one in the way, or else the first. A key that is not UTF-8 has
+its other bytes as \\xNN, and then \"key_hex\" has all of them in hexadecimal.
+
+\"v\" is 1. It changes when something that is there means something else or is left out; docs/json.md says more.
 
 What ends in _at is such a moment too, by the store's clock. Of what was last done, begun_at is when it was begun, by is
-what whoever did it said of itself, and fence is what it was done under; they are null where it was never done.
+what whoever did it said of itself, and fence is then what it was done under; they are null where it was never
+done.
 
-  waiting   key, keys, held_by, place (null: it does not wait in line), remaining_ms (null: it has no end)
-                                                                when it first has to wait, and for each other holder
-  acquired  key, keys, fence, label, store, ttl_ms, waited_ms
+  waiting   held_by, held_ms (null: not known), place (null: it does not wait in line), remaining_ms (null: no end)
+                                                                when it first has to wait, and for each other holder;
+                                                                who holds it is looked at once a second
+  acquired  label, store, ttl_ms, waited_ms
   renewed   remaining_ms
   lost      reason                                             followed by ended, if a command ran
   ended     code or signal                                     of the command
   done      begun_at, due_at (null: never again)                once, every: the store has noted it
   released
-  already_done  key, begun_at, by, fence, code                  the last, of once: nothing was run
-  not_due       key, due_at, begun_at, by, fence, code          the last, of every: nothing was run
-  underway      key, held_by, begun_at, by, fence, code         the last, of every: somebody is at it, nothing was run
-  busy      key, keys, held_by, waited_ms, code                the last
+  already_done  begun_at, by, code                              the last, of once: nothing was run
+  not_due       due_at, begun_at, by, code                      the last, of every: nothing was run
+  underway      held_by, begun_at, by, code                     the last, of every: somebody is at it, nothing was run
+  busy      held_by, waited_ms, code                           the last
   failed    code, reason                                       the last: our exit code, and what we say on stderr
 
 More may come; ignore what you do not know. A reader that does not read misses events, and holds up nothing.

@@ -1,5 +1,7 @@
 //! From the words on the command line to a task, or to one line that says what is wrong with them.
 
+mod habits;
+
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 
@@ -36,17 +38,30 @@ pub(crate) enum Misread {
 
 /// Says nothing yet.
 pub(crate) fn understand(words: &[OsString]) -> Result<Task, Misread> {
+    let words = &*habits::task_first(words);
     let error = match CommandLine::try_parse_from(words) {
-        Ok(line) => match unruly(&line.task, words) {
-            None => return Ok(line.task),
-            Some(failure) => return Err(Misread::Wrong(failure)),
-        },
+        Ok(mut line) => {
+            habits::keys_behind_dashes(&mut line.task);
+            return match unruly(&line.task, words) {
+                None => Ok(line.task),
+                Some(failure) => Err(Misread::Wrong(failure)),
+            };
+        }
         Err(error) => error,
     };
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return Err(Misread::Page(error));
     }
-    Err(Misread::Wrong(without_dashes(words).unwrap_or_else(|| explain(&error, words))))
+    Err(Misread::Wrong(
+        habit(&error, words).or_else(|| without_dashes(words)).unwrap_or_else(|| explain(&error, words)),
+    ))
+}
+
+/// An option of another program's, before anything else is made of it.
+fn habit(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return None };
+    let hint = habits::option(given).filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    Some(explain(error, words).with_hint(hint))
 }
 
 /// What the parser lets pass and we do not.
@@ -96,9 +111,25 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             "{} prefixes, and top takes one: name one, or filter with / on the screen",
             args.prefixes.len()
         ))),
-        Task::Hold(_) | Task::Top(_) | Task::Doctor(_) | Task::Bench(_) | Task::Help(_) | Task::Pages(_) => {
-            None
-        }
+        Task::Init(args) => match (&args.group, args.directories.len()) {
+            (None, _) => Some(Failure::usage(
+                "no --group: name the group of those who are to use the store: `leasehold init --group NAME DIR`",
+            )),
+            (Some(_), 0) => {
+                Some(Failure::usage("no directory: name the one to make: `leasehold init --group NAME DIR`"))
+            }
+            (Some(_), 1) => None,
+            (Some(_), count) => {
+                Some(Failure::usage(format!("{count} directories, and init takes one: name one")))
+            }
+        },
+        Task::Hold(_)
+        | Task::Top(_)
+        | Task::Doctor(_)
+        | Task::Bench(_)
+        | Task::Help(_)
+        | Task::Pages(_)
+        | Task::Completions(_) => None,
     }
 }
 
@@ -250,7 +281,13 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
             // A slip of a name has the letters of one. Anything else may be what was meant for --store.
             let is_name = given.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
             let name = if is_name { shown(&given) } else { "…".into() };
-            Failure::usage(format!("there is no task {name}: `leasehold --help` lists them"))
+            let failure = Failure::usage(format!("there is no task {name}: `leasehold --help` lists them"));
+            match habits::task(&given) {
+                Some(hint) if suggested.is_none() || given == "version" || given == "unlock" => {
+                    return failure.hint(hint);
+                }
+                _ => failure,
+            }
         }
         (ErrorKind::UnknownArgument, Some(given)) => {
             Failure::usage(format!("there is no option {}: {help} lists them", shown(&given)))

@@ -1,6 +1,6 @@
 //! The lock that is wanted, how, and where: what every task that takes one has in common.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use leasehold::{Label, Misuse, Mode, Signal, Ttl};
 
 use crate::args::{KeepingArgs, TakingArgs, WaitingArgs};
+use crate::environment;
 use crate::exit::{End, Failure};
 use crate::keys::{Keys, naming};
-use crate::place::Place;
+use crate::label::default_label;
+use crate::place::{OUTAGE_LIMIT, Place, SHORT_OUTAGE_LIMIT};
 use crate::status::Status;
 use crate::time;
 
@@ -23,7 +25,7 @@ pub(crate) struct Wanted {
     /// How we end when it is held.
     pub(crate) busy: End,
     pub(crate) ttl: Ttl,
-    /// How long it may be held in all.
+    /// How long its lease may last in all.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) label: String,
     pub(crate) place: Place,
@@ -44,9 +46,11 @@ pub(crate) enum Patience {
 
 impl Wanted {
     /// Settles it. Everything that was typed wrong is found here, before anything is opened.
-    pub(crate) fn of(args: TakingArgs, keys: Vec<OsString>) -> Result<Self, Failure> {
+    ///
+    /// `program` is what holds the lock, for the label that it has if it is given none.
+    pub(crate) fn of(args: TakingArgs, keys: Vec<OsString>, program: &OsStr) -> Result<Self, Failure> {
         let mode = mode(args.shared, args.permits)?;
-        Self::settled(args.waiting, args.keeping, mode, args.quiet, keys)
+        Self::settled(args.waiting, args.keeping, mode, args.quiet, keys, program)
     }
 
     /// The same of a lock that is held alone, to do something under it.
@@ -55,8 +59,9 @@ impl Wanted {
         keeping: KeepingArgs,
         quiet: bool,
         keys: Vec<OsString>,
+        program: &OsStr,
     ) -> Result<Self, Failure> {
-        Self::settled(waiting, keeping, Mode::Exclusive, quiet, keys)
+        Self::settled(waiting, keeping, Mode::Exclusive, quiet, keys, program)
     }
 
     fn settled(
@@ -65,17 +70,19 @@ impl Wanted {
         mode: Mode,
         quiet: bool,
         keys: Vec<OsString>,
+        program: &OsStr,
     ) -> Result<Self, Failure> {
-        let max_hold = time_of("--max-hold", args.max_hold)?;
+        let max_hold = default_time("--max-hold", args.max_hold)?;
         let ttl = ttl(time_of("--ttl", args.ttl)?, max_hold)?;
-        let patience = match time_of("--within", waiting.within)? {
+        let within = if waiting.one_try { None } else { default_time("--within", waiting.within)? };
+        let patience = match within {
             _ if waiting.one_try => Patience::OneTry,
             Some(Duration::ZERO) => Patience::OneTry,
             Some(within) => Patience::Within(within),
             None => Patience::Endless,
         };
         let busy = exit_code("--busy-exit-code", waiting.busy_exit_code)?.map_or(End::BUSY, End::Code);
-        let label = args.label.unwrap_or_else(default_label);
+        let label = args.label.or_else(environment::label).unwrap_or_else(|| default_label(program));
         Label::new(&label).map_err(|misuse| Failure::from(misuse).about("--label"))?;
         let naming = naming(args.naming)?;
         let keys = Keys::of(keys, &naming)?;
@@ -87,9 +94,27 @@ impl Wanted {
             let name = format!("quorum of {}", place.store);
             return Err(Failure::from(Misuse::PermitsOfAQuorum { name }).about("--permits"));
         }
-        let status = Arc::new(args.status_fd.map_or(Ok(Status::to_nobody()), |text| Status::to(&text))?);
+        let status =
+            Arc::new(args.status_fd.map_or(Ok(Status::to_nobody()), |text| Status::to(&text, &keys))?);
         let verbose = args.verbose;
         Ok(Self { keys, mode, patience, busy, ttl, max_hold, label, place, signal, status, quiet, verbose })
+    }
+
+    /// How long a store may be silent before it has answered for the first time. Whoever waits two seconds for a lock does not want to wait ten
+    /// for a server; a second is enough for one that is up.
+    pub(crate) fn first_outage_limit(&self) -> Duration {
+        let default = match self.patience {
+            Patience::OneTry => SHORT_OUTAGE_LIMIT,
+            Patience::Within(within) => within.clamp(Duration::from_secs(1), OUTAGE_LIMIT),
+            Patience::Endless => OUTAGE_LIMIT,
+        };
+        self.place.outage_limit.unwrap_or(default)
+    }
+
+    /// The same after that; `None`: for as long as it takes.
+    pub(crate) fn outage_limit(&self) -> Option<Duration> {
+        let is_endless = self.patience == Patience::Endless && self.place.outage_limit.is_none();
+        (!is_endless).then(|| self.first_outage_limit())
     }
 
     /// Whether what is worth knowing, and no error, is said to people.
@@ -130,13 +155,31 @@ fn ttl(asked: Option<Duration>, max_hold: Option<Duration>) -> Result<Ttl, Failu
             "--max-hold: {max_hold:?} is shorter than the ttl of {asked:?}: shorten --ttl, or lengthen --max-hold"
         ))),
         (Some(asked), _) => Ttl::new(asked).map_err(|misuse| Failure::from(misuse).about("--ttl")),
-        (None, Some(max_hold)) if max_hold < Ttl::DEFAULT.duration() => Ttl::new(max_hold).map_err(|_| {
-            Failure::usage(format!(
-                "--max-hold: {max_hold:?} is too short to do anything: 10 ms is the least"
-            ))
-        }),
-        (None, _) => Ok(Ttl::DEFAULT),
+        (None, _) => {
+            let default = default_time("--ttl", None)?;
+            let default = default.map_or(Ok(Ttl::DEFAULT), Ttl::new);
+            let default =
+                default.map_err(|misuse| Failure::from(misuse).about(environment::name("--ttl")))?;
+            match max_hold {
+                Some(max_hold) if max_hold < default.duration() => Ttl::new(max_hold).map_err(|_| {
+                    Failure::usage(format!(
+                        "--max-hold: {max_hold:?} is too short to do anything: 10 ms is the least"
+                    ))
+                }),
+                _ => Ok(default),
+            }
+        }
     }
+}
+
+/// An option's length of time, or else what the environment has in its place: LEASEHOLD_TTL for --ttl.
+pub(crate) fn default_time(option: &str, text: Option<String>) -> Result<Option<Duration>, Failure> {
+    if text.is_some() {
+        return time_of(option, text);
+    }
+    let name = environment::name(option);
+    let text = std::env::var_os(&name).map(|text| text.to_string_lossy().into_owned());
+    time_of(&name, text)
 }
 
 /// An option's length of time.
@@ -153,9 +196,4 @@ pub(crate) fn exit_code(option: &str, text: Option<String>) -> Result<Option<u8>
     digits.and_then(|digits| digits.parse().ok()).map(Some).ok_or_else(|| {
         Failure::usage(format!("{option}: {text:?} is no exit code: write a number from 0 to 255"))
     })
-}
-
-fn default_label() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("{host}:{}", std::process::id())
 }

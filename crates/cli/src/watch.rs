@@ -28,6 +28,8 @@ pub(crate) enum Doom {
     Foreseen,
     /// The lease was about to end: we were stopped.
     Stopped,
+    /// It held the lock for so long, which was all that it was allowed.
+    HeldTooLong(Duration),
     /// Somebody killed the minder.
     Unminded,
 }
@@ -38,6 +40,9 @@ const IMPATIENCE: Duration = Duration::from_secs(2);
 /// Timers count on a clock that stands still while the machine sleeps, and a lease does not: so look each second.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
+/// In nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+
 /// How often to look whether the minder was stopped while it kills.
 const SHORT_NAP: Duration = Duration::from_millis(5);
 
@@ -47,15 +52,26 @@ const SHORT_NAP: Duration = Duration::from_millis(5);
 /// that by itself. One that was lost without notice (deleted, taken) gives it that time too: the lock is gone in any case, and
 /// work ended in good order leaves less to mend.
 ///
+/// One that has held the lock for `max_hold` is told to end as well, and the lease is renewed until all of it is gone: what cannot be
+/// killed must not run beside the next holder.
+///
 /// A minder that does nothing, because somebody stopped it, is given half of the time that was meant for dying; then we do
 /// its work.
-pub(crate) async fn watch(command: &mut Command, held: &Held, signals: &mut Signals) -> Ended {
+pub(crate) async fn watch(
+    command: &mut Command,
+    held: &Held,
+    signals: &mut Signals,
+    max_hold: Option<Duration>,
+) -> Ended {
     let mut lost = pin!(held.lost());
     let mut loss = None;
+    let mut held_too_long = None;
     let mut last_wish = None;
     let mut stopped = false;
     let mut unminded_by_us = false;
     let mut gone_by = u64::MAX;
+    // What was told to end by then is not given longer by a renewal.
+    let mut told_by = u64::MAX;
     let report = loop {
         // Asked for before the end is read, so that none is missed in between.
         let renewed = held.renewed();
@@ -64,8 +80,18 @@ pub(crate) async fn watch(command: &mut Command, held: &Held, signals: &mut Sign
         if !left.is_zero() {
             gone_by = command.may_last(now, left);
         }
-        let overdue = gone_by.saturating_add(command.dying() / 2);
-        let nap = Duration::from_nanos(overdue.saturating_sub(now)).clamp(SHORT_NAP, LONGEST_NAP);
+        let allowed = max_hold.map_or(Duration::MAX, |max_hold| max_hold.saturating_sub(held.held_for()));
+        if allowed.is_zero() && held_too_long.is_none() {
+            told_by = command.must_end(Order::Lost);
+            held_too_long = max_hold;
+        }
+        let overdue = gone_by.min(told_by).saturating_add(command.dying() / 2);
+        let rest = match Duration::from_nanos(overdue.saturating_sub(now)) {
+            // Its minder kills what can be killed within milliseconds. What cannot be may take hours.
+            Duration::ZERO if now - overdue > SECOND => LONGEST_NAP,
+            rest => rest.max(SHORT_NAP),
+        };
+        let nap = if held_too_long.is_none() { rest.min(allowed) } else { rest }.min(LONGEST_NAP);
         tokio::select! {
             biased;
             news = command.news() => match news {
@@ -75,7 +101,7 @@ pub(crate) async fn watch(command: &mut Command, held: &Held, signals: &mut Sign
             why = &mut lost, if loss.is_none() => {
                 let without_notice = matches!(why, Loss::Broken { .. } | Loss::Gone { .. } | Loss::TakenByOther { .. });
                 let order = if without_notice { Order::Lost } else { Order::Kill };
-                gone_by = gone_by.min(command.must_end(order));
+                told_by = told_by.min(command.must_end(order));
                 loss = Some(why);
             }
             () = renewed => stopped = false,
@@ -91,6 +117,7 @@ pub(crate) async fn watch(command: &mut Command, held: &Held, signals: &mut Sign
         (_, Some(loss)) => Some(Doom::Lost(loss)),
         (None, None) if !unminded_by_us => Some(Doom::Unminded),
         (Some(report), None) if !report.doomed => None,
+        (_, None) if let Some(max_hold) = held_too_long => Some(Doom::HeldTooLong(max_hold)),
         (_, None) if stopped => Some(Doom::Stopped),
         (_, None) => Some(Doom::Foreseen),
     };

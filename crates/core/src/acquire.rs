@@ -1,5 +1,6 @@
 //! From the first ask to the grant, or to the reason why not.
 
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use crate::backoff::{Dice, jitter};
@@ -38,7 +39,7 @@ pub enum Step {
 }
 
 /// How an acquisition ended. Unless it was granted, the attempt must be given up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Outcome {
     /// The attempt holds.
@@ -84,7 +85,7 @@ pub enum Outcome {
 }
 
 /// A lock that was handed over in line: its lease is short until it is renewed for the first time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "a hand-over has no more to it")]
 pub struct Handed {
     /// When the lease began, or somewhat earlier.
@@ -97,7 +98,7 @@ pub struct Handed {
 ///
 /// Invariant: a lease is counted from the sending of the very ask that was answered, or from when the store says that a lock was
 /// handed over at the earliest.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Acquire {
     ttl: Ttl,
     drift: Drift,
@@ -116,7 +117,7 @@ pub struct Acquire {
     silence: Option<Silence>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 enum State {
     Ready,
     Asking {
@@ -138,7 +139,7 @@ impl State {
 }
 
 /// The asks since the last answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Silence {
     since: Instant,
     faults: u32,
@@ -217,6 +218,16 @@ impl Acquire {
             self.state = State::over(Outcome::Refused(fault));
             return;
         }
+        if fault.kind == FaultKind::Quarantined {
+            if self.is_one_ask {
+                self.state = State::over(Outcome::Silent { fault: Some(fault) });
+                return;
+            }
+            // It answers, and says that it will serve: that is waited for as a holder is.
+            if let Some(silence) = &mut self.silence {
+                silence.since = now;
+            }
+        }
         self.state = self.rest_while_silent(now, Some(fault));
     }
 
@@ -228,6 +239,7 @@ impl Acquire {
         self.rests = 0;
         self.state = State::Ready;
         if let Wake::Granted { fence, since, lasts } = wake {
+            let lasts = lasts.up_to(self.ttl.duration());
             let lease = Lease::counted_from(since, lasts, self.drift);
             // Heard too late, it is no grant; but the attempt may hold all the same, and asks.
             if lease.is_held(now) {
@@ -311,6 +323,16 @@ impl Acquire {
     fn over(&mut self, outcome: Outcome) -> Step {
         self.state = State::over(outcome.clone());
         Step::Done(outcome)
+    }
+}
+
+/// Two that hash alike decide alike from here on, except for how long they rest between asks: what only counts asks and rests is
+/// left out, and so is what they would say of the holder.
+impl Hash for Acquire {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let outage = self.silence.as_ref().map(|silence| silence.since + self.outage_limit);
+        (self.ttl, self.drift, self.is_one_ask, self.deadline, &self.state, outage).hash(state);
+        (self.held_by.is_some(), self.before.is_some()).hash(state);
     }
 }
 

@@ -13,8 +13,11 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::{
-    Answer, Attempt, Channel, Fence, Key, KeyState, Line, Push, Records, Request, Served, Stamp, Waiter,
+    Answer, Attempt, BreakAnswer, Channel, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Line, Push,
+    RaiseAnswer, Records, Request, Served, Stamp, Wait, Waiter,
 };
+
+pub use mark::{mark, marked};
 
 /// What a store knows besides its records when it serves a request.
 #[derive(Clone, Copy, Debug)]
@@ -70,61 +73,141 @@ impl Ears for Everybody {
     }
 }
 
-/// Serves one request: changes the records, and says the answer and whom it concerns.
+/// Serves a request of any kind: changes the records, and says the answer and whom it concerns. A caller that knows what it asks
+/// takes the function of that name in [`serve`](crate::serve), which answers in the type of that request.
 ///
-/// Every request about a key that is free hands it to the first in its line that can be told, whoever asked for what; and to
-/// those behind that one, as long as they can hold it together.
+/// Every request about a key that is free hands it to the first waiter of its queue that can be told, whoever asked for what; and
+/// to those behind that one, as long as they can hold it together.
 pub fn apply(records: &mut Records, request: Request, scene: &Scene<'_>) -> Served {
-    let mut told = Told::default();
-    if let Some(left) = quarantine(records, &request, scene.now) {
-        let answer = Answer::Quarantined { left };
-        return Served { answer, pushes: Vec::new(), unfinished: Vec::new() };
-    }
-    let answer = match request {
+    let served = match request {
         Request::Grant { attempt, wait, not_after } => {
-            let late = not_after.is_some_and(|limit| scene.now > limit);
-            Answer::Grant(if late {
-                crate::GrantAnswer::TooLate { now: scene.now }
-            } else {
-                grant::grant(records, &attempt, wait.as_ref(), scene, &mut told)
-            })
+            grant(records, &attempt, wait.as_ref(), not_after, scene).map(|served| served.map(Answer::Grant))
         }
-        Request::Renew(attempt) => {
-            settle(records, &attempt, scene.now);
-            Answer::Renew(hold::renew(records, &attempt, scene, &mut told))
-        }
+        Request::Renew(attempt) => renew(records, &attempt, scene).map(|served| served.map(Answer::Renew)),
         Request::Rejoin { attempt, not_after } => {
-            settle(records, &attempt, scene.now);
-            let late = not_after.is_some_and(|limit| scene.now > limit);
-            // Too late to take anything; what it holds it still may renew.
-            let serve = if late { hold::renew } else { hold::rejoin };
-            Answer::Rejoin(serve(records, &attempt, scene, &mut told))
+            rejoin(records, &attempt, not_after, scene).map(|served| served.map(Answer::Rejoin))
         }
-        Request::Raise(attempt) => {
-            settle(records, &attempt, scene.now);
-            Answer::Raise(hold::raise(records, &attempt, scene, &mut told))
+        Request::Raise(attempt) => raise(records, &attempt, scene).map(|served| served.map(Answer::Raise)),
+        Request::Release(attempt) => Ok(release(records, &attempt, scene).map(Answer::Release)),
+        Request::Advance(keys) => Ok(advance(records, &keys, scene).map(|()| Answer::Advance)),
+        Request::Mark { attempt, mark: done, keep } => {
+            Ok(Served::quietly(Answer::Mark(mark(records, &attempt, &done, keep, scene))))
         }
-        Request::Release(attempt) => {
-            settle(records, &attempt, scene.now);
-            Answer::Release(hold::release(records, &attempt, scene, &mut told))
-        }
-        Request::Advance(keys) => {
-            for key in &keys {
-                records.settle(key, None, scene.now);
-                advance::advance(records, key, None, scene, &mut told);
-            }
-            Answer::Advance
-        }
-        Request::Mark { attempt, mark, keep } => {
-            Answer::Mark(mark::mark(records, &attempt, &mark, keep, scene))
-        }
-        Request::Marked(key) => Answer::Marked(mark::marked(records, &key, scene)),
-        Request::Inspect(key) => Answer::Inspect(inspect(records, key, scene.now)),
-        Request::Break { key, fence } => {
-            Answer::Break(breaking::break_lease(records, &key, fence, scene, &mut told))
-        }
+        Request::Marked(key) => Ok(Served::quietly(Answer::Marked(marked(records, &key, scene)))),
+        Request::Inspect(key) => Ok(Served::quietly(Answer::Inspect(inspect(records, key, scene)))),
+        Request::Break { key, fence } => Ok(break_lease(records, &key, fence, scene).map(Answer::Break)),
     };
+    served.unwrap_or_else(|Quarantined { left }| Served::quietly(Answer::Quarantined { left }))
+}
+
+/// Gives the attempt all keys of its claim, or none; or lets it wait for them. Past `not_after`, on the store's clock, the request
+/// has been given up, and is not granted any more.
+///
+/// # Errors
+///
+/// [`Quarantined`], for an attempt of a quorum.
+pub fn grant(
+    records: &mut Records,
+    attempt: &Attempt,
+    wait: Option<&Wait>,
+    not_after: Option<Stamp>,
+    scene: &Scene<'_>,
+) -> Result<Served<GrantAnswer>, Quarantined> {
+    check_quarantine(records, attempt, scene.now)?;
+    if is_late(not_after, scene) {
+        return Ok(Served::quietly(GrantAnswer::TooLate { now: scene.now }));
+    }
+    Ok(served(|told| grant::grant(records, attempt, wait, scene, told)))
+}
+
+/// Lets the lease last its ttl from now, or longer if it does already, if the attempt still holds all keys.
+///
+/// # Errors
+///
+/// [`Quarantined`], for an attempt of a quorum.
+pub fn renew(
+    records: &mut Records,
+    attempt: &Attempt,
+    scene: &Scene<'_>,
+) -> Result<Served<HoldAnswer>, Quarantined> {
+    check_quarantine(records, attempt, scene.now)?;
+    settle(records, attempt, scene.now);
+    Ok(served(|told| hold::renew(records, attempt, scene, told)))
+}
+
+/// At a member of a quorum: lets the lease last as a renewal does, or takes it again where nobody holds or waits for its keys, as at
+/// a member that was away when the others granted. The attempt names the fence that the majority agreed on. Past `not_after` the
+/// attempt may have been released: what it holds it still may renew, and nothing is taken again.
+///
+/// # Errors
+///
+/// [`Quarantined`].
+pub fn rejoin(
+    records: &mut Records,
+    attempt: &Attempt,
+    not_after: Option<Stamp>,
+    scene: &Scene<'_>,
+) -> Result<Served<HoldAnswer>, Quarantined> {
+    if is_late(not_after, scene) {
+        return renew(records, attempt, scene);
+    }
+    check_quarantine(records, attempt, scene.now)?;
+    settle(records, attempt, scene.now);
+    Ok(served(|told| hold::rejoin(records, attempt, scene, told)))
+}
+
+/// At a member of a quorum: if the attempt holds, lets the fences of its keys be no less than the one that it names.
+///
+/// # Errors
+///
+/// [`Quarantined`].
+pub fn raise(
+    records: &mut Records,
+    attempt: &Attempt,
+    scene: &Scene<'_>,
+) -> Result<Served<RaiseAnswer>, Quarantined> {
+    check_quarantine(records, attempt, scene.now)?;
+    settle(records, attempt, scene.now);
+    Ok(served(|told| hold::raise(records, attempt, scene, told)))
+}
+
+/// Takes back all keys of the claim that the attempt holds, and its places in queues.
+pub fn release(records: &mut Records, attempt: &Attempt, scene: &Scene<'_>) -> Served<HoldAnswer> {
+    settle(records, attempt, scene.now);
+    served(|told| hold::release(records, attempt, scene, told))
+}
+
+/// Hands each of these keys on, if it is free and somebody waits.
+pub fn advance(records: &mut Records, keys: &[Key], scene: &Scene<'_>) -> Served<()> {
+    served(|told| {
+        for key in keys {
+            records.settle(key, None, scene.now);
+            advance::advance(records, key, None, scene, told);
+        }
+    })
+}
+
+/// Ends the lease on a key whoever holds it, if its fence is this; hands the key on.
+pub fn break_lease(records: &mut Records, key: &Key, fence: Fence, scene: &Scene<'_>) -> Served<BreakAnswer> {
+    served(|told| breaking::break_lease(records, key, fence, scene, told))
+}
+
+/// A store may have forgotten leases, and abstains from what a quorum asks; nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "there is no more to it")]
+pub struct Quarantined {
+    /// For how long.
+    pub left: Duration,
+}
+
+fn served<T>(serve: impl FnOnce(&mut Told) -> T) -> Served<T> {
+    let mut told = Told::default();
+    let answer = serve(&mut told);
     Served { answer, pushes: told.pushes, unfinished: told.unfinished }
+}
+
+fn is_late(not_after: Option<Stamp>, scene: &Scene<'_>) -> bool {
+    not_after.is_some_and(|limit| scene.now > limit)
 }
 
 /// Puts the shares of the keys of a claim in order; the attempt has been heard.
@@ -141,27 +224,24 @@ struct Told {
     unfinished: Vec<Key>,
 }
 
-/// How long the store still abstains from a request of a quorum's: until each lease that it may have forgotten has ended.
-fn quarantine(records: &Records, request: &Request, now: Stamp) -> Option<Duration> {
-    let (Request::Grant { attempt, .. }
-    | Request::Renew(attempt)
-    | Request::Rejoin { attempt, .. }
-    | Request::Raise(attempt)) = request
-    else {
-        return None;
-    };
-    let until = records.voided? + attempt.proposal?.max_ttl.duration() + Records::AFTER_MAX_TTL;
-    (now < until).then(|| now.saturating_until(until))
+/// A store abstains from the requests of a quorum until each lease that it may have forgotten has ended.
+fn check_quarantine(records: &Records, attempt: &Attempt, now: Stamp) -> Result<(), Quarantined> {
+    let (Some(voided), Some(proposal)) = (records.voided, attempt.proposal) else { return Ok(()) };
+    let until = voided + proposal.max_ttl.duration() + Records::AFTER_MAX_TTL;
+    if now < until { Err(Quarantined { left: now.saturating_until(until) }) } else { Ok(()) }
 }
 
-fn inspect(records: &Records, key: Key, now: Stamp) -> KeyState {
+/// Says who holds the key, and who waits for it.
+#[must_use]
+pub fn inspect(records: &Records, key: Key, scene: &Scene<'_>) -> KeyState {
+    let now = scene.now;
     let tenancies = records.tenancies(&key, now);
     let line = records.line(&key, now).into_iter().flat_map(Line::waiters).map(|(ticket, standing)| {
         let waited = Stamp::from_micros(ticket.get()).saturating_until(now);
         Waiter::exclusive(standing.holder, standing.label.clone(), waited).in_mode(standing.mode)
     });
     let line = line.collect();
-    KeyState::new(key, tenancies, line)
+    KeyState::new(key, tenancies, line).at(Stamp::from_micros(scene.floor.get()))
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ mod tests {
     use std::task::{Context, Wake};
 
     use super::*;
-    use crate::{Holder, Key};
+    use crate::Holder;
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn broken(bits: u128) -> Notice {
-        Notice::Broken { holder: Holder::from_bits(bits), key: Key::new("k").unwrap() }
+        Notice::Broken { holder: Holder::from_bits(bits) }
     }
 
     fn poll(notices: &mut dyn Notices, count: &Arc<Count>) -> Poll<Notice> {

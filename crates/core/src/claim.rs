@@ -85,7 +85,7 @@ impl Claim {
 /// One attempt to hold a claim: what every request to a store is about.
 ///
 /// A store grants, renews and releases by the holder alone; asking again with the same attempt never looks taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Attempt {
     /// What is asked for.
@@ -103,7 +103,7 @@ pub struct Attempt {
 }
 
 /// On what the members of a quorum are to agree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "whoever serves it must know all of it")]
 pub struct Proposal {
     /// The fence. It stands for the store's clock, which would say something else at each member.

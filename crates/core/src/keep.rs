@@ -1,13 +1,14 @@
 //! From the grant to the release, or to the loss.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Backoff, Drift, Handed, HoldAnswer, Instant, Key, Lease, Tenancy, Ttl};
 
 /// Whether and for how long a lease is renewed while its guard lives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewal {
     /// As long as the guard lives. The default: work often takes longer than planned, and a holder that died stops renewing.
@@ -20,7 +21,7 @@ pub enum Renewal {
 }
 
 /// Why a lease is held no more.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
     /// It ran out before a renewal was answered.
@@ -94,7 +95,7 @@ pub enum Keeping {
 ///
 /// Invariant: the end that it believes only ever comes from an answer, counted from before its request was sent; a fault
 /// moves it neither way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Keep {
     lease: Lease,
     ttl: Ttl,
@@ -103,6 +104,8 @@ pub struct Keep {
     granted: Instant,
     /// When the last request that was answered had been sent.
     confirmed: Instant,
+    /// When it last asked, or will, because it heard that the lease was broken.
+    hinted: Instant,
     /// How long the lease is that was handed over in line, until the first renewal is answered.
     unclaimed: Option<Ttl>,
     asking: Option<(Instant, Ttl)>,
@@ -111,12 +114,12 @@ pub struct Keep {
     loss: Option<Box<Loss>>,
 }
 
-/// How long after a grant it may be heard that an earlier lease was broken: a process that was stopped meanwhile, and goes on, reads
-/// what was said within moments, and is granted nothing before it reads.
-const HEARD_WITHIN: Duration = Duration::from_secs(1);
+/// How far the asks are apart that words of a broken lease bring about: whoever floods a holder with such words does not make it
+/// flood the store.
+const BETWEEN_ASKS: Duration = Duration::from_millis(150);
 
 /// What makes it doubtful whether the store still has the lease, until a renewal is answered.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 struct Doubt {
     /// How many renewals ended in a fault.
     faults: u32,
@@ -124,8 +127,8 @@ struct Doubt {
     fault: Option<Arc<str>>,
     /// When to ask, until that is done; whatever is due besides.
     ask: Option<Instant>,
-    /// At which key somebody broke a lease of this holder, and when that was heard.
-    broken: Option<(Instant, Key)>,
+    /// When it was heard that somebody broke a lease of this holder.
+    broken: Option<Instant>,
 }
 
 impl Keep {
@@ -139,6 +142,7 @@ impl Keep {
             renewal,
             granted: now,
             confirmed: now,
+            hinted: Instant::from_nanos(0),
             unclaimed: None,
             asking: None,
             doubt: None,
@@ -222,16 +226,14 @@ impl Keep {
         doubt.fault = Some(fault);
     }
 
-    /// The store told that somebody broke a lease of this holder. Shortly after the grant that may be one that it was handed while its
-    /// process was stopped, before it asked anew and was granted this: then the store is asked at once.
-    pub fn handle_broken(&mut self, now: Instant, key: Key) {
-        if now >= self.granted + HEARD_WITHIN {
-            self.loss.get_or_insert_with(|| Box::new(Loss::Broken { key }));
-            return;
-        }
+    /// Somebody said that a lease of this holder was broken. It may be an earlier one, and it may be a lie: the store is asked, and its
+    /// answer believed.
+    pub fn handle_broken(&mut self, now: Instant) {
+        let at = now.max(self.hinted + BETWEEN_ASKS);
         let doubt = self.doubt.get_or_insert_default();
-        doubt.broken = Some((now, key));
-        doubt.ask = Some(now);
+        doubt.broken = Some(now);
+        // A store that has not answered lately is asked again soon anyway.
+        self.hinted = self.hinted.max(*doubt.ask.get_or_insert(at));
     }
 
     /// This process stops keeping the lease.
@@ -265,7 +267,7 @@ impl Keep {
     /// The ttl of a renewal that would make the lease last longer; `None` when none may or would. The shortest makes no lease last
     /// longer, but says whether there is one.
     fn worth_asking(&self, now: Instant) -> Option<Ttl> {
-        let is_doubtful = self.broken().is_some();
+        let is_doubtful = self.is_said_to_be_broken();
         self.worth_renewing(now).or_else(|| is_doubtful.then(|| self.ttl.up_to(Duration::ZERO)))
     }
 
@@ -295,25 +297,23 @@ impl Keep {
                     self.confirmed = self.confirmed.max(sent);
                     self.unclaimed = None;
                     // What was heard after it was sent may be true all the same.
-                    self.doubt.take_if(|doubt| doubt.broken.as_ref().is_none_or(|(heard, _)| *heard <= sent));
+                    self.doubt.take_if(|doubt| doubt.broken.is_none_or(|heard| heard <= sent));
                     self.believe(Lease::counted_from(sent, ttl, self.drift));
                 }
             }
             HoldAnswer::NotHeld { key, held_by } => {
-                let broken = self.broken().map(|key| Loss::Broken { key: key.clone() });
-                let loss = match (broken, held_by) {
-                    (Some(broken), _) => broken,
-                    (None, None) => Loss::Gone { key },
-                    (None, Some(held_by)) => Loss::TakenByOther { held_by },
+                let loss = match held_by {
+                    _ if self.is_said_to_be_broken() => Loss::Broken { key },
+                    None => Loss::Gone { key },
+                    Some(held_by) => Loss::TakenByOther { held_by },
                 };
                 self.loss.get_or_insert_with(|| Box::new(loss));
             }
         }
     }
 
-    /// The key at which somebody may have broken the lease.
-    fn broken(&self) -> Option<&Key> {
-        Some(&self.doubt.as_ref()?.broken.as_ref()?.1)
+    fn is_said_to_be_broken(&self) -> bool {
+        self.doubt.as_ref().is_some_and(|doubt| doubt.broken.is_some())
     }
 
     /// No renewal shortens what the store keeps, so of two answers the one with the later end holds, in whatever order they
@@ -326,15 +326,21 @@ impl Keep {
     }
 
     fn end_of_lease(&self) -> Loss {
-        if let Some(key) = self.broken() {
-            return Loss::Broken { key: key.clone() };
-        }
         let fault = self.doubt.as_ref().and_then(|doubt| doubt.fault.clone());
         match self.renewal {
             // The drift of the last lease ends the hold a little before the limit: nothing could have made it longer.
             Renewal::AtMost(at_most) if fault.is_none() => Loss::HeldTooLong { at_most },
             _ => Loss::Expired { fault },
         }
+    }
+}
+
+/// Two that hash alike decide alike from here on: when it was granted and confirmed counts only by what is due after that.
+impl Hash for Keep {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { lease, ttl, drift, renewal, unclaimed, asking, doubt, loss, .. } = self;
+        (lease, ttl, drift, renewal, unclaimed, asking, doubt, loss).hash(state);
+        (self.limit(), self.hinted + BETWEEN_ASKS, self.confirmed + self.term().duration() / 3).hash(state);
     }
 }
 

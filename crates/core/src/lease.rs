@@ -7,7 +7,7 @@ use crate::{Instant, Misuse, Ttl};
 /// How much earlier than the store a holder stops believing in its lease.
 ///
 /// A share of the ttl for clocks that run at different rates, and a constant for rounding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Drift {
     per_thousand: u32,
     /// In nanoseconds, which takes less room than a duration; there may be very many.
@@ -58,7 +58,7 @@ impl Drift {
 }
 
 /// The time for which a holder may believe that it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
     end: Instant,
 }

@@ -9,6 +9,7 @@
 
 mod acquire;
 mod apply;
+mod background;
 mod backoff;
 mod bare;
 mod bulletin;
@@ -27,6 +28,7 @@ mod records;
 mod request;
 mod round;
 mod runtime;
+mod settle;
 mod share;
 mod signal;
 mod store;
@@ -37,7 +39,16 @@ mod waiting;
 mod walk;
 
 pub use acquire::{Acquire, Handed, Outcome, Patience, Step};
-pub use apply::{Ears, Scene, apply};
+pub use apply::{Ears, Quarantined, Scene, apply};
+
+/// What a store does with each request: the functions that [`apply`] chooses from.
+pub mod serve {
+    pub use crate::apply::{
+        advance, break_lease, grant, inspect, mark, marked, raise, rejoin, release, renew,
+    };
+}
+
+pub use background::{BackgroundRelease, BackgroundReleases};
 pub use backoff::Backoff;
 pub use bare::Bare;
 pub use bulletin::Bulletin;
@@ -48,7 +59,7 @@ pub use holder::{Holder, Label};
 pub use keep::{Keep, Keeping, Loss, Renewal};
 pub use key::{Escaped, Key};
 pub use lease::{Drift, Lease};
-pub use line::{Channel, Line, Standing, Ticket, Unclaimed};
+pub use line::{Channel, Line, Nonce, Standing, Ticket, Unclaimed};
 pub use mark::{Mark, Marked};
 pub use misuse::Misuse;
 pub use mode::{Family, Mode};
@@ -57,12 +68,16 @@ pub use request::{
     Answer, BreakAnswer, GrantAnswer, HoldAnswer, News, Place, Push, RaiseAnswer, Request, Served, Wait,
 };
 pub use round::{Ballot, Round, Turn, Vote, majority_of};
-pub use runtime::{BoxFuture, Instant, Runtime, Stamp};
+pub use runtime::{BeginCleanup, BoxFuture, Instant, Runtime, Stamp};
+pub use settle::{ConnectionId, Sending, Unsettled};
 pub use share::{Share, Shares};
 pub use signal::Signal;
-pub use store::{Fault, FaultKind, Manner, Notice, Notices, Store, Wake};
+pub use store::{
+    AdminStore, BaselineStore, Fault, FaultCause, FaultKind, InspectStore, Limits, Manner, MarkStore,
+    MemberStore, Notice, Notices, Parts, ProcessStore, Store, Wake,
+};
 pub use tally::{Stance, Tally};
 pub use tenancy::{KeyState, Tenancy, Tenant, Waiter};
 pub use ttl::Ttl;
-pub use waiting::Waiting;
+pub use waiting::{Proof, Waiting};
 pub use walk::{Bookmark, Stretch};

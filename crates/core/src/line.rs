@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,8 +52,39 @@ impl fmt::Debug for Channel {
     }
 }
 
+/// A secret of one ask. The store keeps it with the waiter's place in line, and repeats it in the push that grants, and nowhere
+/// else. So a publisher who cannot read the records of the key cannot forge a grant.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Nonce(Holder);
+
+impl Nonce {
+    /// A nonce of 128 bits, which must come from a cryptographic generator.
+    #[must_use]
+    pub const fn from_bits(bits: u128) -> Self {
+        Self(Holder::from_bits(bits))
+    }
+
+    /// 32 hexadecimal digits, as stores keep it. Not for people and not for logs.
+    #[must_use]
+    pub fn digit_bytes(self) -> [u8; Holder::DIGITS] {
+        self.0.digit_bytes()
+    }
+
+    /// Reads what [`Nonce::digit_bytes`] wrote; `None` for anything else.
+    #[must_use]
+    pub fn from_digits(digits: &[u8]) -> Option<Self> {
+        Holder::from_digits(digits).map(Self)
+    }
+}
+
+impl fmt::Debug for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Nonce(…)")
+    }
+}
+
 /// All that a store must know of a waiter to hand it the lock without asking.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Standing {
     /// Who waits.
@@ -65,6 +97,8 @@ pub struct Standing {
     pub ttl: Ttl,
     /// Where it hears of its turn; `None`: it hears of it when it asks again.
     pub channel: Option<Channel>,
+    /// What the push that grants must repeat, if the waiter demands that.
+    pub nonce: Option<Nonce>,
     /// Whether the claim has other keys as well, so that this one is not yet the grant.
     pub wants_more: bool,
 }
@@ -80,12 +114,18 @@ impl Standing {
         channel: Option<Channel>,
         wants_more: bool,
     ) -> Self {
-        Self { holder, label, mode, ttl, channel, wants_more }
+        Self { holder, label, mode, ttl, channel, nonce: None, wants_more }
+    }
+
+    /// The same waiter, who believes only a grant that repeats this.
+    #[must_use]
+    pub fn with_nonce(self, nonce: Option<Nonce>) -> Self {
+        Self { nonce, ..self }
     }
 }
 
 /// A lock that was handed over and whose new holder has not been heard since.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Unclaimed {
     /// To whom.
@@ -295,6 +335,14 @@ impl Line {
     /// Remembers the line until `ends`, or longer if it was to be.
     pub fn keep_until(&mut self, ends: Stamp) {
         self.ends = self.ends.max(Some(ends));
+    }
+}
+
+/// The tickets by holder say nothing that the waiters do not.
+impl Hash for Line {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { waiters, tickets: _, left_out, missed, unclaimed, struck, ends } = self;
+        (waiters, left_out, missed, unclaimed, struck, ends).hash(state);
     }
 }
 

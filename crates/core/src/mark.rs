@@ -6,7 +6,7 @@ use crate::holder::Label;
 use crate::{Fence, Stamp};
 
 /// What says that something was done: when, and by whom. It is no lease: it keeps nobody out, and outlasts its holder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Mark {
     /// When it was begun, in microseconds since 1970 on the store's wall clock.
@@ -32,7 +32,7 @@ impl Mark {
 }
 
 /// Whether something was done, and the time at the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(
     clippy::exhaustive_structs,
     reason = "whoever reads a mark must compare it with the clock it was written by"

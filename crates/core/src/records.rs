@@ -10,7 +10,7 @@ use crate::holder::Label;
 use crate::{Family, Fence, Holder, Key, Line, Mark, Shares, Stamp, Ttl};
 
 /// What stands at a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Content {
     /// A lease of ours.
@@ -31,7 +31,7 @@ pub enum Content {
 }
 
 /// What stands at a key, and until when.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Lock {
     /// What stands there.
@@ -49,7 +49,7 @@ impl Lock {
 }
 
 /// The last fence of a key, and until when it is remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct LastFence {
     /// The fence.
@@ -78,7 +78,7 @@ impl LastFence {
 /// Everything that a store remembers of its keys, or the part that a request is about.
 ///
 /// What has ended counts as absent from that very moment on, whether or not it was removed yet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Records {
     /// What stands at each key.

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use crate::{Attempt, Channel, Fence, Holder, Key, KeyState, Mark, Marked, Stamp, Tenancy, Ticket, Ttl};
+use crate::{
+    Attempt, Channel, Fence, Holder, Key, KeyState, Mark, Marked, Nonce, Stamp, Tenancy, Ticket, Ttl,
+};
 
 /// What a store is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Request {
     /// Give the attempt all keys of its claim, or none; or let it wait for them.
@@ -56,11 +58,13 @@ pub enum Request {
 }
 
 /// How an attempt waits for a key that is taken.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "whoever serves it must know all of it")]
 pub struct Wait {
     /// Where it hears of its turn; `None`: it can only ask again.
     pub channel: Option<Channel>,
+    /// What the push that grants must repeat to be believed; `None`: nobody but the store can tell this waiter anything.
+    pub nonce: Option<Nonce>,
     /// Its place, if it had one before, and in which key's line.
     pub ticket: Option<(Key, Ticket)>,
     /// It does not join a line that is as long as this.
@@ -68,7 +72,7 @@ pub struct Wait {
 }
 
 /// What a store can answer, by request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Answer {
     /// To [`Request::Grant`].
@@ -99,7 +103,7 @@ pub enum Answer {
 }
 
 /// The answer to a request for a grant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum GrantAnswer {
     /// The attempt holds all keys of its claim, for its ttl from now.
@@ -141,7 +145,7 @@ pub enum GrantAnswer {
 }
 
 /// A place in line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "a place has no more to it")]
 pub struct Place {
     /// What leads back to it.
@@ -154,7 +158,7 @@ pub struct Place {
 }
 
 /// What somebody who waits is to be told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "whoever delivers it must know all of it")]
 pub struct Push {
     /// Where it listens; `None`: it cannot be told, and will ask.
@@ -165,10 +169,12 @@ pub struct Push {
     pub key: Key,
     /// What happened.
     pub news: News,
+    /// What proves a grant to the waiter.
+    pub nonce: Option<Nonce>,
 }
 
 /// What happened to a waiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum News {
     /// It holds the key, which was all that it wanted.
@@ -191,20 +197,33 @@ pub enum News {
 }
 
 /// What came of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "whoever serves a request must handle all of it")]
-pub struct Served {
+pub struct Served<T = Answer> {
     /// The answer.
-    pub answer: Answer,
+    pub answer: T,
     /// Who else is to be told what.
     pub pushes: Vec<Push>,
-    /// Keys that are free although somebody waits: more waiters were gone than one request clears away. Whoever serves requests
-    /// sends [`Request::Advance`] for them.
+    /// Keys that are free although somebody waits: more waiters were gone than one request clears away. A server of requests calls
+    /// [`advance`](crate::serve::advance) for them.
     pub unfinished: Vec<Key>,
 }
 
+impl<T> Served<T> {
+    /// An answer that concerns nobody else.
+    #[must_use]
+    pub const fn quietly(answer: T) -> Self {
+        Self { answer, pushes: Vec::new(), unfinished: Vec::new() }
+    }
+
+    /// The same with another answer.
+    pub fn map<U>(self, answer: impl FnOnce(T) -> U) -> Served<U> {
+        Served { answer: answer(self.answer), pushes: self.pushes, unfinished: self.unfinished }
+    }
+}
+
 /// The answer to a renewal or a release.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum HoldAnswer {
     /// The attempt held all keys of its claim, and it was done.
@@ -219,7 +238,7 @@ pub enum HoldAnswer {
 }
 
 /// The answer of a member of a quorum to being asked to raise the fence.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum RaiseAnswer {
     /// The greatest fence of the claim's keys now.
@@ -237,7 +256,7 @@ pub enum RaiseAnswer {
 }
 
 /// The answer to a request to break a lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum BreakAnswer {
     /// The lease has been ended.

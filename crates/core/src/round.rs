@@ -9,7 +9,7 @@ mod ballot;
 pub use ballot::{Ballot, Vote};
 
 use crate::tally::{Stance, Tally};
-use crate::{Fault, Fence, Instant, Tenancy};
+use crate::{Fault, FaultKind, Fence, Instant, Tenancy};
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub const fn majority_of(members: usize) -> usize {
 }
 
 /// What to do next for a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Turn {
     /// Ask this member for the grant.
@@ -50,15 +50,17 @@ pub enum Turn {
 ///
 /// Invariant: [`Turn::Granted`] names a fence that no member of some majority answered above, and that each member of a majority
 /// answered exactly, to a grant or to a raise, while it was the attempt's own.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Round {
     states: Vec<State>,
-    /// The greatest fence that was answered; it never sinks, also when who answered it is lost.
+    /// The greatest fence that was answered, or one above it; it never sinks, also when who answered it is lost.
     greatest: Option<Fence>,
     until: Instant,
+    /// How far above an answer the next raise goes, where a reader had the fence that was asked for.
+    leap: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 enum State {
     /// Not asked yet.
     Idle,
@@ -75,7 +77,14 @@ impl Round {
     /// A round of so many members. Past `until` nothing is granted: the lease would have ended.
     #[must_use]
     pub fn new(members: usize, until: Instant) -> Self {
-        Self { states: (0..members).map(|_| State::Idle).collect(), greatest: None, until }
+        Self { states: (0..members).map(|_| State::Idle).collect(), greatest: None, until, leap: 0 }
+    }
+
+    /// The same with a random leap, of some hundred: readers that raise at once could else go on taking each other's next fence.
+    #[must_use]
+    pub fn leaping(mut self, leap: u64) -> Self {
+        self.leap = leap;
+        self
     }
 
     /// A member granted.
@@ -125,6 +134,15 @@ impl Round {
         })
     }
 
+    /// Who else holds the key at a member.
+    #[must_use]
+    pub fn held_by(&self, member: usize) -> Option<&Tenancy> {
+        match self.states.get(member)? {
+            State::Out(Stance::Held(held_by)) => Some(held_by),
+            _ => None,
+        }
+    }
+
     /// Whether somebody else holds the key at so many members that no majority is left.
     #[must_use]
     pub fn is_held_elsewhere(&self) -> bool {
@@ -146,6 +164,17 @@ impl Round {
             State::Out(_) => false,
         };
         self.states.iter().enumerate().filter(served).count() >= self.majority()
+    }
+
+    /// Whether a majority could grant once the members that abstain vote again.
+    #[must_use]
+    pub fn waits_for_quarantine(&self) -> bool {
+        let abstains = |state: &State| matches!(state, State::Out(Stance::Refused(fault)) if fault.kind == FaultKind::Quarantined);
+        let serves = |state: &&State| {
+            matches!(state, State::Granted { .. } | State::Out(Stance::Held(_) | Stance::Gone))
+                || abstains(state)
+        };
+        self.states.iter().any(abstains) && self.states.iter().filter(serves).count() >= self.majority()
     }
 
     /// Whether so many members refuse for good that a majority could not grant whatever the others say.
@@ -211,6 +240,10 @@ impl Round {
         let Some(state) = self.states.get_mut(member) else { return };
         *state = match state {
             State::Granted { fence, raising } => {
+                if raising.is_some_and(|asked| answered > asked) {
+                    let leapt = Fence::new(answered.get().saturating_add(self.leap));
+                    self.greatest = self.greatest.max(leapt);
+                }
                 State::Granted { fence: answered.max(*fence), raising: *raising }
             }
             // Whoever lost the key there does not have it by an answer from before.

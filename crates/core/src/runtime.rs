@@ -9,6 +9,9 @@ use std::time::Duration;
 /// A boxed future that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Begins a cleanup, and begins it anew where the first one was cut off.
+pub type BeginCleanup = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
+
 /// A point on this process's lease clock: one that never steps and that runs on while the machine sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
@@ -98,6 +101,12 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
 
     /// Runs a task to its end beside the others. Where the runtime has ended the task is dropped; this never panics.
     fn spawn(&self, task: BoxFuture<'static, ()>);
+
+    /// Runs a cleanup to its end, which gives back what others wait for. A runtime that ends before it is done begins it anew
+    /// elsewhere if it can, and is delayed by that for a bounded time.
+    fn spawn_cleanup(&self, mut begin: BeginCleanup) {
+        self.spawn(Box::pin(async move { begin().await }));
+    }
 
     /// 128 bits that nobody can guess.
     fn random(&self) -> u128;

@@ -6,7 +6,7 @@ use crate::holder::Label;
 use crate::{Channel, Fence, Holder, Stamp, Ttl};
 
 /// What one of those has who hold a key together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Share {
     /// How much it takes up.
@@ -45,7 +45,7 @@ impl Share {
 /// All shares of a key.
 ///
 /// Putting one in, taking one out and asking for the sum or for the first or last end cost O(log n).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Shares {
     by_holder: BTreeMap<Holder, Share>,
     by_end: BTreeSet<(Stamp, Holder)>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::{Fault, FaultKind, Tenancy};
 
 /// What each member of a quorum said to a call, in their configured order, and how many had to agree.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Tally {
     /// The members by name, each with what it said.
@@ -18,7 +18,7 @@ pub struct Tally {
 }
 
 /// What one member of a quorum said.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stance {
     /// It agreed.
@@ -54,6 +54,14 @@ impl Tally {
         Self { members, needed, verb }
     }
 
+    /// The faults of its members, in their configured order.
+    pub fn faults(&self) -> impl Iterator<Item = &Fault> {
+        self.members.iter().filter_map(|(_, stance)| match stance {
+            Stance::Refused(fault) | Stance::Silent(fault) => Some(fault),
+            _ => None,
+        })
+    }
+
     fn list(&self, f: &mut fmt::Formatter<'_>, what: &str, which: impl Fn(&Stance) -> bool) -> fmt::Result {
         let mut some = self.members.iter().filter(|(_, stance)| which(stance)).peekable();
         if some.peek().is_none() {
@@ -65,6 +73,12 @@ impl Tally {
             write!(f, "{comma}{name}: {stance}")?;
         }
         write!(f, ")")
+    }
+}
+
+impl std::error::Error for Tally {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.faults().next().map(|fault| fault as _)
     }
 }
 
@@ -119,7 +133,7 @@ mod tests {
         let members = members.map(|(name, stance)| (name.into(), stance)).into();
         assert_eq!(
             Tally::new(members, 3, "granted").to_string(),
-            "1 of 5 stores granted, 2 refused (redis-b: quarantined for 43 s more (restarted without its state), \
+            "1 of 5 stores granted, 2 refused (redis-b: quarantined for 43 s more (first use, or restarted without its state), \
              redis-c: held by web-3 (00000007) for 4.0 s more unless renewed), 2 did not answer (redis-d: timed out, \
              redis-e: connection refused); 3 needed"
         );

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::holder::Label;
 use crate::key::Escaped;
-use crate::{Fence, Holder, Key, Mode};
+use crate::{Fence, Holder, Key, Mode, Stamp};
 
 /// Who sits on a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ impl fmt::Display for Tenant {
 }
 
 /// One holding as an onlooker sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Tenancy {
     /// The key that is held.
@@ -95,7 +95,7 @@ impl fmt::Display for Tenancy {
 }
 
 /// All that an onlooker can see of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct KeyState {
     /// The key.
@@ -104,10 +104,12 @@ pub struct KeyState {
     pub tenancies: Vec<Tenancy>,
     /// Who waits for it, first come, first served.
     pub line: Vec<Waiter>,
+    /// The store's wall clock when it was looked at: microseconds since 1970. `None` where the store does not say.
+    pub clock: Option<Stamp>,
 }
 
 /// Who waits for a key, as an onlooker sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Waiter {
     /// Its id, shown by eight digits.
@@ -138,7 +140,24 @@ impl KeyState {
     /// What is to be seen of a key.
     #[must_use]
     pub const fn new(key: Key, tenancies: Vec<Tenancy>, line: Vec<Waiter>) -> Self {
-        Self { key, tenancies, line }
+        Self { key, tenancies, line, clock: None }
+    }
+
+    /// The same, seen when the store's wall clock showed this.
+    #[must_use]
+    pub fn at(self, clock: Stamp) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    /// How long the key has been held so, by the store's clock; `None` where that cannot be known.
+    ///
+    /// It is the time since the fence of the holding, which is the moment of the grant on the clock that [`clock`](Self::clock) is
+    /// read from. It is too little when that clock had been set back before the grant, by no more than it was set back, and too much when it was set forward since. In a quorum
+    /// it may be wrong by [`Fence::MARGIN`] and by what the clocks of the members differ.
+    #[must_use]
+    pub fn held_for(&self, tenancy: &Tenancy) -> Option<Duration> {
+        let since = Stamp::from_micros(tenancy.fence?.get());
+        self.clock.filter(|clock| *clock >= since).map(|clock| since.saturating_until(clock))
     }
 
     /// Whether it concerns us: another program's string does only where one of ours waits for it.
@@ -152,6 +171,21 @@ impl KeyState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_long_it_is_held_is_the_time_since_its_fence_and_unknown_without_a_clock_that_is_past_it() {
+        let key = Key::new("k").unwrap();
+        let tenant = Tenant::Holder { holder: Holder::from_bits(1), label: None };
+        let held = Tenancy::exclusive(key.clone(), tenant, Fence::new(5_000_000), None);
+        let state = KeyState::new(key.clone(), vec![held.clone()], Vec::new());
+        assert_eq!(state.held_for(&held), None);
+        let at = |micros| state.clone().at(Stamp::from_micros(micros));
+        assert_eq!(at(5_000_000).held_for(&held), Some(Duration::ZERO));
+        assert_eq!(at(7_500_000).held_for(&held), Some(Duration::from_millis(2500)));
+        assert_eq!(at(4_999_999).held_for(&held), None, "the clock was set back");
+        let foreign = Tenancy::exclusive(key, Tenant::NotALock, None, None);
+        assert_eq!(at(7_500_000).held_for(&foreign), None);
+    }
 
     fn state(tenant: Option<Tenant>, line: Vec<Waiter>) -> KeyState {
         let key = Key::new("k").unwrap();

@@ -53,9 +53,9 @@ impl Ttl {
         self.0.get()
     }
 
-    /// This ttl, or what is left until a limit if that is less; no less than a millisecond. For the last renewal before a
-    /// longest hold ends.
-    pub(crate) fn up_to(self, limit: Duration) -> Self {
+    /// This ttl, or a limit if that is less; no less than a millisecond.
+    #[must_use]
+    pub fn up_to(self, limit: Duration) -> Self {
         let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         Self::of(self.as_millis().min(limit))
     }

@@ -3,17 +3,21 @@
 //! A waiter in line is told when its turn has come, so it need not ask. But a wake-up may get lost, a holder may die, and a
 //! line may be forgotten with its server. So of the waiters of one key in this process the first asks again from time to time,
 //! for all of them; when its answer shows that the others may have been forgotten too, each asks for itself.
+//!
+//! On a server anybody who may publish can speak to a waiter. So a grant is believed only with its proof; whatever else is
+//! said is a hint, which can have a waiter ask sooner, but neither later nor without end.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::poll_fn;
+use std::hash::{Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use crate::backoff::{Dice, jitter};
 use crate::{
-    Attempt, Backoff, BoxFuture, GrantAnswer, Holder, Instant, Key, Line, News, Place, Runtime, Tenancy,
-    Tenant, Ticket, Wake,
+    Attempt, Backoff, BoxFuture, Channel, Fence, GrantAnswer, Holder, Instant, Key, Line, News, Nonce, Place,
+    Runtime, Tenancy, Tenant, Ticket, Wake,
 };
 
 /// The waiters of one store in this process.
@@ -22,7 +26,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Waiting(Mutex<Waiters>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Waiters {
     /// In boxes, so that the table's free places are small.
     all: HashMap<Holder, Box<Waiter>>,
@@ -31,7 +35,18 @@ struct Waiters {
     dice: Dice,
 }
 
-#[derive(Debug)]
+/// What shows a waiter that a grant which it hears of is true: it comes where the waiter's last ask said that it listens, and
+/// repeats the secret of that ask.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_structs, reason = "a proof has no more to it")]
+pub struct Proof {
+    /// Where it came. Each connection has another: what was said on an earlier one may be repeated by anybody who heard it.
+    pub channel: Channel,
+    /// The secret.
+    pub nonce: Nonce,
+}
+
+#[derive(Clone, Debug)]
 struct Waiter {
     /// Its last place; it stands there unless it holds.
     place: Option<(Key, Ticket)>,
@@ -39,10 +54,14 @@ struct Waiter {
     /// nobody wants.
     holds: bool,
     asks: u32,
-    /// When its first ask was sent; it cannot have been handed anything before.
-    joined: Instant,
     /// When its last ask was sent.
     asked: Instant,
+    /// What that ask demanded of a grant; `None` where nobody but the store can speak.
+    proof: Option<Box<Proof>>,
+    /// The fence of the holder that its last answer named: whoever is granted the key next has a greater one.
+    above: Option<Fence>,
+    /// How many hints it was given since an ask last got it any further.
+    hints: u32,
     /// How often it asked in vain while it stood first, or without being told anything.
     rests: u32,
     /// Whether it hears when its turn has come.
@@ -59,16 +78,19 @@ impl Waiting {
         Self(Mutex::new(Waiters { all: HashMap::new(), by_key: HashMap::new(), dice: Dice::new(seed) }))
     }
 
-    /// A waiter is about to ask. Says where it stands, for the store to put it there again.
-    pub fn asks(&self, holder: Holder, now: Instant) -> Option<(Key, Ticket)> {
+    /// A waiter is about to ask, and will believe only a grant with this proof from then on; `None` where nobody but the store can speak
+    /// to it. Says where it stands, for the store to put it there again.
+    pub fn asks(&self, holder: Holder, proof: Option<Proof>, now: Instant) -> Option<(Key, Ticket)> {
         let mut waiters = self.waiters();
         let waiter = waiters.all.entry(holder).or_insert_with(|| {
             Box::new(Waiter {
                 place: None,
                 holds: false,
                 asks: 0,
-                joined: now,
                 asked: now,
+                proof: None,
+                above: None,
+                hints: 0,
                 rests: 0,
                 told: true,
                 wake: None,
@@ -77,6 +99,7 @@ impl Waiting {
             })
         });
         waiter.asked = now;
+        waiter.proof = proof.map(Box::new);
         waiter.told = true;
         waiter.asks += 1;
         // Whatever it was told before, the answer says better: that may have ended since, and it may stand in line anew.
@@ -123,13 +146,20 @@ impl Waiting {
         waited
     }
 
-    /// The store says something to a waiter; if it is a lease, that began at `since` at the earliest. `false` when it is given a
-    /// lease and is not here: then the store must take that back.
-    pub fn hears(&self, holder: Holder, key: &Key, news: News, since: Instant, now: Instant) -> bool {
+    /// Something is said to a waiter; if it is a lease, that began at `since` at the earliest. `false` when it is given a lease and
+    /// is not here: a store to which nobody else can speak must then take that back.
+    pub fn hears(
+        &self,
+        holder: Holder,
+        news: News,
+        proof: Option<&Proof>,
+        since: Instant,
+        now: Instant,
+    ) -> bool {
         let mut woken = Vec::new();
         let mut waiters = self.waiters();
         let spread = jitter(SPREAD, waiters.dice.roll());
-        let pace = waiters.pace();
+        let (pace, roll) = (waiters.pace(), waiters.dice.roll());
         let Some(waiter) = waiters.all.get_mut(&holder) else { return !matches!(news, News::Granted { .. }) };
         if waiter.holds {
             return true;
@@ -137,20 +167,22 @@ impl Waiting {
         match news {
             // However long that is: the push that tells of its turn may get lost all the same.
             News::First { left } => {
-                waiter.ask_at = Some(now + pace.min(left.saturating_add(ROUNDING + spread)));
+                waiter.hint(now + pace.min(left.saturating_add(ROUNDING + spread)), now, roll);
             }
-            News::AskAgain => waiter.wake = Some(Wake::AskAgain),
-            // Whoever waits holds nothing that could be broken.
-            News::Broken => {}
-            News::Granted { fence, lasts } => {
-                let since = since.max(waiter.joined);
+            News::Granted { fence, lasts } if waiter.is_proven(proof, fence) => {
+                // What the ask demanded was not known to the store before it was sent.
+                let since = if proof.is_some() { since.max(waiter.asked) } else { since };
                 waiter.wake = Some(Wake::Granted { fence, since, lasts });
+                let place = waiter.place.clone();
                 waiters.holds(holder, now, pace, &mut woken);
-                if since + lasts.duration() <= now {
+                if let Some((key, _)) = place.filter(|_| since + lasts.duration() <= now) {
                     // Whatever kept this from being heard in time kept the others from it too.
-                    waiters.all_ask(key, now, &mut woken);
+                    waiters.all_ask(&key, now, &mut woken);
                 }
             }
+            News::AskAgain | News::Granted { .. } => waiter.hint(now, now, roll),
+            // Whoever waits holds nothing that could be broken.
+            News::Broken => {}
         }
         woken.extend(waiters.all.get_mut(&holder).and_then(|waiter| waiter.task.take()));
         drop(waiters);
@@ -252,6 +284,25 @@ const SPREAD: Duration = Duration::from_millis(10);
 /// Who does not stand first leaves the first this much time to ask when a lease has ended.
 const AFTER_THE_FIRST: Duration = Duration::from_millis(100);
 
+impl Waiter {
+    fn is_proven(&self, proof: Option<&Proof>, fence: Fence) -> bool {
+        self.proof.as_deref() == proof && self.above.is_none_or(|last| last < fence)
+    }
+
+    /// Something was said that proves nothing: it asks at an instant, or when it would have asked anyway. Of hints that do not get it any
+    /// further each lets it rest longer after its last ask.
+    fn hint(&mut self, at: Instant, now: Instant, roll: u64) {
+        let rest = self.hints.checked_sub(1).map_or(Duration::ZERO, |n| Backoff::WHILE_HELD.delay(n, roll));
+        self.hints = self.hints.saturating_add(1);
+        let at = at.max(self.asked + rest);
+        if at <= now {
+            self.wake.get_or_insert(Wake::AskAgain);
+        } else {
+            self.ask_at = Some(self.ask_at.map_or(at, |set| set.min(at)));
+        }
+    }
+}
+
 /// Wakers are handed out, to be woken when the lock is free again.
 impl Waiters {
     fn stands(
@@ -267,6 +318,10 @@ impl Waiters {
         let key = attempt.claim.keys().find(|key| **key == held_by.key).unwrap_or(&held_by.key);
         let Some(waiter) = self.all.get_mut(&holder) else { return };
         let before = waiter.place.replace((key.clone(), place.ticket));
+        if before.as_ref() != waiter.place.as_ref() {
+            waiter.hints = 0;
+        }
+        waiter.above = held_by.fence;
         if waiter.holds {
             // It was told so since it asked, and reads the older answer only now.
             return;
@@ -375,6 +430,28 @@ impl Waiters {
                 woken.extend(waiter.task.take());
             }
         }
+    }
+}
+
+impl Clone for Waiting {
+    fn clone(&self) -> Self {
+        Self(Mutex::new(self.waiters().clone()))
+    }
+}
+
+/// Two that hash alike decide alike from here on, except for how long their waiters rest.
+impl Hash for Waiting {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let waiters = self.waiters();
+        let mut all: Vec<_> = waiters.all.iter().collect();
+        all.sort_unstable_by_key(|(holder, _)| **holder);
+        for (holder, it) in all {
+            (holder, &it.place, it.holds, it.asks == 1, it.asked, &it.proof, it.above).hash(state);
+            (it.hints > 0, it.told, it.wake, it.ask_at).hash(state);
+        }
+        let mut by_key: Vec<_> = waiters.by_key.iter().collect();
+        by_key.sort_unstable();
+        by_key.hash(state);
     }
 }
 

@@ -1,7 +1,7 @@
 //! How many locks a second are taken and released: `cargo run --release -p leasehold-file --example cycles`.
 //!
 //! One key over and over, in a temporary directory; in one thread without async, and through the store as an async program
-//! uses it, by one task and by sixteen.
+//! uses it, by one task and by many; beside transactions of SQLite alone.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;
@@ -22,8 +22,12 @@ fn main() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = directory.path().join("leases.db");
         println!("{}", if held { "each key another one" } else { "one key" });
+        println!(
+            "  bare SQLite            {:>7} /s",
+            by_bare_transactions(&directory.path().join("bare.db"))
+        );
         println!("  ledger, one thread     {:>7} /s", through_the_ledger(&file, held));
-        for tasks in [1, 16] {
+        for tasks in [1, 16, 64] {
             println!("  store, {tasks:>2} task(s)      {:>7} /s", through_the_store(&file, tasks, held));
         }
     }
@@ -33,6 +37,26 @@ fn attempt(who: u64, task: u64, fresh: bool) -> Attempt {
     let name = if fresh { format!("job:{task}:{who}") } else { format!("job:{task}") };
     let claim = Claim::exclusive(Key::new(name).expect("a key"));
     Attempt::new(claim, Holder::from_bits((u128::from(task) << 64) + u128::from(who)), None, Ttl::DEFAULT)
+}
+
+/// A row that is written and one that is removed, in a transaction each, which is the least that a lock can be.
+fn by_bare_transactions(file: &Path) -> u64 {
+    let connection = rusqlite::Connection::open(file).expect("a file");
+    connection
+        .execute_batch(
+            "PRAGMA page_size = 1024; PRAGMA journal_mode = wal; PRAGMA synchronous = normal;
+             CREATE TABLE t (key BLOB PRIMARY KEY, holder INTEGER) WITHOUT ROWID",
+        )
+        .expect("a table");
+    let run =
+        |sql: &str| connection.prepare_cached(sql).and_then(|mut sql| sql.execute([])).expect("it runs");
+    per_second(|_| {
+        for sql in ["INSERT INTO t VALUES ('a', 1)", "DELETE FROM t WHERE key = 'a' AND holder = 1"] {
+            run("BEGIN IMMEDIATE");
+            run(sql);
+            run("COMMIT");
+        }
+    })
 }
 
 fn through_the_ledger(file: &Path, fresh: bool) -> u64 {

@@ -14,6 +14,12 @@ pub(crate) struct FileId {
     pub(crate) inode: u64,
 }
 
+impl FileId {
+    pub(crate) fn of(found: &rustix::fs::Stat) -> Self {
+        Self { device: found.st_dev, inode: found.st_ino }
+    }
+}
+
 static OPEN: Mutex<BTreeMap<FileId, usize>> = Mutex::new(BTreeMap::new());
 
 /// The right to open a file: one opening at a time in a process.

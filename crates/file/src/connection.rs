@@ -1,5 +1,6 @@
 //! A connection to the file, and the transactions on it.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,12 +8,15 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::census::{Entry, FileId, Opening};
+use crate::logs::Logs;
 use crate::place::Place;
 use crate::schema;
+use crate::sessions::Sessions;
 use crate::trouble::Trouble;
+use crate::users::Users;
 
 /// How long a transaction waits for those of other processes. Each of theirs takes far below a millisecond, but for the one in
 /// a thousand that moves the log into the file; a second is less than a wait that a caller would call a hang.
@@ -28,6 +32,10 @@ const LONG_LOG: i32 = 4000;
 pub(crate) struct Open {
     connection: Connection,
     haste: Arc<Haste>,
+    users: Users,
+    logs: Logs,
+    /// Whether nobody can have opened another log since: this store's session says which it uses.
+    is_guarded: bool,
     entry: Entry,
 }
 
@@ -36,8 +44,6 @@ pub(crate) struct Open {
 #[derive(Debug, Default)]
 struct Haste {
     is_on: AtomicBool,
-    /// A transaction was begun that no work has come to yet.
-    is_begun: AtomicBool,
     /// The log grew long and was not moved, because that takes as long as the disk does.
     long_log: AtomicBool,
     /// The log was moved into the file. Whoever writes next may begin it anew, and waits for the disk once more.
@@ -55,16 +61,65 @@ pub(crate) enum Begin {
     Durably,
 }
 
+/// How long a transaction may keep whoever begins it waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// As long as the disk and [`BUSY_LIMIT`] say.
+    Waits,
+    /// Not at all: it is done on a thread that others need.
+    AtOnce,
+}
+
+/// A transaction, whose work is taken back unless it is committed.
+#[derive(Debug)]
+pub(crate) struct Transaction<'a> {
+    open: &'a Open,
+    is_durable: bool,
+}
+
+impl Transaction<'_> {
+    pub(crate) fn commit(self) -> Result<(), Trouble> {
+        Ok(run(&self.open.connection, "COMMIT")?)
+    }
+}
+
+impl Deref for Transaction<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.open.connection
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        let connection = &self.open.connection;
+        // SQLite has rolled some errors back by itself.
+        if !connection.is_autocommit() {
+            let _ = run(connection, "ROLLBACK");
+        }
+        self.open.haste.is_on.store(false, Ordering::Relaxed);
+        if self.is_durable {
+            let _ = connection.pragma_update(None, "synchronous", "normal");
+        }
+    }
+}
+
 impl Open {
     /// Opens the file at a place, which is made and checked before. What the file must be is settled in a first transaction.
     pub(crate) fn new(
         place: &Place,
+        sessions: &Sessions,
         settle: impl FnOnce(&Connection) -> Result<(), Trouble>,
     ) -> Result<Self, Trouble> {
         let mut opening = Opening::begin();
-        let file = place.prepare()?;
+        let (file, users) = place.prepare()?;
         if !opening.has_open(file) {
             schema::look(place.path())?;
+        }
+        let found = Logs::beside(place.path());
+        if found.is_none() {
+            refuse_another_log(place, sessions)?;
         }
         // Not CREATE, so that no file comes to be whose mode and owner were not looked at; and no URI.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -74,12 +129,64 @@ impl Open {
         connection.set_prepared_statement_cache_capacity(32);
         // A bound LIMIT would else have its statement prepared anew at every use, which was a fifth of what a wait in line cost.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        // We have none of these; another user of the file could have made some, to be run by us.
+        for foreign in [
+            DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA,
+            DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER,
+            DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW,
+        ] {
+            connection.set_db_config(foreign, false)?;
+        }
+        if users != Users::One {
+            // Of a log that is removed, the next one would belong to whoever opens the file then, who could replace it.
+            keep_the_log(&connection)?;
+        }
         // Only an empty file takes it. A commit writes whole pages, and a lease is far smaller than one: quarter pages cost a
         // fifth less processor time for a lock that is taken and released.
         connection.pragma_update(None, "page_size", 1024)?;
-        transaction(&connection, Begin::ToWrite, settle)?;
+        let opened = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        settle(&opened)?;
+        opened.commit()?;
         write_ahead(&mut connection, &haste)?;
-        Ok(Self { connection, haste, entry: opening.enter(file) })
+        // SQLite opens the log when it first reads.
+        connection.pragma_query_value(None, "user_version", |_| Ok(()))?;
+        let logs = match Logs::open_at(place.path()) {
+            Some(logs) if found.is_none_or(|found| found == logs) => Ok(logs),
+            logs => refuse_another_log(place, sessions)
+                .and(logs.ok_or_else(|| Trouble::passing(
+                    "the log of the file was deleted while this process had it open: if it stays so, end this process",
+                ))),
+        };
+        if logs.is_err() {
+            keep_the_log(&connection)?;
+        }
+        Ok(Self { connection, haste, users, logs: logs?, is_guarded: false, entry: opening.enter(file) })
+    }
+
+    /// Whether what is at the place now is what was opened. Once this store has a session, nobody opens another log before this one
+    /// is closed.
+    pub(crate) fn is_current(&mut self, place: &Place, has_session: bool) -> bool {
+        let is_current =
+            place.file_now() == Some(self.file()) && Logs::beside(place.path()) == Some(self.logs);
+        self.is_guarded |= is_current && has_session;
+        is_current
+    }
+
+    /// Closes what is at its place no more, and leaves what is there now alone. What only a log has that was removed is moved into the
+    /// file, where nobody can have opened another one.
+    pub(crate) fn abandon(self, place: &Place) {
+        if self.is_guarded && place.file_now() == Some(self.file()) {
+            self.shorten_log();
+        }
+        let _ = keep_the_log(&self.connection);
+    }
+
+    pub(crate) fn logs(&self) -> Logs {
+        self.logs
+    }
+
+    pub(crate) fn users(&self) -> Users {
+        self.users
     }
 
     /// The file that was opened, wherever it is by now.
@@ -87,49 +194,27 @@ impl Open {
         self.entry.file()
     }
 
-    /// Does some work, all of it or nothing.
-    pub(crate) fn transaction<T>(
-        &self,
-        begin: Begin,
-        work: impl FnOnce(&Connection) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
+    /// Begins a transaction. `None` where it would have to wait for longer than it takes to try a few times more, and must not; until its
+    /// end the same holds for whatever is done.
+    pub(crate) fn begin(&self, begin: Begin, patience: Patience) -> Result<Option<Transaction<'_>>, Trouble> {
+        let is_at_once = patience == Patience::AtOnce;
+        let is_on_disk_soon = [&self.haste.long_log, &self.haste.moved_log];
+        if is_at_once && is_on_disk_soon.iter().any(|it| it.load(Ordering::Relaxed)) {
+            return Ok(None);
+        }
         if begin != Begin::ToRead {
             self.haste.moved_log.store(false, Ordering::Relaxed);
         }
-        if self.haste.is_begun.swap(false, Ordering::Relaxed) {
-            debug_assert_ne!(begin, Begin::Durably, "it was begun without waiting for the disk");
-            return finish(&self.connection, work);
+        if begin == Begin::Durably {
+            // The whole log is waited for, and with it whatever was committed before.
+            self.connection.pragma_update(None, "synchronous", "full")?;
         }
-        if begin != Begin::Durably {
-            return transaction(&self.connection, begin, work);
-        }
-        // The whole log is waited for, and with it whatever was committed before.
-        self.connection.pragma_update(None, "synchronous", "full")?;
-        let done = transaction(&self.connection, begin, work);
-        self.connection.pragma_update(None, "synchronous", "normal")?;
-        done
-    }
-
-    /// Begins a transaction that writes, for the next piece of work, unless others' have to be waited for for longer than it takes to
-    /// try a few times more, or the disk. Until the end of it the same holds for whatever is done.
-    pub(crate) fn begin_at_once(&self) -> bool {
-        if self.haste.long_log.load(Ordering::Relaxed) || self.haste.moved_log.load(Ordering::Relaxed) {
-            return false;
-        }
-        self.haste.is_on.store(true, Ordering::Relaxed);
-        let begun = start(&self.connection, Begin::ToWrite).is_ok();
-        self.haste.is_begun.store(begun, Ordering::Relaxed);
-        if !begun {
-            self.end_at_once();
-        }
-        begun
-    }
-
-    /// What is done from now on may wait. Work that never came to its transaction leaves it begun: it is taken back.
-    pub(crate) fn end_at_once(&self) {
-        self.haste.is_on.store(false, Ordering::Relaxed);
-        if self.haste.is_begun.swap(false, Ordering::Relaxed) {
-            let _ = run(&self.connection, "ROLLBACK");
+        self.haste.is_on.store(is_at_once, Ordering::Relaxed);
+        let transaction = Transaction { open: self, is_durable: begin == Begin::Durably };
+        match start(&self.connection, begin) {
+            Ok(()) => Ok(Some(transaction)),
+            Err(_) if is_at_once => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -153,29 +238,24 @@ impl Open {
     }
 }
 
-fn transaction<T>(
-    connection: &Connection,
-    begin: Begin,
-    work: impl FnOnce(&Connection) -> Result<T, Trouble>,
-) -> Result<T, Trouble> {
-    start(connection, begin)?;
-    finish(connection, work)
+/// Refuses to open the file while processes that live use another log than the one beside it, which was removed under them. They
+/// are told to look, and close it.
+fn refuse_another_log(place: &Place, sessions: &Sessions) -> Result<(), Trouble> {
+    let other = |logs: Logs| Logs::beside(place.path()) != Some(logs);
+    let others: Vec<_> = sessions.others().filter(|(_, record)| record.logs.is_some_and(other)).collect();
+    others.iter().for_each(|(session, _)| sessions.wake(*session));
+    others.first().map_or(Ok(()), |(_, record)| {
+        Err(Trouble::passing(format_args!(
+            "process {} writes to a log of this file that was deleted or replaced: nothing is granted until it has noticed, which \
+             is at its next request; if it stays so, end it",
+            record.pid
+        )))
+    })
 }
 
-/// Does some work in the transaction that was begun, and ends it.
-fn finish<T>(
-    connection: &Connection,
-    work: impl FnOnce(&Connection) -> Result<T, Trouble>,
-) -> Result<T, Trouble> {
-    let done = work(connection).and_then(|done| {
-        run(connection, "COMMIT")?;
-        Ok(done)
-    });
-    // SQLite has rolled some errors back by itself.
-    if done.is_err() && !connection.is_autocommit() {
-        run(connection, "ROLLBACK")?;
-    }
-    done
+/// Neither moves the log into the file when the connection is closed, nor removes it.
+fn keep_the_log(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map(drop)
 }
 
 fn start(connection: &Connection, begin: Begin) -> Result<(), rusqlite::Error> {
@@ -265,47 +345,63 @@ mod tests {
     fn another_limit_does_not_have_a_statement_prepared_anew() {
         let directory = tempfile::tempdir().unwrap();
         let place = Place::new(&directory.path().join("leases.db"));
-        let open =
-            Open::new(&place, |connection| Ok(connection.execute_batch("CREATE TABLE t (n)")?)).unwrap();
-        let prepared_anew = open.transaction(Begin::ToRead, |connection| {
-            let mut statement = connection.prepare_cached("SELECT n FROM t ORDER BY n LIMIT ?1")?;
-            for limit in [1, 100, 2] {
-                statement.query([limit])?.next()?;
-            }
-            Ok(statement.get_status(StatementStatus::RePrepare))
-        });
-        assert_eq!(prepared_anew.unwrap(), 0);
+        let open = Open::new(&place, &Sessions::of_file(place.path()), |connection| {
+            Ok(connection.execute_batch("CREATE TABLE t (n)")?)
+        })
+        .unwrap();
+        let transaction = open.begin(Begin::ToRead, Patience::Waits).unwrap().unwrap();
+        let mut statement = transaction.prepare_cached("SELECT n FROM t ORDER BY n LIMIT ?1").unwrap();
+        for limit in [1, 100, 2] {
+            statement.query([limit]).unwrap().next().unwrap();
+        }
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
     }
 
     #[test]
     fn in_haste_a_long_log_is_left_where_it_is_and_nobody_begins_it_anew() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("leases.db");
-        let open = Open::new(&Place::new(&path), |connection| {
+        let open = Open::new(&Place::new(&path), &Sessions::of_file(&path), |connection| {
             Ok(connection.execute_batch("CREATE TABLE t (n BLOB)")?)
         })
         .unwrap();
-        let write = |bytes: i64| {
-            open.transaction(Begin::ToWrite, |connection| {
-                Ok(connection.execute("INSERT INTO t VALUES (zeroblob(?1))", [bytes])?)
-            })
-            .unwrap()
+        let write = |bytes: i64, patience| {
+            let Some(transaction) = open.begin(Begin::ToWrite, patience).unwrap() else { return false };
+            transaction.execute("INSERT INTO t VALUES (zeroblob(?1))", [bytes]).unwrap();
+            transaction.commit().unwrap();
+            true
         };
-        assert!(open.begin_at_once());
-        write(4_200_000);
-        open.end_at_once();
+        assert!(write(4_200_000, Patience::AtOnce));
         let size = || std::fs::metadata(&path).unwrap().len();
         assert!(open.has_long_log() && size() < 1_000_000, "{}", size());
-        assert!(!open.begin_at_once());
+        assert!(!write(1, Patience::AtOnce));
         open.shorten_log();
         assert!(!open.has_long_log() && size() > 4_000_000, "{}", size());
-        assert!(!open.begin_at_once(), "the next commit waits for the disk");
-        write(1);
-        assert!(open.begin_at_once());
-        write(1);
-        open.end_at_once();
+        assert!(!write(1, Patience::AtOnce), "the next commit waits for the disk");
+        write(1, Patience::Waits);
+        assert!(write(1, Patience::AtOnce));
         // Where nobody is in haste it is moved at once.
-        write(4_200_000);
+        write(4_200_000, Patience::Waits);
         assert!(!open.has_long_log() && size() > 8_000_000, "{}", size());
+    }
+
+    #[test]
+    fn what_is_not_committed_is_taken_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("leases.db");
+        let open = Open::new(&Place::new(&path), &Sessions::of_file(&path), |connection| {
+            Ok(connection.execute_batch("CREATE TABLE t (n)")?)
+        })
+        .unwrap();
+        for is_committed in [false, true] {
+            let transaction = open.begin(Begin::Durably, Patience::Waits).unwrap().unwrap();
+            transaction.execute("INSERT INTO t VALUES (1)", []).unwrap();
+            if is_committed {
+                transaction.commit().unwrap();
+            }
+        }
+        let transaction = open.begin(Begin::ToRead, Patience::Waits).unwrap().unwrap();
+        let written: i64 = transaction.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
+        assert_eq!(written, 1);
     }
 }

@@ -5,9 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leasehold_core::{Examination, Finding, Severity};
+use nix::unistd::{Gid, Group};
 
-use crate::peer::Peers;
 use crate::place::Place;
+use crate::sessions::Sessions;
+use crate::users::Users;
 
 /// SQLite writes some pages at a time, and a log beside the file.
 const LEAST_FREE: u64 = 16 << 20;
@@ -28,12 +30,20 @@ pub(crate) fn examine(path: &Path, name: &Arc<str>) -> Examination {
                 None => finding,
             });
         }
-        Ok(true) => findings.push(Finding::note(
+        Ok(Some(Users::One)) => findings.push(Finding::note(
             "file",
             name,
             "it lies on a disk of this machine, and only its user can write it",
         )),
-        Ok(false) => {
+        Ok(Some(Users::Group { group, .. })) => findings.push(Finding::note(
+            "file",
+            name,
+            format!(
+                "it lies on a disk of this machine, and is shared by the users of group {}, each of whom can break any lock in it",
+                group_name(group)
+            ),
+        )),
+        Ok(None) => {
             findings.push(Finding::note("file", name, "it is not there yet: the first lock makes it"));
         }
     }
@@ -54,15 +64,19 @@ fn written_by_others(path: &Path) -> Option<(&Path, &'static str)> {
     directory.or_else(|| is_open(path).then_some((path, "600")))
 }
 
+fn group_name(group: u32) -> String {
+    let entry = Group::from_gid(Gid::from_raw(group)).ok().flatten();
+    entry.map_or_else(|| group.to_string(), |entry| entry.name)
+}
+
 fn read_by_others(path: &Path, name: &Arc<str>) -> Option<Finding> {
     let mode = path.metadata().ok()?.mode() & 0o7777;
-    if mode & 0o044 == 0 {
+    let directory = path.parent().and_then(|directory| directory.metadata().ok());
+    let is_shared = directory.as_ref().is_some_and(|found| Users::of(found) != Users::One);
+    if mode & if is_shared { 0o004 } else { 0o044 } == 0 {
         return None;
     }
-    let closed = path
-        .parent()
-        .and_then(|directory| directory.metadata().ok())
-        .is_some_and(|found| found.mode() & 0o011 == 0);
+    let closed = directory.is_some_and(|found| found.mode() & if is_shared { 0o001 } else { 0o011 } == 0);
     let what = format!("others can read the file (mode {mode:04o})");
     let why = "who reads it knows the ids of the holders, and all labels";
     (!closed).then(|| {
@@ -83,7 +97,7 @@ fn full(path: &Path, name: &Arc<str>) -> Option<Finding> {
 
 /// What processes that are gone have left beside the file.
 fn leftovers(path: &Path, name: &Arc<str>) -> Finding {
-    let dead = Peers::beside(path).dead().len();
+    let dead = Sessions::of_file(path).dead().len();
     let what = match dead {
         0 => "no process that died has left anything".to_owned(),
         _ => format!(

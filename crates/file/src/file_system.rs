@@ -3,9 +3,10 @@
 //! On one that several machines share, or that a daemon serves from elsewhere, locks may not reach the others and shared memory
 //! (SQLite's -shm) does not: two holders would come of it, or a torn file.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rustix::fs::{major, minor};
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, major, minor, statx};
 
 use crate::trouble::Trouble;
 
@@ -20,6 +21,33 @@ pub(crate) fn check(path: &Path) -> Result<(), Trouble> {
         "{} lies on {shared}, where the locks of SQLite are not safe: use a directory on a disk of this machine, or a server",
         path.display()
     )))
+}
+
+/// Whether something is mounted at the very path, be it from the same file system.
+pub(crate) fn is_mounted(path: &Path) -> Result<bool, Trouble> {
+    if let Ok(found) = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty())
+        && found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
+    {
+        return Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    }
+    // Before Linux 5.8, and where statx is forbidden.
+    let table = Path::new("/proc/self/mountinfo");
+    let mounts = std::fs::read(table).map_err(|error| Trouble::io("read", table, &error))?;
+    let path = path.canonicalize().map_err(|error| Trouble::io("look at", path, &error))?;
+    Ok(is_mount_point(&mounts, path.as_os_str().as_bytes()))
+}
+
+/// Whether a path is among the mount points of `/proc/self/mountinfo`: the fifth word of a line, with what would end a word as
+/// `\040`.
+fn is_mount_point(mounts: &[u8], path: &[u8]) -> bool {
+    let mut written = Vec::new();
+    for byte in path {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' | b'#' => written.extend(format!("\\{byte:03o}").into_bytes()),
+            _ => written.push(*byte),
+        }
+    }
+    mounts.split(|byte| *byte == b'\n').any(|line| line.split(|byte| *byte == b' ').nth(4) == Some(&*written))
 }
 
 /// The name of the file system if it is one to refuse. `fuse` says as what a FUSE file system was mounted.
@@ -123,6 +151,16 @@ mod tests {
         assert_eq!(judged(52, 0), None);
         assert_eq!(judged(17, 8), None);
         assert_eq!(judged(99, 0).as_deref(), Some("a FUSE file system of unknown kind"));
+    }
+
+    #[test]
+    fn a_mount_point_is_told_from_what_lies_below_it_whatever_is_in_its_name() {
+        let table = b"22 27 0:21 / /proc rw - proc proc rw\n40 27 0:51 /a /srv/my\\040file.db rw - ext4 /dev/vda rw\n";
+        for (path, is_one) in
+            [("/proc", true), ("/proc/self", false), ("/srv/my file.db", true), ("/srv", false)]
+        {
+            assert_eq!(is_mount_point(table, path.as_bytes()), is_one, "{path}");
+        }
     }
 
     #[test]

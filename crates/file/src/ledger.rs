@@ -13,9 +13,10 @@ use leasehold_core::{
 use rusqlite::Connection;
 
 use crate::boot::BootId;
-use crate::connection::{Begin, Open};
-use crate::peer::{Peer, Peers};
+use crate::clock::MachineClock;
+use crate::connection::{Begin, Open, Patience};
 use crate::place::Place;
+use crate::sessions::{Session, Sessions};
 use crate::table::{Asker, Written};
 use crate::trouble::Trouble;
 use crate::{schema, table};
@@ -29,9 +30,9 @@ use crate::{schema, table};
 pub struct Ledger {
     place: Place,
     name: Arc<str>,
-    runtime: Arc<dyn Runtime>,
+    clock: MachineClock,
     boot: Option<BootId>,
-    peers: Arc<Peers>,
+    sessions: Arc<Sessions>,
     /// Whether what is granted here ends with this store's life.
     is_mortal: bool,
     ears: Option<Arc<dyn Ears + Send + Sync>>,
@@ -54,8 +55,9 @@ impl Ledger {
     pub fn at(path: impl AsRef<Path>, runtime: Arc<dyn Runtime>) -> Self {
         let place = Place::new(path.as_ref());
         let name = place.name().into();
-        let peers = Arc::new(Peers::beside(place.path()));
-        Self { place, name, runtime, boot: None, peers, is_mortal: false, ears: None, open: None }
+        let sessions = Arc::new(Sessions::of_file(place.path()));
+        let clock = MachineClock::of(runtime);
+        Self { place, name, clock, boot: None, sessions, is_mortal: false, ears: None, open: None }
     }
 
     /// The same, as if the machine had been booted under this id.
@@ -76,8 +78,8 @@ impl Ledger {
         Self { ears: Some(ears), ..self }
     }
 
-    pub(crate) fn with_peers(self, peers: Arc<Peers>) -> Self {
-        Self { peers, ..self }
+    pub(crate) fn with_sessions(self, sessions: Arc<Sessions>) -> Self {
+        Self { sessions, ..self }
     }
 
     /// The place, as a person would write it.
@@ -101,18 +103,7 @@ impl Ledger {
     ///
     /// A [`Fault`] when the file cannot be used; then the request was not done.
     pub fn serve(&mut self, request: Request) -> Result<Served, Fault> {
-        self.serve_at(request).map(|(served, _)| served)
-    }
-
-    /// The same, and says when that was.
-    pub(crate) fn serve_at(&mut self, request: Request) -> Result<(Served, Stamp), Fault> {
-        self.enter_for(std::slice::from_ref(&request))?;
-        let begin = match request {
-            Request::Inspect(_) | Request::Marked(_) => Begin::ToRead,
-            Request::Mark { .. } => Begin::Durably,
-            _ => Begin::ToWrite,
-        };
-        self.within(begin, |connection, side| serve(connection, side, &request))
+        self.serve_all(&[request]).map(|mut served| served.remove(0))
     }
 
     /// Serves several requests in one transaction: all are done, or none.
@@ -121,14 +112,21 @@ impl Ledger {
     ///
     /// A [`Fault`] when the file cannot be used; then none of the requests was done.
     pub fn serve_all(&mut self, requests: &[Request]) -> Result<Vec<Served>, Fault> {
-        let served = self.serve_all_at(requests)?;
+        let served = self.serve_within(requests, Patience::Waits)?.unwrap_or_default();
         Ok(served.into_iter().map(|(served, _)| served).collect())
     }
 
-    /// The same, and says when that was.
-    pub(crate) fn serve_all_at(&mut self, requests: &[Request]) -> Result<Vec<(Served, Stamp)>, Fault> {
+    /// The same, and says when that was; `None` where it would have to wait and must not.
+    pub(crate) fn serve_within(
+        &mut self,
+        requests: &[Request],
+        patience: Patience,
+    ) -> Result<Option<Vec<(Served, Stamp)>>, Fault> {
+        if patience == Patience::AtOnce && self.sessions.own().is_none() {
+            return Ok(None);
+        }
         self.enter_for(requests)?;
-        self.within(Begin::ToWrite, |connection, side| {
+        self.attempt(begin_for(requests), patience, |connection, side| {
             requests.iter().map(|request| serve(connection, side, request)).collect()
         })
     }
@@ -147,19 +145,19 @@ impl Ledger {
     /// Enters this store among the living, and voids the leases of the dead of whom something is left. Where the file system
     /// refuses, leases hang on nothing but their ends.
     pub(crate) fn enter(&mut self) -> Result<(), Fault> {
-        if self.peers.own().is_some() {
+        if self.sessions.own().is_some() {
             return Ok(());
         }
         self.open()?;
-        if self.peers.enter(self.runtime.random()).is_err() {
+        if self.sessions.enter(self.clock.runtime().random()).is_err() {
             return Ok(());
         }
-        let dead = self.peers.dead();
+        let dead = self.sessions.dead();
         if !dead.is_empty() {
             self.within(Begin::ToWrite, |connection, _| {
                 dead.iter().try_for_each(|dead| table::end_with(connection, dead.name))
             })?;
-            dead.iter().for_each(|dead| self.peers.bury(dead));
+            dead.iter().for_each(|dead| self.sessions.reap(dead));
         }
         Ok(())
     }
@@ -167,7 +165,7 @@ impl Ledger {
     /// Looks how some keys stand, without writing anything.
     pub(crate) fn look(&mut self, keys: &[Key]) -> Result<Vec<Seen>, Fault> {
         self.within(Begin::ToRead, |connection, side| {
-            let now = now(side.runtime);
+            let now = side.clock.now();
             let written = table::load(connection, keys.iter(), None, 1)?;
             let records = void_the_dead(written, side, now).records;
             let seen = keys.iter().map(|key| {
@@ -187,32 +185,16 @@ impl Ledger {
         self.within(Begin::ToRead, |connection, side| {
             let mut written = table::load_all(connection)?;
             written.records.voided = schema::voided(connection)?;
-            Ok(void_the_dead(written, side, now(side.runtime)).records)
+            Ok(void_the_dead(written, side, side.clock.now()).records)
         })
     }
 
-    pub(crate) const fn peers(&self) -> &Arc<Peers> {
-        &self.peers
+    pub(crate) const fn sessions(&self) -> &Arc<Sessions> {
+        &self.sessions
     }
 
     pub(crate) fn path(&self) -> &Path {
         self.place.path()
-    }
-
-    /// Begins a transaction that the next request is served in, if nothing has to be waited for: not even for the file, or for an
-    /// entry among the living. Others who write are given a few microseconds.
-    pub(crate) fn begin_at_once(&mut self) -> bool {
-        match &self.open {
-            Some(open) if self.peers.own().is_some() => open.begin_at_once(),
-            _ => false,
-        }
-    }
-
-    /// The next request may wait again.
-    pub(crate) fn end_at_once(&mut self) {
-        if let Some(open) = &self.open {
-            open.end_at_once();
-        }
     }
 
     /// Whether the log should be moved into the file, which takes as long as the disk does.
@@ -229,18 +211,48 @@ impl Ledger {
 
     /// Closes the file; the next request opens it anew.
     pub(crate) fn close(&mut self) {
+        // First, so that nobody meets a log that is said to be in use and was removed when it was closed.
+        self.sessions.uses_no_log();
         self.open = None;
+    }
+
+    /// Closes what is not at its place any more.
+    fn abandon(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.abandon(&self.place);
+        }
+        self.sessions.uses_no_log();
+    }
+
+    fn open_anew(&self) -> Result<Open, Trouble> {
+        self.clock.check()?;
+        let boot = self.boot.clone().map_or_else(BootId::current, Ok)?;
+        let open = Open::new(&self.place, &self.sessions, |connection| {
+            schema::settle(connection, &boot, self.clock.now(), &self.sessions)
+        })?;
+        self.sessions.uses(open.users(), boot, open.logs());
+        Ok(open)
     }
 
     /// Does some work in a transaction of the file that is at the path now.
     fn within<T>(
         &mut self,
         begin: Begin,
-        work: impl Fn(&Connection, &Side<'_>) -> Result<T, Trouble>,
+        work: impl FnOnce(&Connection, &Side<'_>) -> Result<T, Trouble>,
     ) -> Result<T, Fault> {
-        self.transact(begin, work).map_err(|trouble| {
+        self.attempt(begin, Patience::Waits, work).map(|done| done.expect("whoever may wait begins"))
+    }
+
+    /// The same; `None` where it would have to wait and must not.
+    fn attempt<T>(
+        &mut self,
+        begin: Begin,
+        patience: Patience,
+        work: impl FnOnce(&Connection, &Side<'_>) -> Result<T, Trouble>,
+    ) -> Result<Option<T>, Fault> {
+        self.transact(begin, patience, work).map_err(|trouble| {
             if trouble.reopen() {
-                self.open = None;
+                self.close();
             }
             trouble.by_whom(self.place.path()).of(&self.name)
         })
@@ -249,31 +261,46 @@ impl Ledger {
     fn transact<T>(
         &mut self,
         begin: Begin,
-        work: impl Fn(&Connection, &Side<'_>) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
-        // Somebody may have moved the file away, and others use another one there by now.
-        let open = match self.open.take().filter(|open| Some(open.file()) == self.place.file_now()) {
-            Some(open) => open,
-            None => {
-                let boot = self.boot.clone().map_or_else(BootId::current, Ok)?;
-                Open::new(&self.place, |connection| schema::settle(connection, &boot, now(&*self.runtime)))?
+        patience: Patience,
+        work: impl FnOnce(&Connection, &Side<'_>) -> Result<T, Trouble>,
+    ) -> Result<Option<T>, Trouble> {
+        // Somebody may have moved the file away or removed its log, and others use another one there by now.
+        let has_session = self.sessions.own().is_some();
+        let is_current = self.open.as_mut().is_some_and(|open| open.is_current(&self.place, has_session));
+        if !is_current {
+            if patience == Patience::AtOnce {
+                return Ok(None);
             }
-        };
-        let open = self.open.insert(open);
+            self.abandon();
+            self.open = Some(self.open_anew()?);
+        }
+        let Some(open) = &self.open else { return Ok(None) };
+        let Some(transaction) = open.begin(begin, patience)? else { return Ok(None) };
         let ears: &dyn Ears = match &self.ears {
             Some(ears) => &**ears,
-            None => &*self.peers,
+            None => &*self.sessions,
         };
-        let side = Side { runtime: &*self.runtime, peers: &self.peers, ears };
-        open.transaction(begin, |connection| work(connection, &side))
+        let done = work(&transaction, &Side { clock: &self.clock, sessions: &self.sessions, ears })?;
+        transaction.commit()?;
+        Ok(Some(done))
     }
+}
+
+/// The transaction that some requests need.
+fn begin_for(requests: &[Request]) -> Begin {
+    if requests.iter().any(|request| matches!(request, Request::Mark { .. })) {
+        return Begin::Durably;
+    }
+    let only_read =
+        requests.iter().all(|request| matches!(request, Request::Inspect(_) | Request::Marked(_)));
+    if only_read { Begin::ToRead } else { Begin::ToWrite }
 }
 
 /// What a request needs besides the file.
 #[derive(Debug)]
 struct Side<'a> {
-    runtime: &'a dyn Runtime,
-    peers: &'a Peers,
+    clock: &'a MachineClock,
+    sessions: &'a Sessions,
     ears: &'a dyn Ears,
 }
 
@@ -284,9 +311,9 @@ struct Side<'a> {
 fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<(Served, Stamp), Trouble> {
     /// The waiter who leaves, the one who is next, and those among whom one of another process is looked for; one for the asker.
     const FEW: usize = Line::LOOKED_AHEAD + 3;
-    let (keys, asker) = (keys(request), asker(request, side.peers));
-    let now = now(side.runtime);
-    let since_epoch = u64::try_from(side.runtime.since_epoch().as_micros()).unwrap_or(u64::MAX);
+    let (keys, asker) = (keys(request), asker(request, side.sessions));
+    let now = side.clock.now();
+    let since_epoch = u64::try_from(side.clock.runtime().since_epoch().as_micros()).unwrap_or(u64::MAX);
     let scene = Scene::new(now, Fence::new(since_epoch).unwrap_or(Fence::MAX)).with_ears(side.ears);
     let all = matches!(request, Request::Inspect(_));
     let marks = matches!(request, Request::Mark { .. } | Request::Marked(_));
@@ -314,7 +341,7 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
         }
         for push in served.pushes.iter_mut().filter(|push| push.news == News::Broken) {
             // The holder does not wait; where it can be told is known by the life that its lease hangs on.
-            push.to = before.life_of(&push.key, push.holder).map(Peer::channel);
+            push.to = before.life_of(&push.key, push.holder).map(Session::channel);
         }
         return Ok((served, now));
     }
@@ -323,8 +350,8 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
 
 /// What was read, but that a lease has ended if nobody is left to hold it.
 fn void_the_dead(written: Written, side: &Side<'_>, now: Stamp) -> Written {
-    let own = side.peers.own();
-    written.without(|life| own != Some(life) && side.peers.is_dead(life), now)
+    let own = side.sessions.own();
+    written.without(|life| own != Some(life) && side.sessions.is_dead(life), now)
 }
 
 /// Whether the file has to abstain while it may have forgotten leases.
@@ -344,7 +371,7 @@ const fn is_by_a_quorum(request: &Request) -> bool {
 }
 
 /// Who asks, where somebody does.
-fn asker<'a>(request: &'a Request, peers: &Peers) -> Option<Asker<'a>> {
+fn asker<'a>(request: &'a Request, sessions: &Sessions) -> Option<Asker<'a>> {
     let (attempt, wait) = match request {
         Request::Grant { attempt, wait, .. } => (attempt, wait.as_ref()),
         Request::Renew(attempt)
@@ -358,11 +385,7 @@ fn asker<'a>(request: &'a Request, peers: &Peers) -> Option<Asker<'a>> {
         | Request::Break { .. } => return None,
     };
     let ticket = wait.and_then(|wait| wait.ticket.as_ref());
-    Some(Asker { holder: attempt.holder, ticket, counts: wait.is_some(), life: peers.own() })
-}
-
-fn now(runtime: &dyn Runtime) -> Stamp {
-    Stamp::from_micros(runtime.now().as_nanos() / 1000)
+    Some(Asker { holder: attempt.holder, ticket, counts: wait.is_some(), life: sessions.own() })
 }
 
 /// The keys whose records a request is about.
@@ -422,7 +445,7 @@ mod tests {
     fn a_grant_that_finds_no_room_is_no_grant_and_leaves_the_rest_in_use() {
         let (_directory, mut ledger) = a_ledger_with("max_page_count", 1);
         let fault = (0..10_000).find_map(|n| ledger.serve(grant(&format!("{n:0>500}"))).err()).unwrap();
-        assert!(fault.kind == FaultKind::Passing && fault.reason.contains("the disk is full"), "{fault}");
+        assert!(fault.kind == FaultKind::Lasting && fault.reason.contains("the disk is full"), "{fault}");
         let written = ledger.dump().unwrap();
         assert_eq!(written.locks.keys().collect::<Vec<_>>(), written.fences.keys().collect::<Vec<_>>());
         ledger.serve(grant("first")).unwrap();

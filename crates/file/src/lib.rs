@@ -10,34 +10,46 @@
 //!
 //! Whoever waits stands in line with all others of the machine, and is told of its turn by a datagram.
 //!
+//! A store is one user's, or that of the users of a group for whom root [made it](make_group_store).
+//!
 //! # What this does not promise
 //!
-//! Locks between machines: a network file system is refused. Locks between users: file and directory are one user's own.
-//! Locks between containers that were given boot clocks of their own (`unshare --time`): they count different time.
+//! Locks between machines: a network file system is refused. So is a file that is mounted without its directory, and a container
+//! with a boot id of its own beside processes that are outside of it. Time namespaces are seen through.
+//!
+//! Protection of a group's users from each other: each of them can write to the file, and so take, break or spoil any lock in it, keep
+//! it from the others, and end processes that use it. What else these processes may do is not in their reach.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("leasehold-file reads the boot id and the kinds of file systems as Linux gives them");
 
 mod boot;
 mod census;
+mod clock;
 mod connection;
-mod desk;
 mod examine;
 mod file_system;
 mod ledger;
+mod logs;
 mod message;
-mod peer;
+mod notifier;
 mod place;
-mod post;
 mod queue;
 mod schema;
+mod sessions;
 #[cfg(test)]
 mod stopped;
 mod store;
 mod table;
 mod trouble;
+mod turns;
+mod url;
+mod users;
+mod worker;
 mod writer;
 
 pub use boot::BootId;
 pub use ledger::Ledger;
+pub use place::make_group_store;
 pub use store::FileStore;
+pub use url::{home, path_in_url};

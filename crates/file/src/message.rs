@@ -64,7 +64,7 @@ mod tests {
             News::First { left: Duration::from_micros(77) },
         ] {
             let holder = Holder::from_bits(u128::MAX - 5);
-            let push = Push { to: None, holder, key: key.clone(), news };
+            let push = Push { to: None, holder, key: key.clone(), news, nonce: None };
             let bytes = write(&push, Stamp::from_micros(99));
             assert_eq!(read(&bytes), Some((holder, key.clone(), news, Stamp::from_micros(99))));
             assert!((0..43).all(|short| read(&bytes[..short]).is_none()));

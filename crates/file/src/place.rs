@@ -1,6 +1,6 @@
 //! Where the file may be.
 //!
-//! Whoever can write to the file or put another in its place can take every lock, so file and directory are one user's own;
+//! Whoever can put another file in its place can take every lock, so file and directory are one user's own, or root's for a group;
 //! all is checked before SQLite opens anything.
 
 use std::fs::{DirBuilder, Metadata, OpenOptions, Permissions};
@@ -8,14 +8,15 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{OFlags, StatVfsMountFlags};
+use leasehold_core::Fault;
+use rustix::fs::{Access, AtFlags, CWD, OFlags, StatVfsMountFlags, accessat};
+use rustix::io::Errno;
 
 use crate::census::FileId;
 use crate::file_system;
+use crate::sessions;
 use crate::trouble::{Trouble, on_one_line};
-
-/// The bits by which others than the owner could write.
-const OTHERS_WRITE: u32 = 0o022;
+use crate::users::{Users, own_user};
 
 /// A path that the file may be at.
 #[derive(Clone, Debug)]
@@ -39,32 +40,31 @@ impl Place {
     /// Makes what is missing, and refuses what is not safe. Afterwards a file is there, maybe an empty one.
     ///
     /// It may open and close the file: only while an [`Opening`](crate::census::Opening) is held.
-    pub(crate) fn prepare(&self) -> Result<FileId, Trouble> {
-        prepare_directory(self.directory()?)?;
-        let created = self.create()?;
-        let file = self.check()?;
-        // A file can be mounted by itself.
+    pub(crate) fn prepare(&self) -> Result<(FileId, Users), Trouble> {
+        let users = prepare_directory(self.directory()?)?;
+        let created = self.create(users)?;
+        let file = self.check(users)?;
         if !created {
             file_system::check(&self.0)?;
         }
-        Ok(file)
+        Ok((file, users))
     }
 
-    /// The same without making or opening anything: whether the file is there.
-    pub(crate) fn look(&self) -> Result<bool, Trouble> {
+    /// The same without making or opening anything: who uses the file that is there, if one is.
+    pub(crate) fn look(&self) -> Result<Option<Users>, Trouble> {
         let directory = self.directory()?;
         if let Some(there) = directory.ancestors().find(|above| above.exists()) {
             file_system::check(there)?;
         }
         if !directory.exists() {
-            return Ok(false);
+            return Ok(None);
         }
-        check_directory(directory)?;
+        let users = check_directory(directory)?;
         if self.0.symlink_metadata().is_err() {
-            return Ok(false);
+            return Ok(None);
         }
-        self.check()?;
-        file_system::check(&self.0).map(|()| true)
+        self.check(users)?;
+        file_system::check(&self.0).map(|()| Some(users))
     }
 
     fn directory(&self) -> Result<&Path, Trouble> {
@@ -76,18 +76,59 @@ impl Place {
 
     /// The file that is at the path now.
     pub(crate) fn file_now(&self) -> Option<FileId> {
-        let file = rustix::fs::lstat(&self.0).ok()?;
-        Some(FileId { device: file.st_dev, inode: file.st_ino })
+        rustix::fs::lstat(&self.0).ok().map(|found| FileId::of(&found))
     }
 
     /// Creates the file unless something is there already; says which.
-    fn create(&self) -> Result<bool, Trouble> {
+    fn create(&self, users: Users) -> Result<bool, Trouble> {
+        if let Users::Group { owner, .. } = users {
+            return self.create_for_group(users, owner);
+        }
+        self.create_file(users)
+    }
+
+    /// In a group's directory only its owner creates anything that stays: what belongs to another user could be replaced by that one.
+    fn create_for_group(&self, users: Users, owner: u32) -> Result<bool, Trouble> {
+        let sessions = sessions::directory_of(&self.0);
+        if owner == own_user() {
+            sessions::make_directory(&sessions, users)
+                .map_err(|error| Trouble::io("use the directory", &sessions, &error))?;
+            return self.create_file(users);
+        }
+        let beside = ["", "-wal", "-shm", "-peers"].map(|suffix| {
+            let mut name = self.0.as_os_str().to_owned();
+            name.push(suffix);
+            PathBuf::from(name)
+        });
+        for path in beside {
+            let at = path.display();
+            match path.symlink_metadata() {
+                Ok(found) if users.may_write(&found) && !found.is_symlink() => {}
+                Ok(_) => {
+                    return Err(Trouble::lasting(format_args!(
+                        "{at} belongs to another user or group than its directory, or others can write it: as the owner of the \
+                         directory remove it, and run `leasehold init` again"
+                    )));
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    return Err(Trouble::lasting(format_args!(
+                        "{at} is not there, and only the owner of the directory may create it: run `leasehold init` again"
+                    )));
+                }
+                Err(error) => return Err(Trouble::io("look at", &path, &error)),
+            }
+        }
+        Ok(false)
+    }
+
+    fn create_file(&self, users: Users) -> Result<bool, Trouble> {
+        let mode = users.file_mode();
         let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        options.write(true).create_new(true).mode(mode).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         match options.open(&self.0) {
             // The umask may have taken bits away; SQLite gives -wal and -shm the mode of the file.
             Ok(file) => file
-                .set_permissions(Permissions::from_mode(0o600))
+                .set_permissions(Permissions::from_mode(mode))
                 .map(|()| true)
                 .map_err(|error| Trouble::io("set the mode of", &self.0, &error)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
@@ -95,23 +136,36 @@ impl Place {
         }
     }
 
-    fn check(&self) -> Result<FileId, Trouble> {
+    fn check(&self, users: Users) -> Result<FileId, Trouble> {
         let at = self.0.display();
         let found = self.0.symlink_metadata().map_err(|error| Trouble::io("look at", &self.0, &error))?;
-        let mode = found.mode() & 0o7777;
+        let (mode, wanted) = (found.mode() & 0o7777, users.file_mode());
         let refused = if found.is_symlink() {
             format!("{at} is a symbolic link: give the path of the file itself")
         } else if !found.is_file() {
             format!("{at} is no regular file: give the path of a file")
-        } else if !is_ours(&found) {
-            format!("{at} belongs to user {}: use a file of your own", found.uid())
-        } else if mode & OTHERS_WRITE != 0 {
-            format!("{at} can be written by others (mode {mode:04o}): run chmod 600 on it")
-        } else if mode & 0o600 != 0o600 {
-            format!("{at} is read-only (mode {mode:04o}): run chmod 600 on it")
+        } else if !users.own(&found) {
+            match users {
+                Users::One => format!("{at} belongs to user {}: use a file of your own", found.uid()),
+                Users::Group { owner, group } => format!(
+                    "{at} belongs to user {} and group {}, its directory to user {owner} and group {group}: run chown \
+                     {owner}:{group} on it",
+                    found.uid(),
+                    found.gid()
+                ),
+            }
+        } else if mode & users.forbidden() != 0 {
+            format!("{at} can be written by others (mode {mode:04o}): run chmod {wanted:o} on it")
+        } else if mode & wanted != wanted {
+            format!("{at} is read-only (mode {mode:04o}): run chmod {wanted:o} on it")
         } else if found.nlink() > 1 {
             // SQLite names -wal after the path: through two names the file would have two of them, and be torn.
             format!("{at} has another name too (a hard link): remove one of the names")
+        } else if file_system::is_mounted(&self.0)? {
+            // As above: the log would lie in another directory than that of those who have the file where it is.
+            format!(
+                "{at} is mounted by itself, without its directory: mount the whole directory, or give it a store of its own"
+            )
         } else {
             return Ok(FileId { device: found.dev(), inode: found.ino() });
         };
@@ -119,7 +173,55 @@ impl Place {
     }
 }
 
-fn prepare_directory(directory: &Path) -> Result<(), Trouble> {
+/// Makes a store for the users of a group: a directory that belongs to whoever calls this, to be called by root. One that is there
+/// already must be empty, or have been made so. The file is made in it when its owner first uses it. Gives back its path.
+///
+/// Each user of the group can lock, wait and release like one of their own. The owner alone can put another file in the place of
+/// the one that all use; the others can write to it, and so take, break or spoil any lock in it, and end processes that use it.
+///
+/// # Errors
+///
+/// Why it is not there, or not safe.
+pub fn make_group_store(directory: &Path, group: u32) -> Result<PathBuf, Fault> {
+    let place = Place::new(&directory.join("leases.db"));
+    match place.directory().and_then(|directory| make_group_directory(directory, group)) {
+        Ok(()) => Ok(place.path().into()),
+        Err(trouble) => Err(trouble.of(&place.name())),
+    }
+}
+
+fn make_group_directory(directory: &Path, group: u32) -> Result<(), Trouble> {
+    let users = Users::Group { owner: own_user(), group };
+    let io = |done, error| Trouble::io(done, directory, &error);
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            return Err(io("create the directory", error));
+        }
+        _ => {}
+    }
+    let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
+    let handle = OpenOptions::new().read(true).custom_flags(flags).open(directory);
+    let handle = handle.map_err(|error| io("open the directory", error))?;
+    let found = handle.metadata().map_err(|error| io("look at", error))?;
+    if users.own(&found) && Users::of(&found) == users {
+        return check_directory(directory).map(drop);
+    }
+    let is_empty = directory.read_dir().is_ok_and(|mut entries| entries.next().is_none());
+    if !is_empty {
+        return Err(Trouble::lasting(format_args!(
+            "the directory {} is not empty, and was not made for this group: name one that is not there yet",
+            directory.display()
+        )));
+    }
+    rustix::fs::fchown(&handle, None, Some(rustix::fs::Gid::from_raw(group)))
+        .map_err(|error| io("give to the group", error.into()))?;
+    handle
+        .set_permissions(Permissions::from_mode(users.directory_mode()))
+        .map_err(|error| io("set the mode of", error))?;
+    check_directory(directory).map(drop)
+}
+
+fn prepare_directory(directory: &Path) -> Result<Users, Trouble> {
     // Before anything is created, so that nothing is left on a file system that is refused.
     if let Some(there) = directory.ancestors().find(|above| above.exists()) {
         file_system::check(there)?;
@@ -132,27 +234,58 @@ fn prepare_directory(directory: &Path) -> Result<(), Trouble> {
     check_directory(directory)
 }
 
-fn check_directory(directory: &Path) -> Result<(), Trouble> {
+fn check_directory(directory: &Path) -> Result<Users, Trouble> {
     let found = directory.metadata().map_err(|error| Trouble::io("look at", directory, &error))?;
+    let users = Users::of(&found);
     let (at, mode) = (directory.display(), found.mode() & 0o7777);
-    let refused = if !is_ours(&found) {
-        format!("the directory {at} belongs to user {}: use one of your own", found.uid())
-    } else if mode & OTHERS_WRITE != 0 {
-        format!(
-            "the directory {at} can be written by others (mode {mode:04o}): run chmod 700 on it, or use another"
-        )
-    } else if mode & 0o300 != 0o300 {
-        format!("the directory {at} is read-only (mode {mode:04o}): run chmod 700 on it")
-    } else if is_mounted_read_only(directory) {
-        format!("the directory {at} lies on a read-only file system: use another, or mount it writable")
-    } else {
-        return Ok(());
+    let refused = match users {
+        Users::One => of_one_user(directory, &found),
+        Users::Group { owner, .. } if owner != 0 && owner != own_user() => Some(format!(
+            "the directory {at} belongs to user {owner}, who could replace all that is in it: root makes a store for a group, by \
+             `leasehold init`"
+        )),
+        Users::Group { .. } if mode & users.forbidden() != 0 || mode & 0o1070 != 0o1070 => Some(format!(
+            "the directory {at} is not as one for a group must be (mode {mode:04o}): run chmod {:o} on it",
+            users.directory_mode()
+        )),
+        Users::Group { group, .. } if is_denied(directory) => Some(format!(
+            "user {} is not in group {group}, for which the directory {at} was made: have the user added to the group, and log in anew",
+            own_user()
+        )),
+        Users::Group { .. } => None,
     };
-    Err(Trouble::lasting(refused))
+    if let Some(refused) = refused {
+        return Err(Trouble::lasting(refused));
+    }
+    if is_mounted_read_only(directory) {
+        return Err(Trouble::lasting(format_args!(
+            "the directory {at} lies on a read-only file system: use another, or mount it writable"
+        )));
+    }
+    Ok(users)
 }
 
-fn is_ours(found: &Metadata) -> bool {
-    found.uid() == rustix::process::geteuid().as_raw()
+fn of_one_user(directory: &Path, found: &Metadata) -> Option<String> {
+    let (at, mode, users) = (directory.display(), found.mode() & 0o7777, Users::One);
+    if !users.own(found) {
+        Some(format!(
+            "the directory {at} belongs to user {}: use one of your own, or one that root made for a group by `leasehold init`",
+            found.uid()
+        ))
+    } else if mode & users.forbidden() != 0 {
+        Some(format!(
+            "the directory {at} can be written by others (mode {mode:04o}): run chmod 700 on it, or use another"
+        ))
+    } else if mode & 0o300 != 0o300 {
+        Some(format!("the directory {at} is read-only (mode {mode:04o}): run chmod 700 on it"))
+    } else {
+        None
+    }
+}
+
+fn is_denied(directory: &Path) -> bool {
+    let all = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    accessat(CWD, directory, all, AtFlags::EACCESS) == Err(Errno::ACCESS)
 }
 
 fn is_mounted_read_only(directory: &Path) -> bool {

@@ -1,140 +1,220 @@
-//! The way to the desk: at once where nothing is in the way, else one after the other on a thread of the store's own.
+//! The way to the worker: at once where nothing is in the way, otherwise one after the other on a thread of the store's own, which
+//! serves all that waits for it in one transaction.
 
-use std::future::poll_fn;
 use std::io;
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::desk::Desk;
+use leasehold_core::{Answer, Fault, Holder, Key, Request};
+use tokio::sync::oneshot;
 
-/// What tells one task from another, as far as they live at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Task(usize);
+use crate::connection::Patience;
+use crate::notifier::Inbox;
+use crate::turns::Caller;
+use crate::worker::StoreWorker;
 
-impl Task {
-    /// The one that polls this, at the first poll.
-    pub(crate) async fn current() -> Self {
-        poll_fn(|context| Poll::Ready(Self::of(context.waker()))).await
-    }
-
-    pub(crate) fn of(waker: &Waker) -> Self {
-        Self(waker.data().addr())
-    }
-}
+/// How many callers are served in one transaction. It keeps other processes from writing for as long as it takes.
+const TOGETHER: usize = 64;
 
 /// Something to be done on the thread.
-type Job = Box<dyn FnOnce(&Shared) + Send>;
+enum Work {
+    Serve(Asked),
+    Other(Box<dyn FnOnce(&Shared) + Send>),
+}
+
+/// What one caller asks, and where it waits for the answers.
+struct Asked {
+    requests: Vec<Request>,
+    queue: Queue,
+    answers: oneshot::Sender<Result<Vec<Answer>, Fault>>,
+}
 
 /// Where requests are sent. The thread ends when nobody has this any more; what was sent before is still done.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     shared: Arc<Shared>,
-    jobs: Sender<Job>,
+    work: Sender<Work>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    desk: Mutex<Desk>,
+    worker: Mutex<StoreWorker>,
     /// What was sent and is not done yet. Nobody goes before it.
     sent: AtomicUsize,
 }
 
 impl Queue {
     /// Starts the thread.
-    pub(crate) fn start(desk: Desk) -> io::Result<Self> {
-        let (jobs, sent) = mpsc::channel();
-        let shared = Arc::new(Shared { desk: Mutex::new(desk), sent: AtomicUsize::new(0) });
+    pub(crate) fn start(worker: StoreWorker) -> io::Result<Self> {
+        let (work, sent) = mpsc::channel();
+        let shared = Arc::new(Shared { worker: Mutex::new(worker), sent: AtomicUsize::new(0) });
         let here = Arc::clone(&shared);
         thread::Builder::new().name("leasehold-file".into()).spawn(move || here.work_off(&sent))?;
-        Ok(Self { shared, jobs })
+        Ok(Self { shared, work })
+    }
+
+    /// Has requests served on the thread, after all that was sent before. Nothing is answered if that panicked.
+    pub(crate) fn serve(&self, requests: Vec<Request>) -> oneshot::Receiver<Result<Vec<Answer>, Fault>> {
+        let (answers, answer) = oneshot::channel();
+        self.send_work(Work::Serve(Asked { requests, queue: self.clone(), answers }));
+        answer
     }
 
     /// Has some work done on the thread, after all that was sent before, and then what is to be done with what came of it, if it did
-    /// not panic: whoever is told of it finds the desk free.
+    /// not panic: whoever is told of it finds the worker free.
     pub(crate) fn send<T>(
         &self,
-        work: impl FnOnce(&mut Desk) -> T + Send + 'static,
+        work: impl FnOnce(&mut StoreWorker) -> T + Send + 'static,
         then: impl FnOnce(T) + Send + 'static,
     ) {
-        self.shared.sent.fetch_add(1, Ordering::SeqCst);
-        let sent = self.jobs.send(Box::new(move |shared| {
-            let done = guarded(&mut shared.desk(), work);
+        self.send_work(Work::Other(Box::new(move |shared| {
+            let done = guarded(&mut shared.worker(), work);
             shared.sent.fetch_sub(1, Ordering::SeqCst);
             if let Some(done) = done {
                 then(done);
             }
-        }));
+        })));
+    }
+
+    fn send_work(&self, work: Work) {
+        self.shared.sent.fetch_add(1, Ordering::SeqCst);
+        let sent = self.work.send(work);
         // The thread lasts as long as this.
         debug_assert!(sent.is_ok());
     }
 
-    /// Does some work of a task here and now, in a transaction that is begun already. `None` when it panicked.
-    ///
-    /// # Errors
-    ///
-    /// The work itself where something is before it, or would have to be waited for: another thread or process, a file that is not
-    /// open, a disk that was slow. Also where tasks ask side by side: they and the thread get more done together.
-    pub(crate) fn at_once<T, W: FnOnce(&mut Desk) -> T>(&self, task: Task, work: W) -> Result<Option<T>, W> {
-        let Ok(mut desk) = self.shared.desk.try_lock() else { return Err(work) };
-        if self.shared.sent.load(Ordering::SeqCst) > 0 {
-            return Err(work);
+    /// Does some work of a caller here and now. `None` where something is before it, or it would have to be waited for: another thread
+    /// or process, a file that is not open, a disk that was slow; also where callers ask side by side. `Some(None)` when it panicked.
+    pub(crate) fn at_once<T>(
+        &self,
+        caller: Caller,
+        work: impl FnOnce(&mut StoreWorker) -> Option<T>,
+    ) -> Option<Option<T>> {
+        let Ok(mut worker) = self.shared.worker.try_lock() else { return None };
+        let admitted = Instant::now();
+        if self.shared.sent.load(Ordering::SeqCst) > 0 || !worker.turns.admit(caller, admitted) {
+            return None;
         }
-        let Some(begun) = desk.begin_at_once(task) else { return Err(work) };
-        let done = guarded(&mut desk, work);
-        let has_work = desk.end_at_once(begun);
-        drop(desk);
+        let done = guarded(&mut worker, work);
+        worker.turns.ended(admitted, Instant::now());
+        let has_work = worker.has_work();
+        drop(worker);
         if has_work {
             // The thread looks what there is to do before it rests again.
-            let _ = self.jobs.send(Box::new(|_| ()));
+            let _ = self.work.send(Work::Other(Box::new(|_| ())));
         }
-        Ok(done)
+        done.map_or(Some(None), |done| done.map(Some))
+    }
+}
+
+impl Inbox for Queue {
+    fn take_back(&self, holder: Holder, key: Key) {
+        self.send(move |worker| worker.take_back(holder, key), drop);
+    }
+
+    fn look_at_file(&self) {
+        self.send(StoreWorker::look_at_file, drop);
     }
 }
 
 impl Shared {
-    fn work_off(&self, sent: &Receiver<Job>) {
+    fn work_off(&self, sent: &Receiver<Work>) {
         // The rests of some microseconds while another process writes are else 50 µs longer each.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
+        let mut next = None;
         loop {
-            let rest = self.desk().rest();
-            let job = match rest {
-                None => sent.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(rest) => sent.recv_timeout(rest),
+            let rest = self.worker().rest();
+            let work = match (next.take(), rest) {
+                (Some(work), _) => Ok(work),
+                (None, None) => sent.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                (None, Some(rest)) => sent.recv_timeout(rest),
             };
-            match job {
-                Ok(job) => {
-                    job(self);
+            match work {
+                Ok(work) => {
+                    match work {
+                        Work::Serve(first) => next = self.serve_waiting(first, sent),
+                        Work::Other(work) => work(self),
+                    }
                     // Others' requests and what is left over take turns, so that neither waits for all of the other.
                     if rest == Some(Duration::ZERO) {
-                        guarded(&mut self.desk(), Desk::tidy);
+                        guarded(&mut self.worker(), StoreWorker::tidy);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    guarded(&mut self.desk(), Desk::tidy);
+                    guarded(&mut self.worker(), StoreWorker::tidy);
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.desk().close();
+        self.worker().close();
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Serves what was sent, together with what else has been sent by now. Gives back work of another kind that it came upon.
+    fn serve_waiting(&self, first: Asked, sent: &Receiver<Work>) -> Option<Work> {
+        let mut all = vec![first];
+        let mut next = None;
+        while all.len() < TOGETHER && next.is_none() {
+            match sent.try_recv() {
+                Ok(Work::Serve(asked)) => all.push(asked),
+                Ok(other) => next = Some(other),
+                Err(_) => break,
+            }
+        }
+        let mut requests: Vec<_> = all.iter_mut().map(|asked| std::mem::take(&mut asked.requests)).collect();
+        let answers = self.serve_together(&mut requests, &all[0].queue);
+        self.sent.fetch_sub(all.len(), Ordering::SeqCst);
+        for (asked, answers) in all.into_iter().zip(answers) {
+            if let Some(answers) = answers {
+                // Nobody may be waiting for it any more.
+                let _ = asked.answers.send(answers);
+            }
+        }
+        next
+    }
+
+    /// Serves several callers in one transaction; each of them alone if that fails for good, as one's fault is not the others'.
+    fn serve_together(
+        &self,
+        callers: &mut [Vec<Request>],
+        queue: &Queue,
+    ) -> Vec<Option<Result<Vec<Answer>, Fault>>> {
+        let mut worker = self.worker();
+        let mut serve = |requests: &mut [Request]| {
+            guarded(&mut worker, |worker| worker.serve(requests, queue, Patience::Waits))?.transpose()
+        };
+        let [first, others @ ..] = callers else { return Vec::new() };
+        if others.is_empty() {
+            return vec![serve(first)];
+        }
+        let mut all: Vec<_> = callers.iter().flatten().cloned().collect();
+        match serve(&mut all) {
+            Some(Ok(answers)) => {
+                let mut answers = answers.into_iter();
+                callers.iter().map(|asked| Some(Ok(answers.by_ref().take(asked.len()).collect()))).collect()
+            }
+            Some(Err(fault)) if !fault.is_lasting() => {
+                callers.iter().map(|_| Some(Err(fault.clone()))).collect()
+            }
+            _ => callers.iter_mut().map(|requests| serve(requests)).collect(),
+        }
+    }
+
+    fn worker(&self) -> MutexGuard<'_, StoreWorker> {
+        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Whoever asked learns of a panic by the answer that does not come. The file is opened anew, which takes back what was done.
-fn guarded<T>(desk: &mut Desk, work: impl FnOnce(&mut Desk) -> T) -> Option<T> {
-    match catch_unwind(AssertUnwindSafe(|| work(desk))) {
+fn guarded<T>(worker: &mut StoreWorker, work: impl FnOnce(&mut StoreWorker) -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(|| work(worker))) {
         Ok(done) => Some(done),
         Err(_) => {
-            desk.abandon();
+            worker.abandon();
             None
         }
     }

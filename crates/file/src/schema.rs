@@ -8,6 +8,7 @@ use leasehold_core::{LastFence, Stamp, Ttl};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::boot::BootId;
+use crate::sessions::Sessions;
 use crate::table::{micros, stamp};
 use crate::trouble::Trouble;
 
@@ -24,7 +25,7 @@ const WITHOUT_LINES: u32 = 1;
 /// would take a key that is shared for a free one.
 const WITHOUT_SHARES: u32 = 2;
 
-/// All `ends` count microseconds of the clock that began when the machine was booted. `life` names the peer that a lock or a
+/// All `ends` count microseconds of the clock that began when the machine was booted. `life` names the session that a lock or a
 /// place in line hangs on. `waiters` is the length of the line, if there is one, and `shares` how many hold the key together.
 const TABLES: &str = "
     CREATE TABLE record (
@@ -103,7 +104,12 @@ pub(crate) fn look(path: &Path) -> Result<(), Trouble> {
 }
 
 /// Within a transaction: creates the tables in an empty file, refuses what is not ours, and voids the leases of another boot.
-pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Result<(), Trouble> {
+pub(crate) fn settle(
+    connection: &Connection,
+    boot: &BootId,
+    now: Stamp,
+    sessions: &Sessions,
+) -> Result<(), Trouble> {
     if is_empty(connection)? {
         connection.execute_batch(TABLES)?;
         connection.execute_batch(MARKS)?;
@@ -135,6 +141,9 @@ pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Resu
             .execute("INSERT OR IGNORE INTO meta (name, value) VALUES ('voided', ?1)", [micros(now)])?;
         return Ok(());
     }
+    if written.is_some() {
+        refuse_another_boot(boot, sessions)?;
+    }
     // The old clock is gone, so nobody knows how much of its time a fence had left; a new term is never too short to matter.
     let fences_end = now + LastFence::kept_for(Ttl::MIN);
     connection.execute_batch(
@@ -148,6 +157,22 @@ pub(crate) fn settle(connection: &Connection, boot: &BootId, now: Stamp) -> Resu
     connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('boot', ?1)", [boot.as_str()])?;
     connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('voided', ?1)", [micros(now)])?;
     Ok(())
+}
+
+/// Refuses to void leases while a process lives that uses the file under another boot id: the kernel that has its session locked is
+/// this one, and was not booted in between. LXC and systemd-nspawn give each container a boot id of its own.
+fn refuse_another_boot(boot: &BootId, sessions: &Sessions) -> Result<(), Trouble> {
+    let other = sessions.others().find_map(|(_, record)| {
+        let theirs = record.boot.filter(|theirs| theirs != boot)?;
+        Some((record.pid, theirs))
+    });
+    other.map_or(Ok(()), |(pid, theirs)| {
+        Err(Trouble::lasting(format_args!(
+            "process {pid} uses the file under boot id {theirs}, and here it is {boot} although the kernel is the same one: one of the \
+             two is in a container that was given a boot id of its own: unmount /proc/sys/kernel/random/boot_id there, or give the \
+             container a store of its own"
+        )))
+    })
 }
 
 /// When leases may last have been forgotten: the file was made, or those of another boot were voided.

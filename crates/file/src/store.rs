@@ -9,31 +9,49 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Bare, BoxFuture, BreakAnswer, Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer, Key,
-    KeyState, Manner, Mark, Marked, Notices, RaiseAnswer, Records, Runtime, Seat, Store, Wake,
+    AdminStore, Answer, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, Drift, Examination, Fault,
+    Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked,
+    MemberStore, Notices, Parts, ProcessStore, RaiseAnswer, Records, Request, Runtime, Seat, Store, Wait,
+    Wake,
 };
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
 
 use crate::boot::BootId;
-use crate::desk::Desk;
+use crate::clock::MachineClock;
+use crate::connection::Patience;
 use crate::ledger::Ledger;
-use crate::post::Post;
-use crate::queue::{Queue, Task};
+use crate::notifier::Notifier;
+use crate::queue::Queue;
+use crate::turns::Caller;
+use crate::worker::StoreWorker;
+
+/// Reads the answer to a request.
+type Read<T> = fn(Answer, &FileStore) -> Result<T, Fault>;
+
+/// Reads answers of a kind.
+macro_rules! read {
+    ($kind:ident) => {
+        |answer, store| match answer {
+            Answer::$kind(answer) => Ok(answer),
+            other => Err(store.refused(&other)),
+        }
+    };
+}
 
 /// The locks of this machine's processes, in a file.
 ///
 /// A lock that nothing stands in the way of is taken and released by whoever polls the future, in a transaction of some microseconds
 /// that waits for no disk. Whatever may have to wait, for another process, for the disk or for a request before it, is done by a thread
 /// of the store's own, which starts with the first request and ends when the store is dropped; so is what several tasks ask side by
-/// side, and everything for a while after a transaction that took longer than a millisecond. Requests are done in the order in which
+/// side, which that thread serves in one transaction, and everything for a while after one that took longer than a millisecond. Requests are done in the order in which
 /// their futures were first polled, also those whose futures were dropped since: so whoever is told that an attempt was given up can
 /// rely on it.
 ///
 /// Whoever waits stands in line, and whoever releases hands the lock to the first: by a datagram where that is in another process.
 ///
 /// What is granted ends when the process dies, as with `flock`, and not only when its lease does; see
-/// [`lifeline`](Store::lifeline).
+/// [`lifeline`](ProcessStore::lifeline).
 ///
 /// # Cancel safety
 ///
@@ -45,7 +63,7 @@ pub struct FileStore {
     runtime: Arc<dyn Runtime>,
     boot: Option<BootId>,
     process: u32,
-    post: Arc<Post>,
+    notifier: Arc<Notifier>,
     queue: Mutex<Option<Queue>>,
 }
 
@@ -60,7 +78,11 @@ impl FileStore {
         Self {
             path: ledger.path().into(),
             name: ledger.name().into(),
-            post: Arc::new(Post::new(Arc::clone(ledger.peers()), Arc::clone(&runtime), seed)),
+            notifier: Arc::new(Notifier::new(
+                Arc::clone(ledger.sessions()),
+                MachineClock::of(Arc::clone(&runtime)),
+                seed,
+            )),
             runtime,
             boot: None,
             process: process::id(),
@@ -82,14 +104,14 @@ impl FileStore {
     /// A [`Fault`] when the file cannot be used.
     pub fn dump(&self) -> Result<Records, Fault> {
         let (sender, answer) = mpsc::channel();
-        self.queue()?.send(Desk::dump, move |records| drop(sender.send(records)));
+        self.queue()?.send(|worker| worker.ledger().dump(), move |records| drop(sender.send(records)));
         answer.recv().unwrap_or_else(|_| Err(self.unanswered()))
     }
 
     /// Has some work done on the thread, and waits for what comes of it.
     async fn ask<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Desk) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&mut StoreWorker) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
         let (sender, answer) = oneshot::channel();
         // Nobody may be waiting for it any more.
@@ -97,25 +119,72 @@ impl FileStore {
         answer.await.unwrap_or_else(|_| Err(self.unanswered()))
     }
 
-    /// The same, but here and now if nothing has to be waited for. The work is one transaction, in its turn among those that write, and
-    /// nothing that the disk must have.
+    /// Does some work here and now if nothing has to be waited for, otherwise on the thread. The work is one transaction.
     async fn ask_at_once<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Desk, &Queue) -> Result<T, Fault> + Send + 'static,
+        work: impl Fn(&mut StoreWorker, Patience) -> Result<Option<T>, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
         let queue = self.queue()?;
-        let way = queue.clone();
-        match queue.at_once(Task::current().await, move |desk: &mut Desk| work(desk, &way)) {
-            Ok(done) => {
-                // A task that asks again and again never has to wait, and would keep all others of its thread from running.
+        let done = queue.at_once(Caller::current(), |worker| work(worker, Patience::AtOnce).transpose());
+        if let Some(done) = done {
+            // A task that asks again and again never has to wait, and would keep all others of its thread from running.
+            consume_budget().await;
+            return done.unwrap_or_else(|| Err(self.unanswered()));
+        }
+        let done = self.ask(move |worker| work(worker, Patience::Waits)).await?;
+        done.ok_or_else(|| self.unanswered())
+    }
+
+    /// Has requests served on the thread, together with what others ask meanwhile.
+    async fn serve(&self, requests: Vec<Request>) -> Result<Vec<Answer>, Fault> {
+        self.queue()?.serve(requests).await.unwrap_or_else(|_| Err(self.unanswered()))
+    }
+
+    /// Has one request served, and reads the answer.
+    async fn serve_one<T>(&self, request: Request, read: Read<T>) -> Result<T, Fault> {
+        let mut answers = self.serve(vec![request]).await?;
+        read(answers.remove(0), self)
+    }
+
+    /// The same, here and now if nothing has to be waited for.
+    async fn serve_at_once<T>(&self, request: Request, read: Read<T>) -> Result<T, Fault> {
+        let queue = self.queue()?;
+        let mut requests = vec![request];
+        let served = queue.at_once(Caller::current(), |worker| {
+            worker.serve(&mut requests, &queue, Patience::AtOnce).transpose()
+        });
+        let mut answers = match served {
+            Some(served) => {
+                // As above.
                 consume_budget().await;
-                done.unwrap_or_else(|| Err(self.unanswered()))
+                served.unwrap_or_else(|| Err(self.unanswered()))?
             }
-            Err(work) => self.ask(work).await,
+            None => self.serve(requests).await?,
+        };
+        read(answers.remove(0), self)
+    }
+
+    /// Has several requests of a kind served, all of them or none.
+    async fn serve_each<T>(&self, requests: Vec<Request>, read: Read<T>) -> Vec<Result<T, Fault>> {
+        let count = requests.len();
+        match self.serve(requests).await {
+            Ok(answers) => answers.into_iter().map(|answer| read(answer, self)).collect(),
+            Err(fault) => (0..count).map(|_| Err(fault.clone())).collect(),
         }
     }
 
-    /// The way to the desk, which is set up with the first request.
+    /// Why an answer is none to what was asked.
+    fn refused(&self, answer: &Answer) -> Fault {
+        match answer {
+            Answer::Quarantined { left } => Fault::quarantined(&self.name, *left),
+            _ => Fault::lasting(
+                &self.name,
+                "the answer is to another request: this is a fault in leasehold-core",
+            ),
+        }
+    }
+
+    /// The way to the worker, which is set up with the first request.
     fn queue(&self) -> Result<Queue, Fault> {
         // The thread did not come along, and an answer never would; nor may SQLite's locks be used on this side of a fork.
         if self.process != process::id() {
@@ -128,19 +197,19 @@ impl FileStore {
         if let Some(queue) = &*queue {
             return Ok(queue.clone());
         }
-        let started = Queue::start(self.make_desk())
+        let started = Queue::start(self.make_worker())
             .map_err(|error| Fault::passing(&self.name, format_args!("cannot start a thread: {error}")))?;
         Ok(queue.insert(started).clone())
     }
 
-    fn make_desk(&self) -> Desk {
+    fn make_worker(&self) -> StoreWorker {
         let ledger = Ledger::at(&self.path, Arc::clone(&self.runtime));
-        let ledger = ledger.with_peers(Arc::clone(&self.post.peers)).mortal();
+        let ledger = ledger.with_sessions(Arc::clone(&self.notifier.sessions)).mortal();
         let ledger = match &self.boot {
             Some(boot) => ledger.in_boot(boot.clone()),
             None => ledger,
         };
-        Desk::new(ledger, Arc::clone(&self.post))
+        StoreWorker::new(ledger, Arc::clone(&self.notifier))
     }
 
     fn unanswered(&self) -> Fault {
@@ -154,18 +223,12 @@ impl Store for FileStore {
     }
 
     /// All processes of a machine read one clock.
-    fn drift(&self) -> Drift {
-        Drift::ON_ONE_CLOCK
-    }
-
-    /// The file itself, whatever leads to it; another one once somebody moved it away.
-    fn identity(&self) -> Option<Arc<str>> {
-        let file = std::fs::metadata(&self.path).ok()?;
-        Some(format!("file {} {}", file.dev(), file.ino()).into())
+    fn limits(&self) -> Limits {
+        Limits::with_drift(Drift::ON_ONE_CLOCK)
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
-        Box::pin(self.ask(Desk::open))
+        Box::pin(self.ask(|worker| worker.ledger().open()))
     }
 
     fn grant<'a>(
@@ -174,47 +237,28 @@ impl Store for FileStore {
         manner: Manner,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
-            let ticket = match manner {
-                Manner::Wait { .. } => self.post.waiting.asks(attempt.holder, self.runtime.now()),
+            let wait = match manner {
+                Manner::Wait { line_limit } => {
+                    let ticket = self.notifier.waiting.asks(attempt.holder, None, self.runtime.now());
+                    Some(Wait { ticket, line_limit, ..Wait::default() })
+                }
                 _ => None,
             };
-            let attempt = attempt.clone();
-            self.ask_at_once(move |desk, way| desk.grant(attempt, manner, ticket, way)).await
+            let request = Request::Grant { attempt: attempt.clone(), wait, not_after: None };
+            self.serve_at_once(request, read!(Grant)).await
         })
     }
 
     /// All in one transaction.
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        let (count, attempts) = (attempts.len(), attempts.to_vec());
-        Box::pin(async move {
-            match self.ask(move |desk| desk.renew(attempts)).await {
-                Ok(answers) => answers,
-                Err(fault) => vec![Err(fault); count],
-            }
-        })
-    }
-
-    /// All in one transaction.
-    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        let (count, attempts) = (attempts.len(), attempts.to_vec());
-        Box::pin(async move {
-            match self.ask(move |desk| desk.rejoin(attempts)).await {
-                Ok(answers) => answers,
-                Err(fault) => vec![Err(fault); count],
-            }
-        })
-    }
-
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-        let attempt = attempt.clone();
-        Box::pin(self.ask(move |desk| desk.raise(attempt)))
+        let requests = attempts.iter().cloned().map(Request::Renew).collect();
+        Box::pin(self.serve_each(requests, read!(Renew)))
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
-            self.post.waiting.leave(attempt.holder, self.runtime.now());
-            let attempt = attempt.clone();
-            self.ask_at_once(move |desk, _| desk.release(attempt)).await
+            self.notifier.waiting.leave(attempt.holder, self.runtime.now());
+            self.serve_at_once(Request::Release(attempt.clone()), read!(Release)).await
         })
     }
 
@@ -223,11 +267,65 @@ impl Store for FileStore {
         Box::pin(async move { self.release(attempt).await.map(drop) })
     }
 
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
-        let key = key.clone();
-        Box::pin(self.ask(move |desk| desk.inspect(key)))
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        self.notifier.waiting.called(attempt.holder, &*self.runtime)
     }
 
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            member: Some(self),
+            inspect: Some(self),
+            marks: Some(self),
+            admin: Some(self),
+            process: Some(self),
+            baseline: Some(self),
+        }
+    }
+}
+
+impl MemberStore for FileStore {
+    /// The file itself, whatever leads to it; another one once somebody moved it away.
+    fn identity(&self) -> Option<Arc<str>> {
+        let file = std::fs::metadata(&self.path).ok()?;
+        Some(format!("file {} {}", file.dev(), file.ino()).into())
+    }
+
+    /// All in one transaction.
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let request = |attempt| Request::Rejoin { attempt, not_after: None };
+        let requests = attempts.iter().cloned().map(request).collect();
+        Box::pin(self.serve_each(requests, read!(Rejoin)))
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        Box::pin(self.serve_one(Request::Raise(attempt.clone()), read!(Raise)))
+    }
+}
+
+impl InspectStore for FileStore {
+    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+        Box::pin(self.serve_one(Request::Inspect(key.clone()), read!(Inspect)))
+    }
+
+    /// All of it as it was at one moment, in one transaction that keeps nobody from writing.
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        let prefix = prefix.to_vec();
+        Box::pin(self.ask(move |worker| worker.ledger().list(&prefix)))
+    }
+
+    /// Other processes say it to the socket at which those of this one who wait hear of their turns; it is opened now if it was not.
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        let notices = self.notifier.bulletin.read();
+        // A thread that cannot be started is a fault of the requests.
+        if let Ok(queue) = self.queue() {
+            let way = queue.clone();
+            queue.send(move |worker| worker.listen(&way), drop);
+        }
+        Some(notices)
+    }
+}
+
+impl MarkStore for FileStore {
     /// When this resolves, the disk has it: it outlasts a power cut.
     fn mark<'a>(
         &'a self,
@@ -235,58 +333,27 @@ impl Store for FileStore {
         mark: &'a Mark,
         keep: Duration,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        let (attempt, mark) = (attempt.clone(), mark.clone());
-        Box::pin(self.ask(move |desk| desk.mark(attempt, mark, keep)))
+        let request = Request::Mark { attempt: attempt.clone(), mark: mark.clone(), keep };
+        Box::pin(self.serve_one(request, read!(Mark)))
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
-        let key = key.clone();
-        Box::pin(self.ask(move |desk| desk.marked(key)))
+        Box::pin(self.serve_one(Request::Marked(key.clone()), read!(Marked)))
     }
+}
 
-    /// All of it as it was at one moment, in one transaction that keeps nobody from writing.
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        let prefix = prefix.to_vec();
-        Box::pin(self.ask(move |desk| desk.list(&prefix)))
-    }
-
+impl AdminStore for FileStore {
     fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        let key = key.clone();
-        Box::pin(self.ask(move |desk| desk.break_lease(key, fence)))
-    }
-
-    /// Other processes say it to the socket at which those of this one who wait hear of their turns; it is opened now if it was not.
-    fn notices(&self) -> Option<Box<dyn Notices>> {
-        let notices = self.post.bulletin.read();
-        // A thread that cannot be started is a fault of the requests.
-        if let Ok(queue) = self.queue() {
-            let way = queue.clone();
-            queue.send(move |desk| desk.listen(&way), drop);
-        }
-        Some(notices)
+        Box::pin(self.serve_one(Request::Break { key: key.clone(), fence }, read!(Break)))
     }
 
     /// Looks only from outside, so that it tells also of a file that cannot be used.
     fn examine(&self, _: Seat) -> BoxFuture<'_, Examination> {
         Box::pin(async { crate::examine::examine(&self.path, &self.name) })
     }
+}
 
-    /// A transaction that reads a row; and two that write one, each alone. By the way of the locks.
-    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(async move {
-            let Bare::Pair { key, holder, ttl, .. } = what.clone() else {
-                return self.ask_at_once(|desk, _| desk.bare_trip()).await;
-            };
-            let same = key.clone();
-            self.ask_at_once(move |desk, _| desk.bare_take(&same, holder, ttl)).await?;
-            self.ask_at_once(move |desk, _| desk.bare_let_go(&key, holder)).await
-        })
-    }
-
-    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        self.post.waiting.called(attempt.holder, &*self.runtime)
-    }
-
+impl ProcessStore for FileStore {
     /// While this store writes nothing. A process that stops in the middle of a transaction keeps the file from everybody.
     fn at_rest(&self, work: Box<dyn FnOnce() + Send>) {
         // Where there is no thread, nothing is written either.
@@ -300,12 +367,30 @@ impl Store for FileStore {
     /// A descriptor with an `flock`: whoever finds that nobody has it takes the leases of this store for ended. A process that was
     /// forked from this one, and has not called exec since, has it too.
     fn lifeline(&self) -> Option<OwnedFd> {
-        if self.post.peers.own().is_none() {
+        if self.notifier.sessions.own().is_none() {
             let (sender, entered) = mpsc::channel();
-            self.queue().ok()?.send(Desk::enter, move |entered| drop(sender.send(entered)));
+            self.queue().ok()?.send(StoreWorker::enter, move |entered| drop(sender.send(entered)));
             entered.recv().ok()?.ok()?;
         }
-        self.post.peers.lifeline()
+        self.notifier.sessions.lifeline()
+    }
+}
+
+impl BaselineStore for FileStore {
+    /// A transaction that reads a row; and two that write one, each alone. By the way of the locks.
+    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let Bare::Pair { key, holder, ttl, .. } = what.clone() else {
+                return self.ask_at_once(|worker, patience| worker.ledger().bare_trip(patience)).await;
+            };
+            let same = key.clone();
+            let take = move |worker: &mut StoreWorker, patience| {
+                worker.ledger().bare_take(&same, holder, ttl, patience)
+            };
+            self.ask_at_once(take).await?;
+            self.ask_at_once(move |worker, patience| worker.ledger().bare_let_go(&key, holder, patience))
+                .await
+        })
     }
 }
 
@@ -313,9 +398,9 @@ impl Drop for FileStore {
     fn drop(&mut self) {
         // On this side of a fork, socket and thread are another's.
         if self.process == process::id() {
-            self.post.close();
+            self.notifier.close();
             // The thread does this too, but the process may be gone before.
-            self.post.go_if_nothing_is_held();
+            self.notifier.go_if_nothing_is_held();
         }
     }
 }

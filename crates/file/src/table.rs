@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use leasehold_core::{Content, Family, Fence, Holder, Key, Label, LastFence, Lock, Records, Stamp, Ticket};
 use rusqlite::{Connection, Row, params};
 
-use crate::peer::Peer;
+use crate::sessions::Session;
 use crate::trouble::Trouble;
 
 /// Records of some keys as they are written, and on whose life they hang.
@@ -23,23 +23,23 @@ use crate::trouble::Trouble;
 pub(crate) struct Written {
     pub(crate) records: Records,
     /// Who keeps the lock of a key alive, where it hangs on somebody's life.
-    pub(crate) lives: BTreeMap<Key, Peer>,
+    pub(crate) lives: BTreeMap<Key, Session>,
     /// The same of those who hold a key together.
-    sharing: BTreeMap<(Key, Holder), Peer>,
+    sharing: BTreeMap<(Key, Holder), Session>,
     /// The same of those who wait.
-    waiting: BTreeMap<(Key, Holder), Peer>,
+    waiting: BTreeMap<(Key, Holder), Session>,
     /// The keys of which a share ended with its holder's life, whatever is written of it.
     voided: BTreeSet<Key>,
 }
 
 impl Written {
     /// On whose life hangs what somebody holds of a key.
-    pub(crate) fn life_of(&self, key: &Key, holder: Holder) -> Option<Peer> {
+    pub(crate) fn life_of(&self, key: &Key, holder: Holder) -> Option<Session> {
         self.sharing.get(&(key.clone(), holder)).or_else(|| self.lives.get(key)).copied()
     }
 
     /// What was read, but that what hangs on a life has ended if that has.
-    pub(crate) fn without(mut self, is_dead: impl Fn(Peer) -> bool, now: Stamp) -> Self {
+    pub(crate) fn without(mut self, is_dead: impl Fn(Session) -> bool, now: Stamp) -> Self {
         for (key, life) in &self.lives {
             let Some(lock) = self.records.locks.get_mut(key) else { continue };
             if lock.ends.is_none_or(|ends| now < ends) && is_dead(*life) {
@@ -67,7 +67,7 @@ pub(crate) struct Asker<'a> {
     /// Whether it is to be told how many stand before it.
     pub(crate) counts: bool,
     /// On whose life hangs what it gets.
-    pub(crate) life: Option<Peer>,
+    pub(crate) life: Option<Session>,
 }
 
 /// Reads what is written of some keys, whether or not it has ended, with so many of those who stand first in line.
@@ -147,8 +147,8 @@ pub(crate) fn save<'a>(
 
 /// Somebody died, whose name will be forgotten: what hung on that life hangs on nobody's. This looks at all rows, once for
 /// everybody who did not end in good order.
-pub(crate) fn end_with(connection: &Connection, life: Peer) -> Result<(), Trouble> {
-    let lives = params![Peer::NOBODY.as_bytes(), life.as_bytes()];
+pub(crate) fn end_with(connection: &Connection, life: Session) -> Result<(), Trouble> {
+    let lives = params![Session::NOBODY.as_bytes(), life.as_bytes()];
     connection.execute("UPDATE record SET life = ?1 WHERE life = ?2", lives)?;
     connection.execute("UPDATE share SET life = ?1 WHERE life = ?2", lives)?;
     connection.execute("UPDATE waiter SET life = ?1 WHERE life = ?2", lives)?;
@@ -161,7 +161,7 @@ pub(crate) fn micros(stamp: Stamp) -> i64 {
 }
 
 /// On whose life a lock hangs: whoever asked for it, or was handed it in line.
-fn life(key: &Key, lock: &Lock, before: &Written, asker: Option<Asker<'_>>, now: Stamp) -> Option<Peer> {
+fn life(key: &Key, lock: &Lock, before: &Written, asker: Option<Asker<'_>>, now: Stamp) -> Option<Session> {
     let Content::Lease { holder, .. } = &lock.content else { return None };
     if let Some(asker) = asker.filter(|asker| asker.holder == *holder) {
         return asker.life;
@@ -186,7 +186,7 @@ fn save_row(
     connection: &Connection,
     key: &Key,
     records: &Records,
-    life: Option<Peer>,
+    life: Option<Session>,
 ) -> Result<(), Trouble> {
     if !has_row(records, key) {
         connection.prepare_cached("DELETE FROM record WHERE key = ?1")?.execute([key.as_bytes()])?;
@@ -219,7 +219,7 @@ fn save_row(
             label,
             ends,
             awaited,
-            life.as_ref().map(Peer::as_bytes),
+            life.as_ref().map(Session::as_bytes),
             fence.map(|last| i64::from(last.fence)),
             fence.map(|last| micros(last.ends)),
             line.map(|line| line.len() as i64),
@@ -250,7 +250,7 @@ fn read(
         let lock = Lock::new(Content::Lease { holder, label, awaited }, Some(ends));
         written.records.locks.insert(key.clone(), lock);
         if let Some(life) = row.get(at + 4)? {
-            written.lives.insert(key.clone(), Peer::from_bytes(life));
+            written.lives.insert(key.clone(), Session::from_bytes(life));
         }
     }
     if let Some(fence) = fence(row.get(at + 5)?)? {

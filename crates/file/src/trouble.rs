@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use leasehold_core::{Fault, FaultKind};
+use leasehold_core::{Fault, FaultCause, FaultKind};
 use rusqlite::ErrorCode;
 use rustix::io::Errno;
 
@@ -14,6 +14,7 @@ use crate::writer::Writer;
 #[derive(Debug)]
 pub(crate) struct Trouble {
     kind: FaultKind,
+    cause: FaultCause,
     reason: String,
     reopen: bool,
     /// Whether somebody else kept the file.
@@ -22,11 +23,23 @@ pub(crate) struct Trouble {
 
 impl Trouble {
     pub(crate) fn lasting(reason: impl fmt::Display) -> Self {
-        Self { kind: FaultKind::Lasting, reason: reason.to_string(), reopen: true, busy: false }
+        Self {
+            kind: FaultKind::Lasting,
+            cause: FaultCause::Other,
+            reason: reason.to_string(),
+            reopen: true,
+            busy: false,
+        }
     }
 
     pub(crate) fn passing(reason: impl fmt::Display) -> Self {
-        Self { kind: FaultKind::Passing, reason: reason.to_string(), reopen: true, busy: false }
+        Self {
+            kind: FaultKind::Passing,
+            cause: FaultCause::Other,
+            reason: reason.to_string(),
+            reopen: true,
+            busy: false,
+        }
     }
 
     /// A record that Leasehold cannot have written.
@@ -45,6 +58,9 @@ impl Trouble {
             Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR | Errno::AGAIN | Errno::IO) => {
                 Self::passing(said)
             }
+            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+                Self { cause: FaultCause::Permission, ..Self::lasting(said) }
+            }
             _ => Self::lasting(said),
         }
     }
@@ -56,20 +72,21 @@ impl Trouble {
 
     pub(crate) fn of(self, store: &str) -> Fault {
         let reason = on_one_line(&self.reason);
-        match self.kind {
+        let fault = match self.kind {
             FaultKind::Lasting => Fault::lasting(store, reason),
             _ => Fault::passing(store, reason),
-        }
+        };
+        fault.caused_by(self.cause)
     }
 
     fn disk_full() -> Self {
         let reason = "the disk is full, so nothing was taken or changed: free some space".into();
-        Self { kind: FaultKind::Passing, reason, reopen: false, busy: false }
+        Self { kind: FaultKind::Lasting, cause: FaultCause::DiskFull, reason, reopen: false, busy: false }
     }
 
     fn busy() -> Self {
         let reason = "the file is busy: another process kept it for a second".into();
-        Self { kind: FaultKind::Passing, reason, reopen: false, busy: true }
+        Self { kind: FaultKind::Passing, cause: FaultCause::TimedOut, reason, reopen: false, busy: true }
     }
 
     /// Says who kept the file at this path, where that was the trouble and can be found out.
@@ -117,11 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_and_a_busy_file_pass_and_keep_the_connection() {
-        for (code, word) in [(rusqlite::ffi::SQLITE_FULL, "full"), (rusqlite::ffi::SQLITE_BUSY, "busy")] {
+    fn a_full_disk_and_a_busy_file_keep_the_connection_and_only_the_file_is_free_by_itself() {
+        for (code, word, kind) in [
+            (rusqlite::ffi::SQLITE_FULL, "full", FaultKind::Lasting),
+            (rusqlite::ffi::SQLITE_BUSY, "busy", FaultKind::Passing),
+        ] {
             let trouble = sqlite(code);
             assert!(!trouble.reopen() && trouble.reason.contains(word));
-            assert_eq!(trouble.of("file:/x").kind, FaultKind::Passing);
+            assert_eq!(trouble.of("file:/x").kind, kind);
         }
     }
 
@@ -140,8 +160,9 @@ mod tests {
     #[test]
     fn no_space_for_a_directory_is_a_full_disk_too() {
         let error = io::Error::from(Errno::NOSPC);
+        let fault = Trouble::io("make", Path::new("/x"), &error).of("f");
+        assert!(fault.is_lasting() && fault.reason.contains("free some space"), "{fault}");
+        let error = io::Error::from(Errno::MFILE);
         assert_eq!(Trouble::io("make", Path::new("/x"), &error).of("f").kind, FaultKind::Passing);
-        let error = io::Error::from(Errno::ACCESS);
-        assert_eq!(Trouble::io("make", Path::new("/x"), &error).of("f").kind, FaultKind::Lasting);
     }
 }

@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tokio::spawn(connection);                           // it does the talking
     db.batch_execute(TABLE).await?;
 
-    let store = env::var("LEASEHOLD_STORE").unwrap_or_else(|_| "file:leases.db".into());
+    let store = env::var("LEASEHOLD_STORE").unwrap_or_else(|_| "file:~/payer/leases.db".into());
     let locks = Locks::connect(&store).await?;
     let paying = locks.mutex("invoice:42").lock().hold(async |held| pay(&db, 42, 10, held.fence()).await);
     if paying.await?? {

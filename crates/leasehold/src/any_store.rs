@@ -97,18 +97,7 @@ pub(crate) fn from_url(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Arc<dyn 
 
 #[cfg(feature = "file")]
 fn file(path: &str, runtime: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
-    // `file:///path` is how file URLs are usually written; `file:path` is shorter.
-    let path = match path.strip_prefix("//") {
-        Some(path) if path.starts_with('/') => path,
-        Some(_) => {
-            return Err(refused("file:// takes an absolute path, as in file:///var/lib/app/leases.db"));
-        }
-        None => path,
-    };
-    if path.is_empty() {
-        return Err(refused("file: lacks a path, as in file:/var/lib/app/leases.db"));
-    }
-    Ok(Arc::new(leasehold_file::FileStore::at(path, runtime)))
+    Ok(Arc::new(leasehold_file::FileStore::at(leasehold_file::path_in_url(path)?, runtime)))
 }
 
 #[cfg(not(feature = "file"))]

@@ -39,12 +39,13 @@ impl Locks {
     pub async fn bare_pair(&self, name: impl AsRef<[u8]>) -> Result<(), InspectError> {
         let key = self.key(name.as_ref())?;
         let place = self.place();
-        let ttl = place.store.longest_ttl().map_or(TTL, |longest| longest.min(TTL));
+        let ttl = place.store.limits().longest_ttl.map_or(TTL, |longest| longest.min(TTL));
         let holder = Holder::from_bits(place.runtime.random());
         self.bare(&Bare::pair(key, holder, ttl)).await
     }
 
     async fn bare(&self, what: &Bare) -> Result<(), InspectError> {
-        self.place().store.bare(what).await.map_err(InspectError::Store)
+        let done = async { self.place().store.baseline()?.bare(what).await };
+        done.await.map_err(InspectError::Store)
     }
 }

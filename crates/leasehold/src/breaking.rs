@@ -27,7 +27,7 @@ impl Locks {
     pub async fn break_lease(&self, name: impl AsRef<[u8]>, fence: Fence) -> Result<Tenancy, BreakError> {
         let key = self.key(name.as_ref())?;
         let report = &self.place().report;
-        let answer = self.place().store.break_lease(&key, fence).await;
+        let answer = async { self.place().store.admin()?.break_lease(&key, fence).await }.await;
         report.answered(&answer);
         match answer {
             Ok(BreakAnswer::Broken { tenancy }) => {
@@ -103,7 +103,15 @@ impl fmt::Display for BreakError {
     }
 }
 
-impl std::error::Error for BreakError {}
+impl std::error::Error for BreakError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Misuse(misuse) => Some(misuse),
+            Self::Store(fault) => Some(fault),
+            _ => None,
+        }
+    }
+}
 
 impl From<Misuse> for BreakError {
     fn from(misuse: Misuse) -> Self {

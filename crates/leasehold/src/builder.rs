@@ -81,6 +81,9 @@ impl LocksBuilder {
 
     /// Keeps the locks on a thread of their own, so that guards outlive the runtime that connected, and a blocked runtime
     /// does not keep leases from being renewed. If not said, the calling runtime keeps them.
+    ///
+    /// A guard that is dropped outside of any runtime then blocks until the store has confirmed its release, for 2 s at most: the
+    /// program may be about to end.
     pub const fn own_thread(mut self, own: bool) -> Self {
         self.own_thread = own;
         self
@@ -113,7 +116,7 @@ impl LocksBuilder {
     pub async fn connect(self, url: &str) -> Result<Locks, ConnectError> {
         // A default that cannot be used is said at once, and not with the first lock.
         self.defaults.checked()?;
-        let runtime = self.any_runtime()?;
+        let runtime = self.runtime_for(url)?;
         let store = any_store::from_url(url, &runtime)?;
         open(&*store, &*runtime, self.defaults.outage_limit).await?;
         Ok(self.over_on(store, runtime))
@@ -127,7 +130,7 @@ impl LocksBuilder {
     /// [`ConnectError`]: a URL or default that cannot be used, or no thread.
     pub fn unopened(self, url: &str) -> Result<Locks, ConnectError> {
         self.defaults.checked()?;
-        let runtime = self.any_runtime()?;
+        let runtime = self.runtime_for(url)?;
         let store = any_store::from_url(url, &runtime)?;
         Ok(self.over_on(store, runtime))
     }
@@ -143,7 +146,7 @@ impl LocksBuilder {
         max_ttl: Duration,
     ) -> Result<Locks, ConnectError> {
         let (ttl, _) = self.defaults.checked()?;
-        let runtime = self.any_runtime()?;
+        let runtime = self.any_runtime(TokioRuntime::current)?;
         let stores: Result<Vec<_>, _> = stores.into_iter().map(|store| store.into().make(&runtime)).collect();
         let store = Arc::new(QuorumStore::new(stores?, max_ttl, runtime.clone())?);
         let locks = self.over_on(store, runtime);
@@ -151,7 +154,7 @@ impl LocksBuilder {
         Ok(locks)
     }
 
-    /// Locks of this process alone.
+    /// Locks of this process alone; see [`Locks::in_memory`].
     ///
     /// # Errors
     ///
@@ -159,7 +162,7 @@ impl LocksBuilder {
     pub fn in_memory(self) -> Result<Locks, ConnectError> {
         // A default that cannot be used is said at once, and not with the first lock.
         self.defaults.checked()?;
-        let runtime = self.any_runtime()?;
+        let runtime = self.any_runtime(TokioRuntime::current_or_paused)?;
         let store = Arc::new(MemoryStore::new(runtime.clone()));
         Ok(self.over_on(store, runtime))
     }
@@ -173,21 +176,29 @@ impl LocksBuilder {
     pub fn over(self, store: Arc<dyn Store>) -> Result<Locks, ConnectError> {
         // A default that cannot be used is said at once, and not with the first lock.
         self.defaults.checked()?;
-        let runtime = self.any_runtime()?;
+        let runtime = self.any_runtime(TokioRuntime::current)?;
         Ok(self.over_on(store, runtime))
     }
 
     fn over_on(self, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) -> Locks {
-        let drift = self.drift.unwrap_or_else(|| store.drift());
+        let drift = self.drift.unwrap_or_else(|| store.limits().drift);
         Locks::new(Place::new(store, runtime, drift), self.defaults)
     }
 
+    fn runtime_for(&self, url: &str) -> Result<Arc<dyn Runtime>, ConnectError> {
+        self.any_runtime(if url == "memory:" {
+            TokioRuntime::current_or_paused
+        } else {
+            TokioRuntime::current
+        })
+    }
+
     /// The runtime that was given or that this is called in, or one on a thread of its own.
-    fn any_runtime(&self) -> Result<Arc<dyn Runtime>, ConnectError> {
+    fn any_runtime(&self, current: fn() -> Option<TokioRuntime>) -> Result<Arc<dyn Runtime>, ConnectError> {
         if let Some(runtime) = &self.runtime {
             return Ok(runtime.clone());
         }
-        if let Some(runtime) = TokioRuntime::current().filter(|_| !self.own_thread) {
+        if let Some(runtime) = current().filter(|_| !self.own_thread) {
             return Ok(Arc::new(runtime));
         }
         let runtime = TokioRuntime::on_own_thread();

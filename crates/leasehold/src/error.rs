@@ -90,6 +90,37 @@ pub enum LockError {
     },
 }
 
+impl LockError {
+    /// Whether somebody else holds the lock, or too many wait for it.
+    #[must_use]
+    pub const fn is_busy(&self) -> bool {
+        matches!(self, Self::TimedOut { .. } | Self::LineFull { .. })
+    }
+
+    /// Whether a time limit ended the request: its own, or the one for a store that does not answer.
+    #[must_use]
+    pub const fn is_timeout(&self) -> bool {
+        matches!(self, Self::TimedOut { .. } | Self::Unreachable { .. } | Self::NoQuorum { .. })
+    }
+
+    /// Whether the same request may succeed later, with nobody mending anything.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        self.is_busy() || self.is_timeout()
+    }
+
+    /// What the store said last, where that was a fault; of a quorum, what the first faulty member said.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        match self {
+            Self::Unreachable { fault, .. } => fault.as_ref(),
+            Self::Refused { fault, .. } => Some(fault),
+            Self::NoQuorum { tally, .. } => tally.faults().next(),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -124,7 +155,16 @@ impl fmt::Display for LockError {
     }
 }
 
-impl std::error::Error for LockError {}
+impl std::error::Error for LockError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreachable { fault: Some(fault), .. } | Self::Refused { fault, .. } => Some(fault),
+            Self::NoQuorum { tally, .. } => Some(&**tally),
+            Self::Misuse(misuse) => Some(misuse),
+            _ => None,
+        }
+    }
+}
 
 impl From<Misuse> for LockError {
     fn from(misuse: Misuse) -> Self {
@@ -154,6 +194,12 @@ pub enum ReleaseError {
         /// Who.
         held_by: Box<Tenancy>,
     },
+    /// These locks had been closed, or the runtime that kept them had ended: the lease was given up then.
+    #[non_exhaustive]
+    Closed {
+        /// Why.
+        reason: Arc<str>,
+    },
     /// The store gave no answer, or refused. The lease ends by itself.
     Unreachable(Fault),
 }
@@ -166,6 +212,7 @@ impl fmt::Display for ReleaseError {
             Self::TakenByOther { held_by } => {
                 write!(f, "{}: held by {held_by} before it was released", held_by.key)
             }
+            Self::Closed { reason } => write!(f, "given up before it was released: {reason}"),
             Self::Unreachable(fault) => {
                 write!(f, "not released, so the lease will end by itself: {fault}")
             }
@@ -173,7 +220,14 @@ impl fmt::Display for ReleaseError {
     }
 }
 
-impl std::error::Error for ReleaseError {}
+impl std::error::Error for ReleaseError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreachable(fault) => Some(fault),
+            _ => None,
+        }
+    }
+}
 
 /// Why [`Guard::renew`](crate::Guard::renew) did not lengthen the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,7 +262,16 @@ impl fmt::Display for RenewError {
     }
 }
 
-impl std::error::Error for RenewError {}
+impl std::error::Error for RenewError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Lost(loss) => Some(loss),
+            Self::Unreachable(fault) => Some(fault),
+            Self::Misuse(misuse) => Some(misuse),
+            Self::PastLongestHold { .. } => None,
+        }
+    }
+}
 
 impl From<Misuse> for RenewError {
     fn from(misuse: Misuse) -> Self {
@@ -216,26 +279,83 @@ impl From<Misuse> for RenewError {
     }
 }
 
-/// Why work under [`Acquire::hold`](crate::Acquire::hold) has no result.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why work under [`Acquire::hold`](crate::Acquire::hold) did not run, or did not have the lock to its end. `T` is what the work
+/// returns.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum HoldError {
-    /// The lock was not had; the work never began.
+pub enum HoldError<T = ()> {
+    /// The lock was not acquired; the work never began.
     NotTaken(LockError),
     /// The lease was lost; the work was stopped at an await.
     Lost(Loss),
+    /// The work ran to its end, and only the release found that the lock had been lost: somebody else may have held it meanwhile.
+    #[non_exhaustive]
+    LostUnnoticed {
+        /// What the work returned.
+        value: T,
+        /// How the lock was lost.
+        loss: Loss,
+    },
 }
 
-impl fmt::Display for HoldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl<T> HoldError<T> {
+    /// What the work returned, if it ran to its end.
+    pub fn into_value(self) -> Option<T> {
         match self {
-            Self::NotTaken(error) => error.fmt(f),
-            Self::Lost(loss) => write!(f, "stopped, because the lock was lost: {loss}"),
+            Self::LostUnnoticed { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The same error with another value, or with none: `error.map(drop)`.
+    pub fn map<U>(self, to: impl FnOnce(T) -> U) -> HoldError<U> {
+        match self {
+            Self::NotTaken(error) => HoldError::NotTaken(error),
+            Self::Lost(loss) => HoldError::Lost(loss),
+            Self::LostUnnoticed { value, loss } => HoldError::LostUnnoticed { value: to(value), loss },
         }
     }
 }
 
-impl std::error::Error for HoldError {}
+impl<T> From<LockError> for HoldError<T> {
+    fn from(error: LockError) -> Self {
+        Self::NotTaken(error)
+    }
+}
+
+/// Without the value, which need not be printable.
+impl<T> fmt::Debug for HoldError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotTaken(error) => f.debug_tuple("NotTaken").field(error).finish(),
+            Self::Lost(loss) => f.debug_tuple("Lost").field(loss).finish(),
+            Self::LostUnnoticed { value: _, loss } => {
+                f.debug_struct("LostUnnoticed").field("loss", loss).finish_non_exhaustive()
+            }
+        }
+    }
+}
+
+impl<T> fmt::Display for HoldError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotTaken(error) => error.fmt(f),
+            Self::Lost(loss) => write!(f, "stopped, because the lock was lost: {loss}"),
+            Self::LostUnnoticed { value: _, loss } => {
+                write!(f, "the work is done, but the lock was lost before its end: {loss}")
+            }
+        }
+    }
+}
+
+impl<T> std::error::Error for HoldError<T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NotTaken(error) => Some(error),
+            Self::Lost(loss) | Self::LostUnnoticed { loss, .. } => Some(loss),
+        }
+    }
+}
 
 /// Why [`Locks::inspect`](crate::Locks::inspect) has nothing to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,7 +376,14 @@ impl fmt::Display for InspectError {
     }
 }
 
-impl std::error::Error for InspectError {}
+impl std::error::Error for InspectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Misuse(misuse) => Some(misuse),
+            Self::Store(fault) => Some(fault),
+        }
+    }
+}
 
 impl From<Misuse> for InspectError {
     fn from(misuse: Misuse) -> Self {
@@ -301,7 +428,15 @@ impl fmt::Display for ConnectError {
     }
 }
 
-impl std::error::Error for ConnectError {}
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Misuse(misuse) => Some(misuse),
+            Self::Unreachable { fault, .. } | Self::Refused(fault) => Some(fault),
+            Self::NoThread { .. } => None,
+        }
+    }
+}
 
 impl From<Misuse> for ConnectError {
     fn from(misuse: Misuse) -> Self {
@@ -334,11 +469,15 @@ impl fmt::Display for CloseError {
 
 impl std::error::Error for CloseError {}
 
-/// A duration for people: tenths of a second.
+/// A duration for people: milliseconds below a second, and tenths of a second above.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1} s", self.0.as_secs_f64())
+        if self.0 < Duration::from_secs(1) {
+            write!(f, "{} ms", self.0.as_millis())
+        } else {
+            write!(f, "{:.1} s", self.0.as_secs_f64())
+        }
     }
 }

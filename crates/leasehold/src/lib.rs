@@ -17,6 +17,7 @@
 //! job whose writes carry the fence, a service that must not run twice, readers and a writer, permits, what is done once, an election, a quorum, threads
 //! that block, a client that is lent, and a test.
 
+mod any_error;
 mod any_store;
 mod bare;
 pub mod blocking;
@@ -40,10 +41,12 @@ mod report;
 mod runtime;
 mod rw_lock;
 mod semaphore;
+pub mod store;
 mod survey;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use any_error::Error;
 pub use any_store::AnyStore;
 pub use breaking::BreakError;
 pub use builder::LocksBuilder;
@@ -51,9 +54,9 @@ pub use error::{CloseError, ConnectError, HoldError, InspectError, LockError, Re
 pub use event::{Event, Who};
 pub use events::Events;
 pub use leasehold_core::{
-    Backoff, Claim, Drift, Fault, FaultKind, Fence, Finding, Holder, Key, KeyState, Label, Loss, Mark,
-    Misuse, Mode, Remedy, Renewal, Runtime, Severity, Signal, Stamp, Stance, Store, Tally, Tenancy, Tenant,
-    Ttl, Waiter, Want,
+    Backoff, Claim, Drift, Fault, FaultCause, FaultKind, Fence, Finding, Holder, Key, KeyState, Label, Loss,
+    Mark, Misuse, Mode, Remedy, Renewal, Runtime, Severity, Signal, Stamp, Stance, Store, Tally, Tenancy,
+    Tenant, Ttl, Waiter, Want,
 };
 #[cfg(feature = "redis")]
 pub use leasehold_redis::RedisStore;

@@ -1,5 +1,6 @@
 //! The locks of one place: where everything begins.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
 
 /// The locks of one place. Cheap to clone; all clones share their connection and the one task that renews their guards.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Locks {
     askers: Arc<Askers>,
     defaults: Arc<Defaults>,
@@ -56,8 +57,10 @@ impl Locks {
     /// Locks in a majority of independent stores, of any kind and in any mix: what more than half of them grant is granted. Opens
     /// nothing, so that a store that is down does not matter while more than half are up.
     ///
-    /// No lease may be longer than `max_ttl`, which must be the same for all who use these stores: for so long a store that was
-    /// started anew without its state abstains. 60 s is usual.
+    /// No lease may be longer than `max_ttl`, which must be the same for all who use these stores. 60 s is usual. For so long, and a
+    /// second, a server or a file abstains after a restart without its state, **and at its first use**: nothing tells the two apart.
+    /// A new quorum therefore grants its first lock after 61 s. `lock()` waits for that; `try_lock()` and a shorter `within` fail with
+    /// [`LockError::NoQuorum`](crate::LockError::NoQuorum), which says so. In tests, `redis://…?quarantine=no` serves at once.
     ///
     /// ```no_run
     /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -80,6 +83,9 @@ impl Locks {
     }
 
     /// Locks of this process alone. They are gone with the last clone and guard.
+    ///
+    /// In a test whose runtime has tokio's clock paused by then (`start_paused`, `tokio::time::pause`), they follow that clock: an hour takes a
+    /// moment, and leases, waits and the test's own timers agree on it. Locks on other stores go by real time always.
     ///
     /// # Panics
     ///
@@ -225,9 +231,17 @@ impl Locks {
     pub async fn list(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<KeyState>, InspectError> {
         let prefix = self.full_prefix(prefix.as_ref());
         let place = self.askers.place();
-        let listed = place.store.list(&prefix).await;
+        let listed = async { place.store.inspector()?.list(&prefix).await }.await;
         place.report.answered(&listed);
         listed.map_err(InspectError::Store)
+    }
+
+    /// The same locks, whose requests wait so long for a store that does not answer, whatever the
+    /// [builder](LocksBuilder::outage_limit) was told. A program that has reached its store once may wait for longer from then on.
+    #[must_use]
+    pub fn with_outage_limit(self, limit: Duration) -> Self {
+        let defaults = Defaults { outage_limit: limit, ..Defaults::clone(&self.defaults) };
+        Self { defaults: Arc::new(defaults), ..self }
     }
 
     /// The store's name, without any password.
@@ -343,7 +357,7 @@ impl Locks {
         let end = runtime.now() + within;
         tokio::select! {
             biased;
-            () = roster.quiet() => return Ok(()),
+            () = place.quiet() => return Ok(()),
             () = runtime.sleep_until(end) => {}
         }
         let taken_back = roster.abandon(runtime.now());
@@ -355,10 +369,10 @@ impl Locks {
         let end = runtime.now() + more;
         tokio::select! {
             biased;
-            () = roster.quiet() => {}
+            () = place.quiet() => {}
             () = runtime.sleep_until(end) => {}
         }
-        let unconfirmed = roster.undertakings();
+        let unconfirmed = place.under_way();
         if taken_back.is_empty() && unconfirmed == 0 {
             return Ok(());
         }
@@ -368,6 +382,12 @@ impl Locks {
 
     /// How long the releases of a close may take, whatever it was given: one call to a store that answers slowly.
     const LAST_RELEASES: Duration = Duration::from_secs(1);
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Locks").field(self.askers.place()).finish()
+    }
 }
 
 /// Everybody who can ask for a lock here: [`Locks`], [`Mutex`] and its like, and requests, but not guards. When the last of them is gone the

@@ -1,9 +1,9 @@
-//! The manual: what locks promise, and how to use them rightly the first time.
+//! The manual: what locks guarantee, and how to use them correctly the first time.
 //!
-//! Begin with [`first_steps`]. Whoever answers for a system in production reads [`guarantees`], [`stores`] and [`fences`] as well; whoever is called at
-//! night, [`stuck`].
+//! Begin with [`first_steps`]. If you are responsible for a system in production, also read [`guarantees`], [`stores`] and
+//! [`fences`]. If you are called because a lock is stuck, read [`stuck`].
 //!
-//! Each of these pages is text with examples, which the tests compile, and run where they need no server.
+//! The tests compile the examples on these pages, and run those that need no server.
 
 macro_rules! pages {
     ($($page:ident)*) => {$(

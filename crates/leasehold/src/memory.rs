@@ -1,12 +1,14 @@
 //! The store of this process alone.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, BoxFuture, BreakAnswer, Bulletin, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Instant,
-    Key, KeyState, Manner, Mark, Marked, News, Notice, Notices, RaiseAnswer, Records, Request, Runtime,
-    Scene, Served, Stamp, Store, Wait, Waiting, Wake, apply,
+    AdminStore, Attempt, BoxFuture, BreakAnswer, Bulletin, Drift, Fault, Fence, GrantAnswer, HoldAnswer,
+    InspectStore, Instant, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked, MemberStore, News, Notice,
+    Notices, Parts, Quarantined, RaiseAnswer, Records, Runtime, Scene, Served, Stamp, Store, Wait, Waiting,
+    Wake, serve,
 };
 
 use crate::place::low_bits;
@@ -15,7 +17,6 @@ use crate::place::low_bits;
 ///
 /// Waiters are served in the order in which they came. Fences rise also from one run of the program to the next, as long as
 /// the machine's clock is not set back in between.
-#[derive(Debug)]
 pub struct MemoryStore {
     name: Arc<str>,
     runtime: Arc<dyn Runtime>,
@@ -99,17 +100,6 @@ impl MemoryStore {
         })
     }
 
-    /// Why an answer is none to what was asked.
-    fn fault(&self, answer: &Answer) -> Fault {
-        match answer {
-            Answer::Quarantined { left } => Fault::quarantined(self.name(), *left),
-            _ => Fault::lasting(
-                self.name(),
-                "the answer is to another request: this is a fault in leasehold-core",
-            ),
-        }
-    }
-
     fn with<T>(&self, work: impl FnOnce(&mut State, &Scene<'_>) -> T) -> T {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.runtime.now().as_nanos() / 1000;
@@ -119,30 +109,47 @@ impl MemoryStore {
     }
 
     /// Serves a request, and tells who is concerned. Under one lock, so that nobody hears of what came later first.
-    fn ask(&self, request: Request) -> Answer {
-        self.with(|state, scene| self.serve(state, request, scene))
+    fn ask<T>(
+        &self,
+        request: impl FnOnce(&mut Records, &Scene<'_>) -> Result<Served<T>, Quarantined>,
+    ) -> Result<T, Fault> {
+        self.with(|state, scene| self.serve(state, scene, request))
     }
 
-    fn serve(&self, state: &mut State, request: Request, scene: &Scene<'_>) -> Answer {
-        let Served { answer, mut pushes, mut unfinished } = apply(&mut state.records, request, scene);
+    fn serve<T>(
+        &self,
+        state: &mut State,
+        scene: &Scene<'_>,
+        request: impl FnOnce(&mut Records, &Scene<'_>) -> Result<Served<T>, Quarantined>,
+    ) -> Result<T, Fault> {
+        let served = request(&mut state.records, scene);
+        let Served { answer, mut pushes, mut unfinished } =
+            served.map_err(|Quarantined { left }| Fault::quarantined(self.name(), left))?;
         while !unfinished.is_empty() {
-            let more = apply(&mut state.records, Request::Advance(unfinished), scene);
+            let more = serve::advance(&mut state.records, &unfinished, scene);
             pushes.extend(more.pushes);
             unfinished = more.unfinished;
         }
         let now = Instant::from_nanos(scene.now.as_micros() * 1000);
         for push in pushes {
             if push.news == News::Broken {
-                self.shared.bulletin.say(&Notice::Broken { holder: push.holder, key: push.key });
+                self.shared.bulletin.say(&Notice::Broken { holder: push.holder });
                 continue;
             }
             // Whoever is not here any more is about to release it.
             for waiting in &state.waiting {
-                let _ = waiting.hears(push.holder, &push.key, push.news, now, now);
+                let _ = waiting.hears(push.holder, push.news, None, now, now);
             }
         }
         state.sweep(scene);
-        answer
+        Ok(answer)
+    }
+}
+
+/// The name alone; [`dump`](MemoryStore::dump) shows what it remembers.
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -168,8 +175,8 @@ impl Store for MemoryStore {
         &self.name
     }
 
-    fn drift(&self) -> Drift {
-        Drift::ON_ONE_CLOCK
+    fn limits(&self) -> Limits {
+        Limits::with_drift(Drift::ON_ONE_CLOCK)
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
@@ -185,19 +192,18 @@ impl Store for MemoryStore {
             let now = self.runtime.now();
             let wait = match manner {
                 Manner::Wait { line_limit } => {
-                    let ticket = self.waiting.asks(attempt.holder, now);
-                    Some(Wait { channel: None, ticket, line_limit })
+                    let ticket = self.waiting.asks(attempt.holder, None, now);
+                    Some(Wait { ticket, line_limit, ..Wait::default() })
                 }
                 _ => None,
             };
             let waits = wait.is_some();
-            // Under one lock, so that nothing comes between being refused and standing in line.
+            // Under one lock, so that nothing comes between being refused and joining the queue.
             let answer = self.with(|state, scene| {
-                let request = Request::Grant { attempt: attempt.clone(), wait, not_after: None };
-                let answer = match self.serve(state, request, scene) {
-                    Answer::Grant(answer) => answer,
-                    other => return Err(self.fault(&other)),
+                let grant = |records: &mut Records, scene: &Scene<'_>| {
+                    serve::grant(records, attempt, wait.as_ref(), None, scene)
                 };
+                let answer = self.serve(state, scene, grant)?;
                 if waits {
                     self.waiting.answered(attempt, &answer, now);
                 }
@@ -212,42 +218,15 @@ impl Store for MemoryStore {
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         Box::pin(async move {
-            let renew = |attempt: &Attempt| match self.ask(Request::Renew(attempt.clone())) {
-                Answer::Renew(answer) => Ok(answer),
-                other => Err(self.fault(&other)),
-            };
+            let renew = |attempt| self.ask(|records, scene| serve::renew(records, attempt, scene));
             attempts.iter().map(renew).collect()
-        })
-    }
-
-    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        Box::pin(async move {
-            let rejoin = |attempt: &Attempt| match self
-                .ask(Request::Rejoin { attempt: attempt.clone(), not_after: None })
-            {
-                Answer::Rejoin(answer) => Ok(answer),
-                other => Err(self.fault(&other)),
-            };
-            attempts.iter().map(rejoin).collect()
-        })
-    }
-
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-        Box::pin(async move {
-            match self.ask(Request::Raise(attempt.clone())) {
-                Answer::Raise(answer) => Ok(answer),
-                other => Err(self.fault(&other)),
-            }
         })
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
             self.waiting.leave(attempt.holder, self.runtime.now());
-            match self.ask(Request::Release(attempt.clone())) {
-                Answer::Release(answer) => Ok(answer),
-                other => Err(self.fault(&other)),
-            }
+            self.ask(|records, scene| Ok(serve::release(records, attempt, scene)))
         })
     }
 
@@ -255,21 +234,38 @@ impl Store for MemoryStore {
         Box::pin(async move { self.release(attempt).await.map(drop) })
     }
 
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        self.waiting.called(attempt.holder, &*self.runtime)
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            member: Some(self),
+            inspect: Some(self),
+            marks: Some(self),
+            admin: Some(self),
+            ..Parts::default()
+        }
+    }
+}
+
+impl MemberStore for MemoryStore {
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         Box::pin(async move {
-            match self.ask(Request::Inspect(key.clone())) {
-                Answer::Inspect(state) => Ok(state),
-                other => Err(self.fault(&other)),
-            }
+            let rejoin = |attempt| self.ask(|records, scene| serve::rejoin(records, attempt, None, scene));
+            attempts.iter().map(rejoin).collect()
         })
     }
 
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        Box::pin(async move { self.ask(|records, scene| serve::raise(records, attempt, scene)) })
+    }
+}
+
+impl InspectStore for MemoryStore {
+    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         Box::pin(async move {
-            match self.ask(Request::Break { key: key.clone(), fence }) {
-                Answer::Break(answer) => Ok(answer),
-                other => Err(self.fault(&other)),
-            }
+            self.ask(|records, scene| Ok(Served::quietly(serve::inspect(records, key.clone(), scene))))
         })
     }
 
@@ -284,6 +280,12 @@ impl Store for MemoryStore {
         })
     }
 
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        Some(self.shared.bulletin.read())
+    }
+}
+
+impl MarkStore for MemoryStore {
     /// The mark lasts as long as the process does.
     fn mark<'a>(
         &'a self,
@@ -292,27 +294,19 @@ impl Store for MemoryStore {
         keep: Duration,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
-            match self.ask(Request::Mark { attempt: attempt.clone(), mark: mark.clone(), keep }) {
-                Answer::Mark(answer) => Ok(answer),
-                other => Err(self.fault(&other)),
-            }
+            self.ask(|records, scene| Ok(Served::quietly(serve::mark(records, attempt, mark, keep, scene))))
         })
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
-        Box::pin(async move {
-            match self.ask(Request::Marked(key.clone())) {
-                Answer::Marked(marked) => Ok(marked),
-                other => Err(self.fault(&other)),
-            }
-        })
+        Box::pin(
+            async move { self.ask(|records, scene| Ok(Served::quietly(serve::marked(records, key, scene)))) },
+        )
     }
+}
 
-    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        self.waiting.called(attempt.holder, &*self.runtime)
-    }
-
-    fn notices(&self) -> Option<Box<dyn Notices>> {
-        Some(self.shared.bulletin.read())
+impl AdminStore for MemoryStore {
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(async move { self.ask(|records, scene| Ok(serve::break_lease(records, key, fence, scene))) })
     }
 }

@@ -1,15 +1,18 @@
 //! One place where leases live, with all that this process needs to use it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Backoff, Claim, Drift, Fault, Key, KeyState, Misuse, Runtime, Store, Ttl};
+use leasehold_core::{
+    Attempt, BackgroundReleases, Backoff, Claim, Drift, Fault, Instant, Key, KeyState, Misuse, Runtime,
+    Store, Ttl,
+};
 
-use crate::lock::{Holding, Roster, keep};
+use crate::lock::{Holding, Roster, Undertaking, keep};
 use crate::report::Report;
 
 /// A store, the runtime that serves it, and the guards that this process has there.
-#[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) runtime: Arc<dyn Runtime>,
@@ -35,7 +38,7 @@ impl Place {
 
     /// Refuses a ttl that the store cannot keep.
     pub(crate) fn check(&self, ttl: Ttl) -> Result<(), Misuse> {
-        match self.store.longest_ttl().filter(|longest| ttl > *longest) {
+        match self.store.limits().longest_ttl.filter(|longest| ttl > *longest) {
             Some(longest) => Err(Misuse::TtlOverLongest { asked: ttl, longest }),
             None => Ok(()),
         }
@@ -43,9 +46,23 @@ impl Place {
 
     /// Who holds a key, and who waits for it.
     pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
-        let state = self.store.inspect(key).await;
+        let state = async { self.store.inspector()?.inspect(key).await }.await;
         self.report.answered(&state);
         state
+    }
+
+    /// Resolves when no guard is held and nothing is released in the background, by us or by the store.
+    pub(crate) async fn quiet(&self) {
+        self.roster.quiet().await;
+        if let Some(releases) = self.store.background_releases() {
+            releases.none_left().await;
+        }
+    }
+
+    /// How many releases go on in the background.
+    pub(crate) fn under_way(&self) -> usize {
+        let behind = self.store.background_releases().map_or(0, BackgroundReleases::count);
+        self.roster.undertakings() + behind
     }
 
     /// Gives an attempt up in the background, trying for as long as it could last in the store.
@@ -63,26 +80,55 @@ impl Place {
         });
     }
 
-    fn undo(&self, attempt: Attempt, done: impl FnOnce(Result<(), Fault>) + Send + 'static) {
-        let (store, runtime, report) = (self.store.clone(), self.runtime.clone(), self.report.clone());
-        let under_way = self.roster.begin_undertaking();
-        let end = runtime.now() + attempt.lingers();
-        self.runtime.spawn(Box::pin(async move {
-            let _under_way = under_way;
-            let mut tries = 0;
-            loop {
-                let given_up = store.give_up(&attempt).await;
-                report.answered(&given_up);
-                let now = runtime.now();
-                if !given_up.as_ref().is_err_and(|fault| !fault.is_lasting() && now < end) {
-                    return done(given_up);
-                }
-                let again = now + rest(tries, &*runtime);
-                tries += 1;
-                // Once more at the end: a store that comes back just before it has the place still.
-                runtime.sleep_until(again.min(end)).await;
+    fn undo(&self, attempt: Attempt, done: impl Fn(Result<(), Fault>) + Send + Sync + 'static) {
+        let undo = Arc::new(Undo {
+            store: self.store.clone(),
+            runtime: self.runtime.clone(),
+            report: self.report.clone(),
+            end: self.runtime.now() + attempt.lingers(),
+            attempt,
+            done,
+            _under_way: self.roster.begin_undertaking(),
+        });
+        self.runtime.spawn_cleanup(Box::new(move || Box::pin(undo.clone().run())));
+    }
+}
+
+/// Short however much there is: it is printed with each lock of the place.
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Place");
+        shown.field("store", &self.store.name()).field("roster", &self.roster).finish_non_exhaustive()
+    }
+}
+
+/// An attempt that is given up in the background.
+struct Undo<Done> {
+    store: Arc<dyn Store>,
+    runtime: Arc<dyn Runtime>,
+    report: Arc<Report>,
+    end: Instant,
+    attempt: Attempt,
+    done: Done,
+    _under_way: Undertaking,
+}
+
+impl<Done: Fn(Result<(), Fault>)> Undo<Done> {
+    async fn run(self: Arc<Self>) {
+        let (runtime, end) = (&*self.runtime, self.end);
+        let mut tries = 0;
+        loop {
+            let given_up = self.store.give_up(&self.attempt).await;
+            self.report.answered(&given_up);
+            let now = runtime.now();
+            if !given_up.as_ref().is_err_and(|fault| !fault.is_lasting() && now < end) {
+                return (self.done)(given_up);
             }
-        }));
+            let again = now + rest(tries, runtime);
+            tries += 1;
+            // Once more at the end: a store that comes back just before it has the place still.
+            runtime.sleep_until(again.min(end)).await;
+        }
     }
 }
 

@@ -21,9 +21,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Ballot, Bare, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, Fence,
-    GrantAnswer, HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse, Mode, Notices, Runtime, Seat,
-    Store, Stretch, Ttl, Vote, Wake,
+    AdminStore, Attempt, BackgroundReleases, Ballot, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer,
+    Claim, Examination, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner,
+    Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, Runtime, Seat, Store, Stretch, Ttl,
+    Vote, Wake,
 };
 
 use desk::Desk;
@@ -67,7 +68,13 @@ impl QuorumStore {
         if names.is_empty() {
             return Err(Misuse::NoMembers);
         }
-        members.iter().try_for_each(|member| member.as_member())?;
+        for store in &members {
+            let Some(member) = store.parts().member else {
+                let (name, reason) = (store.name().to_owned(), "use another store there".to_owned());
+                return Err(Misuse::NoMember { name, reason });
+            };
+            member.as_member()?;
+        }
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Misuse::SameMemberTwice { name: twice[0].clone() });
         }
@@ -97,6 +104,11 @@ impl Store for QuorumStore {
         &self.desk.name
     }
 
+    /// The widest of the members'.
+    fn limits(&self) -> Limits {
+        Limits::with_drift(self.desk.drift).with_longest_ttl(self.desk.max_ttl)
+    }
+
     /// Any two majorities have a member in common, which keeps a writer from readers. Three of them need not have one: of three
     /// members, each could count two holders of two permits, and three would hold them.
     fn admit(&self, claim: &Claim) -> Result<(), Misuse> {
@@ -104,22 +116,6 @@ impl Store for QuorumStore {
             return Err(Misuse::PermitsOfAQuorum { name: self.name().into() });
         }
         Ok(())
-    }
-
-    /// The widest of the members'.
-    fn drift(&self) -> Drift {
-        self.desk.drift
-    }
-
-    fn longest_ttl(&self) -> Option<Ttl> {
-        Some(self.desk.max_ttl)
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        let mut warnings: Vec<_> =
-            self.desk.members.iter().flat_map(|member| member.store.warnings()).collect();
-        warnings.extend(self.desk.one_for_nothing().map(|what| format!("{what}: use an odd number")));
-        warnings
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
@@ -168,6 +164,50 @@ impl Store for QuorumStore {
         Box::pin(keeping::give_up(&self.desk, attempt))
     }
 
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        Box::pin(waiting::woken(&self.desk, attempt))
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            inspect: Some(self),
+            marks: Some(self),
+            admin: Some(self),
+            process: Some(self),
+            baseline: Some(self),
+            ..Parts::default()
+        }
+    }
+}
+
+impl InspectStore for QuorumStore {
+    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+        Box::pin(looking::inspect(&self.desk, key))
+    }
+
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        Some(Box::new(breaking::Fan::of(&self.desk)))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        Box::pin(looking::list(&self.desk, prefix))
+    }
+
+    fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
+        Box::pin(looking::walk(&self.desk, prefix, from))
+    }
+
+    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        Box::pin(looking::inspect_all(&self.desk, keys))
+    }
+
+    fn inspected_at_once(&self) -> usize {
+        let inspectors = self.desk.members.iter().filter_map(|member| member.store.parts().inspect);
+        inspectors.map(InspectStore::inspected_at_once).min().unwrap_or(1)
+    }
+}
+
+impl MarkStore for QuorumStore {
     fn mark<'a>(
         &'a self,
         attempt: &'a Attempt,
@@ -180,17 +220,29 @@ impl Store for QuorumStore {
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
         Box::pin(marking::marked(&self.desk, key))
     }
+}
 
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
-        Box::pin(looking::inspect(&self.desk, key))
+impl AdminStore for QuorumStore {
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings: Vec<_> =
+            self.desk.members.iter().flat_map(|member| member.store.warnings()).collect();
+        warnings.extend(self.desk.one_for_nothing().map(|what| format!("{what}: use an odd number")));
+        warnings
     }
 
     fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
         Box::pin(breaking::break_lease(&self.desk, key, fence))
     }
 
-    fn notices(&self) -> Option<Box<dyn Notices>> {
-        Some(Box::new(breaking::Fan::of(&self.desk)))
+    /// Each member, and then what only shows when they are seen together.
+    fn examine(&self, _: Seat) -> BoxFuture<'_, Examination> {
+        Box::pin(examining::examine(&self.desk))
+    }
+}
+
+impl ProcessStore for QuorumStore {
+    fn background_releases(&self) -> Option<&BackgroundReleases> {
+        Some(&self.desk.releases)
     }
 
     /// Of all members at once.
@@ -201,33 +253,10 @@ impl Store for QuorumStore {
         };
         self.desk.members.iter().fold(work, within)();
     }
+}
 
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        Box::pin(looking::list(&self.desk, prefix))
-    }
-
-    /// Each member, and then what only shows when they are seen together.
-    fn examine(&self, _: Seat) -> BoxFuture<'_, Examination> {
-        Box::pin(examining::examine(&self.desk))
-    }
-
+impl BaselineStore for QuorumStore {
     fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(bare::bare(&self.desk, what))
-    }
-
-    fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
-        Box::pin(looking::walk(&self.desk, prefix, from))
-    }
-
-    fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        Box::pin(looking::inspect_all(&self.desk, keys))
-    }
-
-    fn inspected_at_once(&self) -> usize {
-        self.desk.members.iter().map(|member| member.store.inspected_at_once()).min().unwrap_or(1)
-    }
-
-    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        Box::pin(waiting::woken(&self.desk, attempt))
     }
 }

@@ -1,17 +1,21 @@
 //! Clock, timers, tasks and randomness of this process, on tokio. Nowhere else in this crate are they taken.
 #![allow(clippy::disallowed_methods)]
 
+mod cleanups;
+
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use leasehold_core::{BoxFuture, Instant, Runtime};
+use leasehold_core::{BeginCleanup, BoxFuture, Instant, Runtime};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng as _, SeedableRng as _};
 use rustix::process::{Pid, getpid};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+
+use cleanups::{Cleanups, Outlast};
 
 /// The clock that also counts the time that the machine sleeps; elsewhere than on Linux, the monotonic clock.
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -24,20 +28,39 @@ const LEASE_CLOCK: ClockId = ClockId::Monotonic;
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
 /// A [`Runtime`] on tokio.
+///
+/// When the tokio runtime ends, what is to be given back still is: by a thread of our own, for which that end waits 2 s at most.
 #[derive(Debug)]
 pub struct TokioRuntime {
     handle: Handle,
+    clock: Clock,
     dice: Mutex<Dice>,
+    cleanups: Arc<Cleanups>,
     /// Dropped with the last user of the runtime, which ends its thread.
-    _own_thread: Option<oneshot::Sender<()>>,
+    own_thread: Option<oneshot::Sender<()>>,
 }
 
 impl TokioRuntime {
     /// The tokio runtime that this is called in; `None` outside of one.
     #[must_use]
     pub fn current() -> Option<Self> {
-        let handle = Handle::try_current().ok()?;
-        Some(Self { handle, dice: Mutex::new(Dice::new()), _own_thread: None })
+        Some(Self::over(Handle::try_current().ok()?, None))
+    }
+
+    /// The same, whose time is tokio's where that is paused for a test: for a store of this process, which needs no real time.
+    pub(crate) fn current_or_paused() -> Option<Self> {
+        let runtime = Self::current()?;
+        Some(Self { clock: Clock::paused().unwrap_or(runtime.clock), ..runtime })
+    }
+
+    fn over(handle: Handle, own_thread: Option<oneshot::Sender<()>>) -> Self {
+        Self {
+            handle,
+            clock: Clock::Lease,
+            dice: Mutex::new(Dice::new()),
+            cleanups: Arc::default(),
+            own_thread,
+        }
     }
 
     /// A runtime of its own, on a thread of its own. It ends when the last lock, guard and pending release are gone.
@@ -53,17 +76,25 @@ impl TokioRuntime {
             // Nothing is ever sent: the channel closes.
             let _ = runtime.block_on(ended);
         })?;
-        Ok(Self { handle, dice: Mutex::new(Dice::new()), _own_thread: Some(own_thread) })
+        Ok(Self::over(handle, Some(own_thread)))
+    }
+
+    /// Where tasks and timers belong now.
+    fn handle(&self) -> Handle {
+        self.cleanups.elsewhere().unwrap_or_else(|| self.handle.clone())
     }
 }
 
 impl Runtime for TokioRuntime {
     fn now(&self) -> Instant {
-        lease_clock()
+        self.clock.now(&self.handle)
     }
 
     fn since_epoch(&self) -> Duration {
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+        match self.clock {
+            Clock::Lease => wall_clock(),
+            Clock::Paused { since, wall, .. } => wall + self.now().saturating_since(since),
+        }
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
@@ -71,30 +102,86 @@ impl Runtime for TokioRuntime {
         if at == Instant::from_nanos(u64::MAX) {
             return Box::pin(std::future::pending());
         }
-        let handle = self.handle.clone();
-        Box::pin(async move {
-            loop {
-                let left = at.saturating_since(lease_clock());
-                if left.is_zero() {
-                    return;
-                }
-                // A timer belongs to the runtime that it is made in, whoever polls it.
-                let nap = {
-                    let _runtime = handle.enter();
-                    tokio::time::sleep(left.min(LONGEST_NAP))
-                };
-                nap.await;
-            }
-        })
+        Box::pin(sleep_on(self.handle(), self.clock, at))
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        drop(self.handle.spawn(task));
+        drop(self.handle().spawn(task));
+    }
+
+    fn spawn_cleanup(&self, begin: BeginCleanup) {
+        if self.own_thread.is_none() {
+            return self.cleanups.spawn(&self.handle, begin, None);
+        }
+        // The program may end while the thread of the locks is at it: whatever the caller runs in waits for it.
+        let (over, done) = oneshot::channel();
+        self.cleanups.spawn(&self.handle, begin, Some(over));
+        let mut outlast = Outlast { done: Some(done), timers: self.handle.clone() };
+        match Handle::try_current() {
+            Ok(current) if current.id() == self.handle.id() => outlast.done = None,
+            Ok(current) => drop(current.spawn(outlast)),
+            Err(_) => outlast.wait(),
+        }
     }
 
     fn random(&self) -> u128 {
         self.dice.lock().unwrap_or_else(PoisonError::into_inner).roll()
     }
+}
+
+/// Where the time is taken from.
+#[derive(Clone, Copy, Debug)]
+enum Clock {
+    Lease,
+    /// Tokio's clock, which a test has paused: it stands still while anybody has something to do, and leaps when nobody has.
+    Paused {
+        tokio: tokio::time::Instant,
+        /// What the lease clock and the wall clock showed then.
+        since: Instant,
+        wall: Duration,
+    },
+}
+
+impl Clock {
+    /// Tokio's clock, if it is paused: it does not move when real time does.
+    fn paused() -> Option<Self> {
+        let tokio = tokio::time::Instant::now();
+        let real = std::time::Instant::now();
+        while std::time::Instant::now() == real {}
+        let is_paused = tokio::time::Instant::now() == tokio;
+        is_paused.then(|| Self::Paused { tokio, since: lease_clock(), wall: wall_clock() })
+    }
+
+    fn now(self, handle: &Handle) -> Instant {
+        match self {
+            Self::Lease => lease_clock(),
+            Self::Paused { tokio, since, .. } => {
+                // Each runtime has its own, and outside of one it runs on.
+                let _runtime = handle.enter();
+                since + tokio.elapsed()
+            }
+        }
+    }
+}
+
+/// Resolves when a clock has reached `at`, by the timers of a runtime.
+async fn sleep_on(handle: Handle, clock: Clock, at: Instant) {
+    loop {
+        let left = at.saturating_since(clock.now(&handle));
+        if left.is_zero() {
+            return;
+        }
+        // A timer belongs to the runtime that it is made in, whoever polls it.
+        let nap = {
+            let _runtime = handle.enter();
+            tokio::time::sleep(left.min(LONGEST_NAP))
+        };
+        nap.await;
+    }
+}
+
+fn wall_clock() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// What the lease clock shows, whatever the time is in a world of tests.

@@ -40,8 +40,6 @@ use crate::locks::Askers;
 ///
 /// Who holds a read guard and asks for another may wait for ever, if a writer came in between: it waits for the first guard, and
 /// the second request for it.
-///
-/// In a quorum, readers who hold together may have one and the same fence. No writer ever shares one.
 #[derive(Clone, Debug)]
 #[must_use = "a description takes nothing: call read() or write()"]
 pub struct RwLock {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Bookmark, Instant, Key, KeyState, Stretch};
+use leasehold_core::{Bookmark, InspectStore, Instant, Key, KeyState, Stretch};
 
 use crate::error::InspectError;
 use crate::locks::{Askers, Locks};
@@ -135,7 +135,7 @@ impl Survey {
         self.next_at = Some(began + Self::PER_COMMAND);
         let done = match job {
             Job::Inspect(keys) => {
-                let states = store.inspect_all(&keys).await;
+                let states = async { store.inspector()?.inspect_all(&keys).await }.await;
                 self.inspected = Some(began);
                 self.walks_next = true;
                 states.map(|states| {
@@ -148,7 +148,9 @@ impl Survey {
                     self.pass_began = Some(began);
                 }
                 self.walks_next = false;
-                store.walk(&self.prefix, from).await.map(|stretch| self.came_by(stretch))
+                async { store.inspector()?.walk(&self.prefix, from).await }
+                    .await
+                    .map(|stretch| self.came_by(stretch))
             }
         };
         self.askers.place().report.answered(&done);
@@ -176,7 +178,7 @@ impl Survey {
     }
 
     fn at_once(&self) -> usize {
-        self.askers.place().store.inspected_at_once().max(1)
+        self.askers.place().store.parts().inspect.map_or(1, InspectStore::inspected_at_once).max(1)
     }
 
     /// The locks that are held or waited for, as far as they are found, in the order of their bytes.

@@ -5,6 +5,7 @@ use redis::{Value, cmd};
 
 use crate::client::{Client, Heard, Route};
 use crate::deadline::within;
+use crate::script::{delete_call, read_done};
 use crate::topology::cluster::say_one;
 
 impl Client {
@@ -28,10 +29,11 @@ impl Client {
             Ok(_) => {}
             Err(refusal) => return Err(self.faults.of_refusal(&refusal)),
         }
-        // As a lock of ours that nobody waits for is let go.
-        let released = self.delete_if_equal(key, &holder.digit_bytes(), route, self.call_limit).await?;
-        match released.map_err(|refusal| self.faults.of_refusal(&refusal))? {
-            Value::Int(1) => Ok(()),
+        let release = delete_call(key, &holder.digit_bytes());
+        let released = self.call(route, &release, self.call_limit).await?;
+        let value = released.map_err(|refusal| self.faults.of_refusal(&refusal))?;
+        match read_done(&value, 1).map_err(|strange| self.faults.lasting(strange))?[..] {
+            [true] => Ok(()),
             _ => Err(self.faults.passing(format_args!("{key}: it was gone before it was let go"))),
         }
     }

@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, BreakAnswer, Bulletin, Fault, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState,
-    Mark, Marked, Request, Runtime, Ttl, Wait, Waiting,
+    Mark, Marked, Request, Runtime, Ttl, Unsettled, Wait, Waiting,
 };
 use redis::aio::ConnectionLike;
 use redis::cmd;
 
+use crate::batch::Batches;
 use crate::clock::{Reading, ServerClock};
 use crate::confirm::Confirmation;
 use crate::connect::Connector;
@@ -26,9 +27,8 @@ use crate::deadline::within;
 use crate::fault::Faults;
 use crate::hearing::Hearing;
 use crate::link::Link;
-use crate::release::Native;
+use crate::member::Run;
 use crate::script::{self, Reply, call_for, decode};
-use crate::settle::Unsettled;
 use crate::topology::cluster::Cluster;
 
 /// Speaks for one store.
@@ -43,8 +43,7 @@ pub(crate) struct Client {
     pub(crate) bulletin: Arc<Bulletin>,
     /// Whether somebody looks after the connection for those who wait.
     pub(crate) tended: AtomicBool,
-    pub(crate) native: Native,
-    /// Where a release by value would only miss.
+    /// For which keys batches would only send on to the script of a single request.
     pub(crate) contended: Contended,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
@@ -92,7 +91,7 @@ pub(crate) enum Source {
     /// Ours, to be dropped and made anew.
     Ours(Link),
     /// The user's. It may be another one each time, for all that we know.
-    Lent { lend: Lend, clock: Arc<ServerClock> },
+    Lent { lend: Lend, clock: Arc<ServerClock>, batches: Arc<Batches> },
 }
 
 pub(crate) type BoxConnection = Box<dyn ConnectionLike + Send + Sync>;
@@ -132,7 +131,6 @@ impl Client {
             waiting,
             bulletin,
             tended: AtomicBool::new(false),
-            native: Native::default(),
             contended: Contended::default(),
             quarantine,
             confirmation,
@@ -186,17 +184,17 @@ impl Client {
         // From here on the grant may be made, also if this future is dropped.
         let sending = self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
         let heard = self.call(route, &self.call_for(&request, &run), limit).await?;
-        self.unsettled.answered(sending);
+        self.unsettled.answered([sending]);
         if let Some(server) = heard.as_ref().ok().and_then(script::time_of_grant) {
             route.clock.note(Reading { sent, heard: self.runtime.now(), server });
         }
         match self.answer(&request, heard)? {
             Answer::Grant(answer) => {
                 match &answer {
-                    GrantAnswer::Granted { .. } => self.confirm(route).await?,
+                    GrantAnswer::Granted { .. } => self.confirm(route, self.runtime.now()).await?,
                     // Whoever meets others in line is one of them; and a member of a quorum is asked to release what it refused, too.
                     GrantAnswer::Busy { held_by, place } if place.is_some() || attempt.proposal.is_some() => {
-                        self.contended.note(&held_by.key, self.runtime.now());
+                        self.contended.note(self.contended.digest(&held_by.key), self.runtime.now());
                     }
                     _ => {}
                 }
@@ -223,24 +221,50 @@ impl Client {
         route: &mut Route,
         limit: Duration,
     ) -> Vec<Result<HoldAnswer, Fault>> {
-        let requests: Vec<_> = attempts.iter().map(|attempt| Request::Renew(attempt.clone())).collect();
-        let saying = async {
+        let renewing = async {
             let run = self.run(attempts, route, limit).await?;
-            let calls: Vec<_> = requests.iter().map(|request| self.call_for(request, &run)).collect();
-            let heard = self.call_all(route, &calls, limit).await?;
-            let renewed = attempts.iter().zip(&requests).zip(heard).map(|((attempt, request), heard)| {
-                let answer = self.hold(request, heard);
+            let mut done = self.renew_in_batches(attempts, &run, route, limit).await?;
+            // What a redirect names is asked elsewhere, and all else that batches left by the script of a single request.
+            let rest: Vec<_> = (0..attempts.len()).filter(|&nth| done[nth].is_none()).collect();
+            self.renew_one_by_one(attempts, &rest, &run, &mut done, route, limit).await?;
+            let answered = attempts.iter().zip(done).map(|(attempt, answer)| {
+                let answer = answer.unwrap_or(Ok(HoldAnswer::Done));
                 self.ask_again_after(attempt, &answer);
                 answer
             });
-            let mut answers: Vec<_> = renewed.collect();
+            let mut answers: Vec<_> = answered.collect();
             self.confirm_held(route, &mut answers).await;
             Ok(answers)
         };
-        match saying.await {
+        match renewing.await {
             Ok(answers) => answers,
             Err(fault) => vec![Err(fault); attempts.len()],
         }
+    }
+
+    async fn renew_one_by_one(
+        &self,
+        attempts: &[Attempt],
+        rest: &[usize],
+        run: &Run,
+        done: &mut [Option<Result<HoldAnswer, Fault>>],
+        route: &mut Route,
+        limit: Duration,
+    ) -> Result<(), Fault> {
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let requests: Vec<_> = rest.iter().map(|&nth| Request::Renew(attempts[nth].clone())).collect();
+        let calls: Vec<_> = requests.iter().map(|request| self.call_for(request, run)).collect();
+        let before = route.redirects.len();
+        let heard = self.call_all(route, &calls, limit).await?;
+        for (place, _) in &mut route.redirects[before..] {
+            *place = rest[*place];
+        }
+        for ((nth, request), heard) in rest.iter().zip(&requests).zip(heard) {
+            done[*nth] = Some(self.hold(request, heard));
+        }
+        Ok(())
     }
 
     pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
@@ -329,12 +353,8 @@ impl Client {
 
     pub(crate) async fn route(&self, limit: Duration) -> Result<Route, Fault> {
         match &self.source {
-            Source::Ours(link) => {
-                let live = link.live(limit * CALLS_TO_CONNECT).await?;
-                let connection = Box::new(live.connection.clone());
-                Ok(Route::new(connection, Arc::clone(&live.clock), Some(live)))
-            }
-            Source::Lent { lend, clock } => Ok(Route::new(lend(limit), Arc::clone(clock), None)),
+            Source::Ours(link) => Ok(Route::on(link.live(limit * CALLS_TO_CONNECT).await?)),
+            Source::Lent { lend, clock, .. } => Ok(Route::on_lent(lend(limit), Arc::clone(clock))),
         }
     }
 
@@ -349,7 +369,7 @@ impl Client {
     }
 
     async fn read_clock(&self, route: &mut Route, sent: Instant, limit: Duration) -> Result<Reading, Fault> {
-        let said = within(&*self.runtime, limit, one(&mut *route.connection, &cmd("TIME"))).await;
+        let said = within(&*self.runtime, limit, one(route.connection(), &cmd("TIME"))).await;
         let value = self.heard(route, sent, said, limit)?.map_err(|error| self.faults.of_refusal(&error))?;
         let Some(server) = script::time_of(&value) else {
             return Err(self.faults.lasting("the answer to TIME is no time: this is no Redis server"));

@@ -28,15 +28,16 @@ pub(crate) struct Confirmed {
 }
 
 impl Client {
-    /// Waits until what was last answered on this route is where it must be.
+    /// Waits until what was answered on this route at an instant is where it must be.
     ///
     /// The server holds up everything else on the connection meanwhile, and `WAIT` on any other says nothing of what was written
-    /// here. So it is asked once for all who wait for it at the same time, each of whom was answered before it was sent.
-    pub(crate) async fn confirm(&self, route: &mut Route) -> Result<(), Fault> {
+    /// here. So it is asked once for all who wait for it at the same time, each of whom was answered before it was sent: once for a
+    /// batch.
+    pub(crate) async fn confirm(&self, route: &mut Route, written: Instant) -> Result<(), Fault> {
         // Mostly nothing is to be confirmed; so the rest is apart.
         let Some(confirmation) = self.confirmation else { return Ok(()) };
         let Some(live) = route.live.clone() else { return Ok(()) };
-        Box::pin(self.confirm_by(confirmation, &live, route)).await
+        Box::pin(self.confirm_by(confirmation, &live, route, written)).await
     }
 
     async fn confirm_by(
@@ -44,8 +45,8 @@ impl Client {
         confirmation: Confirmation,
         live: &Live,
         route: &mut Route,
+        written: Instant,
     ) -> Result<(), Fault> {
-        let written = self.runtime.now();
         let mut last = live.confirmed.lock().await;
         if let Some(last) = last.as_ref().filter(|last| last.sent >= written) {
             return last.answer.clone();
@@ -93,7 +94,7 @@ impl Client {
         if !answers.iter().any(|answer| matches!(answer, Ok(HoldAnswer::Done))) {
             return;
         }
-        if let Err(fault) = self.confirm(route).await {
+        if let Err(fault) = self.confirm(route, self.runtime.now()).await {
             let held = answers.iter_mut().filter(|answer| matches!(answer, Ok(HoldAnswer::Done)));
             held.for_each(|answer| *answer = Err(fault.clone()));
         }

@@ -18,7 +18,6 @@ use crate::clock::Reading;
 use crate::dial::{BoxStream, complaint, dial};
 use crate::ear::{Answered, Subscription, Tell, reader};
 use crate::fault::Faults;
-use crate::native::{DeleteIfEqual, probed, probes};
 use crate::place::Place;
 use crate::script;
 use crate::signs_of_life::{SignsOfLife, Watched};
@@ -55,8 +54,6 @@ pub(crate) struct Connected {
     pub(crate) reading: Reading,
     pub(crate) answered: Arc<Answered>,
     pub(crate) signs: Arc<SignsOfLife>,
-    /// What the server has to delete a key that still has a certain value.
-    pub(crate) delete_if_equal: Option<DeleteIfEqual>,
     /// Whether the server can push on it beside its answers.
     pub(crate) hears: bool,
 }
@@ -168,10 +165,6 @@ impl Connector {
             greeting.add_command(cmd("ROLE"));
         }
         greeting.add_command(Cmd::new().arg("TIME").take());
-        let asked = greeting.len();
-        for probe in probes() {
-            greeting.add_command(probe);
-        }
 
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
@@ -199,8 +192,7 @@ impl Connector {
             () = &mut driver => return Err(Failed::Broken(closed())),
         };
         let heard = runtime.now();
-        let (answers, of_probes) = answers.split_at(asked.min(answers.len()));
-        for answer in answers {
+        for answer in &answers {
             if let Value::ServerError(error) = answer {
                 return Err(Failed::Refused(error.clone()));
             }
@@ -218,16 +210,7 @@ impl Connector {
         }
         answered.note(sent);
         let reading = Reading { sent, heard, server };
-        Ok(Connected {
-            place: place.clone(),
-            connection,
-            driver,
-            reading,
-            answered,
-            signs,
-            delete_if_equal: probed(of_probes),
-            hears: !resp2,
-        })
+        Ok(Connected { place: place.clone(), connection, driver, reading, answered, signs, hears: !resp2 })
     }
 
     fn password(&self) -> Result<Option<Password>, Failed> {

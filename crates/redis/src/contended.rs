@@ -6,46 +6,48 @@ use std::time::Duration;
 
 use leasehold_core::{Instant, Key};
 
-/// For which keys somebody waited lately, as far as this process has noticed: what is only quicker where nobody waits is not worth
-/// a try there.
+/// For which keys somebody waited lately, as far as this process has noticed. Requests for them skip the batches, which would only
+/// send them on to the script of a single request.
 ///
-/// It may forget, and take one key for another; both cost one command, or the time that a command takes a server.
+/// It may forget, and take one key for another: either costs a command, or a little of a server's time.
 #[derive(Debug)]
 pub(crate) struct Contended {
     hash: RandomState,
-    slots: Mutex<[Option<(u64, Instant)>; SLOTS]>,
+    slots: Mutex<Slots>,
 }
 
-const SLOTS: usize = 64;
+const SLOTS: usize = 1024;
+
+/// The digest of a key, and when somebody was last seen to wait for it.
+type Slots = Box<[Option<(u64, Instant)>; SLOTS]>;
 
 /// A key that is wanted by several is so for a while.
 const LATELY: Duration = Duration::from_secs(10);
 
 impl Default for Contended {
     fn default() -> Self {
-        Self { hash: RandomState::new(), slots: Mutex::new([None; SLOTS]) }
+        Self { hash: RandomState::new(), slots: Mutex::new(Box::new([None; SLOTS])) }
     }
 }
 
 impl Contended {
-    /// Somebody waits for a key now.
-    pub(crate) fn note(&self, key: &Key, now: Instant) {
-        let (slot, hash) = self.place_of(key);
-        self.slots()[slot] = Some((hash, now));
+    /// What a key is known by here. Few keys share one.
+    pub(crate) fn digest(&self, key: &Key) -> u64 {
+        self.hash.hash_one(key)
     }
 
-    /// Whether somebody waited for a key lately.
-    pub(crate) fn has(&self, key: &Key, now: Instant) -> bool {
-        let (slot, hash) = self.place_of(key);
-        self.slots()[slot].is_some_and(|(noted, at)| noted == hash && now.saturating_since(at) < LATELY)
+    /// Somebody waits for a key of this digest now.
+    pub(crate) fn note(&self, digest: u64, now: Instant) {
+        self.slots()[digest as usize % SLOTS] = Some((digest, now));
     }
 
-    fn place_of(&self, key: &Key) -> (usize, u64) {
-        let hash = self.hash.hash_one(key);
-        (hash as usize % SLOTS, hash)
+    /// Whether somebody waited lately for a key of this digest.
+    pub(crate) fn has(&self, digest: u64, now: Instant) -> bool {
+        let noted = self.slots()[digest as usize % SLOTS];
+        noted.is_some_and(|(noted, at)| noted == digest && now.saturating_since(at) < LATELY)
     }
 
-    fn slots(&self) -> MutexGuard<'_, [Option<(u64, Instant)>; SLOTS]> {
+    fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -57,11 +59,11 @@ mod tests {
     #[test]
     fn a_key_is_contended_for_a_while_after_somebody_waited_for_it() {
         let at = |seconds: u64| Instant::from_nanos((100 + seconds) * 1_000_000_000);
-        let (contended, [wanted, other]) =
-            (Contended::default(), ["a", "b"].map(|key| Key::new(key).unwrap()));
-        assert!(!contended.has(&wanted, at(0)));
-        contended.note(&wanted, at(0));
-        assert!(contended.has(&wanted, at(9)) && !contended.has(&other, at(9)));
-        assert!(!contended.has(&wanted, at(10)));
+        let contended = Contended::default();
+        let [wanted, other] = ["a", "b"].map(|key| contended.digest(&Key::new(key).unwrap()));
+        assert!(!contended.has(wanted, at(0)));
+        contended.note(wanted, at(0));
+        assert!(contended.has(wanted, at(9)) && !contended.has(other, at(9)));
+        assert!(!contended.has(wanted, at(10)));
     }
 }

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::Duration;
 
-use leasehold_core::{Fault, Runtime};
+use leasehold_core::{Fault, FaultCause, Runtime};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -37,14 +37,14 @@ pub(crate) async fn dial(
         (Place::Tcp { host, port }, None) => Ok(Box::pin(tcp(host, *port, faults, runtime).await?)),
         #[cfg(feature = "tls")]
         (Place::Tcp { host, port }, Some(tls)) => {
-            let lasting = |reason| faults.lasting(reason);
+            let lasting = |reason| faults.lasting(reason).caused_by(FaultCause::Tls);
             let connector = crate::tls::connector(tls).map_err(lasting)?;
             let name = crate::tls::server_name(host).map_err(lasting)?;
             let stream = tcp(host, *port, faults, runtime).await?;
             match connector.connect(name, stream).await {
                 Ok(stream) => Ok(Box::pin(stream)),
                 Err(error) => Err(match crate::tls::cause(&error) {
-                    Some(cause) => faults.lasting(cause),
+                    Some(cause) => faults.lasting(cause).caused_by(FaultCause::Tls),
                     None => faults.of_socket(&error),
                 }),
             }
@@ -79,7 +79,7 @@ pub(crate) async fn complaint(
     match within(runtime, COMPLAINS_WITHIN, heard).await? {
         Ok(()) => None,
         #[cfg(feature = "tls")]
-        Err(error) => crate::tls::cause(&error).map(|cause| faults.lasting(cause)),
+        Err(error) => crate::tls::cause(&error).map(|cause| faults.lasting(cause).caused_by(FaultCause::Tls)),
         #[cfg(not(feature = "tls"))]
         Err(_) => None,
     }
@@ -90,7 +90,10 @@ async fn tcp(host: &str, port: u16, faults: &Faults, runtime: &dyn Runtime) -> R
     let mut last = faults.passing(format_args!("{host} has no address"));
     let found: Vec<_> = match tokio::net::lookup_host((host, port)).await {
         Ok(found) => found.collect(),
-        Err(error) => return Err(faults.passing(format_args!("cannot look up {host}: {error}"))),
+        Err(error) => {
+            let fault = faults.passing(format_args!("cannot look up {host}: {error}"));
+            return Err(fault.caused_by(FaultCause::NameResolution));
+        }
     };
     let share = CONNECT_LIMIT / u32::try_from(found.len().max(1)).unwrap_or(u32::MAX);
     for address in found {
@@ -108,7 +111,7 @@ async fn tcp(host: &str, port: u16, faults: &Faults, runtime: &dyn Runtime) -> R
         match within(runtime, share, connected).await {
             Some(Ok(stream)) => return Ok(stream),
             Some(Err(error)) => last = faults.of_socket(&error),
-            None => last = faults.passing(format_args!("cannot connect: no answer within {share:?}")),
+            None => last = faults.timed_out(format_args!("cannot connect: no answer within {share:?}")),
         }
     }
     Err(last)

@@ -16,8 +16,8 @@ use tokio::task::unconstrained;
 
 use crate::deadline::within;
 
-/// Takes a push, and an instant that surely lies before what it tells of was done.
-pub(crate) type Tell = Arc<dyn Fn(&[u8], Instant) + Send + Sync>;
+/// Takes the channel of a push, the push, and an instant that surely lies before what it tells of was done.
+pub(crate) type Tell = Arc<dyn Fn(&[u8], &[u8], Instant) + Send + Sync>;
 
 /// When the latest command was sent of those whose answer has come on one connection.
 ///
@@ -49,8 +49,10 @@ pub(crate) fn reader(
     tell: Tell,
 ) -> impl Fn(PushInfo) -> Result<(), redis::aio::SendError> {
     move |push| {
-        if let (PushKind::Message, [_channel, Value::BulkString(payload)]) = (&push.kind, &push.data[..]) {
-            tell(payload, answered.since());
+        if let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(payload)]) =
+            (&push.kind, &push.data[..])
+        {
+            tell(channel, payload, answered.since());
         }
         Ok(())
     }
@@ -107,7 +109,7 @@ impl Subscription {
             tokio::select! {
                 biased;
                 message = next(&mut self.stream) => match message {
-                    Some(message) => tell(message.get_payload_bytes(), self.since),
+                    Some(message) => say(&tell, &message, self.since),
                     None => return,
                 },
                 () = beat.notified() => {
@@ -126,7 +128,7 @@ impl Subscription {
             tokio::select! {
                 biased;
                 message = next(&mut self.stream) => match message {
-                    Some(message) => tell(message.get_payload_bytes(), self.since),
+                    Some(message) => say(tell, &message, self.since),
                     None => return false,
                 },
                 // A refusal is an answer, too, and no error of the connection.
@@ -139,11 +141,15 @@ impl Subscription {
             unconstrained(poll_fn(|context| Poll::Ready(Pin::new(&mut self.stream).poll_next(context)))).await
         {
             let Some(message) = message else { return false };
-            tell(message.get_payload_bytes(), self.since);
+            say(tell, &message, self.since);
         }
         self.since = sent;
         answered
     }
+}
+
+fn say(tell: &Tell, message: &Msg, since: Instant) {
+    tell(message.get_channel_name().as_bytes(), message.get_payload_bytes(), since);
 }
 
 pub(crate) async fn next(stream: &mut PubSubStream) -> Option<Msg> {

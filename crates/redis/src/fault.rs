@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::Fault;
+use leasehold_core::{Fault, FaultCause};
 use redis::{ErrorKind, RedisError, ServerError};
 
 /// Turns what went wrong at one place into faults.
@@ -20,7 +20,7 @@ pub(crate) struct Faults {
 
 /// The commands that a user of the store must be allowed. `docs/wire.md` has the whole line.
 pub(crate) const ALLOWED: &str = "+ping +eval +evalsha +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange \
-    +zrangebyscore +zrank +zrem +zscore +hdel +hget +hmget +hset +pubsub +publish +subscribe +unsubscribe";
+    +zrangebyscore +zrank +zrem +zscore +hdel +hget +hmget +hset +mget +pubsub +publish +subscribe +unsubscribe";
 
 /// What servers say when there is nothing to mend but time.
 const PASSING: [(&str, &str); 9] = [
@@ -89,30 +89,53 @@ impl Faults {
         Fault::quarantined(&self.store, left)
     }
 
+    /// A time limit passed.
+    pub(crate) fn timed_out(&self, reason: impl fmt::Display) -> Fault {
+        self.passing(reason).caused_by(FaultCause::TimedOut)
+    }
+
     /// The connection failed, or never was one.
     pub(crate) fn of_connection(&self, error: &RedisError) -> Fault {
         if error.is_timeout() {
-            return self.passing("no answer in time");
+            return self.timed_out("no answer in time");
         }
-        if error.kind() == ErrorKind::Parse {
-            return self.passing("the connection broke: what came on it is no whole answer of a server");
-        }
-        self.passing(format_args!("the connection broke: {error}"))
+        let fault = if error.kind() == ErrorKind::Parse {
+            self.passing("the connection broke: what came on it is no whole answer of a server")
+        } else {
+            self.passing(format_args!("the connection broke: {error}"))
+        };
+        fault.caused_by(FaultCause::Connection)
     }
 
     /// A socket could not be had.
     pub(crate) fn of_socket(&self, error: &io::Error) -> Fault {
         match error.kind() {
             io::ErrorKind::PermissionDenied => {
-                self.lasting(format_args!("may not connect: {error}: change who may use the socket"))
+                let fault =
+                    self.lasting(format_args!("may not connect: {error}: change who may use the socket"));
+                fault.caused_by(FaultCause::Permission)
             }
-            _ => self.passing(format_args!("cannot connect: {error}")),
+            kind => self.passing(format_args!("cannot connect: {error}")).caused_by(match kind {
+                io::ErrorKind::ConnectionRefused => FaultCause::ConnectionRefused,
+                io::ErrorKind::TimedOut => FaultCause::TimedOut,
+                _ => FaultCause::Connection,
+            }),
         }
     }
 
     /// The server refused. What was asked was not done.
     pub(crate) fn of_refusal(&self, error: &ServerError) -> Fault {
         let said = Said::of(error);
+        self.refused(&said).caused_by(match said.code {
+            "NOAUTH" | "WRONGPASS" => FaultCause::Authentication,
+            "NOPERM" => FaultCause::Permission,
+            "OOM" => FaultCause::OutOfMemory,
+            _ if said.has("WRONGTYPE") => FaultCause::WrongType,
+            _ => FaultCause::Other,
+        })
+    }
+
+    fn refused(&self, said: &Said) -> Fault {
         if let Some((_, meaning)) = PASSING.iter().find(|(code, _)| *code == said.code) {
             return self.passing(format_args!("{meaning} ({})", said.code));
         }
@@ -160,6 +183,12 @@ impl Faults {
 /// Whether a connection that got this answer leads to the wrong server.
 pub(crate) fn leads_astray(error: &ServerError) -> bool {
     matches!(Said::of(error).code, "READONLY" | "UNBLOCKED" | "MASTERDOWN")
+}
+
+/// Whether the server refused because this user may not run something, or because it lacks a command.
+pub(crate) fn is_denied(error: &ServerError) -> bool {
+    let said = Said::of(error);
+    said.code == "NOPERM" || said.has("unknown command")
 }
 
 /// A server's error, by its code and its words.

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Channel, Claim, Fault, FaultKind, GrantAnswer, HoldAnswer, Instant, Key, Line, Manner, News,
-    Notice, Request, Wait,
+    Attempt, Channel, Fault, FaultKind, GrantAnswer, HoldAnswer, Instant, Key, Line, Manner, News, Nonce,
+    Notice, Proof, Request, Wait,
 };
 
+use crate::batch::{Said, What};
 use crate::client::{Client, Route, Source};
 use crate::ear::Tell;
 use crate::wire::{Told, read_push};
@@ -30,10 +31,30 @@ impl Client {
         route: &mut Route,
         limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
-        match manner {
+        let run = self.run(std::slice::from_ref(attempt), route, limit).await?;
+        self.reading(route, limit).await?;
+        let mut unknown = false;
+        match self.ask_in_batch(attempt, What::Grant(run), route, limit).await? {
+            Some(Said::Granted { fence, heard }) => {
+                self.confirm(route, heard).await?;
+                return Ok(GrantAnswer::Granted { fence });
+            }
+            Some(Said::TooLate { now }) => return Ok(GrantAnswer::TooLate { now }),
+            Some(Said::Refused(refusal)) => {
+                self.is_served_singly(route, &refusal)?;
+                unknown = true;
+            }
+            _ => {}
+        }
+        let answer = match manner {
             Manner::Wait { line_limit } => self.ask_in_line(attempt, line_limit, route, limit).await,
             _ => self.ask(attempt, None, route, limit).await,
+        };
+        // Whoever hears that nothing can be had gives nothing up, although the batch may have been served in part.
+        if unknown && answer.as_ref().is_err_and(Fault::is_lasting) {
+            self.give_up_later(attempt.clone(), self.runtime.now());
         }
+        answer
     }
 
     /// Asks, and sees to it that whoever stands in line then can be told.
@@ -52,12 +73,14 @@ impl Client {
             route.live.as_ref().and_then(|live| live.ear.channel()).cloned()
         };
         loop {
-            let ticket = self.waiting.asks(attempt.holder, self.runtime.now());
             let hears = channel.is_some();
+            let nonce = hears.then(|| Nonce::from_bits(self.runtime.random()));
+            let proof = channel.clone().zip(nonce).map(|(channel, nonce)| Proof { channel, nonce });
+            let ticket = self.waiting.asks(attempt.holder, proof, self.runtime.now());
             if !hears {
                 self.waiting.cannot_be_told(attempt.holder);
             }
-            let wait = Wait { channel, ticket, line_limit };
+            let wait = Wait { channel, nonce, ticket, line_limit };
             let answer = self.ask(attempt, Some(wait), route, limit).await;
             match &answer {
                 Ok(answer) => self.waiting.answered(attempt, answer, self.runtime.now()),
@@ -88,27 +111,25 @@ impl Client {
     }
 
     /// Takes a push that came at `since` at the earliest.
-    fn told(&self, payload: &[u8], since: Instant) {
-        let Some(Told { holder, key, news }) = read_push(payload) else { return };
-        if news == News::Broken {
-            self.bulletin.say(&Notice::Broken { holder, key });
-            return;
+    ///
+    /// Whoever may publish may have written it. So nothing is done at the server because of it but what the attempt itself asks: a
+    /// lease of an attempt that has gone is taken back by the release of that attempt, and not by word of a grant.
+    fn told(&self, channel: &[u8], payload: &[u8], since: Instant) {
+        let Some(Told { holder, mut news, nonce }) = read_push(payload) else { return };
+        match &mut news {
+            News::Broken => return self.bulletin.say(&Notice::Broken { holder }),
+            News::Granted { lasts, .. } => *lasts = lasts.up_to(self.window()),
+            News::First { .. } | News::AskAgain => {}
         }
-        let now = self.runtime.now();
-        if self.waiting.hears(holder, &key, news, since, now) {
-            return;
-        }
-        if let News::Granted { lasts, .. } = news {
-            // Its own release may have come before the hand-over.
-            self.give_up_later(Attempt::new(Claim::exclusive(key), holder, None, lasts), now);
-        }
+        let proof = nonce.map(|nonce| Proof { channel: Channel::new(channel), nonce });
+        self.waiting.hears(holder, news, proof.as_ref(), since, self.runtime.now());
     }
 
     /// What connections do with pushes.
     pub(crate) fn tell(me: std::sync::Weak<Self>) -> Tell {
-        Arc::new(move |payload, since| {
+        Arc::new(move |channel, payload, since| {
             if let Some(client) = me.upgrade() {
-                client.told(payload, since);
+                client.told(channel, payload, since);
             }
         })
     }

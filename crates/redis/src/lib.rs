@@ -3,11 +3,17 @@
 //! [`RedisStore`] is the store, and [`ClusterStore`] the one on a cluster of them. What they say to a server is written by [`script`], [`wire`] and [`slot`], which do no I/O:
 //! whoever wants to speak the same protocol, or to test it, takes those. `docs/wire.md` describes every byte of it.
 //!
+//! The way of one uncontended `lock()`: [`RedisStore`] → `in_line` (a grant, with or without a place in the queue) → `batch` (which
+//! requests leave together) → [`script`] (what is sent, what is answered) → `link` (the connection). What is not on that way is reached
+//! by a call that says so: `confirm` asks replicas, `member` finds out which run of the server vouches, `clock` reads the server's
+//! time, `topology` finds the server, `examine` diagnoses it.
+//!
 //! Programs use the `leasehold` crate.
 
 mod access;
 mod address;
 mod bare;
+mod batch;
 #[cfg(feature = "fred")]
 mod by_fred;
 mod client;
@@ -24,13 +30,11 @@ mod hearing;
 mod in_line;
 mod link;
 mod member;
-mod native;
 mod parameters;
 mod place;
 mod release;
 mod reply;
 pub mod script;
-mod settle;
 mod signs_of_life;
 pub mod slot;
 mod store;

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Channel, Fault, FaultKind, Instant, Runtime};
+use leasehold_core::{Channel, ConnectionId, Fault, FaultKind, Instant, Runtime};
 use redis::ServerError;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
 
+use crate::batch::Batches;
 use crate::clock::ServerClock;
 use crate::confirm::Confirmed;
 use crate::connect::{CONNECT_LIMIT, Connected, Connector};
@@ -17,9 +18,7 @@ use crate::deadline::within;
 use crate::ear::{Answered, Ear, Refused, Tell};
 use crate::fault::Faults;
 use crate::hearing::Hearing;
-use crate::native::DeleteIfEqual;
 use crate::place::Place;
-use crate::settle::ConnectionId;
 use crate::signs_of_life::SignsOfLife;
 use crate::wire::{BROKEN, channel_of};
 
@@ -39,8 +38,8 @@ pub(crate) struct Live {
     pub(crate) minds_roles: bool,
     /// What replicas last confirmed.
     pub(crate) confirmed: tokio::sync::Mutex<Option<Confirmed>>,
-    /// What the server has to delete a key that still has a certain value.
-    pub(crate) delete_if_equal: Option<DeleteIfEqual>,
+    /// Requests that leave together.
+    pub(crate) batches: Arc<Batches>,
     /// Whether it can hear by itself, or takes a second connection for that.
     pub(crate) hears: bool,
     /// True when it has ended, or is to.
@@ -126,7 +125,7 @@ impl Link {
         match within(&*self.runtime, limit, waiting).await {
             Some(Ok(made)) => made.clone().unwrap_or_else(|| Err(self.abandoned())),
             Some(Err(_)) => Err(self.abandoned()),
-            None => Err(self.faults.passing(format_args!("no connection within {limit:?}"))),
+            None => Err(self.faults.timed_out(format_args!("no connection within {limit:?}"))),
         }
     }
 
@@ -263,49 +262,39 @@ impl Link {
         let hears_of_breaks = Arc::clone(&self.hears_of_breaks);
         self.runtime.spawn(Box::pin(async move {
             let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &tell)).await;
-            let silent = || Err(faults.passing(format_args!("no connection within {CONNECT_LIMIT:?}")));
-            let made =
-                connected.unwrap_or_else(silent).map(|connected| {
-                    let Connected {
-                        place,
-                        connection,
-                        driver,
-                        reading,
-                        answered,
-                        signs,
-                        delete_if_equal,
-                        hears,
-                    } = connected;
-                    let moved = connector.moved_from(&place, &runtime);
-                    static MADE: AtomicU64 = AtomicU64::new(0);
-                    let ended = Arc::new(watch::Sender::new(false));
-                    let live = Live {
-                        id: ConnectionId(MADE.fetch_add(1, Ordering::Relaxed)),
-                        connection,
-                        clock: Arc::new(ServerClock::read(reading)),
-                        answered,
-                        signs,
-                        ear: Ear::default(),
-                        run: OnceLock::new(),
-                        place,
-                        minds_roles: connector.minds_roles(),
-                        confirmed: tokio::sync::Mutex::default(),
-                        delete_if_equal,
-                        hears,
-                        ended: Arc::clone(&ended),
-                    };
-                    runtime.spawn(Box::pin(async move {
-                        let mut end = ended.subscribe();
-                        tokio::select! {
-                            () = driver => {}
-                            () = moved => {}
-                            _ = end.wait_for(|ended| *ended) => {}
-                        }
-                        ended.send_replace(true);
-                        lost.notify_one();
-                    }));
-                    Arc::new(live)
-                });
+            let silent = || Err(faults.timed_out(format_args!("no connection within {CONNECT_LIMIT:?}")));
+            let made = connected.unwrap_or_else(silent).map(|connected| {
+                let Connected { place, connection, driver, reading, answered, signs, hears } = connected;
+                let moved = connector.moved_from(&place, &runtime);
+                static MADE: AtomicU64 = AtomicU64::new(0);
+                let ended = Arc::new(watch::Sender::new(false));
+                let live = Live {
+                    id: ConnectionId(MADE.fetch_add(1, Ordering::Relaxed)),
+                    connection,
+                    clock: Arc::new(ServerClock::read(reading)),
+                    answered,
+                    signs,
+                    ear: Ear::default(),
+                    run: OnceLock::new(),
+                    place,
+                    minds_roles: connector.minds_roles(),
+                    confirmed: tokio::sync::Mutex::default(),
+                    batches: Arc::default(),
+                    hears,
+                    ended: Arc::clone(&ended),
+                };
+                runtime.spawn(Box::pin(async move {
+                    let mut end = ended.subscribe();
+                    tokio::select! {
+                        () = driver => {}
+                        () = moved => {}
+                        _ = end.wait_for(|ended| *ended) => {}
+                    }
+                    ended.send_replace(true);
+                    lost.notify_one();
+                }));
+                Arc::new(live)
+            });
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
             *state = match &made {
                 Ok(live) => State::Up(Arc::clone(live)),

@@ -11,13 +11,19 @@ use crate::deadline::within;
 use crate::script::{Call, call_at_member, call_at_node, run_of, vouch_call};
 
 /// The run of a server by which it vouches for its leases, where it is to.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run(Option<Arc<str>>);
+
+impl Run {
+    pub(crate) fn get(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+}
 
 impl Client {
     pub(crate) fn call_for(&self, request: &Request, run: &Run) -> Call {
         let call = if self.cluster.is_some() { call_at_node } else { call_at_member };
-        call(request, self.window(), run.0.as_deref())
+        call(request, self.window(), run.get())
     }
 
     /// Finds out which run of the server the route leads to, once for each connection, and only where it is asked by a quorum.
@@ -120,7 +126,7 @@ impl Client {
             |attempt: &Attempt| self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
         let sendings: Vec<_> = attempts.iter().map(sending).collect();
         let heard = self.call_all(route, &calls, limit).await?;
-        sendings.into_iter().for_each(|sending| self.unsettled.answered(sending));
+        self.unsettled.answered(sendings);
         let answers = attempts.iter().zip(&requests).zip(heard).map(|((attempt, request), heard)| {
             let answer = self.hold(request, heard);
             self.ask_again_after(attempt, &answer);
@@ -149,7 +155,7 @@ impl Client {
         match self.answer(&request, heard)? {
             Answer::Raise(answer) => {
                 if matches!(answer, RaiseAnswer::Raised { .. }) {
-                    self.confirm(route).await?;
+                    self.confirm(route, self.runtime.now()).await?;
                 }
                 Ok(answer)
             }

@@ -50,8 +50,8 @@ pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
             (Answer::Break(fields.broken(key)?), fields.unfinished(|nth| [key].get(nth).copied())?)
         }
         Request::Inspect(key) => {
-            let tenancies = fields.tenancies(key)?;
-            (Answer::Inspect(KeyState::new(key.clone(), tenancies, fields.waiters()?)), Vec::new())
+            let state = KeyState::new(key.clone(), fields.tenancies(key)?, fields.waiters()?);
+            (Answer::Inspect(state.at(fields.time()?)), Vec::new())
         }
     };
     Ok(Reply { answer, unfinished })
@@ -363,7 +363,7 @@ fn nth_of(value: &Value) -> Option<usize> {
 }
 
 /// Says nothing of what is in the fields: holders' ids are secrets.
-fn strange(form: fmt::Arguments<'_>) -> String {
+pub(crate) fn strange(form: fmt::Arguments<'_>) -> String {
     format!("the server answered what the script never does ({form}): find out what stands between us and it")
 }
 

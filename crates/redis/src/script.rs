@@ -3,6 +3,7 @@
 //! One script serves each request, so that nothing can come between its looking and its writing. The texts are constant,
 //! names travel only in `KEYS`, everything else in `ARGV`; each text opens with its contract.
 
+mod batch;
 mod saying;
 mod texts;
 mod words;
@@ -11,15 +12,18 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use leasehold_core::{Key, Request, Ttl};
-use redis::Cmd;
+use redis::{Cmd, ServerError, ServerErrorKind};
 
+pub use self::batch::{
+    Granted, MOST, Vouching, batched_key, delete_call, grant_batch, read_done, read_grants, release_batch,
+    renew_batch,
+};
 use self::saying::{Voucher, call, millis, with_sides};
 pub use self::texts::{
-    BREAK, DELETE_IF_EQUAL, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, OPEN, RAISE, REJOIN,
-    RELEASE, RELEASE_AND_WAKE, RENEW, SURVEY, VOUCH,
+    BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW, BREAK, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW,
+    OPEN, RAISE, REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW, SURVEY, VOUCH,
 };
 pub use self::words::Words;
-pub use crate::native::{DeleteIfEqual, delete, probed, probes};
 pub use crate::reply::{Reply, decode};
 pub(crate) use crate::reply::{run_of, time_of, time_of_grant};
 use crate::slot::member_key_in;
@@ -93,19 +97,14 @@ impl Call {
     }
 }
 
+/// Whether a server refused a script because it has not been sent the text.
+pub(crate) fn is_unknown_script(error: &ServerError) -> bool {
+    error.kind() == Some(ServerErrorKind::NoScript)
+}
+
 /// The call that finds out whether scripts may be run.
 pub(crate) fn opening_call() -> Call {
     Call { script: &OPEN, keys: Words::default(), args: Words::default() }
-}
-
-/// The call that deletes a key that has a value still.
-#[must_use]
-pub fn delete_call(key: &Key, value: &[u8]) -> Call {
-    let mut keys = Words::with_room(1, key.as_bytes().len());
-    keys.push(key.as_bytes());
-    let mut args = Words::with_room(1, value.len());
-    args.push(value);
-    Call { script: &DELETE_IF_EQUAL, keys, args }
 }
 
 /// The call that inspects many keys at once.

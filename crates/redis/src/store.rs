@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Bare, Bookmark, BoxFuture, BreakAnswer, Drift, Examination, Fault, Fence, GrantAnswer,
-    HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse, Notices, RaiseAnswer, Runtime, Seat, Store,
-    Stretch, Wake,
+    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, Drift, Examination, Fault,
+    Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked,
+    MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, Seat, Store, Stretch, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -98,6 +98,9 @@ impl RedisStore {
 
     /// The store behind a connection that the program has already, under a name for errors.
     ///
+    /// Lend one that connects anew by itself: redis-rs's `ConnectionManager`. A `MultiplexedConnection` does not, nor does a clone that was
+    /// taken out of a pool: once its connection is lost (`CLIENT KILL`, a restart), every call of this store fails for good.
+    ///
     /// Each call takes a clone of it. Prefer [`RedisStore::from_url`] where you can: a connection of somebody else's can
     /// neither be dropped when it falls silent nor made anew, so an outage lasts as long as the connection makes it, and every
     /// attempt whose grant went unanswered takes up to half a second more to be given up. Nor can the server tell us anything on
@@ -155,7 +158,7 @@ impl RedisStore {
     fn lent(lend: Lend, name: &str, runtime: Arc<dyn Runtime>) -> Self {
         let name = Arc::from(name);
         let faults = Faults::new(Arc::clone(&name), None);
-        let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()) };
+        let source = Source::Lent { lend, clock: Arc::new(ServerClock::default()), batches: Arc::default() };
         let common = Common::new(&*runtime, None);
         let bounds = Bounds { call_limit: CALL_LIMIT, quarantine: true, confirmation: None };
         Self { name, client: Client::new(|_| source, faults, bounds, common, runtime) }
@@ -183,18 +186,8 @@ impl Store for RedisStore {
         &self.name
     }
 
-    fn drift(&self) -> Drift {
-        Drift::BETWEEN_MACHINES
-    }
-
-    /// The run of the server, once a quorum has asked it for something.
-    fn identity(&self) -> Option<Arc<str>> {
-        self.client.identity()
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        let unless = "quarantine=no is safe only with appendonly yes, appendfsync always, and no failover";
-        if self.client.quarantine { Vec::new() } else { vec![format!("{}: {unless}", self.name)] }
+    fn limits(&self) -> Limits {
+        Limits::with_drift(Drift::BETWEEN_MACHINES)
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
@@ -213,14 +206,6 @@ impl Store for RedisStore {
         Box::pin(self.client.renew(attempts))
     }
 
-    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        Box::pin(self.client.rejoin(attempts))
-    }
-
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-        Box::pin(self.client.raise(attempt))
-    }
-
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async {
             let (answer, settles_at) = self.client.release(attempt).await?;
@@ -235,26 +220,41 @@ impl Store for RedisStore {
         Box::pin(self.client.give_up(attempt))
     }
 
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        let called = self.client.waiting.called(attempt.holder, &*self.client.runtime);
+        confirmed_first(called, self.client.confirmation)
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            member: Some(self),
+            inspect: Some(self),
+            marks: Some(self),
+            admin: Some(self),
+            baseline: Some(self),
+            ..Parts::default()
+        }
+    }
+}
+
+impl MemberStore for RedisStore {
+    /// The run of the server, once a quorum has asked it for something.
+    fn identity(&self) -> Option<Arc<str>> {
+        self.client.identity()
+    }
+
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        Box::pin(self.client.rejoin(attempts))
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        Box::pin(self.client.raise(attempt))
+    }
+}
+
+impl InspectStore for RedisStore {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         Box::pin(self.client.inspect(key))
-    }
-
-    /// It is as durable as the server: with `appendfsync everysec`, a crash of its machine may take back the last second.
-    fn mark<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        mark: &'a Mark,
-        keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        Box::pin(self.client.mark(attempt, mark, keep))
-    }
-
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
-        Box::pin(self.client.marked(key))
-    }
-
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        Box::pin(self.client.break_lease(key, fence))
     }
 
     /// From now on each connection subscribes to what concerns holders, the one that there is at once. In RESP2 it is heard where
@@ -273,16 +273,7 @@ impl Store for RedisStore {
         Box::pin(self.client.list(prefix, None))
     }
 
-    fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
-        Box::pin(self.client.examine(seat))
-    }
-
-    /// `PING`; and `SET NX PX` with a compare-and-delete, by the server's own command where it has one. On the connection of the locks.
-    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(self.client.bare(what))
-    }
-
-    /// With SCAN as well, at few commands: for whoever looks at it all the time. A user needs `+scan +mget` for it.
+    /// With SCAN as well, at few commands: for whoever looks at it all the time. A user needs `+scan` for it.
     fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
         Box::pin(self.client.walk(prefix, from.at))
     }
@@ -294,10 +285,43 @@ impl Store for RedisStore {
     fn inspected_at_once(&self) -> usize {
         Client::INSPECTED_AT_ONCE
     }
+}
 
-    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        let called = self.client.waiting.called(attempt.holder, &*self.client.runtime);
-        confirmed_first(called, self.client.confirmation)
+impl MarkStore for RedisStore {
+    /// It is as durable as the server: with `appendfsync everysec`, a crash of its machine may take back the last second.
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(self.client.mark(attempt, mark, keep))
+    }
+
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        Box::pin(self.client.marked(key))
+    }
+}
+
+impl AdminStore for RedisStore {
+    fn warnings(&self) -> Vec<String> {
+        let unless = "quarantine=no is safe only with appendonly yes, appendfsync always, and no failover";
+        if self.client.quarantine { Vec::new() } else { vec![format!("{}: {unless}", self.name)] }
+    }
+
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(self.client.break_lease(key, fence))
+    }
+
+    fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
+        Box::pin(self.client.examine(seat))
+    }
+}
+
+impl BaselineStore for RedisStore {
+    /// `PING`; and `SET NX PX` with a compare-and-delete script. On the connection of the locks.
+    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.client.bare(what))
     }
 }
 

@@ -8,14 +8,13 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Instant, Runtime};
+use leasehold_core::{Backoff, ConnectionId, Instant, Runtime};
 use redis::cmd;
 use tokio::sync::Notify;
 
 use crate::client::{Client, Route, Source};
 use crate::deadline::within;
 use crate::link::{Link, Live};
-use crate::settle::ConnectionId;
 use crate::topology::is_master;
 
 /// What was known when last looked.

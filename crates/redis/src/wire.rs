@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use leasehold_core::{Channel, Family, Fence, Holder, Key, Label, Mark, Mode, News, Stamp, Tenant, Ttl};
+use leasehold_core::{
+    Channel, Family, Fence, Holder, Key, Label, Mark, Mode, News, Nonce, Stamp, Tenant, Ttl,
+};
 
 /// What all our values begin with: the version of the format.
 pub(crate) const MARK: &[u8] = b"lh1";
@@ -37,7 +39,17 @@ impl Flag {
 /// The value of a lease: the mark, a flag, the holder's digits, and then, where there is a label, a space and the label.
 #[must_use]
 pub fn value_of(flag: Flag, holder: Holder, label: Option<&Label>) -> Vec<u8> {
-    [MARK, &[flag.byte()], holder.digits().as_bytes(), &tail_of(label)].concat()
+    let mut value = Vec::new();
+    write_value(flag, holder, label, &mut value);
+    value
+}
+
+/// Appends it.
+pub(crate) fn write_value(flag: Flag, holder: Holder, label: Option<&Label>, to: &mut Vec<u8>) {
+    to.extend_from_slice(MARK);
+    to.push(flag.byte());
+    to.extend_from_slice(&holder.digit_bytes());
+    write_tail(label, to);
 }
 
 /// What stands behind the holder's digits in a value: nothing, or a space and the label. Scripts write what is before it.
@@ -147,27 +159,21 @@ pub const BROKEN: &[u8] = b"leasehold:broken";
 pub struct Told {
     /// Whom it concerns.
     pub holder: Holder,
-    /// Which key.
-    pub key: Key,
     /// What happened.
     pub news: News,
+    /// What proves a grant.
+    pub nonce: Option<Nonce>,
 }
 
 /// Reads what was published to a channel of ours; `None` for what is no push: anybody may publish.
 ///
-/// A letter and 32 digits of the holder, then for `g` (granted) the fence and for how many milliseconds, for `f` (first) how many
-/// milliseconds are left, for `a` (ask again) and `b` (broken) nothing, and then the key, verbatim; a space between each two.
+/// A letter and 32 digits of the holder, then for `g` (granted) the fence, for how many milliseconds and the 32 digits of the nonce,
+/// for `f` (first) how many milliseconds are left, for `a` (ask again) and `b` (broken) nothing; a space between each two. Where
+/// the last field belongs, or behind it, older builds write the key: that proves nothing and is passed over.
 #[must_use]
 pub fn read_push(payload: &[u8]) -> Option<Told> {
-    let mut words = payload.splitn(3, |&byte| byte == b' ');
-    let (letter, digits, rest) = (words.next()?, words.next()?, words.next()?);
-    let numbers = match letter {
-        b"g" => 2,
-        b"f" => 1,
-        b"a" | b"b" => 0,
-        _ => return None,
-    };
-    let mut words = rest.splitn(numbers + 1, |&byte| byte == b' ');
+    let mut words = payload.split(|&byte| byte == b' ');
+    let (letter, digits) = (words.next()?, words.next()?);
     let news = match letter {
         b"g" => News::Granted {
             fence: Fence::new(number(words.next()?)?)?,
@@ -175,9 +181,12 @@ pub fn read_push(payload: &[u8]) -> Option<Told> {
         },
         b"f" => News::First { left: ms(words.next()?)? },
         b"a" => News::AskAgain,
-        _ => News::Broken,
+        b"b" => News::Broken,
+        _ => return None,
     };
-    Some(Told { holder: Holder::from_digits(digits)?, key: Key::new(words.next()?).ok()?, news })
+    let granted = matches!(news, News::Granted { .. });
+    let nonce = words.next().filter(|_| granted).and_then(Nonce::from_digits);
+    Some(Told { holder: Holder::from_digits(digits)?, news, nonce })
 }
 
 fn ms(digits: &[u8]) -> Option<Duration> {
@@ -298,15 +307,24 @@ mod tests {
 
     #[test]
     fn pushes_have_these_bytes() {
-        let told = |news| Some(Told { holder: HOLDER, key: Key::new("a b").unwrap(), news });
+        let told = |news| Some(Told { holder: HOLDER, news, nonce: None });
         let (fence, lasts) =
             (Fence::new(1_700_000_000_000_000).unwrap(), Ttl::new(Duration::from_secs(2)).unwrap());
-        let granted = format!("g {DIGITS} 1700000000000000 2000 a b");
-        assert_eq!(read_push(granted.as_bytes()), told(News::Granted { fence, lasts }));
+        let granted = format!("g {DIGITS} 1700000000000000 2000");
+        let nonce = Some(Nonce::from_bits(0xef));
+        let proven = format!("{granted} {}ef", "0".repeat(30));
+        let proof = Told { holder: HOLDER, news: News::Granted { fence, lasts }, nonce };
+        assert_eq!(read_push(proven.as_bytes()), Some(proof));
+        assert_eq!(read_push(format!("{proven}0").as_bytes()), told(News::Granted { fence, lasts }));
         let first = News::First { left: Duration::from_millis(1500) };
-        assert_eq!(read_push(format!("f {DIGITS} 1500 a b").as_bytes()), told(first));
-        assert_eq!(read_push(format!("a {DIGITS} a b").as_bytes()), told(News::AskAgain));
-        assert_eq!(read_push(format!("b {DIGITS} a b").as_bytes()), told(News::Broken));
+        // Older builds say the key as well, which proves nothing.
+        for key in ["", " a b"] {
+            let said = |what: String| read_push(format!("{what}{key}").as_bytes());
+            assert_eq!(said(granted.clone()), told(News::Granted { fence, lasts }));
+            assert_eq!(said(format!("f {DIGITS} 1500")), told(first));
+            assert_eq!(said(format!("a {DIGITS}")), told(News::AskAgain));
+            assert_eq!(said(format!("b {DIGITS}")), told(News::Broken));
+        }
     }
 
     #[test]
@@ -315,15 +333,14 @@ mod tests {
             String::new(),
             "g".into(),
             format!("x {DIGITS} a"),
-            format!("a {DIGITS}"),
-            format!("a {DIGITS} "),
-            format!("a {} a", &DIGITS[1..]),
-            format!("f {DIGITS} a"),
-            format!("f {DIGITS} -1 a"),
-            format!("f {DIGITS} +1 a"),
-            format!("g {DIGITS} 1 a"),
-            format!("g {DIGITS} 9007199254740992 2000 a"),
-            format!("g {DIGITS} 1 0 a"),
+            format!("a{DIGITS}"),
+            format!("a {}", &DIGITS[1..]),
+            format!("f {DIGITS}"),
+            format!("f {DIGITS} -1"),
+            format!("f {DIGITS} +1"),
+            format!("g {DIGITS} 1"),
+            format!("g {DIGITS} 9007199254740992 2000"),
+            format!("g {DIGITS} 1 0"),
         ];
         for payload in strange {
             assert_eq!(read_push(payload.as_bytes()), None, "{payload}");

@@ -14,11 +14,14 @@ pub const NAME: &str = "hand_off";
 
 /// How it is measured, for the page.
 pub const METHOD: &str = "\
-Four processes of one library want one key, hold it for 1 ms and rest for 1 ms. The *gap* is from the call for a release to the moment at
-which the next holder's library says that it has the lock, for a holder that was waiting by then; all processes read one clock. Where waiters ask again after
-a while, whoever released mostly takes it again before anybody asks: that is no hand-off, and shows in the *wait*, from the ask to the
-lock, of all turns. *Commands* are those that the four send, counted on the wire in a run of its own. *Jain* is Jain's index over the turns of each: 1 when all had as
-many, 0.25 when one had them all. A library that gives up waiting is asked again at once.";
+Four processes of one library compete for one key, hold it for 1 ms and rest for 1 ms. The *gap* is
+the time from the call that releases the lock until the next holder's library reports that it has
+the lock, for a holder that was already waiting. All processes read one clock. In libraries that
+poll, the process that released the lock usually acquires it again before any other asks. That is
+not a hand-over, and shows in the *wait*: the time from the request to the lock, over all turns.
+*Commands* are those that the four processes send, counted on the wire in a separate run. *Jain* is
+Jain's index over the turns of each process: 1 when all had equally many, 0.25 when one had them
+all. A library that gives up waiting is asked again immediately.";
 
 const PROCESSES: usize = 4;
 

@@ -214,24 +214,30 @@ fn gaps(figures: &[Figure]) -> Result<Option<String>, Trouble> {
 }
 
 const HEAD: &str = "\
-# How each peer stands
+# How fast other lock libraries are
 
-This page is written by `cargo xtask bench-compare --write`; change the comparison in `proving/bench-compare`, not the page.
+This page compares the speed of Leasehold with ten other lock libraries, and says first where
+Leasehold is slower. `cargo xtask bench-compare --write` generates it. To change it, change
+`proving/bench-compare`.
 
-Each library plays in processes of its own, on the same server, in turns with the others, with its own defaults but for the ttl, which is
-10 s for all. A figure is the median of repetitions, one warm-up each left out and no outlier; the quartiles stand behind it in brackets. Times and rates hang
-on the machine and on what else it does, and on the language: what a lock costs is seen in the ratio to the bare loop of the same process.
+Each library runs in its own processes, on the same server, in turns with the others. It uses its own
+defaults, except for the TTL, which is 10 s for all. A figure is the median of repeated runs, with
+its quartiles in brackets; only one warm-up each is left out, and no outlier. Times and rates depend
+on the machine, on its other work, and on the language. So the ratio to the bare loop in the same
+process shows best what a lock costs.
 
-A comparison of speed is none of promises. Ours gives each holder a fence and each waiter its place in a line, and does so in these figures; of the others
-none does both. What each promises on a key is in [interop.md](interop.md).
+A comparison of speed does not compare promises. In these figures Leasehold gives each holder a
+fence and each waiter a place in a queue; no other library here does both.
+[comparison.md](comparison.md) compares the features, and [interop.md](interop.md) says what holds
+for each library on a shared key.
 
 | | |
 |---|---|
 | `cargo xtask bench-compare` | everything, about six minutes |
-| `cargo xtask bench-compare rslock redis-py` | ours and these |
+| `cargo xtask bench-compare rslock redis-py` | Leasehold and these |
 | `cargo xtask bench-compare --on valkey-9.1` | on another server |
 | `cargo xtask bench-compare --json` | a line of JSON for each figure |
-| `cargo xtask bench-compare --short` | a minute, a few of them |
+| `cargo xtask bench-compare --short` | a few libraries, one minute |
 
 ";
 

@@ -13,8 +13,9 @@ pub const NAME: &str = "uncontended";
 
 /// How it is measured, for the page.
 pub const METHOD: &str = "\
-Tasks that share one client in one process (in Python, threads) each take and release a key of their own, as fast as they can. The ratio is
-to `SET NX PX` and a script that compares and deletes, sent without the library in the same process: by redis-rs, ioredis or redis-py.";
+Tasks (in Python, threads) share one client in one process, and each acquires and releases its own
+key as fast as it can. The ratio is to `SET NX PX` and a compare-and-delete script, sent without the
+library in the same process: by redis-rs, ioredis or redis-py.";
 
 /// How many tasks share a client.
 pub const TASKS: [(usize, &str); 3] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks")];

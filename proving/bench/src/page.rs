@@ -157,11 +157,16 @@ pub fn page(figures: &[Figure], pictures: &[Picture], machine: &Machine) -> Stri
 const HEAD: &str = "\
 # How fast it is
 
-This page is written by `cargo xtask bench`, with `--write` or `--pages`; change the bench in `proving/bench`, not the page.
+This page has every benchmark of Leasehold: first where it misses its targets, then one section for
+each workload. [peers.md](peers.md) compares other lock libraries, and [sizing.md](sizing.md) says
+how many servers you need. `cargo xtask bench`, with `--write` or `--pages`, generates this page.
+To change it, change `proving/bench`.
 
-A figure is the median of repetitions that took turns with those it is compared with, one warm-up each left out and no outlier;
-the quartiles stand beside it. Times and rates hang on the machine and on what else it does, so each target on a time is on its ratio to a
-bare loop in the same process and run, with the same client. Commands, turns and bytes are counted, and the same everywhere.
+A figure is the median of repeated runs, with its quartiles. Runs that are compared with each other
+take turns; only one warm-up each is left out, and no outlier. Times and rates depend on the machine
+and on its other work. So each target on a time is set on the ratio to a bare loop in the same
+process and run, with the same client. Commands, turns and bytes are counted, and are the same on
+every machine.
 
 | | |
 |---|---|

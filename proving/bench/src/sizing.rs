@@ -317,69 +317,87 @@ fn thousands(value: f64) -> String {
 }
 
 const HEAD: &str = "\
-# How much it holds
+# How many locks a server holds
 
-This page is written by `cargo xtask bench --write`; change `proving/bench/src/sizing.rs` and the workload `capacity`, not the page.
+This page says how many servers you need, and what reaches its limit first. The cost of a lock on a
+server was measured; everything else is calculated from it, by the formulas at the end. Other
+machines are faster or slower: `cargo xtask bench capacity` measures yours.
 
-It answers how many servers are needed, and what gives way first. What a lock costs a server was measured; all else is reckoned from that, by
-the formulas at the end. Other machines are faster or slower: `cargo xtask bench capacity` measures yours.
+`cargo xtask bench --write` generates this page. To change it, change `proving/bench/src/sizing.rs`
+and the workload `capacity`.
 
 ";
 
 const CONSTANTS: &str = "\
 ## What one lock costs a server
 
-*Alone* is a command at a time, each in a packet of its own, as many small clients send them: most of it is the server's reading and writing. What
-follows reckons with that, the worse case; clients that have many locks send them together.
+A *pair* is one acquisition and one release. *Alone* means one command at a time, each in its own
+packet, as many small clients send them: most of the cost is the server's reading and writing. The
+rest of this page uses these figures, the worse case; clients with many locks send several commands
+in one packet.
 
 ";
 
 const HOLDS: &str = "\
-## What is held
+## How many locks
 
-A server is reckoned with 70 % of its one thread, of 4 GiB of memory and of a network of 1 Gbit/s. A cluster divides the keys, so it holds as many times more as it
-has masters, if no key is wanted more than all others together. Each member of a quorum does all of it, so a quorum holds what its slowest member of the best three does: it buys
-exclusion without a single server that must not fail, and no speed. Figures are for pairs alone or renewals alone; who has both adds the shares up.
+The figures assume 70 % of the server's one thread, 4 GiB of memory, and a network of 1 Gbit/s. A
+cluster divides the keys, so its capacity grows with the number of its masters, unless one key is in
+more demand than all others together. Each member of a quorum does all of the work. So a quorum has
+the capacity of the slowest member of its best three: it provides exclusion without a single server
+that must not fail, and no additional speed. The figures are for pairs alone or renewals alone; if
+you have both, add their shares.
 
 ";
 
 const HAND_OFFS: &str = "\
-## Hand-offs of one key a second
+## Hand-overs of one key per second
 
-Whoever releases is one way from the server, and whoever is next another: a key that is always wanted, and not held at all, changes hands once each round
-trip. More servers make no key faster; only a shorter way does, or holding it less often. In a cluster each hand-off also tells all other nodes, some 2 kB each ([wire.md](wire.md)).
+The releasing process is one network latency away from the server, and the next holder is another.
+So a key that is always wanted, and is released as soon as it is acquired, changes hands once per
+round trip. More servers do not make a single key faster; only a shorter distance does, or holding
+it less often. In a cluster each hand-over also notifies all other nodes, with some 2 kB each
+([wire.md](wire.md)).
 
 ";
 
 const LOAD: &str = "\
-## How busy, and how long the wait
+## Load and waiting time
 
-Locks with a ttl of 30 s, each renewed every 10 s: how busy each server is, how long a command waits there on average if renewals come one by one, and
-how long if they come from processes that renew 200 at once. Both stand beside a ttl of 30,000,000 µs.
+For locks with a TTL of 30 s, each renewed every 10 s, the table shows how busy each server is, how
+long a command waits there on average if renewals come one by one, and how long if they come from
+processes that renew 200 at once. Compare both waits with the TTL of 30,000,000 µs.
 
 ";
 
 const CHECKED: &str = "\
 ## The model, checked
 
-One point was measured: batches of 200 scripts at random times, at such a rate that the server is busy for half of the time. Each is timed from when it should have been
-sent, less what those take that come evenly at the same rate, so that nothing is in their way. The model leaves out that not all batches take as long, and that the client here runs on
-the other half of the server's core: by as much as the error says, take the waits above for too short.
+One point was measured: batches of 200 scripts at random times, at a rate that keeps the server busy
+for half of the time. Each batch is timed from when it should have been sent, minus the time that
+batches take when they come evenly at the same rate, so that they do not delay each other. The model
+ignores that batches differ in length, and that the client here uses the other half of the server's
+core. Assume that the waits above are too short by as much as the error says.
 
 ";
 
 const TAIL: &str = "\
 ## The formulas
 
-- Busy (ρ): arrivals a second × processor time of each. Locks kept arrive 3 ÷ ttl times a second each.
-- Mean wait: ρ·S ÷ 2(1 − ρ), of an M/D/1 queue: Pollaczek 1930 and Khinchine 1932, in Kleinrock, *Queueing Systems* I (1975), section 5.6. S is the time of one
-  command, or of a batch of 200. That many independent clients look like chance: Palm 1943, Khinchine 1955; clients that are started all at once are not independent until
-  their renewals have spread.
-- A wait is not a round trip: the network, and the client's own processor, are added to it. A majority of five waits for its third answer, which is no later than the mean of
-  the slower ones; the table gives one member's mean.
-- Locks kept: the least of 70 % of the processor ÷ (renewals × processor time), of the memory ÷ memory of a lock, and of the network ÷ (renewals × bytes).
-- Left out: forks for a snapshot, which may double the memory in use; replicas, which each add what is written to the network; TLS; `appendfsync always`,
-  which adds a disk's time to each turn of the server's loop.
+- Busy (ρ): arrivals per second × processor time of each. Each lock that is kept causes 3 ÷ TTL
+  arrivals per second.
+- Mean wait: ρ·S ÷ 2(1 − ρ), of an M/D/1 queue: Pollaczek 1930 and Khinchine 1932, in Kleinrock,
+  *Queueing Systems* I (1975), section 5.6. S is the time of one command, or of a batch of 200. Many
+  independent clients look like random arrivals: Palm 1943, Khinchine 1955. Clients that are started
+  all at once are not independent until their renewals have spread out.
+- A wait is not a round trip: add the network, and the client's own processor. A majority of five
+  waits for its third answer, which is no later than the mean of the slower ones; the table shows
+  one member's mean.
+- Locks kept: the least of 70 % of the processor ÷ (renewals × processor time), of the memory ÷
+  memory of a lock, and of the network ÷ (renewals × bytes).
+- Not included: forks for a snapshot, which may double the memory in use; replicas, each of which
+  adds all writes to the network; TLS; `appendfsync always`, which adds a disk's time to each turn
+  of the server's loop.
 ";
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ macro_rules! every_check_of_a_member {
                 only_the_holder_raises_and_exactly_to_what_is_asked,
                 a_rejoin_renews_or_takes_what_nobody_has_or_waits_for,
                 a_rejoin_does_not_pass_who_waits,
+                no_fence_is_answered_to_two_readers,
                 a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl,
                 a_store_that_abstains_still_says_who_holds,
             );
@@ -188,7 +189,7 @@ async fn renew(store: &dyn Store, attempt: &Attempt) -> HoldAnswer {
 }
 
 async fn holders(store: &dyn Store, name: &str) -> Vec<Tenancy> {
-    store.inspect(&key(name)).await.unwrap().tenancies
+    store.inspector().unwrap().inspect(&key(name)).await.unwrap().tenancies
 }
 
 /// Asks until it is granted, for no longer than `limit`; says how long it took.
@@ -395,7 +396,7 @@ pub async fn any_key_and_label_will_do(venue: &Venue) {
         held.push(one);
     }
     for one in held {
-        let seen = store.inspect(one.claim.first_key()).await.unwrap().tenancies;
+        let seen = store.inspector().unwrap().inspect(one.claim.first_key()).await.unwrap().tenancies;
         assert_eq!(seen.len(), 1, "{:?}", one.claim);
         assert_eq!(seen[0].tenant, Tenant::Holder { holder: one.holder, label: one.label.clone() });
         assert_eq!(renew(&*store, &one).await, HoldAnswer::Done);

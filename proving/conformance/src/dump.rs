@@ -81,7 +81,10 @@ impl LineDump {
                 Mode::Exclusive => String::new(),
                 mode => mode_of(mode).into_owned(),
             };
-            fields.insert(standing.holder.digits(), format!("{ttl} {keep} {more}{mode} {channel}{label}"));
+            let nonce = standing.nonce.map(|nonce| [b" ", &nonce.digit_bytes()[..]].concat());
+            let nonce = nonce.map_or_else(String::new, |nonce| String::from_utf8_lossy(&nonce).into_owned());
+            let record = format!("{ttl} {keep} {more}{mode} {channel}{nonce}{label}");
+            fields.insert(standing.holder.digits(), record);
         }
         if let Some(unclaimed) = line.unclaimed() {
             let record = format!("{} {}", unclaimed.holder.digits(), name(unclaimed.channel.as_ref()));
@@ -259,6 +262,7 @@ impl Tolerance {
             Answer::Inspect(mut state) => {
                 state.tenancies = state.tenancies.into_iter().map(|seen| self.tenancy(seen)).collect();
                 state.line = state.line.into_iter().map(Self::waiter).collect();
+                state.clock = state.clock.map(|clock| Stamp::from_micros(self.number(clock.as_micros())));
                 Answer::Inspect(state)
             }
             Answer::Break(BreakAnswer::Broken { tenancy }) => {

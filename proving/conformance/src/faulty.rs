@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, BreakAnswer, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner,
-    Mark, Marked, Notices, RaiseAnswer, Store, Ttl, Wake,
+    AdminStore, Attempt, BoxFuture, BreakAnswer, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
+    KeyState, Limits, Manner, Mark, MarkStore, Marked, MemberStore, Notices, Parts, RaiseAnswer, Store, Wake,
 };
 
 /// What happens to a call.
@@ -114,12 +114,8 @@ impl Store for Faulty {
         self.store.name()
     }
 
-    fn drift(&self) -> Drift {
-        self.store.drift()
-    }
-
-    fn longest_ttl(&self) -> Option<Ttl> {
-        self.store.longest_ttl()
+    fn limits(&self) -> Limits {
+        self.store.limits()
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
@@ -144,19 +140,6 @@ impl Store for Faulty {
         })
     }
 
-    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        let (store, these) = (self.store.clone(), attempts.to_vec());
-        Box::pin(async move {
-            let whole = self.through(async move { Ok(store.rejoin(&these).await) }).await;
-            whole.unwrap_or_else(|fault| vec![Err(fault); attempts.len()])
-        })
-    }
-
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-        let (store, attempt) = (self.store.clone(), attempt.clone());
-        Box::pin(self.through(async move { store.raise(&attempt).await }))
-    }
-
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         let (store, attempt) = (self.store.clone(), attempt.clone());
         Box::pin(self.through(async move { store.release(&attempt).await }))
@@ -167,6 +150,53 @@ impl Store for Faulty {
         Box::pin(self.through(async move { store.give_up(&attempt).await }))
     }
 
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        self.store.woken(attempt)
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            member: Some(self),
+            inspect: Some(self),
+            marks: Some(self),
+            admin: Some(self),
+            ..Parts::default()
+        }
+    }
+}
+
+impl MemberStore for Faulty {
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let (store, these) = (self.store.clone(), attempts.to_vec());
+        Box::pin(async move {
+            let whole = self.through(async move { Ok(store.member()?.rejoin(&these).await) }).await;
+            whole.unwrap_or_else(|fault| vec![Err(fault); attempts.len()])
+        })
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        let (store, attempt) = (self.store.clone(), attempt.clone());
+        Box::pin(self.through(async move { store.member()?.raise(&attempt).await }))
+    }
+}
+
+impl InspectStore for Faulty {
+    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+        let (store, key) = (self.store.clone(), key.clone());
+        Box::pin(self.through(async move { store.inspector()?.inspect(&key).await }))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        let (store, prefix) = (self.store.clone(), prefix.to_vec());
+        Box::pin(self.through(async move { store.inspector()?.list(&prefix).await }))
+    }
+
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        self.store.notices()
+    }
+}
+
+impl MarkStore for Faulty {
     fn mark<'a>(
         &'a self,
         attempt: &'a Attempt,
@@ -174,34 +204,18 @@ impl Store for Faulty {
         keep: Duration,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         let (store, attempt, mark) = (self.store.clone(), attempt.clone(), mark.clone());
-        Box::pin(self.through(async move { store.mark(&attempt, &mark, keep).await }))
+        Box::pin(self.through(async move { store.marks()?.mark(&attempt, &mark, keep).await }))
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
         let (store, key) = (self.store.clone(), key.clone());
-        Box::pin(self.through(async move { store.marked(&key).await }))
+        Box::pin(self.through(async move { store.marks()?.marked(&key).await }))
     }
+}
 
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
-        let (store, key) = (self.store.clone(), key.clone());
-        Box::pin(self.through(async move { store.inspect(&key).await }))
-    }
-
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        let (store, prefix) = (self.store.clone(), prefix.to_vec());
-        Box::pin(self.through(async move { store.list(&prefix).await }))
-    }
-
+impl AdminStore for Faulty {
     fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
         let (store, key) = (self.store.clone(), key.clone());
-        Box::pin(self.through(async move { store.break_lease(&key, fence).await }))
-    }
-
-    fn notices(&self) -> Option<Box<dyn Notices>> {
-        self.store.notices()
-    }
-
-    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        self.store.woken(attempt)
+        Box::pin(self.through(async move { store.admin()?.break_lease(&key, fence).await }))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, Channel, Claim, Content, Ears, Fence, GrantAnswer, Holder, Key, Label, LastFence, Lock,
-    Mark, Proposal, Records, Request, Scene, Served, Stamp, Tenancy, Ticket, Ttl, Wait, apply,
+    Mark, Nonce, Proposal, Records, Request, Scene, Served, Stamp, Tenancy, Ticket, Ttl, Wait, apply,
 };
 use leasehold_redis::wire::{self, channel_of, mark_of};
 use rand::rngs::StdRng;
@@ -348,7 +348,8 @@ fn waits(dice: &mut Dice, wall: Stamp) -> Request {
     let ticket = dice.pick(&[None, None, None, None, None, Some(7), Some(8), Some(ABOVE_ANY_CLOCK)]);
     let ticket = ticket.map(|number| (dice.pick(&keys()), Ticket::new(number)));
     let line_limit = dice.pick(&[None, None, None, None, Some(0), Some(1), Some(2)]);
-    let wait = Some(Wait { channel, ticket, line_limit });
+    let nonce = dice.pick(&[None, Some(7), Some(8), Some(u128::MAX)]).map(Nonce::from_bits);
+    let wait = Some(Wait { channel, nonce, ticket, line_limit });
     Request::Grant { attempt, wait, not_after: not_after(dice, wall) }
 }
 

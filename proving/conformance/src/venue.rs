@@ -66,6 +66,22 @@ impl Venue {
         Self::of_a_quorum("quorum of memory", open)
     }
 
+    /// A store of an application's own, which each process opens for itself: the list of checks, for those who write one.
+    #[must_use]
+    pub fn of_your_own(
+        name: &str,
+        open: impl Fn(Arc<dyn Runtime>) -> Arc<dyn Store> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            open: Box::new(open),
+            server: None,
+            hands_over: true,
+            tells: true,
+            forget: None,
+        }
+    }
+
     /// A file of its own, in a directory of its own.
     ///
     /// # Panics

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{LockError, Locks, Loss, Renewal};
+use leasehold::{EveryOutcome, LockError, Locks, Loss, ReleaseError, Renewal};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
@@ -29,8 +29,9 @@ fn when_the_runtime_that_connected_ends_guards_are_lost_and_requests_say_why() {
         assert!(reason.contains("runtime"), "{reason}");
         let error = locks.mutex("other").lock().await.unwrap_err();
         assert!(matches!(error, LockError::Closed { .. }), "{error:?}");
+        let error = guard.release().await.unwrap_err();
+        assert!(matches!(error, ReleaseError::Closed { .. }), "{error:?}");
     });
-    drop(guard);
 }
 
 /// A runtime that ends before it has run the keeper even once: a guard was believed that nobody would ever keep.
@@ -99,4 +100,38 @@ fn locks_in_memory_can_be_made_and_dropped_without_any_runtime() {
     let begun = Instant::now();
     let taken = runtime().block_on(async { locks.mutex("k").lock().within(Duration::from_secs(5)).await });
     assert!(taken.is_ok() && begun.elapsed() < Duration::from_secs(5));
+}
+
+/// Tokio's clock raced ahead of leases and waits, which went by real time: an hour's timeout of the test fired after 58 ms.
+#[tokio::test(start_paused = true)]
+async fn locks_in_memory_follow_a_clock_that_a_test_has_paused() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let (real, begun) = (Instant::now(), tokio::time::Instant::now());
+    for locks in [Locks::in_memory(), Locks::connect("memory:").await.unwrap()] {
+        let begun = tokio::time::Instant::now();
+        let guard = locks.mutex("k").lock().await.unwrap();
+        let unkept = locks.mutex("unkept").renewal(Renewal::Off).lock().await.unwrap();
+        let waiting = tokio::spawn(timeout(HOUR, locks.mutex("k").lock().into_future()));
+        let busy = locks.mutex("k").lock().within(HOUR / 2).await.unwrap_err();
+        assert!(matches!(&busy, LockError::TimedOut { waited, .. } if *waited == HOUR / 2), "{busy:?}");
+        assert_eq!(begun.elapsed().as_secs(), HOUR.as_secs() / 2);
+        assert_eq!(guard.held_for().as_secs(), HOUR.as_secs() / 2);
+        assert!(guard.is_held() && !unkept.is_held());
+        assert!(matches!(unkept.lost().await, Loss::Expired { .. }));
+        guard.release().await.unwrap();
+        waiting.await.unwrap().expect("the hour is not over").unwrap().release().await.unwrap();
+
+        let daily = locks.every(Duration::from_secs(86_400), "report");
+        for day in 0..3 {
+            let ran = daily.run(async |_| Ok::<_, std::io::Error>(day)).await.unwrap();
+            assert_eq!(ran, EveryOutcome::Ran(day));
+            tokio::time::sleep(Duration::from_secs(86_399)).await;
+            assert!(matches!(
+                daily.run(async |_| Ok::<_, std::io::Error>(day)).await,
+                Ok(EveryOutcome::NotDue(_))
+            ));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+    assert!(begun.elapsed() > 7 * 24 * HOUR / 2 && real.elapsed() < Duration::from_secs(60));
 }

@@ -238,7 +238,7 @@ fn a_lease_is_kept_by_answers_alone() {
                     keep.handle_fault(now, "timed out".into(), chance);
                     asking = None;
                 }
-                AtKeep::Broken => keep.handle_broken(now, key()),
+                AtKeep::Broken => keep.handle_broken(now),
                 AtKeep::Close => keep.handle_close("closed".into()),
             }
             let end = keep.lease().end();
@@ -394,7 +394,7 @@ fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
             let holder = attempt.holder;
             match event {
                 AtLine::Ask => {
-                    waiting.asks(holder, now);
+                    waiting.asks(holder, None, now);
                     (asking[of], stands[of]) = (true, false);
                 }
                 AtLine::Answer(answer) if asking[of] => {
@@ -402,7 +402,7 @@ fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
                     asking[of] = matches!(answer, GrantAnswer::Unfinished | GrantAnswer::TooLate { .. });
                     if asking[of] {
                         // It asks again at once.
-                        waiting.asks(holder, now);
+                        waiting.asks(holder, None, now);
                     }
                     stands[of] = matches!(answer, GrantAnswer::Busy { place: Some(_), .. });
                 }
@@ -411,12 +411,12 @@ fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
                     waiting.leave(holder, now);
                     (asking[of], stands[of]) = (false, false);
                 }
-                AtLine::First(left) => drop(waiting.hears(holder, &key(), News::First { left }, now, now)),
+                AtLine::First(left) => drop(waiting.hears(holder, News::First { left }, None, now, now)),
                 AtLine::Granted(fence, lasts) => {
-                    waiting.hears(holder, &key(), News::Granted { fence, lasts }, now, now);
+                    waiting.hears(holder, News::Granted { fence, lasts }, None, now, now);
                     stands[of] = false;
                 }
-                AtLine::AskAgain => drop(waiting.hears(holder, &key(), News::AskAgain, now, now)),
+                AtLine::AskAgain => drop(waiting.hears(holder, News::AskAgain, None, now, now)),
                 AtLine::All => waiting.ask_for_all(),
                 AtLine::Answer(_) => {}
             }
@@ -439,7 +439,7 @@ fn is_asked_for(waiting: &Waiting, asking: &mut [bool], stands: &mut [bool], now
         match waiting.called(holder, &sleeps).as_mut().poll(&mut context) {
             Poll::Ready(Wake::Granted { .. }) => stands[who] = false,
             Poll::Ready(_) => {
-                waiting.asks(holder, now);
+                waiting.asks(holder, None, now);
                 (asking[who], stands[who]) = (true, false);
             }
             Poll::Pending => {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use fuzz::{bytes_near, holds, hunt};
 use leasehold_core::{
-    Answer, Attempt, Claim, Fence, Holder, Key, Label, Mark, News, Proposal, Request, Stamp, Tenant, Ttl,
+    Answer, Attempt, Claim, Fence, Holder, Key, Label, Mark, News, Nonce, Proposal, Request, Stamp, Tenant,
+    Ttl,
 };
 use leasehold_redis::{
     script::decode,
@@ -13,7 +14,7 @@ use leasehold_redis::{
 use proptest::{collection::vec, prelude::*};
 use redis::Value;
 
-const VALUES: [&[u8]; 16] = [
+const VALUES: [&[u8]; 17] = [
     b"lh1-0123456789abcdef0011223344556677 web-3",
     b"lh1+0123456789abcdef0011223344556677",
     b"lh1?0123456789abcdef0011223344556677 gr\xc3\xb6\xc3\x9fe",
@@ -24,6 +25,7 @@ const VALUES: [&[u8]; 16] = [
     b"1700000000000000 1700000000000007 web-3",
     b"1700000000000000 1700000000000007",
     b"g 0123456789abcdef0011223344556677 1700000000000000 2000 a b",
+    b"g 0123456789abcdef0011223344556677 1700000000000000 2000 00112233445566770123456789abcdef",
     b"f 0123456789abcdef0011223344556677 1500 a b",
     b"a 0123456789abcdef0011223344556677 {a}",
     b"b 0123456789abcdef0011223344556677 leasehold",
@@ -68,7 +70,7 @@ fn a_mark_that_is_read_is_written_the_same() {
 #[test]
 fn a_push_that_is_read_says_what_was_published() {
     hunt(20_000, bytes_near(&VALUES), |payload| {
-        let Some(Told { holder, key, news }) = wire::read_push(&payload) else { return Ok(()) };
+        let Some(Told { holder, news, nonce }) = wire::read_push(&payload) else { return Ok(()) };
         let digits = holder.digits();
         let head = match news {
             News::Granted { fence, lasts } => format!("g {digits} {fence} {} ", lasts.as_millis()),
@@ -77,9 +79,11 @@ fn a_push_that_is_read_says_what_was_published() {
             News::Broken => format!("b {digits} "),
         };
         // Numbers may have zeros in front.
-        let again = [head.as_bytes(), key.as_bytes()].concat();
+        let proof = nonce.map(Nonce::digit_bytes);
+        let again = [head.as_bytes(), proof.as_ref().map_or(&[][..], |digits| digits)].concat();
         let same = wire::read_push(&again) == wire::read_push(&payload);
-        holds(same && payload.ends_with(key.as_bytes()), || format!("it is read as {}", head.escape_debug()))
+        let came = proof.is_none_or(|digits| payload.windows(digits.len()).any(|part| part == digits));
+        holds(same && came, || format!("it is read as {}", head.escape_debug()))
     });
 }
 

@@ -78,6 +78,7 @@ fn the_first_program_of_the_manual_does_what_the_manual_says_of_it() {
     let says = |words: &str| manual.split("```sh\n").any(|block| block.contains(&format!("# {words}\n")));
     let server = Postgres::start();
     let place = tempfile::tempdir().unwrap();
+    let store = format!("file:{}", place.path().join("leases.db").display());
     let run = || {
         let mut again = Command::new(env::current_exe().unwrap());
         again.args([
@@ -85,7 +86,7 @@ fn the_first_program_of_the_manual_does_what_the_manual_says_of_it() {
             "--exact",
             "--nocapture",
         ]);
-        again.env(AS_PAYER, "1").env_remove("LEASEHOLD_STORE").env("DATABASE_URL", server.config());
+        again.env(AS_PAYER, "1").env("LEASEHOLD_STORE", &store).env("DATABASE_URL", server.config());
         let output = again.current_dir(&place).output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));

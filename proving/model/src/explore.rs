@@ -1,16 +1,18 @@
 //! Every state that a world can come to, nearest first.
 
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::{self, Debug};
-use std::hash::Hash;
-use std::rc::Rc;
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::fast::FixedState;
 
 /// A world in which things happen one at a time, in any order.
-pub trait World: Clone + Eq + Hash {
+pub trait World: Clone {
     /// One thing that can happen.
-    type Step: Clone + Debug;
+    type Step: Debug;
+
+    /// What tells it from worlds that go on otherwise.
+    fn name(&self) -> u128;
 
     /// Everything that can happen next.
     fn steps(&self) -> Vec<Self::Step>;
@@ -18,6 +20,11 @@ pub trait World: Clone + Eq + Hash {
     /// The world after it.
     #[must_use]
     fn take(&self, step: &Self::Step) -> Self;
+
+    /// The step as a trace shows it.
+    fn tell(&self, step: &Self::Step) -> String {
+        format!("{step:?}")
+    }
 
     /// What is wrong with this state, or with the step that led here.
     fn broken(&self) -> Option<String>;
@@ -95,65 +102,62 @@ impl Finding {
     }
 }
 
-/// How a state was first reached.
-struct Reached<W: World> {
-    world: Rc<W>,
-    by: Option<(u32, W::Step)>,
+/// A state that was reached: by which step, from which other.
+struct Reached<S> {
+    by: Option<(u32, S)>,
+    is_settled: bool,
 }
 
-/// Visits every state that can be reached, breadth first, so that the trace to a wrong one is as short as any.
+/// Visits every state that can be reached, breadth first, so that the trace to a wrong one is as short as any. What is kept of a state
+/// that was visited is its name and the step that led there.
 ///
 /// # Panics
 ///
 /// If there are more states than `limit`: a search that was cut short proves nothing.
 pub fn explore<W: World>(start: W, limit: usize) -> Finding {
-    let mut states: Vec<Reached<W>> = Vec::new();
-    let mut numbers: HashMap<Rc<W>, u32> = HashMap::new();
+    let mut numbers = HashMap::with_hasher(FixedState::default());
+    let mut states = vec![Reached { by: None, is_settled: start.is_settled() }];
+    numbers.insert(start.name(), 0);
+    let mut open = VecDeque::from([start.clone()]);
     // Fair steps, backwards: (to, from).
     let mut fair: Vec<(u32, u32)> = Vec::new();
-    let start = Rc::new(start);
-    numbers.insert(Rc::clone(&start), 0);
-    states.push(Reached { world: start, by: None });
-    let mut at = 0;
-    while at < states.len() {
-        let world = Rc::clone(&states[at].world);
+    for at in 0.. {
+        let Some(world) = open.pop_front() else { break };
+        let from = usize::try_from(at).expect("the limit is far below");
         if let Some(fault) = world.broken() {
-            return Finding::Broken(trace(&states, at, fault));
+            return Finding::Broken(trace(start, &states, from, fault));
         }
-        let from = u32::try_from(at).expect("the limit is far below");
         for step in world.steps() {
-            let next = Rc::new(world.take(&step));
+            let next = world.take(&step);
             let is_fair = W::is_fair(&step);
-            let to = match numbers.entry(next) {
+            let to = match numbers.entry(next.name()) {
                 Entry::Occupied(known) => *known.get(),
                 Entry::Vacant(new) => {
                     let number = u32::try_from(states.len()).expect("the limit is far below");
-                    states.push(Reached { world: Rc::clone(new.key()), by: Some((from, step)) });
+                    states.push(Reached { by: Some((at, step)), is_settled: next.is_settled() });
+                    open.push_back(next);
                     *new.insert(number)
                 }
             };
-            if is_fair && to != from {
-                fair.push((to, from));
+            if is_fair && to != at {
+                fair.push((to, at));
             }
         }
-        assert!(
-            states.len() <= limit,
-            "more than {limit} states: make the world smaller, or the limit larger"
-        );
-        at += 1;
+        let found = states.len();
+        assert!(found <= limit, "more than {limit} states: make the world smaller, or the limit larger");
     }
     match first_without_hope(&states, fair) {
         Some(lost) => {
             let fault = "from here on waiting helps nobody".to_owned();
-            Finding::Broken(trace(&states, lost, fault))
+            Finding::Broken(trace(start, &states, lost, fault))
         }
         None => Finding::Sound { states: states.len() },
     }
 }
 
 /// The nearest state from which no fair steps lead to a settled one.
-fn first_without_hope<W: World>(states: &[Reached<W>], mut fair: Vec<(u32, u32)>) -> Option<usize> {
-    let mut hopeful: Vec<bool> = states.iter().map(|state| state.world.is_settled()).collect();
+fn first_without_hope<S>(states: &[Reached<S>], mut fair: Vec<(u32, u32)>) -> Option<usize> {
+    let mut hopeful: Vec<bool> = states.iter().map(|state| state.is_settled).collect();
     if hopeful.iter().all(|is| *is) {
         return None;
     }
@@ -170,15 +174,20 @@ fn first_without_hope<W: World>(states: &[Reached<W>], mut fair: Vec<(u32, u32)>
     hopeful.iter().position(|is| !is)
 }
 
-fn trace<W: World>(states: &[Reached<W>], end: usize, fault: String) -> Trace {
-    let mut steps = Vec::new();
+fn trace<W: World>(start: W, states: &[Reached<W::Step>], end: usize, fault: String) -> Trace {
+    let mut way = Vec::new();
     let mut at = end;
     while let Some((from, step)) = &states[at].by {
-        steps.push(format!("{step:?}"));
+        way.push(step);
         at = *from as usize;
     }
-    steps.reverse();
-    Trace { fault, steps }
+    let mut world = start;
+    let told = way.into_iter().rev().map(|step| {
+        let told = world.tell(step);
+        world = world.take(step);
+        told
+    });
+    Trace { fault, steps: told.collect() }
 }
 
 #[cfg(test)]
@@ -186,7 +195,7 @@ mod tests {
     use super::*;
 
     /// Counts up to a limit, or stops early.
-    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone)]
     struct Count {
         to: u8,
         bad: Option<u8>,
@@ -195,6 +204,10 @@ mod tests {
 
     impl World for Count {
         type Step = bool;
+
+        fn name(&self) -> u128 {
+            u128::from(self.to) << 1 | u128::from(self.stuck)
+        }
 
         fn steps(&self) -> Vec<bool> {
             if self.to < 5 && !self.stuck { vec![true, false] } else { Vec::new() }

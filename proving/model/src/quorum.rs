@@ -14,7 +14,7 @@
 //! - *Run ids.* What they are for is that no vote is counted between a restart and the end of the quarantine, which is taken as given.
 //! - *The line member's death.* Whoever waits there then releases everything and is an attempt anew.
 //! - *The order of the line.* Whoever waits is granted at a moment of the member's choosing, as with any message that is late.
-//!   Who is next, and who is woken, see [`line`](crate::line).
+//!   Who is next, and who is woken, see [`store`](crate::store).
 //! - *Raises that come after the release.* They lift a fence by as much as a higher `t` would have.
 
 mod attempt;
@@ -245,6 +245,10 @@ impl<const N: usize> Quorum<N> {
 
 impl<const N: usize> World for Quorum<N> {
     type Step = Step;
+
+    fn name(&self) -> u128 {
+        crate::name::of_plain(self)
+    }
 
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();

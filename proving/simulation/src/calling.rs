@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Answer, Attempt, Claim, Fault, News, Push, Request, Runtime as _, Store as _, Ttl};
+use leasehold_core::{Answer, ConnectionId, Fault, Proof, Push, Request, Runtime as _};
 use tokio::sync::{oneshot, watch};
 
 use crate::network::{Letter, Reply, Says};
-use crate::settle::Reading;
+use crate::reading::Reading;
 use crate::store::{CONNECT, NodeStore};
 
 /// How it stands with the connection.
@@ -24,6 +24,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    pub(crate) const fn id(&self) -> Option<ConnectionId> {
+        Some(ConnectionId(self.number))
+    }
+
     /// Nothing that is read on it from now on was said before this.
     pub(crate) fn since(&self) -> Reading {
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
@@ -98,18 +102,9 @@ impl NodeStore {
             Line::Up(connection) if connection.number == number => connection.clone(),
             _ => return,
         };
-        let now = self.machine.now();
-        let here = self.waiting.hears(push.holder, &push.key, push.news, connection.since().sent, now);
-        if here || !matches!(push.news, News::Granted { .. }) {
-            return;
-        }
-        let attempt = Attempt::new(Claim::exclusive(push.key), push.holder, None, Ttl::DEFAULT);
-        if let Some(this) = self.this.upgrade() {
-            self.machine.spawn(Box::pin(async move {
-                // A window ends by itself.
-                let _ = this.give_up(&attempt).await;
-            }));
-        }
+        let proof = push.to.zip(push.nonce).map(|(channel, nonce)| Proof { channel, nonce });
+        let (since, now) = (connection.since().sent, self.machine.now());
+        self.waiting.hears(push.holder, push.news, proof.as_ref(), since, now);
     }
 
     /// Gives a connection up, unless another has taken its place.

@@ -6,8 +6,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Manner, Store, Ttl,
-    Wake,
+    Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, Holder, InspectStore, Key, KeyState, Limits, Manner,
+    Parts, Store, Wake,
 };
 
 /// A rule that is left out.
@@ -89,12 +89,8 @@ impl Store for CountedFromAnswer {
         self.store.name()
     }
 
-    fn drift(&self) -> Drift {
-        self.store.drift()
-    }
-
-    fn longest_ttl(&self) -> Option<Ttl> {
-        self.store.longest_ttl()
+    fn limits(&self) -> Limits {
+        self.store.limits()
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
@@ -131,15 +127,21 @@ impl Store for CountedFromAnswer {
         self.store.give_up(attempt)
     }
 
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        self.store.woken(attempt)
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts { inspect: Some(self), ..Parts::default() }
+    }
+}
+
+impl InspectStore for CountedFromAnswer {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
-        self.store.inspect(key)
+        self.store.inspector().unwrap().inspect(key)
     }
 
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        self.store.list(prefix)
-    }
-
-    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        self.store.woken(attempt)
+        self.store.inspector().unwrap().list(prefix)
     }
 }

@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Holder, Instant, Key, KeyState,
-    Manner, RaiseAnswer, Request, Runtime, Stamp, Store, Ttl, Wait, Waiting, Wake,
+    Answer, Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Holder, InspectStore, Instant, Key,
+    KeyState, Limits, Manner, MemberStore, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Stamp, Store,
+    Ttl, Unsettled, Wait, Waiting, Wake,
 };
 
 use crate::calling::{Connection, Line};
 use crate::flaw::Flaw;
 use crate::machine::Machine;
 use crate::network::channel_of;
-use crate::settle::Unsettled;
 use crate::world::World;
 
 /// How long a call takes at most.
@@ -91,16 +91,19 @@ impl NodeStore {
         let waits = matches!(manner, Manner::Wait { .. });
         let wait = match manner {
             Manner::Wait { line_limit } => {
-                let ticket = self.waiting.asks(attempt.holder, sent);
-                Some(Wait { channel: Some(channel_of(connection.number)), ticket, line_limit })
+                let channel = channel_of(connection.number);
+                let nonce = Nonce::from_bits(self.machine.random());
+                let proof = Proof { channel: channel.clone(), nonce };
+                let ticket = self.waiting.asks(attempt.holder, Some(proof), sent);
+                Some(Wait { channel: Some(channel), nonce: Some(nonce), ticket, line_limit })
             }
             _ => None,
         };
         let (not_after, settles_at) = self.not_after(&connection, limit);
         let request = Request::Grant { attempt: attempt.clone(), wait, not_after: Some(not_after) };
-        let sending = self.unsettled.sending(attempt.holder, connection.number, settles_at);
+        let sending = self.unsettled.sending(attempt.holder, connection.id(), sent, settles_at);
         let answer = self.call(&connection, vec![request], limit).await?.pop();
-        self.unsettled.answered(sending);
+        self.unsettled.answered([sending]);
         match answer {
             Some(Answer::Grant(answer)) => {
                 if waits {
@@ -141,14 +144,14 @@ impl NodeStore {
         let mut requests = Vec::new();
         for attempt in attempts.iter().cloned() {
             if rejoins {
-                sending.push(self.unsettled.sending(attempt.holder, connection.number, settles_at));
+                sending.push(self.unsettled.sending(attempt.holder, connection.id(), sent, settles_at));
                 requests.push(Request::Rejoin { attempt, not_after: Some(not_after) });
             } else {
                 requests.push(Request::Renew(attempt));
             }
         }
         let answers = self.call(&connection, requests, limit).await?;
-        sending.into_iter().for_each(|name| self.unsettled.answered(name));
+        self.unsettled.answered(sending);
         let held = answers.into_iter().map(|answer| match answer {
             Answer::Renew(answer) | Answer::Rejoin(answer) => {
                 if let HoldAnswer::NotHeld { key, .. } = &answer {
@@ -171,11 +174,11 @@ impl NodeStore {
         }
         let limit = Self::limit(attempt.ttl);
         let connection = self.connection(limit * 5).await?;
-        let (sent, before) = (self.machine.now(), self.unsettled.releasing());
+        let sent = self.machine.now();
         let answer = self.call(&connection, vec![Request::Release(attempt.clone())], limit).await?.pop();
         match answer {
             Some(Answer::Release(answer)) => {
-                Ok((answer, self.unsettled.released(attempt.holder, connection.number, sent, before)))
+                Ok((answer, self.unsettled.released(attempt.holder, connection.id(), sent)))
             }
             Some(other) => Err(self.refused(&other)),
             None => Err(self.fault("an answer is missing")),
@@ -240,8 +243,8 @@ impl Store for NodeStore {
         &self.name
     }
 
-    fn drift(&self) -> Drift {
-        if self.has(Flaw::NoDrift) { Drift::NONE } else { Drift::BETWEEN_MACHINES }
+    fn limits(&self) -> Limits {
+        Limits::with_drift(if self.has(Flaw::NoDrift) { Drift::NONE } else { Drift::BETWEEN_MACHINES })
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
@@ -259,27 +262,6 @@ impl Store for NodeStore {
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         let named: Vec<_> = attempts.iter().map(|attempt| self.named(attempt)).collect();
         Box::pin(async move { self.hold(&named, false).await })
-    }
-
-    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        let named: Vec<_> = attempts.iter().map(|attempt| self.named(attempt)).collect();
-        Box::pin(async move { self.hold(&named, true).await })
-    }
-
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-        Box::pin(async move {
-            let attempt = self.named(attempt);
-            if let Some(proposal) = attempt.proposal.filter(|_| self.has(Flaw::NoRaise)) {
-                return Ok(RaiseAnswer::Raised { fence: proposal.fence });
-            }
-            let limit = Self::limit(attempt.ttl);
-            let connection = self.connection(limit * 5).await?;
-            match self.call(&connection, vec![Request::Raise(attempt)], limit).await?.pop() {
-                Some(Answer::Raise(answer)) => Ok(answer),
-                Some(other) => Err(self.refused(&other)),
-                None => Err(self.fault("an answer is missing")),
-            }
-        })
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
@@ -314,6 +296,47 @@ impl Store for NodeStore {
         })
     }
 
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        Box::pin(async move {
+            let holder = self.named(attempt).holder;
+            loop {
+                let wake = self.waiting.called(holder, &*self.machine).await;
+                if wake != Wake::AskAgain || !self.has(Flaw::PushWithoutAsking) {
+                    return wake;
+                }
+            }
+        })
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts { member: Some(self), inspect: Some(self), ..Parts::default() }
+    }
+}
+
+impl MemberStore for NodeStore {
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let named: Vec<_> = attempts.iter().map(|attempt| self.named(attempt)).collect();
+        Box::pin(async move { self.hold(&named, true).await })
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        Box::pin(async move {
+            let attempt = self.named(attempt);
+            if let Some(proposal) = attempt.proposal.filter(|_| self.has(Flaw::NoRaise)) {
+                return Ok(RaiseAnswer::Raised { fence: proposal.fence });
+            }
+            let limit = Self::limit(attempt.ttl);
+            let connection = self.connection(limit * 5).await?;
+            match self.call(&connection, vec![Request::Raise(attempt)], limit).await?.pop() {
+                Some(Answer::Raise(answer)) => Ok(answer),
+                Some(other) => Err(self.refused(&other)),
+                None => Err(self.fault("an answer is missing")),
+            }
+        })
+    }
+}
+
+impl InspectStore for NodeStore {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         Box::pin(async move {
             let connection = self.connection(CALL).await?;
@@ -327,18 +350,6 @@ impl Store for NodeStore {
     /// Nobody lists keys in this world.
     fn list<'a>(&'a self, _prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(async move { Err(self.fault("there are no listings here")) })
-    }
-
-    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        Box::pin(async move {
-            let holder = self.named(attempt).holder;
-            loop {
-                let wake = self.waiting.called(holder, &*self.machine).await;
-                if wake != Wake::AskAgain || !self.has(Flaw::PushWithoutAsking) {
-                    return wake;
-                }
-            }
-        })
     }
 }
 

@@ -19,8 +19,14 @@ pub(super) enum Suite {
     Guards,
     /// A majority of stores in virtual time.
     Quorum,
+    /// Processes that end with locks in hand.
+    LastReleases,
+    /// A majority of stores of which some do otherwise than the rest.
+    OddMembers,
     /// The command's own parts.
     Command,
+    /// The command as a process among processes.
+    Run,
 }
 
 impl Suite {
@@ -34,7 +40,10 @@ impl Suite {
             Self::EveryStore => &["-p", "conformance", "--test", "every_store"],
             Self::Guards => &["-p", "conformance", "--test", "guards_in_virtual_time"],
             Self::Quorum => &["-p", "conformance", "--test", "quorum"],
+            Self::LastReleases => &["-p", "conformance", "--test", "last_releases"],
+            Self::OddMembers => &["-p", "conformance", "--test", "quorum_of_odd_members"],
             Self::Command => &["-p", "leasehold-cli", "--bin", "leasehold"],
+            Self::Run => &["-p", "leasehold-cli", "--test", "run"],
         }
     }
 }

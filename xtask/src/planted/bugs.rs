@@ -2,7 +2,7 @@
 
 use super::bug::{
     Bug,
-    Suite::{Command, Core, EveryStore, File, Guards, Quorum, Store, Wire},
+    Suite::{Command, Core, EveryStore, File, Guards, LastReleases, OddMembers, Quorum, Run, Store, Wire},
 };
 
 /// All of them. Where the one semantics and the scripts say the same, the bug is planted in each.
@@ -26,28 +26,14 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
-        name: "the short cut of the release script frees a lease whoever has it",
-        file: "crates/redis/src/scripts/plain_release.lua",
-        from: "if held == 'lh1-' .. me then",
-        to: "if held then",
+        name: "a batch of releases frees a lease whoever has it",
+        file: "crates/redis/src/scripts/batch_release.lua",
+        from: "found[i] == value and 1 or 0",
+        to: "found[i] and 1 or 0",
         tests: &[
             (EveryStore, "redis_7_0::a_release_frees_only_what_is_ours"),
-            (EveryStore, "valkey_9_1::a_release_frees_only_what_is_ours"),
+            (Store, "batches::a_release_in_a_batch_deletes_only_what_is_the_callers"),
         ],
-    },
-    Bug {
-        name: "the server's own command deletes without comparing",
-        file: "crates/redis/src/native.rs",
-        from: "let mut delete = cmd(how.name());",
-        to: "let mut delete = cmd(if how == DeleteIfEqual::Delex { how.name() } else { \"DEL\" });",
-        tests: &[(Wire, "native::tests::they_have_these_words")],
-    },
-    Bug {
-        name: "the script in its place deletes without comparing",
-        file: "crates/redis/src/scripts/delete_if_equal.lua",
-        from: "if redis.call('GET', KEYS[1]) == ARGV[1] then",
-        to: "if redis.call('GET', KEYS[1]) then",
-        tests: &[(EveryStore, "redis_7_0::a_release_frees_only_what_is_ours")],
     },
     Bug {
         name: "a break ends a lease whatever its fence",
@@ -79,21 +65,143 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Quorum, "outages::a_grant_that_the_release_overtook_is_undone")],
     },
     Bug {
+        name: "another program's lock at one store decides where a quorum's waiters queue",
+        file: "crates/leasehold/src/quorum/asking.rs",
+        from: "&& !(skips && foreign(member))",
+        to: "&& !(skips && foreign(member) && self.waits() && self.moves > 9)",
+        tests: &[(OddMembers, "obstacles::who_waits_stands_where_no_other_programs_lock_is_in_the_way")],
+    },
+    Bug {
+        name: "a majority takes the lock before the first of the queue has asked the others",
+        file: "crates/leasehold/src/quorum/asking.rs",
+        from: "held_by.is_some_and(|held_by| !self.gave_way",
+        to: "held_by.is_some_and(|held_by| self.gave_way",
+        tests: &[(
+            OddMembers,
+            "obstacles::who_comes_between_a_hand_over_and_the_rest_of_the_round_gives_way",
+        )],
+    },
+    Bug {
+        name: "what a member granted under an id that was given up counts",
+        file: "crates/leasehold/src/quorum/asking.rs",
+        from: "if self.round.held_by(before).is_some() {",
+        to: "{",
+        tests: &[(
+            OddMembers,
+            "obstacles::what_a_member_grants_late_counts_and_stays_or_is_given_up_and_counts_for_nothing",
+        )],
+    },
+    Bug {
+        name: "a member answers one fence to two readers",
+        file: "crates/core/src/apply/hold.rs",
+        from: "Some(_) if last < Some(named) => None,",
+        to: "Some(_) if last <= Some(named) => None,",
+        tests: &[
+            (Core, "apply::tests::shares::a_member_answers_no_fence_to_two_readers"),
+            (Quorum, "contention::readers_that_ask_at_once_have_fences_of_their_own"),
+        ],
+    },
+    Bug {
+        name: "a server answers one fence to two readers",
+        file: "crates/redis/src/scripts/raise.lua",
+        from: "elseif last >= proposed then",
+        to: "elseif last > proposed then",
+        tests: &[(EveryStore, "redis_7_0::no_fence_is_answered_to_two_readers")],
+    },
+    Bug {
+        name: "one place under two names is counted twice until the next request",
+        file: "crates/leasehold/src/quorum/asking.rs",
+        from: "if let Some(fault) = self.desk.same_place_twice() {",
+        to: "if let Some(fault) = self.desk.same_place_twice().filter(|_| false) {",
+        tests: &[(
+            OddMembers,
+            "granting::a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_known_only_by_their_answers",
+        )],
+    },
+    Bug {
+        name: "the stores of a new quorum are waited for no longer than silent ones",
+        file: "crates/core/src/acquire.rs",
+        from: "                silence.since = now;",
+        to: "                silence.since = silence.since.min(now);",
+        tests: &[(
+            Core,
+            "acquire::tests::a_store_that_abstains_is_waited_for_beyond_the_outage_limit_but_not_by_a_try",
+        )],
+    },
+    Bug {
+        name: "a program that ends does not wait for what a refused request left",
+        file: "crates/leasehold/src/place.rs",
+        from: "            releases.none_left().await;",
+        to: "            drop(releases.none_left());",
+        tests: &[(Quorum, "outages::a_close_waits_for_what_a_refused_request_left_at_a_minority")],
+    },
+    Bug {
         name: "a grant that was cut off is released once and forgotten",
-        file: "crates/redis/src/settle.rs",
+        file: "crates/core/src/settle.rs",
         from: "pending.range(of_holder).map(|(_, grant)| grant.settles_at).max()",
         to: "pending.range(of_holder).map(|(_, grant)| grant.settles_at).max().filter(|_| false)",
         tests: &[
-            (Wire, "settle::tests::a_release_on_another_connection_must_come_again_after_the_last_not_after"),
+            (Core, "settle::tests::a_release_on_another_connection_must_come_again_after_the_last_not_after"),
             (Store, "settling::giving_up_waits_for_a_grant_that_was_cut_off_and_undoes_it"),
         ],
     },
     Bug {
         name: "a grant that comes too late is made",
-        file: "crates/redis/src/scripts/plain_grant.lua",
-        from: "before == '' or now <= tonumber(before)",
-        to: "true or before",
+        file: "crates/redis/src/scripts/grant.lua",
+        from: "if not_after ~= '' and now > tonumber(not_after) then",
+        to: "if not_after ~= '' and false then",
         tests: &[(Store, "flavors::redis_7_0_serves"), (Store, "flavors::valkey_9_1_serves")],
+    },
+    Bug {
+        name: "the deadline of a batch is ignored",
+        file: "crates/redis/src/scripts/batch_grant.lua",
+        from: "if now > tonumber(ARGV[1]) then return answer end",
+        to: "if false then return answer end",
+        tests: &[(Store, "batches::a_batch_that_comes_too_late_grants_nothing")],
+    },
+    Bug {
+        name: "a batch without an answer counts as answered",
+        file: "crates/redis/src/batch/send.rs",
+        from: "Err(fault) => return all_fail(groups, &fault),",
+        to: "Err(fault) => {\n                groups.iter_mut().for_each(|group| client.unsettled.answered(group.sendings.drain(..)));\n                return all_fail(groups, &fault);\n            }",
+        tests: &[(
+            Store,
+            "batches::a_batch_whose_connection_broke_is_given_up_only_once_it_cannot_be_served_any_more",
+        )],
+    },
+    Bug {
+        name: "the answer to one claim of a batch is given to another",
+        file: "crates/redis/src/batch/send.rs",
+        from: "group.requests.into_iter().zip(said)",
+        to: "group.requests.into_iter().rev().zip(said)",
+        tests: &[(
+            Store,
+            "batches::requests_that_are_made_at_the_same_time_share_scripts_and_each_has_its_own_answer",
+        )],
+    },
+    Bug {
+        name: "two requests of one key share a batch",
+        file: "crates/redis/src/batch/queue.rs",
+        from: "let is_first = !keys.contains(&request.key());",
+        to: "let is_first = true || keys.contains(&request.key());",
+        tests: &[(Wire, "batch::queue::tests::requests_of_one_key_share_no_batch_and_keep_their_order")],
+    },
+    Bug {
+        name: "a request that was dropped is sent",
+        file: "crates/redis/src/batch/queue.rs",
+        from: "if !request.is_wanted() {",
+        to: "if false && !request.is_wanted() {",
+        tests: &[
+            (Wire, "batch::queue::tests::a_request_that_is_dropped_before_it_left_is_not_sent"),
+            (Store, "batches::a_request_that_is_dropped_while_it_waits_for_others_is_never_sent"),
+        ],
+    },
+    Bug {
+        name: "a batch takes a wrong type for a free key",
+        file: "crates/redis/src/scripts/batch_grant.lua",
+        from: "(lasts[i] or call('EXISTS', KEYS[5 * n + i]) == 0)",
+        to: "true",
+        tests: &[(Store, "batches::what_is_in_the_way_of_one_request_is_not_in_the_way_of_the_others")],
     },
     Bug {
         name: "a request that is dropped is not given up",
@@ -107,9 +215,9 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a grant takes what somebody else has",
-        file: "crates/redis/src/scripts/plain_grant.lua",
-        from: "ARGV[3], 'NX', 'PX'",
-        to: "ARGV[3], 'PX'",
+        file: "crates/redis/src/scripts/grant.lua",
+        from: "if turn == 'taken' then refused",
+        to: "if turn == 'taken' and s.other then refused",
         tests: &[
             (EveryStore, "redis_7_0::a_free_key_is_granted_to_one"),
             (EveryStore, "valkey_9_1::a_free_key_is_granted_to_one"),
@@ -191,6 +299,13 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(EveryStore, "redis_7_0::a_renewal_lengthens_and_never_shortens")],
     },
     Bug {
+        name: "releases that the end of a runtime cuts off are forgotten",
+        file: "crates/leasehold/src/runtime/cleanups.rs",
+        from: "self.rescue(&mut state, begin, done);",
+        to: "drop((begin, done));",
+        tests: &[(LastReleases, "a_program_that_ends_leaves_no_lock_at_a_server")],
+    },
+    Bug {
         name: "a guard is held until somebody says that it is lost",
         file: "crates/leasehold/src/lock/holding.rs",
         from: "self.loss.get().is_none() && self.runtime.now() < self.end()",
@@ -206,10 +321,10 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Core, "fence::tests::the_next_fence_is_above_the_last_and_not_below_the_floor")],
     },
     Bug {
-        name: "the grant script's fences have no floor",
-        file: "crates/redis/src/scripts/plain_grant.lua",
-        from: "floor == now and above <= now and time or string.format('%.0f', math.max(above, floor))",
-        to: "string.format('%.0f', (last or 0) + 1)",
+        name: "the fences of a batch have no floor",
+        file: "crates/redis/src/scripts/batch_grant.lua",
+        from: "string.format('%.0f', math.max(above, floor))",
+        to: "string.format('%.0f', math.max(above, 1))",
         tests: &[(
             Store,
             "member::a_member_grants_exactly_the_fence_that_is_proposed_and_keeps_clocks_that_are_wrong_within_bounds",
@@ -251,6 +366,16 @@ pub(super) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        name: "a pushed grant is believed without its proof",
+        file: "crates/core/src/waiting.rs",
+        from: "self.proof.as_deref() == proof && self.above.is_none_or(|last| last < fence)",
+        to: "proof.is_none_or(|_| true) && self.above.is_none_or(|last| last < fence)",
+        tests: &[
+            (Core, "waiting::tests::hostile::a_grant_without_its_proof_is_a_hint_and_no_grant"),
+            (Store, "hostile::whoever_may_publish_but_not_read_the_key_can_forge_no_grant"),
+        ],
+    },
+    Bug {
         name: "a key is handed to who cannot be told",
         file: "crates/redis/src/scripts/line.lua",
         from: "  return s.line.counts[channel] > 0 and not s.line.struck[channel]",
@@ -261,8 +386,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a store that may have forgotten serves at once",
         file: "crates/core/src/apply.rs",
-        from: "(now < until).then(|| now.saturating_until(until))",
-        to: "(now < until && false).then(|| now.saturating_until(until))",
+        from: "if now < until { Err(Quarantined",
+        to: "if now < until && false { Err(Quarantined",
         tests: &[(
             Core,
             "apply::tests::member::a_member_that_may_have_forgotten_abstains_for_the_longest_ttl_and_releases_all_the_same",
@@ -279,10 +404,10 @@ pub(super) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
-        name: "the short cut of the grant script asks nobody who vouches",
-        file: "crates/redis/src/scripts/plain_grant.lua",
-        from: "(run == '' or redis.call(",
-        to: "(run ~= '-' or redis.call(",
+        name: "a batch of grants asks nobody who vouches",
+        file: "crates/redis/src/scripts/batch_grant.lua",
+        from: "local vouched = not at_member or ARGV[2] == ''",
+        to: "local vouched = true or ARGV[2] == ''",
         tests: &[
             (Store, "member::a_server_that_was_flushed_abstains"),
             (Store, "member::a_server_that_was_started_anew_without_its_state_abstains_for_the_longest_ttl"),
@@ -313,6 +438,20 @@ pub(super) const BUGS: &[Bug] = &[
         to: "0.. if tries > 10_000 && haste.is_on.load(Ordering::Relaxed) => return false,",
         tests: &[(File, "store::tests::a_task_does_not_wait_for_another_process_but_the_thread_does")],
     },
+    Bug {
+        name: "all that waits for the file store's thread fails with one of them",
+        file: "crates/file/src/queue.rs",
+        from: "Some(Err(fault)) if !fault.is_lasting() => {",
+        to: "Some(Err(fault)) => {",
+        tests: &[(File, "store::tests::what_fails_for_one_caller_fails_for_nobody_else")],
+    },
+    Bug {
+        name: "a transaction that was not committed stays",
+        file: "crates/file/src/connection.rs",
+        from: "let _ = run(connection, \"ROLLBACK\");",
+        to: "let _ = run(connection, \"COMMIT\");",
+        tests: &[(File, "connection::tests::what_is_not_committed_is_taken_back")],
+    },
     // Who must not outlive a lease.
     Bug {
         name: "the minder lets a command live when nobody tells it more",
@@ -333,5 +472,19 @@ pub(super) const BUGS: &[Bug] = &[
             Command,
             "minder::ending::tests::a_renewal_moves_the_end_but_not_once_the_command_was_asked",
         )],
+    },
+    Bug {
+        name: "the command survives us and the minder",
+        file: "crates/cli/src/minder/launching.rs",
+        from: "    let _ = set_parent_process_death_signal(Some(Signal::KILL));",
+        to: "    let _ = set_parent_process_death_signal(None);",
+        tests: &[(Run, "minder::a_kill_of_leasehold_and_its_minder_at_once_ends_the_command_16_times_of_16")],
+    },
+    Bug {
+        name: "what cannot be killed runs on without the lock",
+        file: "crates/cli/src/settings.rs",
+        from: "        let max_hold = wanted.max_hold.take();",
+        to: "        let max_hold = wanted.max_hold;\n        wanted.quiet |= false;",
+        tests: &[(Run, "minder::a_process_that_we_may_not_kill_keeps_the_lock_past_the_longest_hold")],
     },
 ];

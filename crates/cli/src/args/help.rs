@@ -11,7 +11,7 @@ pub(crate) struct HelpArgs {
 }
 
 /// The tasks, and what [`topic`](crate::topic) has a page about.
-const TOPICS: [&str; 14] = [
+const TOPICS: [&str; 15] = [
     "run",
     "once",
     "every",
@@ -22,6 +22,7 @@ const TOPICS: [&str; 14] = [
     "top",
     "doctor",
     "bench",
+    "init",
     "exit-codes",
     "environment",
     "stores",

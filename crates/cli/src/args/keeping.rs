@@ -13,13 +13,15 @@ pub(crate) struct KeepingArgs {
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) ttl: Option<String>,
 
-    /// Hold the lock no longer than this in all, then exit with 70
+    /// End what holds the lock after so long, and exit with 70
     ///
-    /// For work that may hang. The ttl is no longer than this.
+    /// For work that may hang. COMMAND is then asked to end, and killed after the grace; the lock is released when all that it
+    /// started is gone. Processes that leasehold may not kill, such as another user's (sudo), keep the lock for longer: they are named,
+    /// and the lease is renewed while they live. The ttl is no longer than this.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) max_hold: Option<String>,
 
-    /// What others are told about who holds the lock [default: host:pid]
+    /// What others are told about who holds the lock [default: user@host:pid command]
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
 

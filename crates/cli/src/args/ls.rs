@@ -11,6 +11,8 @@ use super::{NamingArgs, PlaceArgs};
 /// Those whose names begin with PREFIX, literally, in the order of their bytes. Locks of other programs are listed only where one of
 /// leasehold's waits for them: on a server, nothing tells them from other strings.
 ///
+/// HELD is how long a lock has been held, LEFT is how long its lease lasts unless it is renewed.
+///
 /// A server is looked through a thousand keys at a time, which keeps nobody waiting but takes a while where there are millions.
 #[derive(Args, Debug)]
 #[command(
@@ -28,6 +30,13 @@ pub(crate) struct LsArgs {
     /// One for each lock, as `leasehold show --json` prints it.
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// List only locks that have been held for so long or longer; the exit code is 1 if there are any
+    ///
+    /// For monitoring: 0 when no lock has been held for so long. The time since the grant counts, not since the last renewal. Another
+    /// program's locks are not listed, because nobody knows when they were taken.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    pub(crate) held_for: Option<String>,
 
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
@@ -51,5 +60,6 @@ pub(crate) struct LsArgs {
 const EXAMPLE: &str = "\
 On a terminal, long keys and labels are cut so that each lock has one line; elsewhere nothing is cut.
 
-Example: who has held one of the nightly jobs' locks, for a program to read:
+Example: has one of the nightly jobs been running for two hours, and who holds their locks, for a program to read?
+  leasehold ls --held-for 2h nightly:
   leasehold ls --json nightly:";

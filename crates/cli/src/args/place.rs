@@ -15,9 +15,15 @@ pub(crate) struct PlaceArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) store: Vec<String>,
 
+    /// How long to try a store that does not answer [default: 10s; 2s with --try and for tasks that only look]
+    ///
+    /// Without --within and without this, `run` and `hold` go on waiting for a lock through any outage, once the store has answered.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, hide_short_help = true)]
+    pub(crate) outage_limit: Option<String>,
+
     /// The longest ttl of all who use several stores together [default: $LEASEHOLD_MAX_TTL, or 60s]
     ///
     /// A store that was restarted without its state is not counted for so long. It must be the same everywhere.
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, hide_short_help = true)]
     pub(crate) max_ttl: Option<String>,
 }

@@ -11,6 +11,13 @@ pub(crate) struct RunningArgs {
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) grace: Option<String>,
 
+    /// Keep the lock until everything that COMMAND started has ended, as flock does
+    ///
+    /// Without it the lock is released when COMMAND ends, and what it left running goes on without the lock; -v says how many processes
+    /// those are. The exit code is COMMAND's in any case.
+    #[arg(long)]
+    pub(crate) wait_for_all: bool,
+
     /// Leave the terminal out of it: COMMAND gets a process group of its own, and signals from us
     #[arg(long)]
     pub(crate) no_tty: bool,

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::figure::{Figures, What, median};
-use super::plan::Plan;
+use super::plan::{OUTAGE_LIMIT, Plan};
 use crate::exit::{End, Failure, REACH};
 
 /// The locks that are measured, by two connections, and when to stop.
@@ -140,7 +140,11 @@ impl Bench {
                     let name = &bare[(count % BARE_NAMES) as usize];
                     self.here.bare_pair(name).await.map_err(Failure::from)?;
                 }
-                Kind::Ours => mutex.lock().await?.release().await.map_err(not_released)?,
+                // Nobody else wants it; but a quorum's stores may abstain for a minute.
+                Kind::Ours => {
+                    let guard = mutex.lock().within(OUTAGE_LIMIT).await?;
+                    guard.release().await.map_err(not_released)?;
+                }
             }
             count += 1;
         }

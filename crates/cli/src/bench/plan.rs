@@ -35,7 +35,7 @@ const MOST_TASKS: usize = 1000;
 const TTL: Duration = Duration::from_secs(10);
 
 /// A store that is silent for longer has nothing to be measured.
-const OUTAGE_LIMIT: Duration = Duration::from_secs(3);
+pub(super) const OUTAGE_LIMIT: Duration = Duration::from_secs(3);
 
 const PREFIX: &str = "leasehold-bench:";
 

@@ -25,6 +25,11 @@ pub(super) fn signal(signal: Signal) -> Vec<Pid> {
     below(getpid()).into_iter().filter(|id| kill_process(*id, signal) == Err(Errno::PERM)).collect()
 }
 
+/// How many run below us.
+pub(super) fn count() -> i32 {
+    i32::try_from(below(getpid()).len()).unwrap_or(i32::MAX)
+}
+
 /// Kills all below us, until none is left.
 pub(crate) fn kill_all() {
     let mut killing = Killing::default();

@@ -36,31 +36,66 @@ pub(crate) fn begin(
 ) -> rustix::io::Result<()> {
     let stdin = io::stdin();
     let lent: Vec<_> = [Some(stdin.as_fd()), lifeline].into_iter().flatten().collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut rights = SendAncillaryBuffer::new(&mut space);
-    rights.push(SendAncillaryMessage::ScmRights(&lent));
-    sendmsg(link, &[IoSlice::new(&order.to_bytes())], &mut rights, SendFlags::NOSIGNAL).map(drop)
+    lend(link, &order.to_bytes(), &lent)
 }
 
 /// What [`begin`] sent. `None` if we ended before.
 pub(super) fn accept(link: impl AsFd) -> Option<(Order, Lent)> {
     let mut bytes = [0; Order::LENGTH + 1];
+    let (length, mut lent) = borrow(link, &mut bytes)?;
+    let (stdin, lifeline) = (lent.next()?, lent.next());
+    Some((Order::parse(&bytes[..length])?, Lent { stdin, lifeline }))
+}
+
+/// Lends the launcher the command's stdin: its own is the connection.
+pub(super) fn lend_stdin(link: impl AsFd, stdin: impl AsFd) -> rustix::io::Result<()> {
+    lend(link, b"I", &[stdin.as_fd()])
+}
+
+/// What [`lend_stdin`] sent.
+pub(super) fn receive_stdin(link: impl AsFd) -> Option<OwnedFd> {
+    borrow(link, &mut [0; 1])?.1.next()
+}
+
+/// Sends why the launcher could not become the command.
+pub(super) fn send_error(link: impl AsFd, error: i32) {
+    let _ = send(link, &error.to_le_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+}
+
+/// What [`send_error`] sent; `None` when the launcher became the command, or died before it could.
+pub(super) fn receive_error(link: impl AsFd) -> Option<i32> {
+    let number = |bytes: &[u8]| bytes.try_into().ok().map(i32::from_le_bytes);
+    receive::<{ size_of::<i32>() + 1 }, _>(link, number).ok().flatten()
+}
+
+fn lend(link: impl AsFd, bytes: &[u8], lent: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut rights = SendAncillaryBuffer::new(&mut space);
+    rights.push(SendAncillaryMessage::ScmRights(lent));
+    sendmsg(link, &[IoSlice::new(bytes)], &mut rights, SendFlags::NOSIGNAL).map(drop)
+}
+
+/// A record that [`lend`] sent: its length, and what came with it.
+fn borrow(link: impl AsFd, bytes: &mut [u8]) -> Option<(usize, std::vec::IntoIter<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let length = loop {
-        let mut buffers = [IoSliceMut::new(&mut bytes)];
+        let mut buffers = [IoSliceMut::new(bytes)];
         match recvmsg(&link, &mut buffers, &mut rights, RecvFlags::CMSG_CLOEXEC) {
             Ok(message) => break message.bytes,
             Err(Errno::INTR) => {}
             Err(_) => return None,
         }
     };
-    let mut lent = rights.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(lent) => Some(lent),
-        _ => None,
-    })?;
-    let (stdin, lifeline) = (lent.next()?, lent.next());
-    Some((Order::parse(&bytes[..length])?, Lent { stdin, lifeline }))
+    let lent: Vec<_> = rights
+        .drain()
+        .filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(lent) => Some(lent),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    Some((length, lent.into_iter()))
 }
 
 /// Sends an order. Never waits: a minder that does not listen is stopped, or has ended.

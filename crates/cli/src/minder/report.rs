@@ -8,6 +8,8 @@ use rustix::process::{Pid, Signal};
 pub(crate) enum News {
     Ended(Report),
     Stopped(Stop),
+    /// The command has ended, and so many processes that it started have not.
+    Left(i32),
 }
 
 /// A stop of the command.
@@ -48,6 +50,7 @@ impl News {
             Self::Stopped(Stop { command, signal }) => {
                 (b'S', command.as_raw_pid(), signal.as_raw().to_le_bytes()[0])
             }
+            Self::Left(count) => (b'L', count, 0),
         };
         let mut bytes = [letter; Self::LENGTH];
         bytes[1..5].copy_from_slice(&number.to_le_bytes());
@@ -63,6 +66,7 @@ impl News {
         match letter {
             b'E' => Some(ended(Outcome::Ended(number))),
             b'N' => Some(ended(Outcome::NotStarted(number))),
+            b'L' if number > 0 && last == 0 => Some(Self::Left(number)),
             b'S' => {
                 // No process has a number below one, and asking for one is taken for a mistake of ours.
                 let command = Pid::from_raw(number.max(0))?;
@@ -86,6 +90,7 @@ mod tests {
                 assert_eq!(News::parse(&news.to_bytes()), Some(news));
             }
         }
+        assert_eq!(News::parse(&News::Left(3).to_bytes()), Some(News::Left(3)));
         for signal in [Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU] {
             let news = News::Stopped(Stop { command: Pid::INIT, signal });
             assert_eq!(News::parse(&news.to_bytes()), Some(news));
@@ -98,6 +103,7 @@ mod tests {
             b"S\0\0\0\0\x13",
             b"S\x01\0\0\0\0",
             b"S\0\0\0\x80\x13",
+            b"L\0\0\0\0\0",
         ] {
             assert_eq!(News::parse(bytes), None, "{bytes:?}");
         }

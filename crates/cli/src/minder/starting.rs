@@ -10,18 +10,37 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::process::{Pid, Signal, set_parent_process_death_signal, setpgid, setsid};
+use rustix::process::{Pid, Signal, getpid, set_parent_process_death_signal, setpgid, setsid};
 
+use super::link;
 use crate::signals::{bit, bits, set_of};
 
-/// The minder's own name, which nobody else's process has: who types it wants nothing of us.
-const NAME: &str = "leasehold-minder";
+/// What a process of ours is that is not what somebody typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Minder,
+    Launcher,
+}
 
-pub(crate) fn is_minder(name: Option<&OsStr>) -> bool {
-    name == Some(OsStr::new(NAME))
+/// Where we are, also when another version lies at our path by now.
+const OURSELVES: &str = "/proc/self/exe";
+
+impl Role {
+    /// By the name that it is started with, which nobody types. `leasehold` is not in it: a `pkill -9 -f leasehold` leaves the
+    /// minder, which then ends all that the command started.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Minder => "lease-minder",
+            Self::Launcher => "lease-launcher",
+        }
+    }
+
+    pub(crate) fn named(name: Option<&OsStr>) -> Option<Self> {
+        [Self::Minder, Self::Launcher].into_iter().find(|role| name == Some(OsStr::new(role.name())))
+    }
 }
 
 /// What the minder is started with. The program stands behind it as it was given, as everybody may see it.
@@ -33,6 +52,8 @@ pub(crate) struct Start {
     pub(super) group: Option<Pid>,
     /// The signals that it begins with blocked.
     blocked: u64,
+    /// Whether all that the command started is waited for.
+    pub(super) wait_for_all: bool,
     program: OsString,
     arguments: Vec<OsString>,
 }
@@ -42,14 +63,19 @@ pub(crate) fn process(
     grace: Duration,
     group: Option<Pid>,
     blocked: u64,
+    wait_for_all: bool,
     program: &OsStr,
     arguments: &[OsString],
 ) -> Command {
-    // Not by our path, where another version may lie by now.
-    let mut process = Command::new("/proc/self/exe");
+    let mut process = Command::new(OURSELVES);
     let grace = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
     let group = group.map_or(0, Pid::as_raw_pid);
-    process.arg0(NAME).args([grace.to_string(), group.to_string(), blocked.to_string()]);
+    process.arg0(Role::Minder.name()).args([
+        grace.to_string(),
+        group.to_string(),
+        blocked.to_string(),
+        wait_for_all.to_string(),
+    ]);
     process.arg(program).args(arguments);
     // What ends or stops our group, a terminal or a `kill -9` of all of it, must leave somebody to end the command.
     process.process_group(0);
@@ -61,41 +87,41 @@ impl Start {
         let grace = words.next()?.to_str()?.parse().ok()?;
         let group = words.next()?.to_str()?.parse().ok()?;
         let blocked = words.next()?.to_str()?.parse().ok()?;
+        let wait_for_all = words.next()?.to_str()?.parse().ok()?;
         Some(Self {
             grace,
             group: Pid::from_raw(group),
             blocked,
+            wait_for_all,
             program: words.next()?,
             arguments: words.collect(),
         })
     }
 
-    /// Starts the command.
+    /// Starts the command, by its launcher. Gives back its process, and where the launcher says why it could not become it.
     ///
     /// Not by the standard library, which would have it begin with no signal blocked.
-    pub(super) fn command(&self, stdin: OwnedFd) -> io::Result<Pid> {
+    pub(super) fn command(&self, stdin: OwnedFd) -> io::Result<(Pid, OwnedFd)> {
+        let (link, theirs) = link::pair()?;
+        link::lend_stdin(&link, &stdin)?;
         let mut files = PosixSpawnFileActions::init()?;
-        files.add_dup2(stdin.as_raw_fd(), io::stdin().as_raw_fd())?;
+        files.add_dup2(theirs.as_raw_fd(), io::stdin().as_raw_fd())?;
         let mut attributes = PosixSpawnAttr::init()?;
         attributes.set_pgroup(nix::unistd::Pid::from_raw(self.group.map_or(0, Pid::as_raw_pid)))?;
         attributes.set_sigmask(&set_of(self.blocked))?;
-        // The standard library has us ignore it, and the command would too.
-        attributes.set_sigdefault(&set_of(bit(Signal::PIPE)))?;
-        attributes.set_flags(
-            PosixSpawnFlags::POSIX_SPAWN_SETPGROUP
-                | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK
-                | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
-        )?;
-        let words = [&self.program].into_iter().chain(&self.arguments);
-        let words = words.map(|word| text(word.clone())).collect::<io::Result<Vec<_>>>()?;
+        attributes
+            .set_flags(PosixSpawnFlags::POSIX_SPAWN_SETPGROUP | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK)?;
+        let launcher = [Role::Launcher.name().into(), getpid().to_string().into()];
+        let words = launcher.into_iter().chain([self.program.clone()]).chain(self.arguments.iter().cloned());
+        let words = words.map(text).collect::<io::Result<Vec<_>>>()?;
         let variables = std::env::vars_os().map(|(mut name, value)| {
             name.push("=");
             name.push(value);
             text(name)
         });
         let variables = variables.collect::<io::Result<Vec<_>>>()?;
-        let id = posix_spawnp(&words[0], &files, &attributes, &words, &variables)?;
-        Pid::from_raw(id.as_raw()).ok_or_else(|| ErrorKind::Other.into())
+        let id = posix_spawn(OURSELVES, &files, &attributes, &words, &variables)?;
+        Ok((Pid::from_raw(id.as_raw()).ok_or(ErrorKind::Other)?, link))
     }
 }
 

@@ -48,7 +48,7 @@ const WRONG: [(&[&str], &str); 42] = [
     (&["a", ""], "the key is empty"),
     (&[], "no key"),
     (&["--nonsense", "k"], "no option --nonsense: `leasehold run --help`"),
-    (&["-x", "k"], "no option -x"),
+    (&["-y", "k"], "no option -y"),
     (&["--quiet=3", "k"], "--quiet takes no value"),
     (&["--within", "-n", "k"], "--within"),
     (&["k", "--ttl"], "--ttl <TIME> lacks its value"),

@@ -183,7 +183,7 @@ fn ctrl_c_ends_it_and_leaves_no_lock() {
 fn a_user_who_may_use_few_keys_names_how_they_begin() {
     let rules = "on >pw resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha +get +set +del \
                  +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel +hget +hmget \
-                 +hset +pubsub +publish +subscribe +unsubscribe";
+                 +hset +mget +pubsub +publish +subscribe +unsubscribe";
     // It has a compare-and-delete of its own, which this user may not use.
     let server = Server::setup(Flavor::Valkey91).acl_user("lock", rules).start();
     let site = Site::new();

@@ -6,6 +6,7 @@ use servers::{Flavor, Server};
 
 use crate::harness::{Done, SECRET, Site};
 use crate::home::Home;
+use crate::shell::{in_shell, program};
 
 fn variables(done: &Done) -> BTreeMap<&str, &str> {
     let pairs = done.out.lines().filter_map(|line| line.split_once('='));
@@ -30,15 +31,27 @@ fn the_command_is_told_key_fence_label_and_store() {
 }
 
 #[test]
-fn the_label_is_host_and_process_if_none_is_given() {
+fn the_label_is_user_host_process_and_command_if_none_is_given() {
     let site = Site::new();
     // The command's parent is the minder, and the minder's is the process that holds the lock.
     let script = "echo LEASEHOLD_LABEL=$LEASEHOLD_LABEL; \
+                  echo LEASEHOLD_USER=$(id -un); \
                   echo LEASEHOLD_PARENT=$(sed -n 's/^PPid:[^0-9]*//p' /proc/$PPID/status)";
     let done = site.finish(site.run_script(&["k"], script));
     let told = variables(&done);
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    assert_eq!(told["LEASEHOLD_LABEL"], format!("{host}:{}", told["LEASEHOLD_PARENT"]));
+    let who = format!("{}@{host}:{}", told["LEASEHOLD_USER"], told["LEASEHOLD_PARENT"]);
+    assert_eq!(told["LEASEHOLD_LABEL"], format!("{who} sh"));
+}
+
+#[test]
+fn the_label_of_a_hold_names_the_script_that_reads_it() {
+    let site = Site::new();
+    program(&site, "deploy.sh", "leasehold hold k | { read -r fence; leasehold show --json k; }");
+    let done = site.finish(in_shell(&site, "./deploy.sh", &[]));
+    let shown: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    let label = shown["tenancies"][0]["label"].as_str().unwrap();
+    assert!(label.contains('@') && label.ends_with(" deploy.sh"), "{label}");
 }
 
 #[test]
@@ -64,15 +77,32 @@ fn the_store_comes_from_the_environment_if_no_option_names_one() {
     assert!(done.err.contains(&format!("k: taken at {}, fence ", site.store())), "{done:?}");
 }
 
+/// A file by that name would be another one in each working directory, and exclude nobody from elsewhere.
 #[test]
-fn a_relative_file_is_the_same_one_wherever_the_command_goes() {
+fn a_relative_file_is_refused_and_nothing_is_made() {
     let site = Site::new();
-    let words = ["run", "--store", "file:leases.db", "k", "--", "sh", "-c", "cd / && echo $LEASEHOLD_STORE"];
-    let done = site.finish(site.leasehold(&words));
-    assert_eq!(
-        done.out.trim(),
-        format!("file:{}/leases.db", site.path("").canonicalize().unwrap().display())
-    );
+    for store in ["file:leases.db", "file:./leases.db", "file:~someone/leases.db"] {
+        let done = site.finish(site.leasehold(&["run", "--store", store, "k", "--", "true"]));
+        done.says(64, &["--store: ", "absolute"]);
+    }
+    assert!(!site.path("leases.db").exists() && !site.path("~someone").exists());
+}
+
+#[test]
+fn a_tilde_is_the_home_of_the_user_whatever_the_environment_says() {
+    let site = Site::new();
+    let home = Home::of(&site);
+    let name = format!("leasehold-test-{}.db", std::process::id());
+    let store = format!("file:~/{name}");
+    let words = ["run", "--store", &store, "k", "--", "sh", "-c", "cd / && echo $LEASEHOLD_STORE"];
+    let mut command = site.leasehold(&words);
+    command.env("HOME", site.path("elsewhere"));
+    let done = site.finish(home.live_in(command));
+    let file = home.path.join(&name);
+    assert_eq!(done.out.trim(), format!("file:{}", file.display()), "{done:?}");
+    assert!(file.exists() && !site.path("~").exists());
+    let _ = std::fs::remove_file(&file);
+    let _ = std::fs::remove_dir(format!("{}-peers", file.display()));
 }
 
 /// Cron has no `HOME`, and a shell may have others: they must meet in one file.

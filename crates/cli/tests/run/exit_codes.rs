@@ -26,6 +26,33 @@ fn stdout_is_the_commands_alone_also_with_verbose() {
     assert_eq!(done.out, "a b|$HOME|*|-n|");
 }
 
+/// It does not pass by itself, so nobody waits for it; and the store can be reached.
+#[test]
+fn a_full_disk_is_69_at_once_and_says_what_to_do() {
+    let site = Site::new();
+    let directory = site.path("small");
+    fs::create_dir(&directory).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=1m,mode=0700 tmpfs {0} && {{ head -c 2m /dev/zero >{0}/rest 2>&-; exec \"$0\" \"$@\"; }}",
+        directory.display()
+    );
+    let apart = ["--user", "--map-root-user", "--mount", "sh", "-c", &script];
+    let on_a_full_disk = |program: &str, words: &[&str]| {
+        site.finish(site.process("unshare", &[&apart[..], &[program], words].concat()))
+    };
+    if !on_a_full_disk("true", &[]).status.success() {
+        eprintln!("left out: no file system can be mounted here");
+        return;
+    }
+    let store = format!("file:{}/leases.db", directory.display());
+    let begun = std::time::Instant::now();
+    let words = ["run", "--store", &store, "k", "--", "true"];
+    let done = on_a_full_disk(env!("CARGO_BIN_EXE_leasehold"), &words);
+    done.says(69, &["the disk is full", "free some space\n"]);
+    // The outage limit is 10 s.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(8), "{:?}", begun.elapsed());
+}
+
 #[test]
 fn a_command_that_is_not_there_is_127_and_leaves_no_lock() {
     let site = Site::new();
@@ -72,7 +99,7 @@ fn a_lock_that_is_held_is_75_and_the_line_says_who_and_where() {
         done.says(75, &["k: held by the holder (", site.store(), "--within"]);
     }
     let done = site.finish(site.run(&["-w", "100ms", "k", "--", "true"]));
-    done.says(75, &["k: not free within 0.1 s, held by the holder (", site.store()]);
+    done.says(75, &["k: not free within 100ms, held by the holder (", site.store()]);
     for options in [&["-nq"][..], &["-q", "-w", "50ms"]] {
         site.finish(site.run(&[options, &["k", "--", "true"]].concat())).is_silent(75);
     }

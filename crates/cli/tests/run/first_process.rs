@@ -68,7 +68,7 @@ fn the_first_process_passes_signals_on_although_the_kernel_would_spare_it() {
     let holder = site.start(site.run_script(&["k"], "echo x > held; exec sleep 60"));
     site.wait_for("held");
     let run = site.start(contained(&site, &["-v", "k"], "true"));
-    until("it waits", || run.err().contains("k: waiting at "));
+    until("it waits", || run.err().contains("waiting for k, held by "));
     rustix::process::kill_process(pid(first(&run)), Signal::TERM).unwrap();
     let done = run.finish();
     assert_eq!(done.status.code(), Some(128 + 15), "{done:?}");

@@ -1,4 +1,4 @@
-//! The recipes of docs/guide.md, as they stand there. Only paths of programs are changed to where the test has them.
+//! The recipes of docs/guide.md and docs/operating.md, run as printed. Only the paths of programs are replaced by the test's own.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -12,7 +12,8 @@ use crate::harness::{Site, until};
 use crate::home::Home;
 use crate::shell::{in_shell, others, path, program};
 
-const GUIDE: &str = include_str!("../../../../docs/guide.md");
+const GUIDE: &str =
+    concat!(include_str!("../../../../docs/guide.md"), include_str!("../../../../docs/operating.md"));
 
 /// The block that has this name behind its language.
 fn block(name: &str) -> String {
@@ -159,6 +160,13 @@ fn a_program_reads_the_list() {
         done.is_silent(0);
         assert_eq!(done.out, "nightly:report\n");
     }
+    program(&site, "alarm", "echo alarm");
+    let watched = |time: &str| {
+        let line = block("held-for").replace("2h", time);
+        let done = site.finish(in_shell(&site, "sh", &["-c", &line]));
+        (done.status.code(), done.out.ends_with("alarm\n"))
+    };
+    assert_eq!((watched("2h"), watched("0s")), ((Some(0), false), (Some(0), true)));
     let done = site.finish(in_shell(&site, "sh", &["-c", &list]));
     done.is_silent(0);
     let object: serde_json::Value = serde_json::from_str(&done.out).unwrap();

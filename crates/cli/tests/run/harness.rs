@@ -181,6 +181,14 @@ impl Done {
         }
     }
 
+    /// The same, after a line that says for how long a store is tried that does not answer.
+    #[track_caller]
+    pub(crate) fn says_after_trying(&self, code: i32, words: &[&str]) {
+        let (first, last) = self.err.split_once('\n').unwrap_or_default();
+        assert!(first.starts_with("leasehold: cannot reach ") && first.ends_with(" in all"), "{self:?}");
+        Self { status: self.status, out: String::new(), err: last.into() }.says(code, words);
+    }
+
     /// The same, with a second line that is a hint.
     #[track_caller]
     pub(crate) fn says_and_hints(&self, code: i32, words: &[&str], hint: &str) {

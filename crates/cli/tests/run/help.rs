@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use crate::harness::Site;
 
-const TASKS: [&str; 10] = ["run", "once", "every", "hold", "show", "ls", "break", "doctor", "bench", "top"];
+const TASKS: [&str; 11] =
+    ["run", "once", "every", "hold", "show", "ls", "break", "doctor", "bench", "top", "init"];
 const TOPICS: [&str; 4] = ["exit-codes", "environment", "stores", "events"];
 
 fn read(site: &Site, words: &[&str]) -> String {
@@ -26,6 +27,7 @@ fn options(site: &Site, task: &str) -> Vec<String> {
         "run" | "once" | "every" | "hold" => 9,
         // It prints nothing, so there is nothing to say about how.
         "top" => 3,
+        "init" => 2,
         _ => 5,
     };
     assert!(words.len() >= least, "{words:?}");
@@ -110,6 +112,7 @@ fn the_manual_has_its_sections_every_option_and_every_topic() {
         let operand = match task {
             "ls" => " PREFIX|--all",
             "doctor" => "",
+            "init" => " DIR",
             "every" => " PERIOD KEY",
             "top" => " [PREFIX]",
             "bench" => " [URL]...",

@@ -123,5 +123,40 @@ fn a_server_that_is_gone_at_the_end_does_not_change_how_the_command_ended() {
     site.wait_for("running");
     server.kill_9();
     std::fs::write(site.path("go"), "").unwrap();
-    run.finish().says(3, &["k: ", "release", "others"]);
+    let done = run.finish();
+    assert_eq!(done.status.code(), Some(3), "{done:?}");
+    let [first, last] = *done.err.lines().collect::<Vec<_>>() else { panic!("{done:?}") };
+    assert!(first.ends_with("does not answer: trying for 2s more"), "{done:?}");
+    assert!(last.contains("did not confirm the release: others"), "{done:?}");
+}
+
+#[test]
+fn a_server_that_is_stopped_at_the_end_is_waited_for_three_seconds_whatever_the_ttl_is() {
+    let server = Server::start(Flavor::Valkey91);
+    let site = Site::on(&server.url());
+    let began = [("run", 3, 3), ("once", 0, 69), ("every", 4, 4)].map(|(task, script_ends, code)| {
+        let script = format!("echo $$ > {task}; until [ -e go ]; do sleep 0.02; done; exit {script_ends}");
+        let period: &[&str] = if task == "every" { &["1h"] } else { &[] };
+        let options = ["--store", site.store(), "--ttl", "3m"];
+        let mut words = [&[task][..], &options, period, &[task]].concat();
+        words.extend(["--", "sh", "-c", &script]);
+        let run = site.start(site.leasehold(&words));
+        site.wait_for(task);
+        (task, run, code)
+    });
+    server.stop();
+    std::fs::write(site.path("go"), "").unwrap();
+    let ended = Instant::now();
+    for (task, run, code) in began {
+        let done = run.finish();
+        let lasted = ended.elapsed();
+        assert!(lasted < Duration::from_secs(4), "{task}: {lasted:?}");
+        assert_eq!(done.status.code(), Some(code), "{done:?}");
+        assert!(
+            done.err.lines().next().unwrap().ends_with("does not answer: trying for 2s more"),
+            "{done:?}"
+        );
+        assert!(done.err.contains("did not confirm the release"), "{done:?}");
+        assert_eq!(done.err.contains("may be run again"), code == 69, "{done:?}");
+    }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use servers::{Flavor, Server};
 
-use crate::harness::{Done, Running, Site};
+use crate::harness::{Done, Running, Site, until};
 use crate::pty::Pty;
 
 /// Somebody who holds these.
@@ -38,10 +38,10 @@ fn what_is_held_is_listed_in_order_for_people_and_for_programs() {
         let done = ls(&site, &["--all"]);
         done.is_silent(0);
         let lines: Vec<Vec<_>> = done.out.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[0], ["KEY", "HOLDER", "FENCE", "LEFT", "WAITING"]);
+        assert_eq!(lines[0], ["KEY", "HOLDER", "FENCE", "HELD", "LEFT", "WAITING"]);
         let named: Vec<_> = lines[1..].iter().map(|line| line[0]).collect();
         assert_eq!(named, ["jo", "job:*", "job:10", "job:2", "other"]);
-        assert_eq!((lines[3][1], lines[3][3], lines[3][5]), ("web-3", &*fence, "0"), "{done:?}");
+        assert_eq!((lines[3][1], lines[3][3], lines[3][6]), ("web-3", &*fence, "0"), "{done:?}");
 
         let done = ls(&site, &["--json", "job:"]);
         done.is_silent(0);
@@ -51,6 +51,27 @@ fn what_is_held_is_listed_in_order_for_people_and_for_programs() {
         assert_eq!((&tenancy["label"], tenancy["fence"].to_string()), (&"web-3".into(), fence));
         assert_eq!(keys(&ls(&site, &["--json", "job:*"])), ["job:*"]);
         assert_eq!(keys(&ls(&site, &["--json", "-a"])).len(), 5);
+    }
+}
+
+#[test]
+fn what_has_been_held_for_long_is_listed_alone_and_is_1_whatever_is_left_of_its_lease() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in [Site::new(), Site::on(&server.url())] {
+        server.text(&["SET", "theirs", "x"]);
+        let _old = holder(&site, "old", &["job:old"]);
+        let _renewed = site.start(site.run(&["--ttl", "600ms", "job:renewed", "--", "sleep", "60"]));
+        let held = || keys(&ls(&site, &["--json", "--held-for", "1500ms", "job:"]));
+        until("it is held", || keys(&ls(&site, &["--json", "job:"])).len() == 2);
+        until("both are old, also the one that was renewed since", || held() == ["job:old", "job:renewed"]);
+        let _new = holder(&site, "new", &["job:new"]);
+        let done = ls(&site, &["--held-for", "1500ms", "--all"]);
+        done.is_silent(1);
+        assert!(!done.out.contains("job:new") && done.out.lines().count() == 3, "{done:?}");
+        let done = ls(&site, &["--held-for", "1h", "job:"]);
+        done.says(0, &["no lock that begins with job: has been held for 1h00m at ", site.store()]);
+        ls(&site, &["-q", "--held-for", "1h", "--all"]).is_silent(0);
+        ls(&site, &["--held-for", "x", "--all"]).says(64, &["--held-for: \"x\" is no length of time"]);
     }
 }
 
@@ -131,5 +152,5 @@ fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is() {
 #[test]
 fn a_store_that_is_out_of_reach_is_69() {
     let site = Site::on("redis://127.0.0.1:1");
-    ls(&site, &["--all"]).says(69, &["no answer within", "see that it runs"]);
+    ls(&site, &["--all"]).says_after_trying(69, &["no answer within", "see that it runs"]);
 }

@@ -83,6 +83,38 @@ fn a_lock_that_was_deleted_ends_what_the_command_left_in_other_sessions_too() {
     assert!(are_gone(&all));
 }
 
+/// Both are stopped first, so that neither can do anything about the death of the other.
+#[test]
+fn a_kill_of_leasehold_and_its_minder_at_once_ends_the_command_16_times_of_16() {
+    for _ in 0..16 {
+        let site = Site::new();
+        let script = "echo $$ > running; while :; do sleep 0.05; done";
+        let run = site.start(site.run_script(&["k"], script));
+        let command = site.wait_for("running");
+        let both = [run.id().to_string(), minder_of(&run)];
+        for signal in [Signal::STOP, Signal::KILL] {
+            both.iter().for_each(|process| kill_with(process, signal));
+        }
+        let killed = Instant::now();
+        until("the command is gone", || !is_alive(&command));
+        assert!(killed.elapsed() < ALLOWED + SLACK, "{:?}", killed.elapsed());
+    }
+}
+
+/// As `pkill -9 -f leasehold` does. The minder has another name, and ends what the kernel does not end with us.
+#[test]
+fn a_kill_of_all_that_is_called_leasehold_ends_all_that_the_command_started() {
+    let site = Site::new();
+    let (run, all) = scattered(&site, &["k"]);
+    let both = [run.id().to_string(), minder_of(&run)];
+    let is_called_so = |process: &&String| {
+        let words = fs::read(format!("/proc/{process}/cmdline")).unwrap();
+        String::from_utf8_lossy(&words).contains("leasehold")
+    };
+    both.iter().filter(is_called_so).for_each(|process| kill(process));
+    until("all are gone", || are_gone(&all));
+}
+
 #[test]
 fn a_lease_that_is_renewed_ends_nothing() {
     let site = Site::new();
@@ -136,39 +168,62 @@ fn a_minder_that_was_stopped_is_woken_when_the_lock_is_lost() {
     assert!(!is_alive(&command));
 }
 
-/// As sudo does it: to be run by somebody else than root, with a program that makes itself root's.
+/// A site of nobody's, who has a program that makes itself root's, as sudo does.
+struct Mixed {
+    site: Site,
+    leasehold: String,
+    sudo: String,
+}
+
+impl Mixed {
+    /// `None` where we are not root, and so cannot make such a program.
+    fn new() -> Option<Self> {
+        if !geteuid().is_root() {
+            eprintln!("skipped: only root can make a program that makes itself root's");
+            return None;
+        }
+        let site = Site::new();
+        let own = |name: &str| site.path(name).display().to_string();
+        let copy = |from: &str, name: &str, mode: u32| {
+            // A build with all that a debugger wants is large.
+            let linked = mode == 0o755 && fs::hard_link(from, site.path(name)).is_ok();
+            let _ = linked || fs::copy(from, site.path(name)).is_ok();
+            fs::set_permissions(site.path(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        // Where the tests were built, others may not look.
+        copy(env!("CARGO_BIN_EXE_leasehold"), "leasehold", 0o755);
+        let setpriv = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+            .map(|directory| directory.join("setpriv"))
+            .find(|path| path.exists())
+            .expect("setpriv is there, as setsid is");
+        copy(setpriv.to_str().unwrap(), "sudo", 0o4755);
+        chown(site.path(""), Some(65534), Some(65534)).unwrap();
+        Some(Self { leasehold: own("leasehold"), sudo: own("sudo"), site })
+    }
+
+    /// `leasehold run` by nobody.
+    fn run(&self, words: &[&str]) -> std::process::Command {
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+        let run = [&*self.leasehold, "run", "--store", self.site.store()];
+        self.site.process("setpriv", &[&nobody, &run[..], words].concat())
+    }
+
+    /// Starts it with a process of nobody's and one of root's below it, and gives back their numbers.
+    fn start(&self, options: &[&str]) -> (Running, [String; 2]) {
+        let script = format!(
+            "{} --reuid=0 --regid=0 --clear-groups sh -c 'echo $$ > far; exec sleep 60' & echo $$ > running; wait",
+            self.sudo
+        );
+        let run = self.run(&[options, &["k", "--", "sh", "-c", &script]].concat());
+        let run = self.site.start(run);
+        (run, [self.site.wait_for("running"), self.site.wait_for("far")])
+    }
+}
+
 #[test]
 fn a_process_that_we_may_not_kill_is_named_and_waited_for() {
-    if !geteuid().is_root() {
-        eprintln!("skipped: only root can make a program that makes itself root's");
-        return;
-    }
-    let site = Site::new();
-    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-    let own = |name: &str| site.path(name).display().to_string();
-    let copy = |from: &str, name: &str, mode: u32| {
-        // A build with all that a debugger wants is large.
-        let linked = mode == 0o755 && fs::hard_link(from, site.path(name)).is_ok();
-        let _ = linked || fs::copy(from, site.path(name)).is_ok();
-        fs::set_permissions(site.path(name), fs::Permissions::from_mode(mode)).unwrap();
-    };
-    // Where the tests were built, others may not look.
-    copy(env!("CARGO_BIN_EXE_leasehold"), "leasehold", 0o755);
-    let setpriv = std::env::split_paths(&std::env::var_os("PATH").unwrap())
-        .map(|directory| directory.join("setpriv"))
-        .find(|path| path.exists())
-        .expect("setpriv is there, as setsid is");
-    copy(setpriv.to_str().unwrap(), "sudo", 0o4755);
-    chown(site.path(""), Some(65534), Some(65534)).unwrap();
-    let script = format!(
-        "{} --reuid=0 --regid=0 --clear-groups sh -c 'echo $$ > far; exec sleep 60' & echo $$ > running; wait",
-        own("sudo")
-    );
-    let mut words = nobody.to_vec();
-    let (leasehold, store) = (own("leasehold"), site.store().to_owned());
-    words.extend([&*leasehold, "run", "--store", &store, "--ttl", "2", "k", "--", "sh", "-c", &script]);
-    let run = site.start(site.process("setpriv", &words));
-    let (command, far) = (site.wait_for("running"), site.wait_for("far"));
+    let Some(mixed) = Mixed::new() else { return };
+    let (run, [command, far]) = mixed.start(&["--ttl", "2"]);
     let minder = minder_of(&run);
     kill_with(&run.id().to_string(), Signal::STOP);
     until("it is named", || run.err().contains("belongs to another user"));
@@ -180,6 +235,29 @@ fn a_process_that_we_may_not_kill_is_named_and_waited_for() {
     let done = run.finish();
     assert_eq!(done.status.code(), Some(70), "{done:?}");
     assert_eq!(done.err.matches("another user").count(), 1, "{done:?}");
+}
+
+/// Without the lock it would run beside the next holder.
+#[test]
+fn a_process_that_we_may_not_kill_keeps_the_lock_past_the_longest_hold() {
+    let Some(mixed) = Mixed::new() else { return };
+    let (ttl, max_hold) = (Duration::from_secs(1), Duration::from_secs(2));
+    let (run, [command, far]) = mixed.start(&["--ttl", "1", "--max-hold", "2"]);
+    let started = Instant::now();
+    until("it is named", || run.err().contains("belongs to another user"));
+    assert!(started.elapsed() + SLACK > max_hold, "{:?}", started.elapsed());
+    assert!(!is_alive(&command));
+    until("the last lease before the longest hold is over", || started.elapsed() > max_hold + ttl + SLACK);
+    mixed.site.finish(mixed.run(&["-n", "k", "--", "true"])).says(75, &["k: held by"]);
+    assert!(is_alive(&far));
+    kill(&far);
+    let done = run.finish();
+    assert_eq!(done.status.code(), Some(70), "{done:?}");
+    assert!(
+        done.err.ends_with("so the command was ended: see why it takes so long, or allow more\n"),
+        "{done:?}"
+    );
+    mixed.site.finish(mixed.run(&["-n", "k", "--", "true"])).is_silent(0);
 }
 
 #[test]
@@ -204,6 +282,45 @@ fn what_the_command_leaves_running_goes_on_without_the_lock() {
     let left = site.wait_for("left");
     assert!(is_alive(&left));
     kill(&left);
+}
+
+#[test]
+fn with_verbose_it_is_said_how_many_live_on_without_the_lock() {
+    let site = Site::new();
+    let script = "sleep 60 & echo $! > one; setsid sleep 60 & echo $! > two";
+    let done = site.finish(site.run_script(&["-v", "k"], script));
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert!(
+        done.err.contains("k: 2 processes that the command started live on without the lock"),
+        "{done:?}"
+    );
+    ["one", "two"].iter().for_each(|file| kill(&site.wait_for(file)));
+    let done = site.finish(site.run_script(&["-v", "k"], "true"));
+    assert!(!done.err.contains("live on"), "{done:?}");
+}
+
+#[test]
+fn the_lock_is_kept_until_all_that_the_command_started_has_ended_if_that_is_wanted() {
+    let site = Site::new();
+    let script = "setsid sh -c 'trap \"exit 0\" USR1; while :; do sleep 0.05; done' & echo $! > left; exit 3";
+    for end in [Signal::KILL, Signal::USR1] {
+        let run = site.start(site.run_script(&["--ttl", "1", "--wait-for-all", "k"], script));
+        let left = site.wait_for("left");
+        let started = Instant::now();
+        until("the lease of the beginning is over", || started.elapsed() > Duration::from_millis(1500));
+        site.finish(site.run(&["-nq", "k", "--", "true"])).is_silent(75);
+        assert!(is_alive(&left));
+        // What we are sent, they get.
+        if end == Signal::USR1 {
+            run.signal(end);
+        } else {
+            kill(&left);
+        }
+        // A shell says which signal its sleep died of.
+        assert_eq!(run.finish().status.code(), Some(3));
+        site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
+        fs::remove_file(site.path("left")).unwrap();
+    }
 }
 
 #[test]

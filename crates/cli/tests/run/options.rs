@@ -73,8 +73,8 @@ fn a_longest_hold_ends_the_command_with_70_and_says_that_it_was_that() {
             let done = site.finish(site.run_script(&[options, &["k"]].concat(), script));
             done.says(70, &["k: held for as long as --max-hold 2s allows", "ended"]);
             let lasted = started.elapsed();
-            assert!(lasted > Duration::from_millis(1200), "{lasted:?}");
-            assert!(lasted < Duration::from_secs(10), "{lasted:?}");
+            assert!(lasted >= Duration::from_secs(2), "{lasted:?}");
+            assert!(lasted < Duration::from_millis(3500), "{lasted:?}");
             assert!(!is_alive(&site.read("running")));
             site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
         }

@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use servers::{Flavor, Server};
 
 use crate::harness::{Site, until};
@@ -72,8 +73,9 @@ fn what_only_several_stores_have_is_refused_for_one_and_two_of_a_kind_are_one() 
         .says(64, &["127.0.0.1:1", "twice"]);
 }
 
-/// How long it waits for stores that do not answer, and how long it then tries to take back what it may have left there.
-const OUTAGE: Duration = Duration::from_secs(10 + 3);
+/// How long it waits for stores that do not answer, how long it then tries to take back what it may have left there, and how long the
+/// runtime's end waits for the last of that.
+const OUTAGE: Duration = Duration::from_secs(10 + 3 + 2);
 
 #[test]
 fn with_three_of_five_stopped_or_killed_it_says_69_in_time_names_each_and_leaves_nothing() {
@@ -100,5 +102,124 @@ fn with_three_of_five_stopped_or_killed_it_says_69_in_time_names_each_and_leaves
         for server in &servers[3..] {
             until("nothing is left", || server.text(&["EXISTS", "k"]).as_integer() == Some(0));
         }
+    }
+}
+
+/// Three servers, as if each had sat out the quarantine of its first start.
+fn three() -> [Server; 3] {
+    let servers = [Flavor::Redis70, Flavor::Valkey91, Flavor::Redis70].map(Server::start);
+    for server in &servers {
+        let info = server.text(&["INFO", "server"]);
+        let run = info.as_text().and_then(|text| text.lines().find_map(|line| line.strip_prefix("run_id:")));
+        server.text(&["SET", "leasehold:member", run.expect("a run_id").trim(), "PX", "86400000"]);
+    }
+    servers
+}
+
+fn site_on(servers: &[Server]) -> Site {
+    Site::on(&servers.iter().map(Server::url).collect::<Vec<_>>().join(" "))
+}
+
+/// What is held or waited for at each of them, as the processes that have ended left it.
+fn left_at(site: &Site, servers: &[Server]) -> Vec<String> {
+    let list = |server: &Server| site.finish(site.leasehold(&["ls", "--all", "--store", &server.url()])).out;
+    servers.iter().map(list).collect()
+}
+
+/// A process that was refused gave back what a minority had granted in the background, and ended before that was sent: both other
+/// stores kept its lease for 30 s.
+#[test]
+fn a_process_that_was_refused_or_ran_out_of_time_leaves_nothing_at_any_store() {
+    let servers = three();
+    let site = site_on(&servers);
+    for server in &servers[..2] {
+        server.text(&["SET", "k", "somebody else's", "PX", "86400000"]);
+    }
+    for (patience, rounds) in [(&["-n"][..], 5), (&["-w", "0.2"], 3)] {
+        for _ in 0..rounds {
+            let done =
+                site.finish(by_environment(&site, &[&["run"], patience, &["k", "--", "true"]].concat()));
+            assert_eq!(done.status.code(), Some(75), "{done:?}");
+            assert_eq!(left_at(&site, &servers), [""; 3], "{patience:?}");
+        }
+    }
+}
+
+#[test]
+fn a_process_that_is_interrupted_while_it_waits_leaves_nothing_at_any_store() {
+    let servers = three();
+    let site = site_on(&servers);
+    let run =
+        |words: &[&str]| site.start(by_environment(&site, &[&["run", "-v", "k", "--"], words].concat()));
+    let waits_and_stops = || {
+        let waits = run(&["true"]);
+        until("it waits", || waits.err().contains("waiting for k"));
+        waits.signal(Signal::INT);
+        waits.finish().died_of(Signal::INT);
+    };
+    let holder = run(&["sh", "-c", "echo holds; exec sleep 60"]);
+    until("it holds", || holder.out() == "holds\n");
+    for _ in 0..3 {
+        waits_and_stops();
+        let left = servers.each_ref().map(|server| {
+            site.finish(site.leasehold(&["ls", "--all", "--json", "--store", &server.url()])).out
+        });
+        let (held, waited_for) = (r#""held":true"#, "waited_ms");
+        assert!(left.iter().all(|left| left.contains(held) && !left.contains(waited_for)), "{left:?}");
+    }
+    holder.signal(Signal::TERM);
+    holder.finish();
+    assert_eq!(left_at(&site, &servers), [""; 3]);
+    // And where it had a part of what it waited for.
+    for server in &servers[1..] {
+        server.text(&["SET", "k", "somebody else's", "PX", "86400000"]);
+    }
+    for _ in 0..3 {
+        waits_and_stops();
+        assert_eq!(left_at(&site, &servers), [""; 3]);
+    }
+}
+
+/// What the losers had at single stores was still there when they had gone, and kept everybody out: in a quarter of the rounds nobody ran.
+#[test]
+fn of_three_processes_that_try_at_once_one_runs_in_each_round_and_nothing_is_left() {
+    let servers = three();
+    let site = site_on(&servers);
+    for round in 0..20 {
+        let start = |_| site.start(by_environment(&site, &["run", "-n", "k", "--", "true"]));
+        let processes = [(); 3].map(start);
+        let codes = processes.map(|process| process.finish().status.code());
+        assert!(codes.contains(&Some(0)), "round {round}: {codes:?}");
+        assert!(codes.iter().all(|code| matches!(code, Some(0 | 75))), "round {round}: {codes:?}");
+        assert_eq!(left_at(&site, &servers), [""; 3], "round {round}");
+    }
+}
+
+/// At the store that is named first it blocked the quorum for as long as it was there, tries as well as waiters.
+#[test]
+fn another_programs_lock_at_one_store_keeps_nobody_out_whichever_store_it_is() {
+    let servers = three();
+    let site = site_on(&servers);
+    let run = |words: &[&str]| site.start(by_environment(&site, &[&["run"], words].concat()));
+    for server in &servers {
+        server.text(&["SET", "k", "somebody else's", "PX", "86400000"]);
+        for patience in ["0", "5"] {
+            let done = run(&["-w", patience, "k", "--", "true"]).finish();
+            assert_eq!(done.status.code(), Some(0), "-w {patience}: {done:?}");
+        }
+        // And where somebody has it at the two others.
+        let holder = run(&["k", "--", "sh", "-c", "echo holds; until [ -e go ]; do sleep 0.02; done"]);
+        until("it holds", || holder.out() == "holds\n");
+        let waits = run(&["-v", "k", "--", "true"]);
+        until("it waits", || waits.err().contains("waiting for k, held by"));
+        std::fs::write(site.path("go"), "").unwrap();
+        let begun = Instant::now();
+        for done in [holder.finish(), waits.finish()] {
+            assert_eq!(done.status.code(), Some(0), "{done:?}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        std::fs::remove_file(site.path("go")).unwrap();
+        server.text(&["DEL", "k"]);
+        assert_eq!(left_at(&site, &servers), [""; 3]);
     }
 }

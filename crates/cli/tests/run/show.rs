@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use servers::{Flavor, Server};
 
-use crate::harness::{Done, Running, SECRET, Site};
+use crate::harness::{Done, LIMIT, Running, SECRET, Site, until};
 
 /// Somebody who holds `k`, and wrote its fence into `fence`.
 fn holder(site: &Site) -> Running {
@@ -11,6 +11,15 @@ fn holder(site: &Site) -> Running {
     let run = site.start(site.run_script(&words, "echo $LEASEHOLD_FENCE > fence; exec sleep 60"));
     site.wait_for("fence");
     run
+}
+
+fn fence_of(site: &Site) -> u64 {
+    site.read("fence").parse().unwrap()
+}
+
+fn millis_since_1970() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_millis()).unwrap()
 }
 
 fn show(site: &Site, words: &[&str]) -> Done {
@@ -29,6 +38,8 @@ fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
     let server = Server::start(Flavor::Redis82);
     for site in [Site::new(), Site::on(&server.url())] {
         let _holder = holder(&site);
+        let since = fence_of(&site) / 1000;
+        until("it is held for over a second", || millis_since_1970() > since + 1100);
         let done = show(&site, &["k"]);
         done.is_silent(0);
         let lines: Vec<_> = done.out.lines().collect();
@@ -38,11 +49,14 @@ fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
             lines[2..4],
             ["mode     exclusive".to_owned(), format!("fence    {}", site.read("fence"))]
         );
+        // 2026-11-23T07:50:01Z
+        let moment = lines[4].strip_prefix("since    ").and_then(|line| line.split_once("Z, for ")).unwrap();
+        assert!(moment.0.len() == 19 && moment.1.starts_with(['1', '2', '3', '4', '5']), "{done:?}");
         assert!(
-            lines[4].starts_with("left     ") && lines[4].ends_with("s, unless it is renewed"),
+            lines[5].starts_with("left     ") && lines[5].ends_with("s, unless it is renewed"),
             "{done:?}"
         );
-        assert_eq!(lines[5..], ["waiting  0"]);
+        assert_eq!(lines[6..], ["waiting  0"]);
 
         let done = show(&site, &["--json", "k"]);
         done.is_silent(0);
@@ -51,6 +65,9 @@ fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
         assert_eq!((&shown["key"], &shown["held"], &shown["line"]), (&json!("k"), &json!(true), &json!([])));
         assert_eq!((&tenancy["kind"], &tenancy["label"]), (&json!("lease"), &json!("web 3: größe")));
         assert_eq!(tenancy["fence"].to_string(), site.read("fence"));
+        assert_eq!(tenancy["granted_at"], json!(since));
+        let held = tenancy["held_ms"].as_u64().unwrap();
+        assert!((1100..LIMIT.as_millis() as u64).contains(&held), "{shown}");
         let digits = tenancy["holder"].as_str().unwrap();
         assert!(digits.len() == 8 && lines[1].ends_with(&format!("({digits})")), "{lines:?} {shown}");
         let left = tenancy["remaining_ms"].as_u64().unwrap();

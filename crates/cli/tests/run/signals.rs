@@ -65,7 +65,7 @@ fn a_signal_while_waiting_ends_us_of_it_and_leaves_nothing() {
         site.wait_for("running");
         for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
             let waiter = site.start(site.run_script(&["-v", "k"], "echo x > ran"));
-            until("it waits", || waiter.err().contains("k: waiting at "));
+            until("it waits", || waiter.err().contains("waiting for k, held by "));
             waiter.signal(signal);
             waiter.finish().died_of(signal);
         }
@@ -85,7 +85,7 @@ fn a_signal_while_a_server_is_silent_ends_us_at_once() {
     proxy.black_hole();
     let site = Site::on(&proxy.url());
     let run = site.start(site.run(&["-v", "k", "--", "true"]));
-    until("it connects", || run.err().contains("k: waiting at "));
+    until("it connects", || run.err().contains("k: asking "));
     let sent = Instant::now();
     run.signal(Signal::TERM);
     run.finish().died_of(Signal::TERM);

@@ -201,10 +201,10 @@ fn few_commands_among(strangers: u32) {
     }
     pty.types("q");
     pty.ends_with(0);
+    // Before the crowd goes: what it gives back comes over a connection of its own.
+    let said = said.lock().unwrap().clone();
     drop(crowd);
     let times: Vec<f64> = said
-        .lock()
-        .unwrap()
         .iter()
         .filter_map(|line| {
             // 1763713011.123456 [0 127.0.0.1:40001] "SCAN" "0" …; what scripts do comes from lua.

@@ -302,3 +302,30 @@ proptest! {
         }
     }
 }
+
+/// The first lock of a new quorum ended at the outage limit, ten seconds before the members would have served.
+#[test]
+fn a_store_that_abstains_is_waited_for_beyond_the_outage_limit_but_not_by_a_try() {
+    let abstains = || Fault::quarantined("s", 61 * SECOND);
+    let mut machine = acquire(None);
+    let mut now = START;
+    while now < START + 61 * SECOND {
+        assert_eq!(machine.next(now), Step::Ask);
+        machine.handle_sent(now);
+        machine.handle_fault(now, abstains());
+        let Step::WaitUntil(again) = machine.next(now) else {
+            panic!("it gave up after {:?}", now.saturating_since(START))
+        };
+        assert!(again > now && again <= now + 2 * SECOND);
+        now = again;
+    }
+    ask(&mut machine, now, granted());
+    assert!(matches!(machine.next(now + Duration::from_millis(1)), Step::Done(Outcome::Granted { .. })));
+    for within in [Duration::ZERO, 3 * SECOND] {
+        let mut machine = acquire(Some(within));
+        machine.next(START);
+        machine.handle_sent(START);
+        machine.handle_fault(START, abstains());
+        assert_eq!(machine.next(START + within), Step::Done(Outcome::Silent { fault: Some(abstains()) }));
+    }
+}

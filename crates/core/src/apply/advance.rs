@@ -144,6 +144,9 @@ fn hand_over(
         }
     }
     told.push(key, channel, holder, news);
+    if let (Some(push), News::Granted { .. }) = (told.pushes.last_mut(), news) {
+        push.nonce = standing.nonce;
+    }
     true
 }
 
@@ -189,6 +192,6 @@ impl Told {
     }
 
     pub(super) fn push(&mut self, key: &Key, to: Option<crate::Channel>, holder: Holder, news: News) {
-        self.pushes.push(Push { to, holder, key: key.clone(), news });
+        self.pushes.push(Push { to, holder, key: key.clone(), news, nonce: None });
     }
 }

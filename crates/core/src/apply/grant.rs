@@ -166,6 +166,7 @@ fn join(records: &mut Records, want: &Want, attempt: &Attempt, wait: &Wait, scen
         mode: *mode,
         ttl: attempt.ttl,
         channel: wait.channel.clone(),
+        nonce: wait.nonce,
         wants_more: attempt.claim.wants().len() > 1,
     };
     let ticket = wait.ticket.as_ref().filter(|(at, _)| at == key).map(|(_, ticket)| *ticket);

@@ -3,7 +3,7 @@
 use super::advance::{Turn, advance, claim, turn};
 use super::grant::{give_back, take};
 use super::{Scene, Told};
-use crate::{Attempt, HoldAnswer, LastFence, RaiseAnswer, Records};
+use crate::{Attempt, Fence, HoldAnswer, LastFence, RaiseAnswer, Records};
 
 /// Only the attempt that holds all keys renews them; a lost key is never taken again by a renewal.
 ///
@@ -72,7 +72,10 @@ pub(super) fn rejoin(
     HoldAnswer::Done
 }
 
-/// Lifts the fences of the keys that an attempt holds to the one that it names.
+/// Lifts the fences of the keys that an attempt holds to the one that it names, or above it where somebody else may have that one.
+///
+/// No store answers one fence to two attempts, so no two attempts can each have the same from a majority. Who has a key alone has its
+/// last fence; of those who hold it together only one has.
 pub(super) fn raise(
     records: &mut Records,
     attempt: &Attempt,
@@ -86,10 +89,21 @@ pub(super) fn raise(
         }
         return RaiseAnswer::NotHeld { key, held_by };
     }
-    let last = attempt.claim.keys().filter_map(|key| records.fence(key, now)).max();
-    let fence = last.max(attempt.proposal.map(|it| it.fence)).unwrap_or(scene.floor);
+    let named = attempt.proposal.map_or(scene.floor, |it| it.fence);
+    let least = |key| {
+        let last = records.fence(key, now);
+        match records.shares.get(key).and_then(|shares| shares.of(attempt.holder)) {
+            None => last,
+            Some(share) if share.fence >= Some(named) => share.fence,
+            Some(_) if last < Some(named) => None,
+            Some(_) => Some(Fence::next(last, named).unwrap_or(Fence::MAX)),
+        }
+    };
+    let fence = attempt.claim.keys().filter_map(least).max().map_or(named, |least| least.max(named));
     for key in attempt.claim.keys() {
-        records.remember(key, fence, attempt.ttl, now);
+        // That of another reader may be above it.
+        let last = records.fence(key, now).map_or(fence, |last| last.max(fence));
+        records.remember(key, last, attempt.ttl, now);
         records.stamp(key, attempt.holder, fence);
     }
     RaiseAnswer::Raised { fence }

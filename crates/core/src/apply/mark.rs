@@ -7,7 +7,7 @@ use crate::{Attempt, HoldAnswer, Key, Mark, Marked, Mode, Records, Stamp};
 
 /// Whoever holds the keys alone may say that what they stand for was done; a late word of somebody who does not hold them any more
 /// counts for nothing.
-pub(super) fn mark(
+pub fn mark(
     records: &mut Records,
     attempt: &Attempt,
     mark: &Mark,
@@ -26,7 +26,9 @@ pub(super) fn mark(
     HoldAnswer::Done
 }
 
-pub(super) fn marked(records: &Records, key: &Key, scene: &Scene<'_>) -> Marked {
+/// Says whether what the key stands for was done.
+#[must_use]
+pub fn marked(records: &Records, key: &Key, scene: &Scene<'_>) -> Marked {
     let now = wall(scene);
     let mark = records.marks.get(key).filter(|(_, ends)| now < *ends).map(|(mark, _)| mark.clone());
     Marked { mark, now }

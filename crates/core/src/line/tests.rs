@@ -9,6 +9,7 @@ fn standing(n: u8) -> Standing {
         mode: Mode::Exclusive,
         ttl: Ttl::DEFAULT,
         channel: None,
+        nonce: None,
         wants_more: false,
     }
 }

@@ -7,7 +7,7 @@ use crate::tally::{Stance, Tally};
 use crate::{Fault, HoldAnswer, Key, Tenancy};
 
 /// What came of a call to all members.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Vote {
     /// It is not decided yet.
@@ -28,7 +28,7 @@ pub enum Vote {
 /// The count of the answers to one call. Answers to another call are no votes in it.
 ///
 /// Invariant: done and not held exclude each other, and a fault is neither.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Ballot {
     stances: Vec<Stance>,
     key: Option<Key>,

@@ -2,30 +2,45 @@
 
 use leasehold_core::{Fault, Holder, Key, Ttl};
 
-use super::{Ledger, now};
-use crate::connection::Begin;
+use super::Ledger;
+use crate::connection::{Begin, Patience};
 use crate::{schema, table};
 
 impl Ledger {
-    /// Reads a row.
-    pub(crate) fn bare_trip(&mut self) -> Result<(), Fault> {
-        self.within(Begin::ToRead, |connection, _| schema::voided(connection).map(drop))
+    /// Reads a row. As all of these, `None` where it would have to wait and must not.
+    pub(crate) fn bare_trip(&mut self, patience: Patience) -> Result<Option<()>, Fault> {
+        self.attempt(Begin::ToRead, patience, |connection, _| schema::voided(connection).map(drop))
     }
 
-    pub(crate) fn bare_take(&mut self, key: &Key, holder: Holder, ttl: Ttl) -> Result<(), Fault> {
-        let taken = self.within(Begin::ToWrite, |connection, side| {
-            table::bare::take(connection, key, holder, now(side.runtime) + ttl.duration())
+    pub(crate) fn bare_take(
+        &mut self,
+        key: &Key,
+        holder: Holder,
+        ttl: Ttl,
+        patience: Patience,
+    ) -> Result<Option<()>, Fault> {
+        let taken = self.attempt(Begin::ToWrite, patience, |connection, side| {
+            table::bare::take(connection, key, holder, side.clock.now() + ttl.duration())
         })?;
-        if taken { Ok(()) } else { Err(self.bare_fault(key, "somebody else has it")) }
+        self.bare_done(taken, key, "somebody else has it")
     }
 
-    pub(crate) fn bare_let_go(&mut self, key: &Key, holder: Holder) -> Result<(), Fault> {
-        let let_go =
-            self.within(Begin::ToWrite, |connection, _| table::bare::let_go(connection, key, holder))?;
-        if let_go { Ok(()) } else { Err(self.bare_fault(key, "it was gone before it was let go")) }
+    pub(crate) fn bare_let_go(
+        &mut self,
+        key: &Key,
+        holder: Holder,
+        patience: Patience,
+    ) -> Result<Option<()>, Fault> {
+        let let_go = self.attempt(Begin::ToWrite, patience, |connection, _| {
+            table::bare::let_go(connection, key, holder)
+        })?;
+        self.bare_done(let_go, key, "it was gone before it was let go")
     }
 
-    fn bare_fault(&self, key: &Key, why: &str) -> Fault {
-        Fault::passing(&self.name, format_args!("{key}: {why}"))
+    fn bare_done(&self, done: Option<bool>, key: &Key, or_else: &str) -> Result<Option<()>, Fault> {
+        match done {
+            Some(false) => Err(Fault::passing(&self.name, format_args!("{key}: {or_else}"))),
+            done => Ok(done.map(drop)),
+        }
     }
 }

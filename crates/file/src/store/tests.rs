@@ -37,8 +37,12 @@ fn poll<T>(future: &mut BoxFuture<'_, T>) -> Poll<T> {
 }
 
 /// Does some work as soon as it can be done at once.
-fn at_once<T>(store: &FileStore, work: impl Fn(&mut Desk) -> T) -> T {
-    until(|| store.queue().unwrap().at_once(Task::of(Waker::noop()), &work).ok().flatten())
+fn at_once<T>(store: &FileStore, work: impl Fn(&mut StoreWorker) -> T) -> T {
+    let work = |worker: &mut StoreWorker| {
+        let open = worker.ledger().bare_trip(Patience::AtOnce);
+        open.unwrap().map(|()| work(worker))
+    };
+    until(|| store.queue().unwrap().at_once(Caller::current(), work).flatten())
 }
 
 /// What is there sooner or later.
@@ -78,8 +82,6 @@ async fn a_panic_is_a_fault_of_that_request_only() {
     store.grant(&attempt("a", 1), Manner::Try).await.unwrap();
     let fault = store.ask_at_once::<()>(|_, _| panic!("on purpose")).await.unwrap_err();
     assert!(fault.reason.contains("failed at this request"), "{fault}");
-    // It was in the middle of a transaction.
-    drop(a_writer(&store));
     assert_eq!(store.release(&attempt("a", 1)).await, Ok(HoldAnswer::Done));
 }
 
@@ -109,12 +111,12 @@ async fn nothing_goes_before_what_was_sent() {
     let (said, heard) = mpsc::channel();
     let (same, says) = (queue.clone(), said.clone());
     // The same that asked before, so that nothing else is in its way.
-    let task = Task::current().await;
-    // When the first is done, and the desk is free, the second is not done yet.
+    let caller = Caller::current();
+    // When the first is done, and the worker is free, the second is not done yet.
     queue.send(
         move |_| gone.recv(),
         move |_| {
-            let went_before = same.at_once(task, |_| ()).is_ok();
+            let went_before = same.at_once(caller, |_| Some(())).is_some();
             says.send(if went_before { "went before" } else { "waited" }).unwrap();
         },
     );
@@ -147,25 +149,50 @@ async fn what_took_long_is_left_to_the_thread_for_a_hundred_times_as_long() {
     assert!(spared >= Duration::from_millis(490), "{spared:?}");
 }
 
-/// Done on the threads that they run on, all that they ask would be done one after the other.
-#[tokio::test]
-async fn tasks_that_ask_side_by_side_leave_it_to_the_thread() {
-    struct Nothing;
-    impl std::task::Wake for Nothing {
-        fn wake(self: Arc<Self>) {}
+/// Sends requests to the thread while it is kept busy, so that they wait for it together.
+async fn ask_together(store: &FileStore, attempts: &[Attempt]) -> Vec<Result<GrantAnswer, Fault>> {
+    let (go, gone) = mpsc::channel::<()>();
+    store.queue().unwrap().send(move |_| gone.recv(), drop);
+    let mut requests: Vec<_> = attempts.iter().map(|attempt| store.grant(attempt, Manner::Try)).collect();
+    assert!(requests.iter_mut().all(|request| poll(request).is_pending()));
+    go.send(()).unwrap();
+    let mut answers = Vec::new();
+    for request in requests {
+        answers.push(request.await);
     }
+    answers
+}
+
+#[tokio::test]
+async fn all_that_waits_for_the_thread_is_served_in_one_transaction() {
     let (_directory, store) = a_used_store().await;
-    let queue = store.queue().unwrap();
-    let wakers = [Waker::noop().clone(), Arc::new(Nothing).into()];
-    let [one, other] = wakers.each_ref().map(Task::of);
-    let is_done = |task| queue.at_once(task, |_| ()).is_ok();
-    // If the thread of this test is not kept from running in between.
-    until(|| {
-        let done = [is_done(one), is_done(one), is_done(other)];
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_micros(60) {}
-        (done == [true, true, false] && is_done(other)).then_some(())
-    });
+    let attempts: Vec<_> = (0..64).map(|who| attempt(&format!("k{who}"), who)).collect();
+    // A transaction writes a page to the log at least, of 1,024 bytes and 24 more.
+    let pages = || std::fs::metadata(format!("{}-wal", store.path.display())).unwrap().len() / 1048;
+    let before = pages();
+    let answers = ask_together(&store, &attempts).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(GrantAnswer::Granted { .. }))), "{answers:?}");
+    let written = pages() - before;
+    assert!(written < 40, "{written} pages for 64 grants");
+    // And in their order.
+    let same: Vec<_> = (100..164).map(|who| attempt("one", who)).collect();
+    let answers = ask_together(&store, &same).await;
+    let granted = |answer: &Result<_, _>| matches!(answer, Ok(GrantAnswer::Granted { .. }));
+    assert!(granted(&answers[0]) && !answers[1..].iter().any(granted), "{answers:?}");
+}
+
+#[tokio::test]
+async fn what_fails_for_one_caller_fails_for_nobody_else() {
+    let (_directory, store) = a_used_store().await;
+    let other = Connection::open(&store.path).unwrap();
+    let damage =
+        "INSERT INTO record (key, fence, fence_ends) VALUES (CAST('bad' AS BLOB), -1, 9000000000000000)";
+    other.execute_batch(damage).unwrap();
+    let attempts = [("a", 1), ("bad", 2), ("c", 3)].map(|(key, who)| attempt(key, who));
+    let answers = ask_together(&store, &attempts).await;
+    assert!(matches!(answers[0], Ok(GrantAnswer::Granted { .. })), "{answers:?}");
+    assert!(matches!(&answers[1], Err(fault) if fault.reason.contains("damaged")), "{answers:?}");
+    assert!(matches!(answers[2], Ok(GrantAnswer::Granted { .. })), "{answers:?}");
 }
 
 #[tokio::test]
@@ -253,7 +280,7 @@ async fn whoever_joins_at_once_is_looked_after() {
     assert_eq!(woken, Ok(Wake::AskAgain));
     store.release(&waiter).await.unwrap();
     // Once nobody waits, it rests.
-    until(|| at_once(&store, |desk| desk.rest().is_none()).then_some(()));
+    until(|| at_once(&store, |worker| worker.rest().is_none()).then_some(()));
 }
 
 #[tokio::test]
@@ -261,7 +288,7 @@ async fn what_is_left_over_at_once_is_done_by_the_thread() {
     let (_directory, store) = a_used_store().await;
     let attempt = attempt("a", 1);
     store.grant(&attempt, Manner::Try).await.unwrap();
-    at_once(&store, |desk| desk.take_back(attempt.holder, Key::new("a").unwrap()));
+    at_once(&store, |worker| worker.take_back(attempt.holder, Key::new("a").unwrap()));
     let mut other = another(&store);
     until(|| other.dump().unwrap().locks.is_empty().then_some(()));
 }
@@ -281,8 +308,8 @@ async fn what_is_left_over_takes_turns_with_requests_that_never_cease() {
     let enough = Arc::new(AtomicBool::new(false));
     let asks = (store.queue().unwrap(), Arc::clone(&enough));
     store.queue().unwrap().send(
-        move |desk| {
-            desk.take_back(attempt.holder, Key::new("a").unwrap());
+        move |worker| {
+            worker.take_back(attempt.holder, Key::new("a").unwrap());
             ask_on(asks.0, asks.1);
         },
         drop,

@@ -7,7 +7,7 @@ use leasehold_core::{Channel, Holder, Key, Label, Line, Mode, Records, Stamp, St
 use rusqlite::{Connection, Row, params};
 
 use super::{Asker, Written};
-use crate::peer::Peer;
+use crate::sessions::Session;
 use crate::trouble::Trouble;
 
 type Place = (Ticket, Holder);
@@ -22,7 +22,7 @@ pub(super) fn load(
     waiters: usize,
     asker: Option<Asker<'_>>,
     first: usize,
-    lives: &mut BTreeMap<(Key, Holder), Peer>,
+    lives: &mut BTreeMap<(Key, Holder), Session>,
 ) -> Result<Line, Trouble> {
     let mut line = Line::default();
     let mut stands = |(ticket, standing, life): Stands| {
@@ -165,7 +165,7 @@ fn write(
     key: &Key,
     ticket: Ticket,
     standing: &Standing,
-    life: Option<Peer>,
+    life: Option<Session>,
 ) -> Result<(), Trouble> {
     connection
         .prepare_cached(
@@ -181,12 +181,12 @@ fn write(
             number(Ticket::new(standing.ttl.as_millis())),
             standing.channel.as_ref().map(Channel::as_bytes),
             standing.wants_more,
-            life.as_ref().map(Peer::as_bytes),
+            life.as_ref().map(Session::as_bytes),
         ])?;
     Ok(())
 }
 
-type Stands = (Ticket, Standing, Option<Peer>);
+type Stands = (Ticket, Standing, Option<Session>);
 
 fn standing(row: &Row<'_>) -> Result<Stands, Trouble> {
     let (ticket, ttl): (i64, i64) = (row.get(0)?, row.get(4)?);
@@ -205,7 +205,7 @@ fn standing(row: &Row<'_>) -> Result<Stands, Trouble> {
         row.get(6)?,
     );
     let life: Option<[u8; 8]> = row.get(7)?;
-    Ok((Ticket::new(ticket.unsigned_abs()), standing, life.map(Peer::from_bytes)))
+    Ok((Ticket::new(ticket.unsigned_abs()), standing, life.map(Session::from_bytes)))
 }
 
 /// A ticket as SQLite's signed numbers have it.

@@ -6,14 +6,14 @@ use leasehold_core::{Channel, Holder, Key, Label, Records, Share, Shares, Stamp}
 use rusqlite::{Connection, params};
 
 use super::{Asker, Written, fence, micros, stamp};
-use crate::peer::Peer;
+use crate::sessions::Session;
 use crate::trouble::Trouble;
 
 /// Reads all who hold a key together. They are as many as processes of one machine use it at a time.
 pub(super) fn load(
     connection: &Connection,
     key: &Key,
-    lives: &mut BTreeMap<(Key, Holder), Peer>,
+    lives: &mut BTreeMap<(Key, Holder), Session>,
 ) -> Result<Shares, Trouble> {
     let mut select = connection.prepare_cached(
         "SELECT holder, weight, fence, label, ends, unclaimed, life FROM share WHERE key = ?1",
@@ -28,7 +28,7 @@ pub(super) fn load(
         let share = Share::new(row.get(1)?, fence(row.get(2)?)?, label, stamp(row.get(4)?)?);
         shares.put(holder, share.unclaimed_at(unclaimed.map(Channel::new)));
         if let Some(life) = row.get(6)? {
-            lives.insert((key.clone(), holder), Peer::from_bytes(life));
+            lives.insert((key.clone(), holder), Session::from_bytes(life));
         }
     }
     Ok(shares)
@@ -79,7 +79,7 @@ fn write(
     key: &Key,
     holder: Holder,
     share: &Share,
-    life: Option<Peer>,
+    life: Option<Session>,
 ) -> Result<(), Trouble> {
     connection
         .prepare_cached(
@@ -94,7 +94,7 @@ fn write(
             share.label.as_ref().map(Label::as_str),
             micros(share.ends),
             share.unclaimed.as_ref().map(Channel::as_bytes),
-            life.as_ref().map(Peer::as_bytes),
+            life.as_ref().map(Session::as_bytes),
         ])?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, process, thread};
 
-use leasehold_core::{FaultKind, Request};
+use leasehold_core::{Answer, FaultKind, GrantAnswer, Request};
 use leasehold_file::Ledger;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
@@ -46,6 +46,54 @@ pub(crate) fn start(wrapper: &[&str], task: &str, file: &Path) -> Child {
     child
 }
 
+/// What another process is told that tries to lock `a`: "granted", "busy" or the fault.
+pub(crate) fn tries(wrapper: &[&str], file: &Path) -> String {
+    said_of(command(wrapper, "try", file))
+}
+
+/// The same of one that tries again for ten seconds as long as there is a passing fault.
+pub(crate) fn tries_patiently(wrapper: &[&str], file: &Path) -> String {
+    said_of(command(wrapper, "try patiently", file))
+}
+
+fn said_of(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let tried = said.lines().find_map(|line| line.split_once("tried: "));
+    tried.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr))).1.to_owned()
+}
+
+/// Whether the words of a wrapper can be run here. Where not, says on standard error that the test is left out.
+pub(crate) fn can(wrapper: &[&str]) -> bool {
+    let status = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").stderr(Stdio::null()).status();
+    let can = status.is_ok_and(|status| status.success());
+    if !can {
+        eprintln!("left out: {} is not permitted here", wrapper.join(" "));
+    }
+    can
+}
+
+fn try_to_lock(mut ledger: Ledger, patience: Duration) {
+    let attempt = attempt(process::id().into(), &["a"], 60_000);
+    let begun = std::time::Instant::now();
+    let said = loop {
+        match ledger.serve(Request::Grant { attempt: attempt.clone(), wait: None, not_after: None }) {
+            Err(fault) if fault.kind == FaultKind::Passing && begun.elapsed() < patience => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            Err(fault) => break fault.to_string(),
+            Ok(served) if matches!(served.answer, Answer::Grant(GrantAnswer::Granted { .. })) => {
+                break "granted".into();
+            }
+            Ok(served) if matches!(served.answer, Answer::Grant(GrantAnswer::Busy { .. })) => {
+                break "busy".into();
+            }
+            Ok(served) => break format!("{:?}", served.answer),
+        }
+    };
+    println!("tried: {said}");
+}
+
 #[test]
 fn a_task_of_another_test_is_done() {
     let (Ok(task), Some(file)) = (env::var(TASK), env::var_os(FILE).map(PathBuf::from)) else { return };
@@ -59,6 +107,8 @@ fn a_task_of_another_test_is_done() {
         "take and release until killed" => take_and_release(ledger),
         "count" => count(ledger, &file.with_extension("count")),
         "write until killed" => write_until_killed(&file),
+        "try" => try_to_lock(ledger.mortal(), Duration::ZERO),
+        "try patiently" => try_to_lock(ledger.mortal(), Duration::from_secs(10)),
         "fill the disk" => fill_the_disk(ledger, &file),
         _ => panic!("no such task: {task}"),
     }
@@ -129,7 +179,7 @@ fn fill_the_disk(mut ledger: Ledger, file: &Path) {
         }
         assert!(taken < 10_000, "the disk is never full");
     };
-    assert_eq!(fault.kind, FaultKind::Passing, "{fault}");
+    assert_eq!(fault.kind, FaultKind::Lasting, "{fault}");
     assert!(fault.reason.contains("the disk is full"), "{fault}");
     ledger.serve(Request::Inspect(key("held"))).unwrap();
     fs::remove_file(rubbish).unwrap();

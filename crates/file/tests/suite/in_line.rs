@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Attempt, GrantAnswer, HoldAnswer, Manner, Request, Runtime as _, Store, Ttl, Wait, Wake,
+    Attempt, GrantAnswer, HoldAnswer, InspectStore as _, Manner, ProcessStore as _, Request, Runtime as _,
+    Store, Ttl, Wait, Wake,
 };
 use leasehold_file::{FileStore, Ledger};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -131,16 +132,21 @@ fn notes_of(file: &Path) -> PathBuf {
     file.with_extension("notes")
 }
 
-fn notes(file: &Path) -> Vec<String> {
+pub(crate) fn notes(file: &Path) -> Vec<String> {
     fs::read_to_string(notes_of(file)).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
 /// A child that is killed with its test.
-struct Process(Child, BufReader<ChildStdout>);
+pub(crate) struct Process(Child, BufReader<ChildStdout>);
 
 impl Process {
     fn start(task: &str, file: &Path) -> Self {
-        let mut command = child::command(&[], &format!("line {task}"), file);
+        Self::start_by(&[], task, file)
+    }
+
+    /// The words of a wrapper go before it.
+    pub(crate) fn start_by(wrapper: &[&str], task: &str, file: &Path) -> Self {
+        let mut command = child::command(wrapper, &format!("line {task}"), file);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let mut process = Self(child, said);
@@ -148,7 +154,7 @@ impl Process {
         process
     }
 
-    fn says(&mut self, words: &str) {
+    pub(crate) fn says(&mut self, words: &str) {
         let mut line = String::new();
         while !line.contains(words) {
             line.clear();
@@ -177,7 +183,12 @@ impl Process {
         assert!(stopped.is_some_and(|(_, status)| status.stopped()), "{stopped:?}");
     }
 
-    fn kill(&mut self) {
+    /// Waits until it has ended well.
+    pub(crate) fn ends(&mut self) {
+        assert!(self.0.wait().unwrap().success());
+    }
+
+    pub(crate) fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
@@ -390,9 +401,9 @@ fn whoever_is_killed_whenever_nobody_else_is_kept_out_or_let_in_too_early() {
     processes.iter_mut().for_each(Process::kill);
     // Whoever comes after all of them finds the lock free, and leaves a clean place.
     let mut last = Process::start("waiter", &file);
-    assert!(last.0.wait().unwrap().success());
-    let peers = fs::read_dir(file.with_extension("db-peers")).unwrap().count();
-    assert_eq!(peers, 0, "something is left of the dead");
+    last.ends();
+    let sessions = fs::read_dir(file.with_extension("db-peers")).unwrap().count();
+    assert_eq!(sessions, 0, "something is left of the dead");
     nothing_is_left(&file);
 }
 

@@ -3,9 +3,12 @@
 mod bad_days;
 mod child;
 mod clocks;
+mod containers;
+mod deleted_logs;
 mod in_line;
 mod one_file_for_all;
 mod same_as_core;
 mod seeds;
+mod several_users;
 mod waiters;
 mod where_the_file_may_be;

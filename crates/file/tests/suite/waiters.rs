@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
-use leasehold_core::{FaultKind, GrantAnswer, HoldAnswer, Manner, Store};
+use leasehold_core::{FaultKind, GrantAnswer, HoldAnswer, Manner, ProcessStore as _, Store};
 use leasehold_file::FileStore;
 use tempfile::TempDir;
 use tokio::time::timeout;

@@ -7,8 +7,8 @@ use crate::{Fence, Held, Holder, Key, Loss, ReleaseError, RenewError, Ttl};
 
 /// A lock that is held, as [`leasehold::Guard`](crate::Guard).
 ///
-/// While it lives its lease is renewed by another thread, also while this one blocks. Dropping it releases the lock soon after,
-/// without waiting.
+/// While it lives its lease is renewed by another thread, also while this one blocks. Dropping it releases the lock, and blocks until
+/// the store has confirmed that, for 2 s at most; within a runtime it does not block, and the end of that runtime waits instead.
 #[derive(Debug)]
 #[must_use = "dropping the guard releases the lock"]
 pub struct Guard(pub(super) crate::Guard);

@@ -238,6 +238,12 @@ impl Locks {
         self.0.at_rest(work);
     }
 
+    /// The same locks with another outage limit, as [`leasehold::Locks::with_outage_limit`](crate::Locks::with_outage_limit).
+    #[must_use]
+    pub fn with_outage_limit(self, limit: Duration) -> Self {
+        Self(self.0.with_outage_limit(limit))
+    }
+
     /// The store's name, without any password.
     #[must_use]
     pub fn store(&self) -> &str {

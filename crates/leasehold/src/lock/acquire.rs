@@ -78,16 +78,18 @@ impl Acquire {
 
     /// Takes the lock, runs `work` under it, and releases it. The work is stopped at an await when the lease is lost.
     ///
-    /// What the work gives back is never lost to a release that fails; the lease then ends by itself.
+    /// What the work returns is never lost. A store that cannot be reached for the release changes nothing: the work had the lock to its
+    /// end, and the lease ends by itself.
     ///
     /// # Errors
     ///
-    /// [`HoldError::NotTaken`] when the work never began; [`HoldError::Lost`] when it was stopped.
+    /// [`HoldError::NotTaken`] when the work never began; [`HoldError::Lost`] when it was stopped;
+    /// [`HoldError::LostUnnoticed`] when the release found that the lock had been lost before: the error carries what the work returned.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops the work and releases the lock in the background.
-    pub async fn hold<T, Work>(self, work: impl FnOnce(Held) -> Work) -> Result<T, HoldError>
+    pub async fn hold<T, Work>(self, work: impl FnOnce(Held) -> Work) -> Result<T, HoldError<T>>
     where
         Work: Future<Output = T>,
     {
@@ -97,9 +99,12 @@ impl Acquire {
             done = work(guard.held()) => done,
             loss = guard.lost() => return Err(HoldError::Lost(loss)),
         };
-        // The value counts, whatever became of the release.
-        let _ = guard.release().await;
-        Ok(done)
+        let held = guard.held();
+        let released = guard.release().await;
+        match held.loss() {
+            Some(loss) if released.is_err() => Err(HoldError::LostUnnoticed { value: done, loss }),
+            _ => Ok(done),
+        }
     }
 
     /// One try: `None` when somebody else holds the lock.

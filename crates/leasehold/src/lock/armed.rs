@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_core::{
-    Acquire as Machine, Attempt, Fault, FaultKind, Fence, GrantAnswer, Handed, Holder, Instant, Keep, Lease,
-    Manner, Outcome, Renewal, Step,
+    Acquire as Machine, Attempt, Fault, Fence, GrantAnswer, Handed, Holder, Instant, Keep, Lease, Manner,
+    Outcome, Renewal, Step,
 };
 
 use super::acquire::Waiting;
@@ -121,7 +121,7 @@ impl<'a> Armed<'a> {
             }
             Err(fault) => {
                 self.place.roster.concern();
-                self.traces = unsettled || fault.kind == FaultKind::Passing;
+                self.traces = unsettled || !fault.is_lasting();
                 machine.handle_fault(now, fault);
             }
         }

@@ -1,5 +1,6 @@
 //! The holding, as its holder has it in hand.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +16,12 @@ use crate::recipe::MarkError;
 /// While it lives its lease is renewed in the background (see [`Renewal`]). Dropping it releases the lock soon after, without
 /// waiting; [`release`](Guard::release) waits, and says whether the lock was held to the end.
 ///
+/// A program may drop guards at its very end. When the runtime that keeps the locks ends before their releases are confirmed,
+/// a thread of our own sends them over a new connection, and the end of the runtime waits for that thread: 2 s at most. Three ends
+/// do not wait, and leave the lease to end by itself: `std::process::exit`, a signal, and `Runtime::shutdown_background`. Nor can a
+/// connection be made anew that was lent ([`LocksBuilder::over`](crate::LocksBuilder::over)).
+///
 /// A guard outlives the [`Locks`](crate::Locks) that it came from.
-#[derive(Debug)]
 #[must_use = "dropping the guard releases the lock"]
 pub struct Guard {
     place: Arc<Place>,
@@ -152,8 +157,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Expired`], [`ReleaseError::Broken`] and [`ReleaseError::TakenByOther`] when the lock was lost before: the work under it may not
-    /// have been alone. [`ReleaseError::Unreachable`] when the store did not answer; the lease then ends by itself.
+    /// [`ReleaseError::Expired`], [`ReleaseError::Broken`], [`ReleaseError::TakenByOther`] and [`ReleaseError::Closed`] when the
+    /// lock was lost before: the work under it may not have been alone. [`ReleaseError::Unreachable`] when the store did not answer; the lease then ends by itself.
     ///
     /// # Cancel safety
     ///
@@ -168,6 +173,7 @@ impl Guard {
             return Err(match self.loss() {
                 Loss::TakenByOther { held_by } => ReleaseError::TakenByOther { held_by: held_by.into() },
                 Loss::Broken { key } => ReleaseError::Broken { key },
+                Loss::Closed { reason } => ReleaseError::Closed { reason },
                 _ => ReleaseError::Expired { key: holding.attempt.claim.first_key().clone() },
             });
         }
@@ -210,7 +216,8 @@ impl Guard {
             if !self.is_held() {
                 return Err(MarkError::Lost(self.loss()));
             }
-            let fault = match store.mark(attempt, mark, keep).await {
+            let marked = async { store.marks()?.mark(attempt, mark, keep).await };
+            let fault = match marked.await {
                 Ok(HoldAnswer::Done) => return Ok(()),
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
                     return Err(MarkError::Lost(match held_by {
@@ -245,6 +252,12 @@ impl Guard {
 
     fn loss(&self) -> Loss {
         self.held.0.loss().cloned().unwrap_or(Loss::Expired { fault: None })
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.held.0.describe(f, "Guard")
     }
 }
 

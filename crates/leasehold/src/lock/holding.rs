@@ -1,5 +1,6 @@
 //! One holding: what its guard, its keeper and everybody who was lent a view of it share.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,7 +11,6 @@ use tokio::sync::Notify;
 use crate::event::Event;
 
 /// One holding. The keeper writes its end and its loss; everybody may read them.
-#[derive(Debug)]
 pub(crate) struct Holding {
     pub(crate) attempt: Attempt,
     pub(crate) fence: Fence,
@@ -100,6 +100,19 @@ impl Holding {
         }
     }
 
+    /// What a program prints of it: the same under each name that it has.
+    pub(crate) fn describe(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+        let Attempt { claim, holder, .. } = &self.attempt;
+        let mut shown = f.debug_struct(name);
+        shown.field("keys", &claim.keys().map(ToString::to_string).collect::<Vec<_>>());
+        shown.field("holder", &format_args!("{holder}")).field("fence", &self.fence.get());
+        match self.loss() {
+            Some(loss) => shown.field("lost", loss),
+            None => shown.field("remaining", &self.remaining()),
+        };
+        shown.finish()
+    }
+
     async fn lost(&self) -> Loss {
         self.until(|| self.loss().cloned()).await
     }
@@ -122,9 +135,21 @@ impl Holding {
     }
 }
 
+impl fmt::Debug for Holding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.describe(f, "Holding")
+    }
+}
+
 /// A view of a guard's holding, to lend to those who work under it. It keeps nothing and releases nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Held(pub(crate) Arc<Holding>);
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.describe(f, "Held")
+    }
+}
 
 impl Held {
     /// The keys that are held, in byte order.

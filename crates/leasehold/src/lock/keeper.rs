@@ -65,7 +65,7 @@ async fn next(notices: &mut Option<Box<dyn Notices>>) -> Notice {
 fn handle(roster: &Roster, notice: Notice, now: Instant) {
     let event = match notice {
         // It is told with the loss.
-        Notice::Broken { holder, key } => return roster.handle_broken(holder, &key, now),
+        Notice::Broken { holder } => return roster.handle_broken(holder, now),
         Notice::MemberDown { fault } => Event::MemberDown { fault },
         Notice::MemberBack { store } => Event::MemberBack { store },
         Notice::PushDown { fault } => Event::PushDown { fault },

@@ -16,5 +16,5 @@ pub use guard::Guard;
 pub use holding::Held;
 pub(crate) use holding::Holding;
 pub(crate) use keeper::keep;
-pub(crate) use roster::Roster;
+pub(crate) use roster::{Roster, Undertaking};
 pub use unlocked::Unlocked;

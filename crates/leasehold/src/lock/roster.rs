@@ -1,9 +1,10 @@
 //! Who holds what in this process, and when each lease wants attention.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, Keep, Keeping, Key, Renewal, Ttl};
+use leasehold_core::{Attempt, Fault, HoldAnswer, Holder, Instant, Keep, Keeping, Renewal, Ttl};
 use tokio::sync::Notify;
 
 use super::closing::{Closed, Closing};
@@ -14,7 +15,6 @@ use crate::report::Report;
 /// The guards of one [`Locks`](crate::Locks) and all its clones.
 ///
 /// Taking and releasing a lock only touch this table; the keeper is woken when something becomes due earlier than it knows.
-#[derive(Debug)]
 pub(crate) struct Roster {
     state: Mutex<State>,
     /// For the keeper: look again.
@@ -42,8 +42,8 @@ struct State {
     concerned: bool,
     /// What was told to those who read, and is not in the log yet.
     unlogged: Vec<Event>,
-    /// Whose leases were broken, and at which key, where no guard has them: one may be granted and not entered yet. The last few.
-    broken: VecDeque<(Holder, Key)>,
+    /// Whose leases are said to be broken, where no guard has them: one may be granted and not entered yet. The last few.
+    broken: VecDeque<Holder>,
 }
 
 /// Between a grant and its entry lies one turn of a task; many leases are not broken meanwhile.
@@ -94,8 +94,9 @@ impl Roster {
         state.last_number += 1;
         let number = state.last_number;
         state.unlogged.extend(self.report.tell_readers(acquired));
-        if let Some(at) = state.broken.iter().position(|(holder, _)| *holder == holding.attempt.holder) {
-            state.broken.remove(at).into_iter().for_each(|(_, key)| keep.handle_broken(now, key));
+        if let Some(at) = state.broken.iter().position(|holder| *holder == holding.attempt.holder) {
+            state.broken.remove(at);
+            keep.handle_broken(now);
         }
         let due = self.attention(&holding, &mut keep, now, &mut state.unlogged);
         state.due.insert((due, number));
@@ -198,8 +199,8 @@ impl Roster {
         self.with_keep(number, now, |keep| keep.handle_own_renewal(now, sent, ttl, answer));
     }
 
-    /// Somebody broke a lease: the guard that may have it is lost, or, while it is fresh, asks the store at once.
-    pub(crate) fn handle_broken(&self, holder: Holder, key: &Key, now: Instant) {
+    /// Somebody is said to have broken a lease: the guard that may have it asks the store at once.
+    pub(crate) fn handle_broken(&self, holder: Holder, now: Instant) {
         let number = {
             let mut state = self.state();
             // One after the other, because it is rare.
@@ -208,12 +209,12 @@ impl Roster {
             let number = found.map(|(number, _)| *number);
             if number.is_none() {
                 state.broken.truncate(BROKEN_REMEMBERED - 1);
-                state.broken.push_front((holder, key.clone()));
+                state.broken.push_front(holder);
             }
             number
         };
         if let Some(number) = number {
-            self.with_keep(number, now, |keep| keep.handle_broken(now, key.clone()));
+            self.with_keep(number, now, |keep| keep.handle_broken(now));
         }
     }
 
@@ -379,6 +380,18 @@ impl Roster {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many guards there are, and not which: there may be very many.
+impl fmt::Debug for Roster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Roster");
+        // Never waits: whoever has the table may be who prints.
+        if let Ok(state) = self.state.try_lock() {
+            shown.field("guards", &state.guards.len()).field("releases_under_way", &state.undertakings);
+        }
+        shown.finish_non_exhaustive()
     }
 }
 

@@ -4,26 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Fault, FaultKind, Fence, GrantAnswer, Instant, Lease, Line, Manner, Place, Proposal,
-    RaiseAnswer, Round, Tenancy, Turn,
+    Attempt, BoxFuture, Fault, FaultKind, GrantAnswer, Instant, Lease, Line, Manner, Mode, Place, Proposal,
+    RaiseAnswer, Round, Tenancy, Tenant, Turn, Want,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::contest::Stage;
+use super::contest::{Stage, is_same_attempt};
 use super::desk::Desk;
 use super::looking::is_same;
 use super::member::Said;
 use super::questions::Heard;
+use super::waiting::APART;
 
 /// How long a grant waits for the line member's word when the others were faster: somebody may stand in its line. Once it passed,
 /// that member counts as silent and is not waited for again until it answers.
 pub(super) const COURTESY: Duration = Duration::from_millis(100);
 
-/// A try that has the line member's key and meets others who have only some of the rest asks those so often once more: whoever
-/// is refused by the line member goes at once.
-const SPLIT_TRIES: u32 = 2;
+/// How long a try goes on asking rivals that have only parts, if it has the part that decides: longer than a member may take to
+/// answer them, after which they give their parts back.
+const SPLIT: Duration = Duration::from_secs(1);
 
-/// The longest rest between these asks.
+/// The longest rest before the first of these asks; each is longer than the one before.
 const SPLIT_REST: Duration = Duration::from_millis(15);
 
 /// Asks for an attempt: all members at once, but for one that waits, which asks the member in whose line it stands first.
@@ -47,13 +48,17 @@ async fn ask(desk: &Arc<Desk>, attempt: &Attempt, manner: Manner) -> Result<Gran
         return Err(fault);
     }
     let until = Lease::counted_from(desk.runtime.now(), attempt.ttl, desk.drift).end();
-    let mut had = None;
+    let mut known = None;
     match desk.contests.enter(attempt, desk.members.len(), |contest| contest.stage.clone()) {
-        Stage::Standing { line } if desk.has_majority() => {
+        Stage::Standing { line, looks_on } if desk.has_majority() => {
             match ask_the_line(desk, attempt, manner, line).await {
                 Ok(GrantAnswer::Granted { fence }) => {
                     desk.set(attempt, Stage::Handed { line });
-                    had = Some((line, fence));
+                    known = Some((line, GrantAnswer::Granted { fence }));
+                }
+                // The others may be free all the same.
+                Ok(GrantAnswer::Busy { held_by, place }) if looks_on || is_foreign(&held_by) => {
+                    known = Some((line, GrantAnswer::Busy { held_by, place }));
                 }
                 Ok(answer) => return Ok(answer),
                 // Whoever stands first in a line that is gone waits for nobody.
@@ -65,15 +70,7 @@ async fn ask(desk: &Arc<Desk>, attempt: &Attempt, manner: Manner) -> Result<Gran
         Stage::Resting { .. } => desk.set(attempt, Stage::Fresh),
         _ => {}
     }
-    // Each time around one more member is known to be silent.
-    for _ in 0..desk.members.len() {
-        let mut asking = Asking::new(desk, attempt, manner, until, had.take());
-        if let Some(answer) = asking.run().await {
-            return answer;
-        }
-    }
-    desk.begin_anew(attempt);
-    Err(Fault::passing(&desk.name, "none of its stores can keep the line of this key"))
+    Asking::new(desk, attempt, manner, until, known).run().await
 }
 
 async fn ask_the_line(
@@ -93,7 +90,16 @@ async fn ask_the_line(
     }
 }
 
+/// A lock of another program's, which may stay for ever and of whose rounds nothing is known.
+fn is_foreign(held_by: &Tenancy) -> bool {
+    !matches!(held_by.tenant, Tenant::Holder { .. })
+}
+
 /// One round, and what the attempt makes of it.
+///
+/// The *line member* is where waiters stand and nothing more: what a majority grants is granted, whatever it says. It decides only who
+/// of rivals goes on while nobody has a majority: whoever has its key. It is the first member that answers, in configured order,
+/// and another where another program's lock is in the way.
 struct Asking<'a> {
     desk: &'a Arc<Desk>,
     attempt: &'a Attempt,
@@ -103,6 +109,8 @@ struct Asking<'a> {
     /// The same for all members, so that they can answer the same.
     proposal: Proposal,
     line: usize,
+    /// How often another member became the line member.
+    moves: usize,
     /// In whose lines it stands besides the line member's.
     refusers: Vec<usize>,
     contested_until: Option<Instant>,
@@ -112,9 +120,13 @@ struct Asking<'a> {
     courtesy_until: Option<Instant>,
     /// What it last waited with: mostly for several answers until the same time.
     timer: Option<(Instant, BoxFuture<'static, ()>)>,
+    split_until: Option<Instant>,
+    last_words_until: Option<Instant>,
     split_tries: u32,
-    /// The line member's refusal, and where the attempt stands in its line.
-    refused: Option<(Tenancy, Option<Place>)>,
+    /// It had a majority, and let whoever has the line member's key go first.
+    gave_way: bool,
+    /// Where the attempt stands in the line member's line, or why it does not.
+    refused: Option<GrantAnswer>,
     place_elsewhere: Option<Place>,
     /// What only one member needs to say to end it all, if no majority says otherwise.
     odd: Option<GrantAnswer>,
@@ -128,7 +140,7 @@ impl<'a> Asking<'a> {
         attempt: &'a Attempt,
         manner: Manner,
         until: Instant,
-        had: Option<(usize, Fence)>,
+        known: Option<(usize, GrantAnswer)>,
     ) -> Self {
         let stage = desk.contests.with(attempt.holder, |contest| contest.stage.clone());
         let stage = stage.unwrap_or(Stage::Fresh);
@@ -137,11 +149,21 @@ impl<'a> Asking<'a> {
             Stage::Contested { refusers, until, .. } => (refusers, Some(until)),
             _ => (Vec::new(), None),
         };
-        let mut round = Round::new(desk.members.len(), until);
+        let mut round = desk.round(until);
         let mut proposal = desk.propose();
-        if let Some((member, fence)) = had {
-            round.handle_granted(member, fence);
-            proposal = desk.proposal(fence);
+        let mut refused = None;
+        match known {
+            Some((member, GrantAnswer::Granted { fence })) => {
+                round.handle_granted(member, fence);
+                proposal = desk.proposal(fence);
+            }
+            Some((member, answer)) => {
+                if let GrantAnswer::Busy { held_by, .. } = &answer {
+                    round.handle_refused(member, Some(held_by.clone()));
+                }
+                refused = Some(answer);
+            }
+            None => {}
         }
         let (tell, heard) = unbounded_channel();
         Self {
@@ -151,6 +173,7 @@ impl<'a> Asking<'a> {
             until,
             proposal,
             line,
+            moves: 0,
             refusers,
             contested_until,
             round,
@@ -158,15 +181,17 @@ impl<'a> Asking<'a> {
             heard,
             courtesy_until: None,
             timer: None,
+            split_until: None,
+            last_words_until: None,
             split_tries: 0,
-            refused: None,
+            gave_way: false,
+            refused,
             place_elsewhere: None,
             odd: None,
         }
     }
 
-    /// `None` when the line member fell silent, so that another is to be it.
-    async fn run(&mut self) -> Outcome {
+    async fn run(&mut self) -> Result<GrantAnswer, Fault> {
         loop {
             let now = self.desk.runtime.now();
             match self.round.next(now) {
@@ -174,30 +199,38 @@ impl<'a> Asking<'a> {
                 Turn::Raise { member, fence } => {
                     self.desk.ask_raise(self.attempt, member, fence, &self.tell);
                 }
-                Turn::WaitUntil(at) => {
-                    if let Some(answer) = self.hear(at).await {
-                        return Some(answer);
-                    }
-                }
+                Turn::WaitUntil(at) => self.hear(at).await,
                 Turn::Granted { fence } => {
                     if let Some(courtesy) = self.courtesy(now) {
-                        if let Some(answer) = self.hear(courtesy).await {
-                            return Some(answer);
-                        }
-                        continue;
-                    }
-                    self.desk.sees(fence);
-                    self.desk.set(self.attempt, Stage::Held { fence });
-                    return Some(Ok(GrantAnswer::Granted { fence }));
-                }
-                Turn::Failed => match self.failed(now).await {
-                    Next::GoOn => {}
-                    Next::Elsewhere => {
+                        self.hear(courtesy).await;
+                    } else if let Some(fault) = self.desk.same_place_twice() {
+                        // Each of the majority has told by now which place it is.
                         self.desk.begin_anew(self.attempt);
-                        return None;
+                        return Err(fault);
+                    } else if let Some(held_by) = self.queues_before().cloned() {
+                        // Counting this majority would let readers pass a waiting writer, for ever if they come often.
+                        let (line, waits) = (self.line, self.waits());
+                        let answer = if waits {
+                            self.stand(line, held_by, false)
+                        } else {
+                            Some(Ok(self.leave(held_by)))
+                        };
+                        if let Some(answer) = answer {
+                            return answer;
+                        }
+                    } else if self.is_to_give_way() {
+                        self.give_way().await;
+                    } else {
+                        self.desk.sees(fence);
+                        self.desk.set(self.attempt, Stage::Held { fence });
+                        return Ok(GrantAnswer::Granted { fence });
                     }
-                    Next::Over(answer) => return Some(answer),
-                },
+                }
+                Turn::Failed => {
+                    if let Some(answer) = self.failed(now).await {
+                        return answer;
+                    }
+                }
             }
         }
     }
@@ -230,7 +263,7 @@ impl<'a> Asking<'a> {
     }
 
     /// Waits for one answer, no longer than until then.
-    async fn hear(&mut self, until: Instant) -> Outcome {
+    async fn hear(&mut self, until: Instant) {
         let timer = self.timer.take().filter(|(at, _)| *at == until);
         let (_, timer) =
             self.timer.insert(timer.unwrap_or_else(|| (until, self.desk.runtime.sleep_until(until))));
@@ -242,9 +275,9 @@ impl<'a> Asking<'a> {
                 None
             }
         };
-        let (member, answer) = *heard?;
+        let Some((member, answer)) = heard.map(|said| *said) else { return };
         match answer {
-            Ok(Heard::Grant(answer)) => return self.hear_grant(member, answer),
+            Ok(Heard::Grant(answer)) => self.hear_grant(member, answer),
             Ok(Heard::Raise(RaiseAnswer::Raised { fence })) => {
                 self.desk.sees(fence);
                 self.round.handle_raised(member, fence);
@@ -254,62 +287,167 @@ impl<'a> Asking<'a> {
             }
             Err(fault) => self.round.handle_fault(member, fault),
         }
-        None
     }
 
-    fn hear_grant(&mut self, member: usize, answer: GrantAnswer) -> Outcome {
-        let passing = |why: &str| Fault::passing(&self.desk.members[member].name, why);
-        match answer {
+    fn hear_grant(&mut self, member: usize, answer: GrantAnswer) {
+        let store = &self.desk.members[member].name;
+        match &answer {
             GrantAnswer::Granted { fence } => {
-                self.desk.sees(fence);
-                self.round.handle_granted(member, fence);
+                self.desk.sees(*fence);
+                self.round.handle_granted(member, *fence);
             }
-            GrantAnswer::Busy { held_by, place } if member == self.line => {
-                if !self.waits() {
-                    return Some(Ok(self.leave(held_by)));
+            GrantAnswer::Busy { held_by, .. } | GrantAnswer::LineFull { held_by, .. } => {
+                self.round.handle_refused(member, Some(held_by.clone()));
+                if member == self.line {
+                    self.refused = Some(answer);
+                } else if let GrantAnswer::Busy { place, .. } = answer {
+                    self.place_elsewhere = self.place_elsewhere.or(place);
                 }
-                if self.desk.has_majority() {
-                    return Some(Ok(self.stand(held_by, place)));
-                }
-                self.refused = Some((held_by.clone(), place));
-                self.round.handle_refused(member, Some(held_by));
             }
-            GrantAnswer::Busy { held_by, place } => {
-                self.place_elsewhere = self.place_elsewhere.or(place);
-                self.round.handle_refused(member, Some(held_by));
-            }
-            GrantAnswer::LineFull { .. } if member == self.line => {
-                self.desk.begin_anew(self.attempt);
-                return Some(Ok(answer));
-            }
-            GrantAnswer::LineFull { held_by, .. } => self.round.handle_refused(member, Some(held_by)),
             GrantAnswer::Unfinished => self.ask(member),
             GrantAnswer::TooLate { .. } => {
-                self.round.handle_fault(member, passing("it was asked too late"));
+                self.round.handle_fault(member, Fault::passing(store, "it was asked too late"));
             }
             GrantAnswer::NotALock { .. } => {
-                let fault =
-                    Fault::lasting(&self.desk.members[member].name, "the key has something that is no lock");
+                let fault = Fault::lasting(store, "the key has something that is no lock");
                 self.round.handle_fault(member, fault);
                 self.odd = Some(answer);
             }
             GrantAnswer::FencesSpent { .. } => {
-                let fault =
-                    Fault::lasting(&self.desk.members[member].name, "the fences of the key are used up");
+                let fault = Fault::lasting(store, "the fences of the key are used up");
                 self.round.handle_fault(member, fault);
                 self.odd = Some(answer);
             }
         }
-        None
     }
 
-    /// Stands in the line member's line, and has nothing anywhere else.
-    fn stand(&self, held_by: Tenancy, place: Option<Place>) -> GrantAnswer {
-        self.desk.abandon(self.attempt, |member| member != self.line);
-        // A store without a line keeps nothing of a refusal.
-        let stage = if place.is_some() { Stage::Standing { line: self.line } } else { Stage::Fresh };
-        self.desk.set(self.attempt, stage);
-        GrantAnswer::Busy { held_by, place }
+    /// The reader that holds the line member's key, if this reader was refused there all the same: then others wait before it.
+    fn queues_before(&self) -> Option<&Tenancy> {
+        let held_by = self.round.held_by(self.line)?;
+        let shares = |want: &Want| want.key == held_by.key && want.mode == Mode::Shared;
+        (held_by.mode == Mode::Shared && self.attempt.claim.wants().iter().any(shares)).then_some(held_by)
+    }
+
+    /// Somebody of ours has the line member's key: mostly whoever was first in its line and is about to ask the others, sometimes
+    /// what a process that died has left. It is told apart by giving way to it, once.
+    fn is_to_give_way(&self) -> bool {
+        let held_by = self.round.held_by(self.line);
+        held_by.is_some_and(|held_by| !self.gave_way && !is_foreign(held_by) && !self.is_our_own(held_by))
+    }
+
+    /// Releases what a majority granted, rests a moment, and asks again. It keeps its place in line.
+    async fn give_way(&mut self) {
+        self.gave_way = true;
+        let line = self.line;
+        self.desk.abandon(self.attempt, |member| member != line);
+        let rest = APART.min(self.attempt.ttl.duration() / 8);
+        let until = self.desk.runtime.now() + self.desk.about(rest);
+        self.desk.runtime.sleep_until(until).await;
+        self.round = self.desk.round(self.until);
+        self.proposal = self.desk.propose();
+        (self.tell, self.heard) = unbounded_channel();
+        self.refusers.clear();
+        (self.refused, self.place_elsewhere, self.courtesy_until) = (None, None, None);
+    }
+
+    /// It is this attempt that has the key there, under an id whose release is under way.
+    fn is_our_own(&self, held_by: &Tenancy) -> bool {
+        matches!(held_by.tenant, Tenant::Holder { holder, .. } if is_same_attempt(holder, self.attempt.holder))
+    }
+
+    /// No majority can grant any more.
+    async fn failed(&mut self, now: Instant) -> Outcome {
+        if now >= self.until {
+            return Some(self.too_few());
+        }
+        let winnable = self.round.could_be_won(|member| !self.desk.members[member].is_silent());
+        let held: Vec<(usize, Tenancy)> =
+            self.round.held_elsewhere().map(|(member, held_by)| (member, held_by.clone())).collect();
+        let Some((_, held_by)) = held.first().cloned().filter(|_| winnable) else {
+            if let Some(until) = self.last_words(now) {
+                self.hear(until).await;
+                return None;
+            }
+            return Some(self.too_few());
+        };
+        let is_held = self.round.is_held_by_one(is_same);
+        if is_held && !self.waits() {
+            return Some(Ok(self.leave(held_by)));
+        }
+        if let Some(courtesy) = self.courtesy(now) {
+            self.hear(courtesy).await;
+            return None;
+        }
+        let line = self.choose_line(&held);
+        let goes_on = self.round.has_granted(line);
+        match self.waits() {
+            true if goes_on => {
+                self.line = line;
+                self.join_the_refusers(now, &held, held_by)
+            }
+            true => self.stand(line, held_by, !is_held),
+            false if goes_on || held.iter().any(|(_, held_by)| self.is_our_own(held_by)) => {
+                self.ask_the_rivals(now, &held, held_by).await
+            }
+            false => Some(Ok(self.leave(held_by))),
+        }
+    }
+
+    /// Who has this member's key goes on, and who waits stands in its line: the first that answers and at which no other program's lock
+    /// is in the way. If other programs have so many that no majority is left, their locks are what everybody waits for.
+    fn choose_line(&self, held: &[(usize, Tenancy)]) -> usize {
+        let foreign = |member: usize| self.round.held_by(member).is_some_and(is_foreign);
+        let count = held.iter().filter(|(_, held_by)| is_foreign(held_by)).count();
+        let skips = self.desk.members.len() - count >= self.desk.majority();
+        let serves = |member: &usize| {
+            let member = *member;
+            self.round.has_granted(member)
+                || self.round.held_by(member).is_some() && !(skips && foreign(member))
+        };
+        (0..self.desk.members.len()).find(serves).unwrap_or(self.line)
+    }
+
+    /// A try that goes on while rivals have only parts, which they give back when they find that they are not to go on.
+    async fn ask_the_rivals(&mut self, now: Instant, held: &[(usize, Tenancy)], held_by: Tenancy) -> Outcome {
+        let split = SPLIT.min(self.attempt.ttl.duration() / 4);
+        if now < *self.split_until.get_or_insert(now + split) {
+            self.split_tries += 1;
+            let rest = self.desk.about(SPLIT_REST * self.split_tries);
+            self.desk.runtime.sleep_until(now + rest).await;
+            held.iter().for_each(|(member, _)| self.round.ask_again(*member));
+            return None;
+        }
+        Some(if self.round.is_held_elsewhere() { Ok(self.leave(held_by)) } else { self.too_few() })
+    }
+
+    /// Stands in a member's line, and has nothing anywhere else.
+    fn stand(&mut self, line: usize, held_by: Tenancy, looks_on: bool) -> Outcome {
+        if line != self.line && self.moves < self.desk.members.len() {
+            let before = std::mem::replace(&mut self.line, line);
+            self.moves += 1;
+            self.refused = None;
+            self.courtesy_until = None;
+            // One that has not answered may still grant what it was asked for, so that is not given up: its answer counts.
+            if self.round.held_by(before).is_some() {
+                self.desk.abandon(self.attempt, |member| member == before);
+            }
+            self.round.ask_again(line);
+            return None;
+        }
+        let line = self.line;
+        match self.refused.take() {
+            Some(GrantAnswer::Busy { held_by, place: place @ Some(_) }) => {
+                self.desk.abandon(self.attempt, |member| member != line);
+                self.desk.set(self.attempt, Stage::Standing { line, looks_on });
+                Some(Ok(GrantAnswer::Busy { held_by, place }))
+            }
+            Some(answer @ GrantAnswer::LineFull { .. }) => {
+                self.desk.begin_anew(self.attempt);
+                Some(Ok(answer))
+            }
+            // A store without a line keeps nothing of a refusal.
+            _ => Some(Ok(self.leave(held_by))),
+        }
     }
 
     /// Goes, and leaves nothing.
@@ -318,46 +456,9 @@ impl<'a> Asking<'a> {
         GrantAnswer::Busy { held_by, place: None }
     }
 
-    async fn failed(&mut self, now: Instant) -> Next {
-        if now >= self.until {
-            return self.too_few();
-        }
-        let winnable = self.round.could_be_won(|member| !self.desk.members[member].is_silent());
-        if let Some((held_by, place)) = self.refused.take().filter(|_| winnable) {
-            return Next::Over(Ok(self.stand(held_by, place)));
-        }
-        let held: Vec<(usize, Tenancy)> =
-            self.round.held_elsewhere().map(|(member, held_by)| (member, held_by.clone())).collect();
-        let Some((_, held_by)) = held.first().cloned().filter(|_| winnable) else {
-            return self.too_few();
-        };
-        if let Some(courtesy) = self.courtesy(now) {
-            return self.hear(courtesy).await.map_or(Next::GoOn, Next::Over);
-        }
-        let has_line = self.round.has_granted(self.line);
-        if self.waits() {
-            if !has_line {
-                return Next::Elsewhere;
-            }
-            return self.join_the_refusers(now, &held, held_by);
-        }
-        let split = has_line && !self.round.is_held_by_one(is_same);
-        if split && self.split_tries < SPLIT_TRIES {
-            self.split_tries += 1;
-            self.desk.runtime.sleep_until(now + self.desk.about(SPLIT_REST)).await;
-            held.iter().for_each(|(member, _)| self.round.ask_again(*member));
-            return Next::GoOn;
-        }
-        if self.round.is_held_elsewhere() {
-            return Next::Over(Ok(self.leave(held_by)));
-        }
-        // That it is held by too few is only what was heard so far: the word of the next line member decides.
-        if !has_line && self.desk.members[self.line].is_silent() { Next::Elsewhere } else { self.too_few() }
-    }
-
     /// It is this attempt's turn, but others have a majority, or a part of one. It waits where they are, without asking; not for
     /// long, since one of them may be waiting here.
-    fn join_the_refusers(&mut self, now: Instant, held: &[(usize, Tenancy)], held_by: Tenancy) -> Next {
+    fn join_the_refusers(&mut self, now: Instant, held: &[(usize, Tenancy)], held_by: Tenancy) -> Outcome {
         let window = Line::WINDOW.min(self.attempt.ttl.duration() / 2);
         let until = *self.contested_until.get_or_insert_with(|| now + self.desk.about(window));
         let joined = self.refusers.len();
@@ -368,26 +469,35 @@ impl<'a> Asking<'a> {
             }
         }
         if self.refusers.len() > joined {
-            return Next::GoOn;
+            return None;
         }
         let stage = Stage::Contested { line: self.line, refusers: self.refusers.clone(), until };
         self.desk.set(self.attempt, stage);
-        Next::Over(Ok(GrantAnswer::Busy { held_by, place: self.place_elsewhere }))
+        Some(Ok(GrantAnswer::Busy { held_by, place: self.place_elsewhere }))
     }
 
-    fn too_few(&mut self) -> Next {
+    /// Until when to wait for the other answers before an error says what each member said; `None`: no longer.
+    fn last_words(&mut self, now: Instant) -> Option<Instant> {
+        // One that has just failed is silent already, and says why.
+        let says = |member: usize| !self.desk.members[member].is_silent() || !self.heard.is_empty();
+        let awaits = |member| self.round.awaits(member) && says(member);
+        if !(0..self.desk.members.len()).any(awaits) {
+            return None;
+        }
+        let until = *self.last_words_until.get_or_insert(now + COURTESY);
+        (now < until).then_some(until)
+    }
+
+    fn too_few(&mut self) -> Result<GrantAnswer, Fault> {
         self.desk.begin_anew(self.attempt);
         if let Some(odd) = self.odd.take().filter(|_| self.round.is_hopeless()) {
-            return Next::Over(Ok(odd));
+            return Ok(odd);
         }
-        let kind = if self.round.is_hopeless() { FaultKind::Lasting } else { FaultKind::Passing };
-        Next::Over(Err(self.desk.fault(kind, self.round.tally(self.desk.names()))))
+        let kind = match () {
+            () if self.round.is_hopeless() => FaultKind::Lasting,
+            () if self.round.waits_for_quarantine() => FaultKind::Quarantined,
+            () => FaultKind::Passing,
+        };
+        Err(self.desk.fault(kind, self.round.tally(self.desk.names())))
     }
-}
-
-/// What to do when no majority can grant any more.
-enum Next {
-    GoOn,
-    Elsewhere,
-    Over(Result<GrantAnswer, Fault>),
 }

@@ -14,7 +14,8 @@ pub(super) async fn bare(desk: &Arc<Desk>, what: &Bare) -> Result<(), Fault> {
         let (store, what, tell) = (member.store.clone(), what.clone(), tell.clone());
         desk.runtime.spawn(Box::pin(async move {
             // Whoever asked may have enough.
-            let _ = tell.send((nth, store.bare(&what).await));
+            let done = async { store.baseline()?.bare(&what).await };
+            let _ = tell.send((nth, done.await));
         }));
     }
     drop(tell);

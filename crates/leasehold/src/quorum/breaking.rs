@@ -23,7 +23,7 @@ use super::looking::{each_says, held_by_a_majority, is_same};
 pub(super) async fn break_lease(desk: &Arc<Desk>, key: &Key, fence: Fence) -> Result<BreakAnswer, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
-        Box::pin(async move { store.inspect(&key).await })
+        Box::pin(async move { store.inspector()?.inspect(&key).await })
     };
     let seen = each_says(desk, look).await?;
     let states: Vec<_> = seen.iter().flatten().cloned().collect();
@@ -65,7 +65,7 @@ fn end(
     const TRIES: u32 = 3;
     Box::pin(async move {
         for _ in 0..TRIES {
-            match store.break_lease(&key, fence).await? {
+            match store.admin()?.break_lease(&key, fence).await? {
                 BreakAnswer::NotHeld { held_by: Some(other) } if is_same(&other, &held) => {
                     match other.fence {
                         Some(risen) if risen != fence => fence = risen,
@@ -106,9 +106,9 @@ impl Notices for Fan {
             for (member, notices) in &mut *members {
                 while let Poll::Ready(notice) = notices.next().as_mut().poll(context) {
                     match notice {
-                        Notice::Broken { holder, key } => {
+                        Notice::Broken { holder } => {
                             if let Some(holder) = desk.broken_at(*member, holder) {
-                                return Poll::Ready(Notice::Broken { holder, key });
+                                return Poll::Ready(Notice::Broken { holder });
                             }
                         }
                         notice => return Poll::Ready(notice),

@@ -119,8 +119,9 @@ impl Stake {
 pub(super) enum Stage {
     /// It asks all members, as if for the first time.
     Fresh,
-    /// It stands in the line of this member, and has nothing anywhere else.
-    Standing { line: usize },
+    /// It stands in the line of this member, and has nothing anywhere else. Where another than the holder of a majority keeps it from
+    /// that member's key, `looks_on` says that it asks the others too when it asks there.
+    Standing { line: usize, looks_on: bool },
     /// This member has handed it the key; the others are yet to be asked.
     Handed { line: usize },
     /// It has the line member's key and stands in the lines of those that others hold, but not for long.
@@ -135,7 +136,7 @@ impl Stage {
     /// The member in whose line it stands or stood.
     pub(super) const fn line(&self) -> Option<usize> {
         match self {
-            Self::Standing { line } | Self::Handed { line } | Self::Contested { line, .. } => Some(*line),
+            Self::Standing { line, .. } | Self::Handed { line } | Self::Contested { line, .. } => Some(*line),
             _ => None,
         }
     }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Drift, Fault, Fence, Holder, Proposal, Runtime, Store, Tally, Ttl, majority_of,
+    Attempt, BackgroundRelease, BackgroundReleases, BoxFuture, Drift, Fault, Fence, Holder, Instant,
+    Proposal, Round, Runtime, Store, Tally, Ttl, majority_of,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -28,6 +29,55 @@ pub(super) struct Desk {
     /// How many members answer.
     answering: watch::Sender<usize>,
     pub(super) health: Health,
+    pub(super) releases: BackgroundReleases,
+}
+
+/// An id that is given up at a member.
+struct Undoing {
+    desk: Arc<Desk>,
+    member: usize,
+    attempt: Attempt,
+    tell: Option<UnboundedSender<Said<()>>>,
+    end: Instant,
+}
+
+impl Undoing {
+    /// Whether it is over.
+    async fn try_once(&self) -> bool {
+        let (runtime, member) = (&*self.desk.runtime, &self.desk.members[self.member]);
+        let limit = runtime.now() + Member::limit(self.attempt.ttl);
+        let answer = tokio::select! {
+            biased;
+            answer = member.store.give_up(&self.attempt) => answer,
+            () = runtime.sleep_until(limit) => Err(member.timed_out()),
+        };
+        let over = answer.is_ok() || answer.as_ref().is_err_and(Fault::is_lasting);
+        self.desk.ended(self.member, answer.as_ref().err());
+        if let Some(tell) = &self.tell {
+            // Whoever asked may have gone.
+            let _ = tell.send(Box::new((self.member, answer)));
+        }
+        over || runtime.now() >= self.end
+    }
+
+    /// Ever later, because there may be thousands of these for a member that is gone; at once when it is back.
+    async fn try_again(&self, tries: u32) -> bool {
+        let (runtime, member) = (&*self.desk.runtime, &self.desk.members[self.member]);
+        let again = runtime.now() + rest(tries, runtime) * (tries + 1);
+        tokio::select! {
+            () = runtime.sleep_until(again.min(self.end)) => {}
+            () = member.answers_again() => {}
+        }
+        self.try_once().await
+    }
+
+    async fn go_on(self: Arc<Self>) {
+        for tries in 1.. {
+            if self.try_again(tries).await {
+                return;
+            }
+        }
+    }
 }
 
 impl Desk {
@@ -37,12 +87,13 @@ impl Desk {
         max_ttl: Ttl,
         runtime: Arc<dyn Runtime>,
     ) -> Self {
-        let drift = stores.iter().map(|store| store.drift()).fold(Drift::NONE, Drift::widest);
+        let drift = stores.iter().map(|store| store.limits().drift).fold(Drift::NONE, Drift::widest);
         let members: Vec<_> = stores.into_iter().map(Member::new).collect();
         let answering = watch::Sender::new(members.len());
         let (contests, last_seen) = (Contests::default(), AtomicU64::new(0));
         let health = Health::of(members.len());
-        Self { name, members, runtime, drift, max_ttl, contests, last_seen, answering, health }
+        let releases = BackgroundReleases::default();
+        Self { name, members, runtime, drift, max_ttl, contests, last_seen, answering, health, releases }
     }
 
     pub(super) fn majority(&self) -> usize {
@@ -115,6 +166,8 @@ impl Desk {
         let limit = Member::limit(shortest.unwrap_or(self.max_ttl));
         let call = Call { member, does, limit, dropped_after: self.max_ttl.duration() };
         let (desk, tell) = (self.clone(), tell.clone());
+        // What it may bring may have to be released, so a program that ends waits for its answer.
+        let mut unanswered = (!attempts.is_empty()).then(|| self.releases.begin());
         self.runtime.spawn(Box::pin(async move {
             let mut attempts = attempts;
             let ends = |end: End<'_>| {
@@ -128,50 +181,38 @@ impl Desk {
                 // What is given up from here on is given up after this call, so that nothing of the call outlasts it.
                 if !matches!(end, End::Limit(_)) {
                     let given_up = attempts.extract_if(.., |(_, stake)| stake.call_ends(end == End::Answer));
-                    given_up.for_each(|(attempt, stake)| desk.undo(attempt, stake, None));
+                    given_up.for_each(|(attempt, stake)| {
+                        desk.undo(attempt, stake, None, Some(desk.releases.begin()));
+                    });
                 }
+                drop(unanswered.take());
             };
             call.make(&desk.members[member], &*desk.runtime, &tell, ends).await;
         }));
     }
 
-    /// Gives an attempt's id up at a member, trying for as long as it could last there. Tells what came of each try.
+    /// Gives an attempt's id up at a member, trying for as long as it could last there. Tells what came of each try; `unheard` ends
+    /// with the first of them, and the end of a program waits for no more than two.
     pub(super) fn undo(
         self: &Arc<Self>,
         attempt: Attempt,
         stake: Arc<Stake>,
         tell: Option<UnboundedSender<Said<()>>>,
+        mut unheard: Option<BackgroundRelease>,
     ) {
-        let desk = self.clone();
-        self.runtime.spawn(Box::pin(async move {
-            let (number, runtime) = (stake.member, &*desk.runtime);
-            let member = &desk.members[number];
-            let attempt = attempt.at_member(stake.holder, desk.proposal(Fence::MAX));
-            let end = runtime.now() + attempt.lingers().max(desk.max_ttl.duration());
-            let limit = Member::limit(attempt.ttl);
-            for tries in 0.. {
-                let answer = tokio::select! {
-                    biased;
-                    answer = member.store.give_up(&attempt) => answer,
-                    () = runtime.sleep_until(runtime.now() + limit) => Err(member.timed_out()),
-                };
-                let (done, lasting) = (answer.is_ok(), answer.as_ref().is_err_and(Fault::is_lasting));
-                desk.ended(number, answer.as_ref().err());
-                if let Some(tell) = &tell {
-                    // Whoever asked may have gone.
-                    let _ = tell.send(Box::new((number, answer)));
+        let attempt = attempt.at_member(stake.holder, self.proposal(Fence::MAX));
+        let end = self.runtime.now() + attempt.lingers().max(self.max_ttl.duration());
+        let undoing = Arc::new(Undoing { desk: self.clone(), member: stake.member, attempt, tell, end });
+        self.runtime.spawn_cleanup(Box::new(move || {
+            let (undoing, unheard) = (undoing.clone(), unheard.take());
+            Box::pin(async move {
+                let over = undoing.try_once().await;
+                drop(unheard);
+                // The connection may have ended with the runtime that had it; another is made for the second try.
+                if !over && !undoing.try_again(0).await {
+                    undoing.desk.runtime.spawn(Box::pin(undoing.clone().go_on()));
                 }
-                let now = runtime.now();
-                if done || lasting || now >= end {
-                    return;
-                }
-                // Ever later, because there may be thousands of these for a member that is gone; at once when it is back.
-                let again = now + rest(tries, runtime) * (tries + 1);
-                tokio::select! {
-                    () = runtime.sleep_until(again.min(end)) => {}
-                    () = member.answers_again() => {}
-                }
-            }
+            })
         }));
     }
 
@@ -182,7 +223,7 @@ impl Desk {
             members.filter_map(|member| contest.drop_stake(member)).collect::<Vec<_>>()
         });
         for stake in dropped.unwrap_or_default() {
-            self.undo(attempt.clone(), stake, None);
+            self.undo(attempt.clone(), stake, None, Some(self.releases.begin()));
         }
     }
 
@@ -237,6 +278,11 @@ impl Desk {
         let reason =
             format_args!("{one} and {other} are one server and would be counted twice: name it once");
         Some(Fault::lasting(&self.name, reason))
+    }
+
+    pub(super) fn round(&self, until: Instant) -> Round {
+        let leap = u64::try_from(self.runtime.random() & 0x3ff).unwrap_or(0);
+        Round::new(self.members.len(), until).leaping(leap)
     }
 
     /// A random share between half of a time and the whole of it.

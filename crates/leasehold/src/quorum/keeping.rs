@@ -83,8 +83,12 @@ async fn keep_at(store: &dyn Store, there: Vec<(Attempt, Arc<Stake>)>, rejoins: 
         chosen.map(|((attempt, _), _)| attempt.clone()).collect::<Vec<_>>()
     };
     let (rejoined, renewed) = (those(true), those(false));
+    let rejoin = async |attempts: &[Attempt]| match store.member() {
+        Ok(member) => member.rejoin(attempts).await,
+        Err(fault) => vec![Err(fault); attempts.len()],
+    };
     let (rejoined, renewed) = tokio::join!(
-        async { if rejoined.is_empty() { Vec::new() } else { store.rejoin(&rejoined).await } },
+        async { if rejoined.is_empty() { Vec::new() } else { rejoin(&rejoined).await } },
         async { if renewed.is_empty() { Vec::new() } else { store.renew(&renewed).await } },
     );
     let (mut rejoined, mut renewed) = (rejoined.into_iter(), renewed.into_iter());
@@ -106,19 +110,23 @@ pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
     let (tell, mut heard) = unbounded_channel();
     for stake in stakes {
         stake.lets_go();
-        let (desk, attempt) = (desk.clone(), attempt.clone());
-        let tell = tell.clone();
-        let runtime = desk.runtime.clone();
-        runtime.spawn(Box::pin(async move {
-            let there = attempt.at_member(stake.holder, desk.proposal(Fence::MAX));
-            let answer = desk.in_time(stake.member, &attempt, |store| store.release(&there)).await;
-            let faulted = answer.is_err();
-            let unsettled = stake.let_go(matches!(answer, Ok(HoldAnswer::Done)));
-            // Whoever asked may have gone.
-            let _ = tell.send(Box::new((stake.member, answer)));
-            if faulted || unsettled {
-                desk.undo(attempt, stake, None);
-            }
+        let (desk, attempt, tell) = (desk.clone(), attempt.clone(), tell.clone());
+        let (runtime, mut first) = (desk.runtime.clone(), Some(desk.releases.begin()));
+        runtime.spawn_cleanup(Box::new(move || {
+            let (desk, attempt, stake, tell) = (desk.clone(), attempt.clone(), stake.clone(), tell.clone());
+            let unheard = first.take().unwrap_or_else(|| desk.releases.begin());
+            Box::pin(async move {
+                let there = attempt.at_member(stake.holder, desk.proposal(Fence::MAX));
+                let release = desk.members[stake.member].store.release(&there);
+                let answer = desk.in_time(stake.member, &attempt, release).await;
+                let faulted = answer.is_err();
+                let unsettled = stake.let_go(matches!(answer, Ok(HoldAnswer::Done)));
+                // Whoever asked may have gone.
+                let _ = tell.send(Box::new((stake.member, answer)));
+                if faulted || unsettled {
+                    desk.undo(attempt, stake, None, unsettled.then_some(unheard));
+                }
+            })
         }));
     }
     drop(tell);
@@ -157,7 +165,7 @@ pub(super) async fn give_up(desk: &Arc<Desk>, attempt: &Attempt) -> Result<(), F
     let (tell, mut heard) = unbounded_channel();
     for stake in contest.stakes {
         stake.gives_up();
-        desk.undo(attempt.clone(), stake, Some(tell.clone()));
+        desk.undo(attempt.clone(), stake, Some(tell.clone()), Some(desk.releases.begin()));
     }
     drop(tell);
     while !unheard.is_empty() || ballot.vote() != Vote::Done {
@@ -181,17 +189,17 @@ impl Desk {
     }
 
     /// What a member answers, if it is in time.
-    pub(super) async fn in_time<'a, T>(
-        &'a self,
+    pub(super) async fn in_time<T>(
+        &self,
         member: usize,
         attempt: &Attempt,
-        call: impl FnOnce(&'a dyn Store) -> BoxFuture<'a, Result<T, Fault>>,
+        call: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
         let here = &self.members[member];
         let limit = self.runtime.now() + super::member::Member::limit(attempt.ttl);
         let answer = tokio::select! {
             biased;
-            answer = call(&*here.store) => answer,
+            answer = call => answer,
             () = self.runtime.sleep_until(limit) => Err(here.timed_out()),
         };
         self.ended(member, answer.as_ref().err());

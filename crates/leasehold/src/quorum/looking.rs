@@ -14,7 +14,7 @@ use super::desk::Desk;
 pub(super) async fn inspect(desk: &Arc<Desk>, key: &Key) -> Result<KeyState, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
-        Box::pin(async move { store.inspect(&key).await })
+        Box::pin(async move { store.inspector()?.inspect(&key).await })
     };
     Ok(seen(desk, key.clone(), &all_say(desk, look).await?))
 }
@@ -23,7 +23,7 @@ pub(super) async fn inspect(desk: &Arc<Desk>, key: &Key) -> Result<KeyState, Fau
 pub(super) async fn list(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let prefix = prefix.to_vec();
-        Box::pin(async move { store.list(&prefix).await })
+        Box::pin(async move { store.inspector()?.list(&prefix).await })
     };
     let mut by_key: BTreeMap<Key, Vec<KeyState>> = BTreeMap::new();
     for state in all_say(desk, look).await?.into_iter().flatten() {
@@ -37,7 +37,7 @@ pub(super) async fn list(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<KeyState
 pub(super) async fn inspect_all(desk: &Arc<Desk>, keys: &[Key]) -> Result<Vec<KeyState>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let keys = keys.to_vec();
-        Box::pin(async move { store.inspect_all(&keys).await })
+        Box::pin(async move { store.inspector()?.inspect_all(&keys).await })
     };
     let answers = all_say(desk, look).await?;
     let of = |nth: usize| answers.iter().filter_map(|states| states.get(nth).cloned()).collect::<Vec<_>>();
@@ -48,7 +48,9 @@ pub(super) async fn inspect_all(desk: &Arc<Desk>, keys: &[Key]) -> Result<Vec<Ke
 /// enough others do.
 pub(super) async fn walk(desk: &Arc<Desk>, prefix: &[u8], from: Bookmark) -> Result<Stretch, Fault> {
     let Some(member) = desk.members.get(from.section) else { return Ok(Stretch::whole(Vec::new())) };
-    let stretch = match member.store.walk(prefix, Bookmark { section: 0, at: from.at }).await {
+    let there = Bookmark { section: 0, at: from.at };
+    let walked = async { member.store.inspector()?.walk(prefix, there).await };
+    let stretch = match walked.await {
         Ok(stretch) => stretch,
         Err(_) => {
             let open = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
@@ -95,7 +97,13 @@ pub(super) async fn each_says<T: Send + 'static>(
 fn seen(desk: &Desk, key: Key, states: &[KeyState]) -> KeyState {
     let line = states.iter().map(|state| &state.line).find(|line| !line.is_empty());
     let tenancies = held_by_a_majority(states, desk.majority());
-    KeyState::new(key, tenancies, line.cloned().unwrap_or_default())
+    let state = KeyState::new(key, tenancies, line.cloned().unwrap_or_default());
+    // Of fences that are within a margin of each member's clock, none is then later than now.
+    let clock = states.iter().filter_map(|state| state.clock).max();
+    match clock {
+        Some(clock) => state.at(clock),
+        None => state,
+    }
 }
 
 /// In order of the fences; several where they hold it together.

@@ -26,7 +26,8 @@ pub(super) async fn mark(
         let runtime = desk.runtime.clone();
         runtime.spawn(Box::pin(async move {
             let there = attempt.at_member(stake.holder, desk.proposal(Fence::MAX));
-            let answer = desk.in_time(stake.member, &attempt, |store| store.mark(&there, &mark, keep)).await;
+            let does = async { desk.members[stake.member].store.marks()?.mark(&there, &mark, keep).await };
+            let answer = desk.in_time(stake.member, &attempt, does).await;
             // Whoever asked may have gone.
             let _ = tell.send((stake.member, answer));
         }));
@@ -45,7 +46,7 @@ pub(super) async fn mark(
 pub(super) async fn marked(desk: &Arc<Desk>, key: &Key) -> Result<Marked, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
-        Box::pin(async move { store.marked(&key).await })
+        Box::pin(async move { store.marks()?.marked(&key).await })
     };
     let answers = all_say(desk, look).await?;
     // A clock of a minority that is far ahead must not make everything due, nor one that is far behind nothing.

@@ -46,7 +46,7 @@ impl Desk {
         let Some(stake) = self.stake(attempt.holder, member) else { return };
         let at_member = attempt.at_member(stake.holder, self.proposal(fence));
         let store = self.members[member].store.clone();
-        let does = Box::pin(async move { store.raise(&at_member).await.map(Heard::Raise) });
+        let does = Box::pin(async move { store.member()?.raise(&at_member).await.map(Heard::Raise) });
         self.call(vec![(attempt.clone(), stake)], member, does, tell);
     }
 

@@ -11,7 +11,7 @@ use super::contest::{Contest, Stage};
 use super::desk::Desk;
 
 /// How long rivals who released everything rest at most: some round trips, so that one of them is through before the next asks.
-const APART: Duration = Duration::from_millis(100);
+pub(super) const APART: Duration = Duration::from_millis(100);
 
 /// Resolves when the attempt should ask again.
 ///
@@ -23,7 +23,7 @@ pub(super) async fn woken(desk: &Arc<Desk>, attempt: &Attempt) -> Wake {
         };
         let at = |member: usize| attempt.at_member(stakes[member].holder, desk.proposal(Fence::MAX));
         match stage {
-            Stage::Standing { line } => {
+            Stage::Standing { line, .. } => {
                 let (here, member) = (at(line), &desk.members[line]);
                 tokio::select! {
                     biased;

@@ -57,7 +57,7 @@ impl Job {
         let end = runtime.now() + self.defaults.outage_limit;
         let mut tries = 0;
         loop {
-            let fault = match place.store.marked(&key).await {
+            let fault = match async { place.store.marks()?.marked(&key).await }.await {
                 Ok(marked) => return Ok(marked),
                 Err(fault) => fault,
             };

@@ -92,7 +92,7 @@ impl Election {
 
     async fn state(&self) -> Result<KeyState, InspectError> {
         let claim = self.claim.clone()?;
-        self.askers.place().store.inspect(claim.first_key()).await.map_err(InspectError::Store)
+        self.askers.place().inspect(claim.first_key()).await.map_err(InspectError::Store)
     }
 }
 
@@ -107,12 +107,13 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// [`HoldError::NotTaken`] when it was never elected; [`HoldError::Lost`] when the work was stopped. Stand again to try again.
+    /// [`HoldError::NotTaken`] when it was never elected; [`HoldError::Lost`] when the work was stopped;
+    /// [`HoldError::LostUnnoticed`] when it ended by itself, and had been replaced by then. Stand again to try again.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops the work, and resigns or gives up the candidacy in the background.
-    pub async fn lead<T, Work>(&self, work: impl FnOnce(Held) -> Work) -> Result<T, HoldError>
+    pub async fn lead<T, Work>(&self, work: impl FnOnce(Held) -> Work) -> Result<T, HoldError<T>>
     where
         Work: Future<Output = T>,
     {

@@ -25,7 +25,14 @@ impl fmt::Display for BeginError {
     }
 }
 
-impl std::error::Error for BeginError {}
+impl std::error::Error for BeginError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NotTaken(error) => Some(error),
+            Self::NotKnown(error) => Some(error),
+        }
+    }
+}
 
 impl From<Misuse> for BeginError {
     fn from(misuse: Misuse) -> Self {
@@ -52,7 +59,14 @@ impl fmt::Display for MarkError {
     }
 }
 
-impl std::error::Error for MarkError {}
+impl std::error::Error for MarkError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Lost(loss) => Some(loss),
+            Self::Unreachable(fault) => Some(fault),
+        }
+    }
+}
 
 /// Why [`Once::run`](crate::Once::run) or [`Every::run`](crate::Every::run) has no result. `E` is the work's own error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +93,17 @@ impl<E: fmt::Display> fmt::Display for JobError<E> {
     }
 }
 
-impl<E: fmt::Debug + fmt::Display> std::error::Error for JobError<E> {}
+impl<E: fmt::Debug + fmt::Display> std::error::Error for JobError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NotBegun(error) => Some(error),
+            Self::Lost(loss) => Some(loss),
+            Self::NotMarked(error) => Some(error),
+            // Its own words are the work's, and it need not be an error.
+            Self::Failed(_) => None,
+        }
+    }
+}
 
 impl<E> From<BeginError> for JobError<E> {
     fn from(error: BeginError) -> Self {

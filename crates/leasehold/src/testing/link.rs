@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, BreakAnswer, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Manner,
-    Mark, Marked, Notice, Notices, RaiseAnswer, Runtime, Store, Wake,
+    AdminStore, Attempt, BoxFuture, BreakAnswer, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
+    KeyState, Limits, Manner, Mark, MarkStore, Marked, MemberStore, Notice, Notices, Parts, RaiseAnswer,
+    Runtime, Store, Wake,
 };
 
 use super::hand::Hand;
@@ -100,8 +101,8 @@ impl Store for Link {
         self.store.name()
     }
 
-    fn drift(&self) -> Drift {
-        self.store.drift()
+    fn limits(&self) -> Limits {
+        self.store.limits()
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
@@ -120,45 +121,12 @@ impl Store for Link {
         self.call_all(attempts, self.store.renew(attempts))
     }
 
-    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        self.call_all(attempts, self.store.rejoin(attempts))
-    }
-
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-        self.call(self.store.raise(attempt))
-    }
-
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         self.call(self.store.release(attempt))
     }
 
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
         self.call(self.store.give_up(attempt))
-    }
-
-    fn mark<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        mark: &'a Mark,
-        keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        self.call(self.store.mark(attempt, mark, keep))
-    }
-
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
-        self.call(self.store.marked(key))
-    }
-
-    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
-        self.call(self.store.inspect(key))
-    }
-
-    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        self.call(self.store.list(prefix))
-    }
-
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        self.call(self.store.break_lease(key, fence))
     }
 
     /// What was said to somebody out of reach is heard when the outage is over.
@@ -182,10 +150,61 @@ impl Store for Link {
         Box::pin(Watched::part(&self.stage, self.process, Box::pin(work)))
     }
 
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            member: Some(self),
+            inspect: Some(self),
+            marks: Some(self),
+            admin: Some(self),
+            ..Parts::default()
+        }
+    }
+}
+
+impl MemberStore for Link {
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        self.call_all(attempts, self.store.rejoin(attempts))
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        self.call(self.store.raise(attempt))
+    }
+}
+
+impl InspectStore for Link {
+    fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
+        self.call(self.store.inspect(key))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
+        self.call(self.store.list(prefix))
+    }
+
     fn notices(&self) -> Option<Box<dyn Notices>> {
         let early = self.notices.lock().unwrap_or_else(PoisonError::into_inner).take();
         let notices = early.or_else(|| self.store.notices())?;
         Some(Box::new(Heard { notices, stage: self.stage.clone(), process: self.process }))
+    }
+}
+
+impl MarkStore for Link {
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        self.call(self.store.mark(attempt, mark, keep))
+    }
+
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        self.call(self.store.marked(key))
+    }
+}
+
+impl AdminStore for Link {
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        self.call(self.store.break_lease(key, fence))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::{Fence, Key, KeyState, Store as _, Tenancy};
+use leasehold_core::{AdminStore as _, Fence, InspectStore as _, Key, KeyState, Tenancy};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::hand::Hand;

@@ -175,13 +175,12 @@ impl Client {
         }
         let (limit, sent) = (self.call_limit, self.runtime.now());
         let count = commands.len();
-        let saying = several(&mut *route.connection, commands.into_iter());
-        match within(&*self.runtime, limit, saying).await {
-            None => Err(self.silent(route, sent, limit)),
-            Some(Err(error)) => Err(self.broken(route, &error)),
-            Some(Ok(heard)) if heard.len() == count => Ok(heard),
-            Some(Ok(_)) => Err(self.faults.passing("the server gave fewer answers than it was asked")),
+        let said = within(&*self.runtime, limit, several(route.connection(), commands.into_iter())).await;
+        let heard = self.sorted(route.live.as_ref(), sent, said, limit)?;
+        if heard.len() == count {
+            return Ok(heard);
         }
+        Err(self.faults.passing("the server gave fewer answers than it was asked"))
     }
 }
 

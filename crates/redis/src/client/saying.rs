@@ -4,22 +4,21 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, Instant};
+use leasehold_core::{ConnectionId, Fault, Instant};
 use redis::aio::ConnectionLike;
-use redis::{Cmd, Pipeline, RedisError, ServerError, ServerErrorKind, Value};
+use redis::{Cmd, Pipeline, RedisError, ServerError, Value};
 
 use super::{BoxConnection, Client, Source};
 use crate::clock::ServerClock;
 use crate::deadline::within;
 use crate::fault::leads_astray;
 use crate::link::Live;
-use crate::script::Call;
-use crate::settle::ConnectionId;
+use crate::script::{Call, is_unknown_script};
 use crate::topology::cluster::{Redirect, say_all, say_one};
 
 /// What a call goes out on.
 pub(crate) struct Route {
-    pub(super) connection: BoxConnection,
+    connection: Option<BoxConnection>,
     pub(super) clock: Arc<ServerClock>,
     pub(crate) live: Option<Arc<Live>>,
     /// Whether a node of a cluster is asked for keys of a slot that it does not own yet.
@@ -29,27 +28,28 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    pub(crate) const fn new(
-        connection: BoxConnection,
-        clock: Arc<ServerClock>,
-        live: Option<Arc<Live>>,
-    ) -> Self {
-        Self { connection, clock, live, asks: false, redirects: Vec::new() }
+    /// On a connection of ours.
+    pub(super) fn on(live: Arc<Live>) -> Self {
+        let clock = Arc::clone(&live.clock);
+        Self { connection: None, clock, live: Some(live), asks: false, redirects: Vec::new() }
+    }
+
+    /// On one that was lent.
+    pub(super) const fn on_lent(connection: BoxConnection, clock: Arc<ServerClock>) -> Self {
+        Self { connection: Some(connection), clock, live: None, asks: false, redirects: Vec::new() }
     }
 
     pub(crate) fn connection(&mut self) -> &mut (dyn ConnectionLike + Send + Sync) {
-        &mut *self.connection
+        let live = &self.live;
+        let ours = || -> BoxConnection {
+            let live = live.as_ref().unwrap_or_else(|| unreachable!("what was lent is there"));
+            Box::new(live.connection.clone())
+        };
+        &mut **self.connection.get_or_insert_with(ours)
     }
 
     pub(crate) fn id(&self) -> Option<ConnectionId> {
         self.live.as_ref().map(|live| live.id)
-    }
-
-    /// What was sent at this instant has been answered.
-    fn answered(&self, sent: Instant) {
-        if let Some(live) = &self.live {
-            live.answered.note(sent);
-        }
     }
 }
 
@@ -59,7 +59,7 @@ pub(crate) type Heard = Result<Value, ServerError>;
 impl Client {
     pub(crate) async fn call(&self, route: &mut Route, call: &Call, limit: Duration) -> Result<Heard, Fault> {
         let sent = self.runtime.now();
-        let (connection, asks) = (&mut *route.connection, route.asks);
+        let (asks, connection) = (route.asks, route.connection());
         let saying = async {
             match say_one(connection, asks, &call.by_sha()).await {
                 Ok(Err(error)) if is_unknown_script(&error) => {
@@ -80,7 +80,7 @@ impl Client {
         limit: Duration,
     ) -> Result<Vec<Heard>, Fault> {
         let sent = self.runtime.now();
-        let (connection, asks) = (&mut *route.connection, route.asks);
+        let (asks, connection) = (route.asks, route.connection());
         let saying = async {
             let mut said = say_all(connection, asks, calls.iter().map(Call::by_sha)).await?;
             let unknown = |heard: &Heard| heard.as_ref().is_err_and(is_unknown_script);
@@ -94,27 +94,24 @@ impl Client {
             Ok(said)
         };
         let said = within(&*self.runtime, limit, saying).await;
-        let heard = match said {
-            None => return Err(self.silent(route, sent, limit)),
-            Some(Err(error)) => return Err(self.broken(route, &error)),
-            Some(Ok(heard)) if heard.len() == calls.len() => heard,
-            Some(Ok(_)) => {
-                return Err(self.faults.passing("the server gave fewer answers than it was asked"));
-            }
-        };
-        route.answered(sent);
-        if heard.iter().any(|heard| heard.as_ref().is_err_and(leads_astray)) {
-            self.drop_connection(route);
+        let heard = self.sorted(route.live.as_ref(), sent, said, limit)?;
+        if heard.len() != calls.len() {
+            return Err(self.faults.passing("the server gave fewer answers than it was asked"));
         }
         for (nth, heard) in heard.iter().enumerate() {
-            self.note_redirect(route, nth, heard);
+            heard.as_ref().err().into_iter().for_each(|refusal| self.note_refusal(route, nth, refusal));
         }
         Ok(heard)
     }
 
-    fn note_redirect(&self, route: &mut Route, nth: usize, heard: &Heard) {
-        let Some(redirect) = heard.as_ref().err().and_then(Redirect::of) else { return };
-        if self.cluster.is_some() {
+    /// What a refusal says of the connection, and of where the key is.
+    pub(crate) fn note_refusal(&self, route: &mut Route, nth: usize, refusal: &ServerError) {
+        if leads_astray(refusal) {
+            self.drop_connection(route.live.as_ref());
+        }
+        if self.cluster.is_some()
+            && let Some(redirect) = Redirect::of(refusal)
+        {
             route.redirects.push((nth, redirect));
         }
     }
@@ -127,42 +124,42 @@ impl Client {
         said: Option<Result<Heard, RedisError>>,
         limit: Duration,
     ) -> Result<Heard, Fault> {
+        let heard = self.sorted(route.live.as_ref(), sent, said, limit)?;
+        heard.as_ref().err().into_iter().for_each(|refusal| self.note_refusal(route, 0, refusal));
+        Ok(heard)
+    }
+
+    /// The same of anything that was said, whatever was answered.
+    pub(crate) fn sorted<T>(
+        &self,
+        live: Option<&Arc<Live>>,
+        sent: Instant,
+        said: Option<Result<T, RedisError>>,
+        limit: Duration,
+    ) -> Result<T, Fault> {
         match said {
-            None => Err(self.silent(route, sent, limit)),
-            Some(Err(error)) => Err(self.broken(route, &error)),
-            Some(Ok(heard)) => {
-                route.answered(sent);
-                if heard.as_ref().is_err_and(leads_astray) {
-                    self.drop_connection(route);
+            None => {
+                if let (Source::Ours(link), Some(live)) = (&self.source, live) {
+                    link.drop_if_silent_since(sent, live);
                 }
-                self.note_redirect(route, 0, &heard);
+                Err(self.faults.timed_out(format_args!("no answer within {limit:?}")))
+            }
+            Some(Err(error)) => {
+                self.drop_connection(live);
+                Err(self.faults.of_connection(&error))
+            }
+            Some(Ok(heard)) => {
+                live.into_iter().for_each(|live| live.answered.note(sent));
                 Ok(heard)
             }
         }
     }
 
-    /// There was no answer to what was sent at an instant.
-    pub(super) fn silent(&self, route: &Route, sent: Instant, limit: Duration) -> Fault {
-        if let (Source::Ours(link), Some(live)) = (&self.source, &route.live) {
-            link.drop_if_silent_since(sent, live);
-        }
-        self.faults.passing(format_args!("no answer within {limit:?}"))
-    }
-
-    pub(super) fn broken(&self, route: &Route, error: &RedisError) -> Fault {
-        self.drop_connection(route);
-        self.faults.of_connection(error)
-    }
-
-    fn drop_connection(&self, route: &Route) {
-        if let (Source::Ours(link), Some(live)) = (&self.source, &route.live) {
+    pub(crate) fn drop_connection(&self, live: Option<&Arc<Live>>) {
+        if let (Source::Ours(link), Some(live)) = (&self.source, live) {
             link.drop_connection(live);
         }
     }
-}
-
-fn is_unknown_script(error: &ServerError) -> bool {
-    error.kind() == Some(ServerErrorKind::NoScript)
 }
 
 pub(crate) async fn one(

@@ -43,12 +43,8 @@ const TRIED: [&str; 24] = [
 /// Without these locks cannot be listed or watched; all else works.
 const TO_LIST: [&str; 3] = ["scan", "getrange", "mget"];
 
-/// What some servers have, and what spares them a script at a release.
-const NATIVE: [&str; 2] = ["DELIFEQ leasehold:examine x", "DELEX leasehold:examine IFEQ x"];
-
-fn is_native(rule: &str) -> bool {
-    matches!(rule, "delifeq" | "delex")
-}
+/// Without this one, requests are sent one by one and not in batches.
+const TO_BATCH: &str = "mget";
 
 impl Look<'_> {
     pub(super) async fn permissions(&mut self) -> Result<(), Fault> {
@@ -60,13 +56,13 @@ impl Look<'_> {
         let mut elsewhere = false;
         for (name, heard) in names.into_iter().zip(heard) {
             let Err(error) = heard else { continue };
-            if is_native(&name) {
-                if is_denied(&error) {
-                    let note =
-                        format!("user {user} may not run {name}: a release takes the server a little longer");
-                    self.found(Finding::note("native", &self.at, note));
+            if is_denied(&error) {
+                if name == TO_BATCH {
+                    let note = format!(
+                        "user {user} may not run {name}: locks are requested one by one, which takes longer"
+                    );
+                    self.found(Finding::note("batches", &self.at, note));
                 }
-            } else if is_denied(&error) {
                 if TO_LIST.contains(&&*name) { &mut unlisted } else { &mut denied }.push(format!("+{name}"));
             } else if is_unknown(&error) {
                 unknown.push(name.to_ascii_uppercase());
@@ -131,7 +127,6 @@ impl Look<'_> {
         let open = opening_call();
         let mut commands = vec![open.by_text(), open.by_sha()];
         commands.extend(TRIED.iter().map(|words| said(words)));
-        commands.extend(NATIVE.iter().map(|words| said(words)));
         if self.route.live.as_ref().is_some_and(|live| live.minds_roles) {
             commands.push(cmd("ROLE"));
         }

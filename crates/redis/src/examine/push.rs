@@ -65,7 +65,7 @@ impl Look<'_> {
         let client = self.client;
         let runtime = &client.runtime;
         let (told, mut tells) = unbounded_channel();
-        let tell: Tell = Arc::new(move |payload, _| {
+        let tell: Tell = Arc::new(move |_, payload, _| {
             // Whoever listened may have gone.
             let _ = told.send(payload.to_vec());
         });

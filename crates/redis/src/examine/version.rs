@@ -23,17 +23,8 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
         let finding = setting.finding(Severity::Warning, "version", &what, "scripts may fail there");
         return vec![finding.advice("use a later version")];
     }
-    let native = match valkey {
-        Some(_) if number >= (9, 0) => "DELIFEQ",
-        None if number >= (8, 4) => "DELEX",
-        _ => "none",
-    };
     let on_disk = if number >= (7, 2) { "WAITAOF" } else { "no WAITAOF (fsync=yes)" };
-    vec![Finding::note(
-        "version",
-        setting.at,
-        format_args!("{name} {version}; {on_disk}; a delete by value of its own: {native}"),
-    )]
+    vec![Finding::note("version", setting.at, format_args!("{name} {version}; {on_disk}"))]
 }
 
 /// Major and minor.
@@ -56,8 +47,7 @@ mod tests {
         let judged = |info: &str| judge(&setting, &Info::read(info)).remove(0);
         assert_eq!(judged("redis_version:6.0.16").severity, Severity::Warning);
         let valkey = judged("redis_version:7.2.4\nvalkey_version:9.1.0");
-        assert!(valkey.what.contains("Valkey 9.1.0") && valkey.what.contains("DELIFEQ"), "{valkey}");
-        assert!(judged("redis_version:8.4.0").what.contains("DELEX"));
+        assert!(valkey.what.contains("Valkey 9.1.0"), "{valkey}");
         assert!(judged("redis_version:6.2.0").what.contains("no WAITAOF"));
     }
 }

@@ -198,6 +198,10 @@ fn waiting(attempt: &Attempt, wait: &Wait, args: &mut Words) {
         None => args.push(b""),
     }
     args.show(millis(Line::KEPT_FOR));
+    match wait.nonce {
+        Some(nonce) => args.push(&nonce.digit_bytes()),
+        None => args.push(b""),
+    }
 }
 
 /// As scripts have lengths of time. What is longer than they can say is as good as for ever.

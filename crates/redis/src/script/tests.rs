@@ -1,5 +1,5 @@
 use leasehold_core::{
-    Attempt, Claim, Fence, Holder, Label, Line, Mark, Proposal, Signal, Stamp, Ticket, Wait,
+    Attempt, Claim, Fence, Holder, Label, Line, Mark, Nonce, Proposal, Signal, Stamp, Ticket, Wait,
 };
 
 use super::*;
@@ -39,11 +39,12 @@ fn calls_have_these_keys_and_arguments() {
     assert_eq!(shown(grant(None, None).args.iter()), [&what[..], &["", "x x"]].concat());
 
     let ticket = Some((Key::new("b").unwrap(), Ticket::new(1_600_000_000_000_000)));
-    let wait = Wait { channel: Some(wire::channel_of(0xcd)), ticket, line_limit: Some(50) };
+    let nonce = Some(Nonce::from_bits(0xef));
+    let wait = Wait { channel: Some(wire::channel_of(0xcd)), nonce, ticket, line_limit: Some(50) };
     let channel = "leasehold:000000000000000000000000000000cd";
-    let waits = [channel, "2", "1600000000000000", "50", "15000"];
+    let waits = [channel, "2", "1600000000000000", "50", "15000", "000000000000000000000000000000ef"];
     assert_eq!(shown(grant(None, Some(wait)).args.iter()), [&what[..], &["", "x x"], &waits[..]].concat());
-    let waits = ["", "", "", "", "15000"];
+    let waits = ["", "", "", "", "15000", ""];
     assert_eq!(
         shown(grant(None, Some(Wait::default())).args.iter()),
         [&what[..], &["", "x x"], &waits[..]].concat()
@@ -202,7 +203,9 @@ fn every_script_opens_with_its_contract() {
         &MARK,
         &MARKED,
         &OPEN,
-        &DELETE_IF_EQUAL,
+        &BATCH_GRANT,
+        &BATCH_RELEASE,
+        &BATCH_RENEW,
         &VOUCH,
         &MEMBER_GRANT,
         &MEMBER_RENEW,

@@ -9,11 +9,10 @@ macro_rules! script {
 }
 
 /// Gives a holder all keys of a claim, or none.
-pub static GRANT: Script =
-    script!("bounds", "plain_grant", "read", "state", "line", "shares", "turn", "grant");
+pub static GRANT: Script = script!("bounds", "read", "state", "line", "shares", "turn", "grant");
 /// The same at a member of a quorum.
 pub static MEMBER_GRANT: Script =
-    script!("bounds", "plain_grant", "read", "state", "line", "shares", "turn", "member", "grant");
+    script!("bounds", "read", "state", "line", "shares", "turn", "member", "grant");
 /// Lets a lease last a ttl from now.
 pub static RENEW: Script = script!("bounds", "read", "state", "line", "shares", "turn", "renew");
 /// The same at a member of a quorum.
@@ -25,8 +24,7 @@ pub static REJOIN: Script =
 /// Lifts the fences of what a holder holds.
 pub static RAISE: Script = script!("bounds", "read", "state", "line", "shares", "turn", "member", "raise");
 /// Takes back what a holder holds.
-pub static RELEASE: Script =
-    script!("bounds", "plain_release", "read", "state", "line", "shares", "turn", "release");
+pub static RELEASE: Script = script!("bounds", "read", "state", "line", "shares", "turn", "release");
 /// The same, and wakes others who wait for a key that is free then.
 pub static RELEASE_AND_WAKE: Script =
     script!("bounds", "read", "state", "line", "shares", "turn", "signal", "release");
@@ -44,5 +42,9 @@ pub static MARKED: Script = script!("read", "marked");
 pub static OPEN: Script = script!("open");
 /// Has a slot of a cluster vouched for, before anything is asked of it.
 pub static VOUCH: Script = script!("bounds", "read", "state", "member", "vouch");
-/// Deletes a key that has a value still, where the server has no command for that.
-pub static DELETE_IF_EQUAL: Script = script!("delete_if_equal");
+/// Grants keys that are free, each to a holder of its own.
+pub static BATCH_GRANT: Script = script!("bounds", "batch_grant");
+/// Deletes leases that nobody waits for.
+pub static BATCH_RELEASE: Script = script!("batch_release");
+/// Lets leases that nobody waits for last a ttl from now.
+pub static BATCH_RENEW: Script = script!("bounds", "batch_renew");

@@ -16,6 +16,15 @@ impl Words {
         Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(words) }
     }
 
+    /// No words, and room for those of so many claims, so many each: as much as the names of keys, or values, mostly take.
+    pub(super) fn for_claims(claims: usize, words: usize) -> Self {
+        const BYTES: usize = 48;
+        /// What stands before or behind those of the claims.
+        const BESIDES: usize = 3;
+        let words = claims * words + BESIDES;
+        Self::with_room(words, words * BYTES)
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

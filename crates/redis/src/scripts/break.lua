@@ -45,7 +45,7 @@ if answer[1] == 0 then
   -- As if its holder let it go: what was handed to it is not held against its neighbours.
   if follows then remember(s, above(last), tonumber(ARGV[3])) end
   leave(s)
-  pushes[1] = { ARGV[4], 'b ' .. me .. ' ' .. s.key }
+  pushes[1] = { ARGV[4], 'b ' .. me }
 end
 advance(s)
 return finish({ s }, answer)

@@ -14,6 +14,7 @@
 --      10  the ticket
 --      11  the length of a line that it does not join any more; empty: it joins any
 --      12  how long to remember the line, in ms
+--      13  32 digits that the push must repeat which tells it that it was granted the key; empty where it cannot be told
 --
 -- The last field of each answer says which keys are free although somebody waits, and the field before it is the server's time
 -- in µs. n counts the keys from 1.
@@ -65,7 +66,8 @@ local function join(s)
     at = above(last and last[2])
   end
   if not line.me then line.length = line.length + 1 end
-  local record = table.concat({ ARGV[4], ARGV[5], (several and 1 or 0) .. s.want.mode, channel }, ' ') .. tail
+  local nonce = ARGV[13] ~= '' and ' ' .. ARGV[13] or ''
+  local record = table.concat({ ARGV[4], ARGV[5], (several and 1 or 0) .. s.want.mode, channel }, ' ') .. nonce .. tail
   line.me, line.joined = standing(me, at, record), true
 end
 

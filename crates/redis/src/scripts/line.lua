@@ -2,17 +2,18 @@
 --
 -- The line is a sorted set: the holders' digits by their tickets. What it says of them is in a hash, the waiters:
 --   digits      ttl, how long to remember the fence, 1 if other keys are wanted too, else 0, and directly behind that the mode unless
---               the key is wanted alone, the channel, and a space and the label if there is one; a space between each two. No channel:
---               cannot be told, and is believed to listen.
+--               the key is wanted alone, the channel, the 32 digits that prove a grant to the waiter where it demands that, and a space
+--               and the label if there is one; a space between each two. No channel: cannot be told, and is believed to listen.
 --   u           to whom the key was handed that has not been heard since: digits, a space, the channel
 --   s:channel   who listens there is passed over
 
 local CLEARED_AT_ONCE = 100
 
 local function standing(digits, ticket, record)
-  local ttl, keep, more, mode, channel, tail = string.match(record or '', '^(%d+) (%d+) ([01])([^ ]*) ([^ ]*)(.*)$')
+  local ttl, keep, more, mode, channel, behind = string.match(record or '', '^(%d+) (%d+) ([01])([^ ]*) ([^ ]*)(.*)$')
+  local nonce, tail = nonce_of(behind or '')
   return {
-    digits = digits, ticket = ticket, record = record, channel = channel, tail = tail,
+    digits = digits, ticket = ticket, record = record, channel = channel, nonce = nonce, tail = tail,
     ttl = tonumber(ttl), keep = tonumber(keep), more = more == '1', want = wanted(mode or ''),
   }
 end

@@ -15,8 +15,9 @@ end
 local function look(at, now)
   local line = {}
   each(KEYS[at + 3], KEYS[at + 4], 0, function(digits, ticket, record)
-    local mode, tail = string.match(record or '', '^%d+ %d+ [01]([^ ]*) [^ ]*(.*)$')
-    for _, it in ipairs({ digits, ticket, mode or '', tail or '' }) do line[#line + 1] = it end
+    local mode, behind = string.match(record or '', '^%d+ %d+ [01]([^ ]*) [^ ]*(.*)$')
+    local _, tail = nonce_of(behind or '')
+    for _, it in ipairs({ digits, ticket, mode or '', tail }) do line[#line + 1] = it end
   end)
 
   local time, key = whole(now), KEYS[at + 1]

@@ -1,5 +1,6 @@
--- At a member of a quorum: lifts the fences of what a holder holds to the one that is proposed, if they are less. Its lease lasts
--- no longer for that.
+-- At a member of a quorum: lifts the fences of what a holder holds to the one that is proposed, if they are less. Where somebody who
+-- holds a key together with it may have that one, it is one more than the last, so that no two have the same. Its lease lasts no longer
+-- for that.
 --
 -- ARGV  1  32 digits of the holder
 --       2  how long a key that is handed over may remain unclaimed, in ms
@@ -19,9 +20,19 @@ local all, answer, greatest = {}, nil, proposed
 for n = 1, #KEYS / 6 do
   local s = see(n)
   settle(s)
-  greatest = math.max(greatest, tonumber(fence(s) or 0) or 0)
+  local last = tonumber(fence(s) or 0) or 0
   if s.odd then return { 5, n, {} } end
-  if not holds(s) then answer = answer or tenancy(s) end
+  if not holds(s) then
+    answer = answer or tenancy(s)
+  elseif s.room then
+    local mine = tonumber(s.shares.mine.fence)
+    if mine and mine >= proposed then
+      last = mine
+    elseif last >= proposed then
+      last = math.min(last + 1, FENCE_MAX)
+    end
+  end
+  greatest = math.max(greatest, last)
   all[n] = s
 end
 
@@ -29,7 +40,7 @@ for _, s in ipairs(all) do
   if answer then
     advance(s)
   else
-    remember(s, greatest, keep)
+    remember(s, math.max(greatest, tonumber(fence(s) or 0)), keep)
     if s.room then shares().stamp(s, greatest) end
   end
 end

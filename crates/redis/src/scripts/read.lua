@@ -26,6 +26,14 @@ local function room_of(value)
   return of and of <= 1048576 and of or nil
 end
 
+-- What stands behind the channel of a waiter: the digits that prove a grant to it, or nil, and the tail.
+local NONCE = '^ (' .. string.rep('[0-9a-f]', 32) .. ')(.*)$'
+local function nonce_of(behind)
+  local nonce, tail = string.match(behind, NONCE)
+  if tail == '' or tail and string.sub(tail, 1, 1) == ' ' then return nonce, tail end
+  return nil, behind
+end
+
 -- What is known of a share: its weight, its fence (-: none yet), where its holder was told of it that has not been heard since
 -- (-: it has been), and the tail.
 local function share_of(record)

@@ -113,7 +113,7 @@ impl Sentinels {
             let next = tokio::select! {
                 biased;
                 connected = connecting => {
-                    let silent = || Err(self.faults.passing(format_args!("no answer within {ANSWERS_WITHIN:?}")));
+                    let silent = || Err(self.faults.timed_out(format_args!("no answer within {ANSWERS_WITHIN:?}")));
                     return connected.unwrap_or_else(silent).map_err(|fault| (place, fault));
                 }
                 next = self.named_otherwise(&place, runtime) => next,

@@ -6,7 +6,7 @@ use fred::clients::Client;
 use fred::interfaces::{ClientLike as _, EventInterface as _};
 use fred::prelude::{Builder, Config, ReconnectPolicy};
 use fred::types::{ClusterHash, CustomCommand, RespVersion};
-use leasehold_core::{Misuse, Store};
+use leasehold_core::{InspectStore as _, Misuse, Store};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Server};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Examination, Finding, Remedy, Seat, Severity, Store, Ttl};
+use leasehold_core::{AdminStore as _, Examination, Finding, Remedy, Seat, Severity, Ttl};
 use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Reply, Server};
 
@@ -111,13 +111,14 @@ async fn what_a_minimal_user_may_not_see_is_said_and_can_be_allowed() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_use_the_servers_own_delete_is_told() {
-    for (allowed, told) in [("", true), (" +delifeq", false)] {
-        let server = Server::setup(Flavor::Valkey91).acl_user("app", &format!("{MINIMAL}{allowed}")).start();
+async fn a_user_who_may_not_run_what_batches_need_is_told() {
+    for (denied, told) in [(" -mget", true), ("", false)] {
+        let server = Server::setup(Flavor::Valkey91).acl_user("app", &format!("{MINIMAL}{denied}")).start();
         let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
         let findings = examined(&store).await;
-        let is_told = findings.iter().any(|finding| finding.what.contains("may not run delifeq"));
+        let is_told = findings.iter().any(|finding| finding.what.contains("requested one by one"));
         assert_eq!(is_told, told, "{findings:#?}");
+        assert!(findings.iter().all(|finding| finding.severity <= Severity::Unseen), "{findings:#?}");
     }
 }
 

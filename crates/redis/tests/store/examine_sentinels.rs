@@ -1,6 +1,6 @@
 //! What an examination finds at real sentinels, and that what it says to do mends it.
 
-use leasehold_core::{Finding, Remedy, Seat, Severity, Store};
+use leasehold_core::{AdminStore as _, Finding, Remedy, Seat, Severity};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server, Watched};
 

@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 use std::time::Duration;
 
-use leasehold_core::{GrantAnswer, HoldAnswer, Store, Tenant, Ttl};
+use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, MarkStore as _, Store, Tenant, Ttl};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 

@@ -1,6 +1,6 @@
 //! A connection that the program had already.
 
-use leasehold_core::{HoldAnswer, Store};
+use leasehold_core::{HoldAnswer, InspectStore as _, Store};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
@@ -43,6 +43,28 @@ async fn a_connection_manager_can_be_lent_and_comes_back_after_a_restart() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     panic!("it never came back");
+}
+
+/// redis-rs makes such a connection never anew, and we have nothing to make one from: so the docs of `from_connection` say which to lend.
+#[tokio::test]
+async fn a_multiplexed_connection_is_lost_for_good_and_a_manager_comes_back() {
+    let server = Server::start(Flavor::Redis70);
+    let client = redis::Client::open(server.url()).unwrap();
+    let multiplexed = client.get_multiplexed_async_connection().await.unwrap();
+    let multiplexed = RedisStore::from_connection(multiplexed, "ours", runtime());
+    let managed =
+        RedisStore::from_connection(client.get_connection_manager().await.unwrap(), "ours", runtime());
+    multiplexed.open().await.unwrap();
+    managed.open().await.unwrap();
+    server.text(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let begun = std::time::Instant::now();
+    while managed.open().await.is_err() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "it never came back");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    for _ in 0..3 {
+        passing(multiplexed.inspect(&key("k")).await, &[]);
+    }
 }
 
 /// A connection that stays stopped cannot be replaced; what was stuck in it is waited for all the same.

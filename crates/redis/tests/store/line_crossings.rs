@@ -270,12 +270,6 @@ async fn noise_on_a_channel_is_passed_over() {
         for noise in ["", "g", "hello", "g 0 1 2 k", "\0\r\n", "x 00 k"] {
             server.text(&["PUBLISH", channels[0].as_text().unwrap(), noise]);
         }
-        // Handed to somebody who is not here any more: it is given back.
-        let gone = attempt(&["other"]);
-        granted(grant(&crate::world::store(&server.url()), &gone).await);
-        let handed = format!("g {} 99 2000 other", gone.holder.digits());
-        server.text(&["PUBLISH", channels[0].as_text().unwrap(), &handed]);
-        until("it is free", SOON, || value(&server, "other").is_none()).await;
         assert!(!waiting.is_finished());
         let_go(&store, &holder).await;
         waiting.await.unwrap();

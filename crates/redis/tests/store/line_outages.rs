@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Attempt, Line, Manner, Store, Wake};
+use leasehold_core::{Attempt, InspectStore as _, Line, Manner, Store, Wake};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Server};
 

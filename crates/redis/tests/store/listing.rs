@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_core::Store;
+use leasehold_core::{InspectStore as _, Store};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server};
 

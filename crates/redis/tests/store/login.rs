@@ -1,6 +1,9 @@
 //! Passwords, users and what they may do.
 
-use leasehold_core::{Answer, Attempt, Fence, HoldAnswer, Mark, Request, Stamp, Store, Wait};
+use leasehold_core::{
+    Answer, Attempt, Fence, HoldAnswer, InspectStore as _, Mark, MarkStore as _, MemberStore as _, Request,
+    Stamp, Store, Wait,
+};
 use leasehold_redis::script::{call_for, decode};
 use leasehold_redis::wire::channel_of;
 use servers::{Flavor, Server, Watched};
@@ -13,7 +16,7 @@ use crate::world::{attempt, grant, granted, key, lasting, store, value};
 /// The line of `docs/wire.md`, and it is checked to stand there.
 pub(crate) const MINIMAL: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha \
     +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel \
-    +hget +hmget +hset +pubsub +publish +subscribe +unsubscribe";
+    +hget +hmget +hset +mget +pubsub +publish +subscribe +unsubscribe";
 
 /// What a member of a quorum needs besides.
 const OF_A_MEMBER: &str = "~leasehold:member +info";
@@ -92,7 +95,7 @@ async fn the_documented_permissions_are_enough_for_a_member_of_a_quorum() {
 /// A lock goes from hand to hand, with every command that the scripts have.
 #[tokio::test]
 async fn the_documented_permissions_are_enough_for_a_line() {
-    let wait = |channel| Some(Wait { channel, ticket: None, line_limit: None });
+    let wait = |channel| Some(Wait { channel, ..Wait::default() });
     for flavor in Flavor::ALL {
         let server = Server::setup(flavor).acl_user("lock", MINIMAL).start();
         let client = redis::Client::open(as_user(&server, "lock", "")).unwrap();
@@ -140,7 +143,7 @@ async fn each_missing_permission_is_named_at_once() {
             } else {
                 store.open().await.unwrap();
                 server.text(&["SET", "app:taken", "theirs"]);
-                let name = if command == "pttl" { "app:taken" } else { "app:k" };
+                let name = if ["get", "pttl"].contains(&command) { "app:taken" } else { "app:k" };
                 lasting(grant(&store, &attempt(&[name])).await, &[&user, &named]);
                 assert_eq!(value(&server, "app:k"), None);
             }

@@ -1,11 +1,13 @@
 //! The store against real servers.
 
+mod batches;
 #[cfg(feature = "fred")]
 mod by_fred;
 mod cluster;
 mod examine;
 mod examine_sentinels;
 mod flavors;
+mod hostile;
 mod lent;
 mod line;
 mod line_crossings;
@@ -14,7 +16,6 @@ mod line_outages;
 mod listing;
 mod login;
 mod member;
-mod native;
 mod older;
 mod outages;
 mod queue;

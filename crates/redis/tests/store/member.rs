@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Answer, Attempt, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Manner, Proposal, RaiseAnswer,
-    Request, Stamp, Store, Ttl,
+    AdminStore as _, Answer, Attempt, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Manner,
+    MemberStore as _, Proposal, RaiseAnswer, Request, Stamp, Store, Ttl,
 };
 use leasehold_redis::RedisStore;
 use leasehold_redis::script::{call_at_member, decode};
@@ -51,7 +51,10 @@ async fn sits_it_out(store: &RedisStore) -> Duration {
                 return begun.elapsed();
             }
             Err(fault) if fault.kind == FaultKind::Quarantined => {
-                assert!(fault.reason.contains("s more (restarted without its state)"), "{fault}");
+                assert!(
+                    fault.reason.contains("s more (first use, or restarted without its state)"),
+                    "{fault}"
+                );
                 let nearly_over = begun.elapsed() + Duration::from_millis(500) > QUARANTINE;
                 for refused in [rejoin(store, &ours).await.err(), store.raise(&ours).await.err()] {
                     let kind = refused.map(|fault| fault.kind);

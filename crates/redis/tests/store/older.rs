@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Claim, GrantAnswer, HoldAnswer, Holder, Key, Label, Manner, Store, Tenant, Ttl,
+    Attempt, Claim, GrantAnswer, HoldAnswer, Holder, InspectStore as _, Key, Label, Manner, Store, Tenant,
+    Ttl,
 };
 use servers::{Connection, Flavor, Reply, Server};
 

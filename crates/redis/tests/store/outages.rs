@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold_core::{HoldAnswer, Store};
+use leasehold_core::{HoldAnswer, InspectStore as _, Store};
 use servers::{Flavor, Proxy, Server};
 
 use crate::world::{attempt, grant, granted, key, passing, store};

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Acquire, Attempt, Drift, GrantAnswer, Lease, Manner, Outcome, Patience, Runtime, Step, Store, Ttl, Wake,
+    Acquire, Attempt, Drift, GrantAnswer, InspectStore as _, Lease, Manner, Outcome, Patience, Runtime, Step,
+    Store, Ttl, Wake,
 };
 use leasehold_redis::RedisStore;
 use servers::{Connection, Reply, Server};

@@ -3,7 +3,9 @@
 use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Fault, FaultKind, Fence, HoldAnswer, Proposal, Store, Ttl};
+use leasehold_core::{
+    Fault, FaultKind, Fence, HoldAnswer, InspectStore as _, MemberStore as _, Proposal, Store, Ttl,
+};
 use servers::{Flavor, Reply, Server, Watched};
 
 use crate::line_order::wait;

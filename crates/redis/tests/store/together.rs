@@ -4,7 +4,8 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Claim, GrantAnswer, HoldAnswer, Manner, Mode, Request, Store, Tenant, Ttl, Wait, Wake,
+    Answer, Attempt, Claim, GrantAnswer, HoldAnswer, InspectStore as _, Manner, Mode, Request, Store, Tenant,
+    Ttl, Wait, Wake,
 };
 use leasehold_redis::RedisStore;
 use leasehold_redis::script::{call_for, decode};

@@ -13,7 +13,7 @@ use crate::venue::Venue;
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 async fn broken(store: &dyn Store, fence: Fence) -> Tenancy {
-    match store.break_lease(&key("k"), fence).await.unwrap() {
+    match store.admin().unwrap().break_lease(&key("k"), fence).await.unwrap() {
         BreakAnswer::Broken { tenancy } => tenancy,
         other => panic!("{other:?}"),
     }
@@ -26,14 +26,14 @@ async fn seen(store: &dyn Store) -> Fence {
 /// Exactly the holding with that fence: not the one before, not the one after, and nobody else's key.
 pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
-    let nothing = there.break_lease(&key("k"), Fence::new(7).unwrap()).await.unwrap();
+    let nothing = there.admin().unwrap().break_lease(&key("k"), Fence::new(7).unwrap()).await.unwrap();
     assert_eq!(nothing, BreakAnswer::NotHeld { held_by: None });
     let (one, other, bystander) = (attempt(&["k"], LONG), attempt(&["k"], LONG), attempt(&["l"], LONG));
     take(&*here, &bystander).await;
     take(&*here, &one).await;
     let fence = seen(&*there).await;
     for wrong in [fence.get() - 1, fence.get() + 1] {
-        let answer = there.break_lease(&key("k"), Fence::new(wrong).unwrap()).await.unwrap();
+        let answer = there.admin().unwrap().break_lease(&key("k"), Fence::new(wrong).unwrap()).await.unwrap();
         let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
         assert_eq!(held_by.fence, Some(fence));
     }
@@ -44,7 +44,7 @@ pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(venue: &Venue
     assert_eq!(renew(&*here, &one).await, HoldAnswer::NotHeld { key: key("k"), held_by: None });
     assert_eq!(holders(&*here, "k").await, [], "a renewal brings nothing back");
     assert!(take(&*there, &other).await > fence);
-    let again = there.break_lease(&key("k"), fence).await.unwrap();
+    let again = there.admin().unwrap().break_lease(&key("k"), fence).await.unwrap();
     assert!(matches!(again, BreakAnswer::NotHeld { held_by: Some(_) }), "{again:?}");
     assert_eq!(renew(&*there, &other).await, HoldAnswer::Done);
     assert_eq!(renew(&*here, &bystander).await, HoldAnswer::Done);
@@ -101,7 +101,7 @@ pub async fn a_holder_that_waited_hears_at_once_that_its_lease_was_broken(venue:
     take(&*there, &one).await;
     let waits = locks.mutex("k");
     let waiting = tokio::spawn(async move { waits.lock().await.unwrap() });
-    while there.inspect(&key("k")).await.unwrap().line.is_empty() {
+    while there.inspector().unwrap().inspect(&key("k")).await.unwrap().line.is_empty() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     tokio::time::sleep(AT_ONCE).await;

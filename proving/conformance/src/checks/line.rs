@@ -21,7 +21,7 @@ pub(super) fn locks(venue: &Venue) -> Locks {
 /// Waits until so many stand in the line of `k`.
 pub(super) async fn until_waiting(store: &dyn Store, count: usize) {
     let waiting = async {
-        while store.inspect(&key("k")).await.unwrap().line.len() != count {
+        while store.inspector().unwrap().inspect(&key("k")).await.unwrap().line.len() != count {
             sleep(Duration::from_millis(1)).await;
         }
     };
@@ -81,14 +81,18 @@ pub async fn who_came_first_is_served_first(venue: &Venue) {
 async fn until_nothing_is_left(store: &dyn Store) {
     let clean = async {
         loop {
-            let state = store.inspect(&key("k")).await.unwrap();
+            let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
             if state.tenancies.is_empty() && state.line.is_empty() {
                 return;
             }
             sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(timeout(IN_TIME, clean).await.is_ok(), "something is left: {:?}", store.inspect(&key("k")).await);
+    assert!(
+        timeout(IN_TIME, clean).await.is_ok(),
+        "something is left: {:?}",
+        store.inspector().unwrap().inspect(&key("k")).await
+    );
 }
 
 /// The one in the middle goes; the others close ranks. Whoever's time is up says where it stood.
@@ -169,7 +173,7 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
         let joined = store.grant(&next, Manner::Wait { line_limit: None }).await.unwrap();
         assert!(matches!(joined, GrantAnswer::Busy { place: Some(_), .. }), "{joined:?}");
         store.release(&holder).await.unwrap();
-        let state = store.inspect(&key("k")).await.unwrap();
+        let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
         let [handed] = &state.tenancies[..] else { panic!("{state:?}") };
         assert!(handed.remaining.is_some_and(|left| left <= Line::WINDOW.max(UNCLAIMED)), "{handed:?}");
         store.release(&next).await.unwrap();

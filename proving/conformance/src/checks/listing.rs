@@ -12,7 +12,7 @@ use crate::venue::Venue;
 
 /// What a listing has, which is what whoever walks past all finds, too.
 async fn names(store: &dyn Store, prefix: &[u8]) -> Vec<Vec<u8>> {
-    let states = store.list(prefix).await.unwrap();
+    let states = store.inspector().unwrap().list(prefix).await.unwrap();
     assert_eq!(walked(store, prefix).await, what(&states), "a walk comes by something else than a listing");
     states.iter().map(|state| state.key.as_bytes().to_vec()).collect()
 }
@@ -21,14 +21,14 @@ async fn names(store: &dyn Store, prefix: &[u8]) -> Vec<Vec<u8>> {
 async fn walked(store: &dyn Store, prefix: &[u8]) -> Vec<(Key, Vec<Option<Fence>>, Vec<Holder>)> {
     let (mut keys, mut next, mut behind) = (BTreeSet::new(), Some(Bookmark::default()), 0);
     while let Some(from) = next {
-        let stretch = store.walk(prefix, from).await.unwrap();
+        let stretch = store.inspector().unwrap().walk(prefix, from).await.unwrap();
         assert!(stretch.walked >= behind && stretch.walked <= Stretch::WHOLE, "{stretch:?}");
         (next, behind) = (stretch.next, stretch.walked);
         keys.extend(stretch.keys);
     }
     assert_eq!(behind, Stretch::WHOLE);
     let keys: Vec<_> = keys.into_iter().collect();
-    let mut states = store.inspect_all(&keys).await.unwrap();
+    let mut states = store.inspector().unwrap().inspect_all(&keys).await.unwrap();
     assert!(states.iter().map(|state| &state.key).eq(&keys), "in the order of the keys");
     let ours = |state: &KeyState| {
         state.tenancies.iter().any(|tenancy| matches!(tenancy.tenant, Tenant::Holder { .. }))
@@ -55,7 +55,7 @@ async fn take_all(store: &dyn Store, names: &[&[u8]]) {
 /// What is listed of a key is what looking at it shows; what ended or was released is not there, nor is what others keep.
 pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
-    assert_eq!(there.list(b"").await.unwrap(), []);
+    assert_eq!(there.inspector().unwrap().list(b"").await.unwrap(), []);
     let mut one = attempt(&["held"], LONG);
     one.label = Some(Label::new("web-3: größe").unwrap());
     let fence = take(&*here, &one).await;
@@ -75,13 +75,13 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
         }
     }
     tokio::time::timeout(LONG, async {
-        while !there.inspect(&key("short")).await.unwrap().tenancies.is_empty() {
+        while !there.inspector().unwrap().inspect(&key("short")).await.unwrap().tenancies.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
     .await
     .expect("a lease ends");
-    let listed = there.list(b"").await.unwrap();
+    let listed = there.inspector().unwrap().list(b"").await.unwrap();
     assert_eq!(walked(&*there, b"").await, what(&listed));
     let [KeyState { key: held, tenancies, line, .. }] = &*listed else { panic!("{listed:?}") };
     assert_eq!((held, tenancies.len(), line.len()), (&key("held"), 1, 0), "{listed:?}");
@@ -89,6 +89,10 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
     assert_eq!(tenancies[0].fence, Some(fence));
     let left = tenancies[0].remaining.unwrap();
     assert!(left <= LONG && left > LONG / 2, "{left:?} left");
+    for state in [&listed[0], &there.inspector().unwrap().inspect(&key("held")).await.unwrap()] {
+        let held_for = state.held_for(&state.tenancies[0]);
+        assert!(held_for.is_some_and(|held_for| held_for < LONG), "held for {held_for:?}");
+    }
 }
 
 /// Bytes are bytes in a prefix as in a key, whatever they mean to others.
@@ -174,7 +178,7 @@ pub async fn a_listing_has_what_is_waited_for(venue: &Venue) {
         store.grant(&waiter, Manner::Wait { line_limit: None }).await.unwrap();
         expected.push((key("k:theirs"), waiter.holder));
     }
-    let listed = store.list(b"k").await.unwrap();
+    let listed = store.inspector().unwrap().list(b"k").await.unwrap();
     assert_eq!(walked(&*store, b"k").await, what(&listed));
     let waiting = listed.iter().map(|state| {
         assert_eq!((state.tenancies.len(), state.line.len()), (1, 1), "{state:?}");

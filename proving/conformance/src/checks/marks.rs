@@ -9,7 +9,7 @@ use super::{LONG, SHORT, attempt, key, take};
 use crate::venue::Venue;
 
 async fn marked(store: &dyn Store) -> Marked {
-    store.marked(&key("k")).await.unwrap()
+    store.marks().unwrap().marked(&key("k")).await.unwrap()
 }
 
 /// A mark says what was done, to everybody, also when whoever did it has gone; it is no lock.
@@ -23,10 +23,10 @@ pub async fn what_was_done_is_known_to_all(venue: &Venue) {
     let one = attempt(&["k"], LONG);
     let fence = take(&*here, &one).await;
     let mark = Mark::new(before.now, fence, Some(Label::new("web-3: größe").unwrap()));
-    assert_eq!(here.mark(&one, &mark, LONG).await.unwrap(), HoldAnswer::Done);
+    assert_eq!(here.marks().unwrap().mark(&one, &mark, LONG).await.unwrap(), HoldAnswer::Done);
     assert_eq!(marked(&*there).await.mark, Some(mark.clone()));
     here.release(&one).await.unwrap();
-    assert!(there.inspect(&key("k")).await.unwrap().tenancies.is_empty());
+    assert!(there.inspector().unwrap().inspect(&key("k")).await.unwrap().tenancies.is_empty());
     let after = marked(&*there).await;
     assert_eq!(after.mark, Some(mark));
     assert!(after.now >= before.now);
@@ -38,13 +38,15 @@ pub async fn only_the_holder_says_that_it_was_done(venue: &Venue) {
     let (one, other) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
     let fence = take(&*store, &one).await;
     let mark = Mark::new(Stamp::from_micros(1), fence, None);
-    let HoldAnswer::NotHeld { held_by: Some(_), .. } = store.mark(&other, &mark, LONG).await.unwrap() else {
+    let HoldAnswer::NotHeld { held_by: Some(_), .. } =
+        store.marks().unwrap().mark(&other, &mark, LONG).await.unwrap()
+    else {
         panic!("somebody else holds it")
     };
     // A release need not wait for each store of a quorum; this does.
     store.give_up(&one).await.unwrap();
     let not_held = HoldAnswer::NotHeld { key: key("k"), held_by: None };
-    assert_eq!(store.mark(&one, &mark, LONG).await.unwrap(), not_held);
+    assert_eq!(store.marks().unwrap().mark(&one, &mark, LONG).await.unwrap(), not_held);
     assert_eq!(marked(&*store).await.mark, None);
 }
 
@@ -54,8 +56,8 @@ pub async fn a_mark_lasts_for_its_time(venue: &Venue) {
     let one = attempt(&["k"], LONG);
     let fence = take(&*store, &one).await;
     let at = |number| Mark::new(Stamp::from_micros(number), fence, None);
-    store.mark(&one, &at(1), LONG).await.unwrap();
-    store.mark(&one, &at(2), SHORT).await.unwrap();
+    store.marks().unwrap().mark(&one, &at(1), LONG).await.unwrap();
+    store.marks().unwrap().mark(&one, &at(2), SHORT).await.unwrap();
     assert_eq!(marked(&*store).await.mark, Some(at(2)));
     let runtime = TokioRuntime::current().unwrap();
     let begun = runtime.now();

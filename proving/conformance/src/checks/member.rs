@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Instant, Line, Manner, Proposal, RaiseAnswer,
-    Store, Ttl,
+    Attempt, Claim, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Instant, Line, Manner, Proposal,
+    RaiseAnswer, Store, Ttl,
 };
 use tokio::time::{sleep, timeout};
 
@@ -35,11 +35,11 @@ fn proposing(keys: &[&str], ttl: Duration) -> Attempt {
 }
 
 async fn rejoin(store: &dyn Store, attempt: &Attempt) -> Result<HoldAnswer, Fault> {
-    store.rejoin(std::slice::from_ref(attempt)).await.pop().unwrap()
+    store.member().unwrap().rejoin(std::slice::from_ref(attempt)).await.pop().unwrap()
 }
 
 async fn raised(store: &dyn Store, attempt: &Attempt) -> Fence {
-    match store.raise(attempt).await.unwrap() {
+    match store.member().unwrap().raise(attempt).await.unwrap() {
         RaiseAnswer::Raised { fence } => fence,
         other => panic!("{attempt:?} should be raised: {other:?}"),
     }
@@ -110,12 +110,36 @@ pub async fn only_the_holder_raises_and_exactly_to_what_is_asked(venue: &Venue) 
     // Far above any clock: it is the majority's, and not a proposal.
     assert_eq!(raised(&*store, &at_fence(&ours, fence + 60_000_000)).await, to(fence + 60_000_000));
     let theirs = at_fence(&attempt(&["b"], TTL), fence + 70_000_000);
-    let answer = store.raise(&theirs).await.unwrap();
+    let answer = store.member().unwrap().raise(&theirs).await.unwrap();
     assert!(matches!(answer, RaiseAnswer::NotHeld { held_by: Some(_), .. }), "{answer:?}");
-    let nobody = store.raise(&proposing(&["c"], TTL)).await.unwrap();
+    let nobody = store.member().unwrap().raise(&proposing(&["c"], TTL)).await.unwrap();
     assert!(matches!(nobody, RaiseAnswer::NotHeld { held_by: None, .. }), "{nobody:?}");
     store.release(&ours).await.unwrap();
     assert_eq!(take(&*store, &proposing(&["b"], TTL)).await, to(fence + 60_000_001));
+}
+
+/// Two readers of a quorum that had the same from a majority each would share a fence.
+pub async fn no_fence_is_answered_to_two_readers(venue: &Venue) {
+    let store = serving(venue).await;
+    let reader = || {
+        let mut reader = attempt(&["k"], TTL);
+        reader.claim = Claim::shared([key("k")]).unwrap();
+        reader
+    };
+    let [one, other] = [reader(), reader()];
+    let first = take(&*store, &at_fence(&one, clock())).await.get();
+    let second = take(&*store, &at_fence(&other, clock())).await.get();
+    assert!(second > first);
+    let to = |fence| Fence::new(fence).unwrap();
+    let above = second + 7;
+    assert_eq!(raised(&*store, &at_fence(&one, above)).await, to(above));
+    assert_eq!(raised(&*store, &at_fence(&other, above)).await, to(above + 1));
+    assert_eq!(raised(&*store, &at_fence(&one, above)).await, to(above), "asked again, it has that one");
+    assert_eq!(raised(&*store, &at_fence(&one, above + 1)).await, to(above + 2));
+    assert_eq!(raised(&*store, &at_fence(&other, above + 9)).await, to(above + 9));
+    for attempt in [one, other] {
+        store.release(&attempt).await.unwrap();
+    }
 }
 
 /// As at a member that was away when the others granted.
@@ -168,7 +192,7 @@ pub async fn a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl
     assert!(left <= QUARANTINE && left + 2 * second > QUARANTINE, "{left:?}");
     let kinds = |fault: Option<Fault>| fault.map(|fault| fault.kind);
     assert_eq!(kinds(rejoin(&*store, &ours).await.err()), Some(FaultKind::Quarantined));
-    assert_eq!(kinds(store.raise(&ours).await.err()), Some(FaultKind::Quarantined));
+    assert_eq!(kinds(store.member().unwrap().raise(&ours).await.err()), Some(FaultKind::Quarantined));
     let renewed = store.renew(std::slice::from_ref(&ours)).await.pop().unwrap();
     assert_eq!(kinds(renewed.err()), Some(FaultKind::Quarantined));
     assert!(store.release(&ours).await.is_ok());
@@ -203,5 +227,5 @@ pub async fn a_store_that_abstains_still_says_who_holds(venue: &Venue) {
     let store = serving(venue).await;
     venue.forget();
     abstains(&*store).await;
-    assert!(store.inspect(&key("k")).await.unwrap().tenancies.is_empty());
+    assert!(store.inspector().unwrap().inspect(&key("k")).await.unwrap().tenancies.is_empty());
 }

@@ -37,14 +37,18 @@ async fn served(task: JoinHandle<Result<Guard, LockError>>) -> Guard {
 async fn nothing_is_left(store: &dyn Store) {
     let gone = async {
         loop {
-            let state = store.inspect(&key("k")).await.unwrap();
+            let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
             if state.tenancies.is_empty() && state.line.is_empty() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(timeout(IN_TIME, gone).await.is_ok(), "{:?}", store.inspect(&key("k")).await);
+    assert!(
+        timeout(IN_TIME, gone).await.is_ok(),
+        "{:?}",
+        store.inspector().unwrap().inspect(&key("k")).await
+    );
 }
 
 /// Readers of two processes hold together; a writer gets in when all have gone.
@@ -93,7 +97,7 @@ pub async fn readers_do_not_pass_a_writer_that_waits(venue: &Venue) {
     let writer = joins(&*store, 0, other.write().into_future()).await;
     assert!(one.try_read().await.unwrap().is_none());
     let reader = joins(&*store, 1, one.read().into_future()).await;
-    let state = store.inspect(&key("k")).await.unwrap();
+    let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
     let modes: Vec<_> = state.line.iter().map(|waiter| waiter.mode).collect();
     assert_eq!(modes, [Mode::Exclusive, Mode::Shared]);
     first.release().await.unwrap();
@@ -187,7 +191,7 @@ pub async fn an_onlooker_sees_all_who_hold_together(venue: &Venue) {
         other => panic!("{other:?}"),
     });
     assert_eq!(labels.collect::<Vec<_>>(), ["web-1", "web-2", "web-3"]);
-    let listed = store.list(b"k").await.unwrap();
+    let listed = store.inspector().unwrap().list(b"k").await.unwrap();
     assert_eq!(listed.iter().map(|state| state.tenancies.len()).collect::<Vec<_>>(), [3]);
 }
 

@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Claim, Fence, Holder, Key, Proposal, Request, Ttl, Wait};
-use leasehold_redis::script::call_at_member;
+use leasehold_core::{Attempt, Claim, Fence, Holder, Key, Proposal, Request, Stamp, Ttl, Wait};
+use leasehold_redis::script::{Call, Vouching, call_at_member, grant_batch, release_batch, renew_batch};
 use leasehold_redis::wire::channel_of;
 use redis::{Connection, Value, cmd};
 use servers::{Flavor, Server};
 
 fn by(who: u128) -> Attempt {
-    let claim = Claim::exclusive(Key::new("a").unwrap());
+    by_at(who, "a")
+}
+
+fn by_at(who: u128, key: &str) -> Attempt {
+    let claim = Claim::exclusive(Key::new(key).unwrap());
     Attempt::new(claim, Holder::from_bits(who), None, Ttl::new(Duration::from_secs(900)).unwrap())
 }
 
@@ -22,10 +26,14 @@ fn waits(who: u128, channel: u128) -> Request {
 /// By which the server is known, where a quorum asks.
 const RUN: &str = "abc";
 
-/// How often each command is called to serve a request; what the request itself is called by is left out.
+/// How often each command is called to serve a request by its own script.
 fn costs(connection: &mut Connection, request: &Request) -> BTreeMap<String, u64> {
+    costs_of(connection, &call_at_member(request, Duration::from_secs(400), Some(RUN)))
+}
+
+/// How often each command is called by a script; what the script itself is called by is left out.
+fn costs_of(connection: &mut Connection, call: &Call) -> BTreeMap<String, u64> {
     cmd("CONFIG").arg("RESETSTAT").exec(connection).unwrap();
-    let call = call_at_member(request, Duration::from_secs(400), Some(RUN));
     let _: Value = call.by_text().query(connection).unwrap();
     let stats: String = cmd("INFO").arg("commandstats").query(connection).unwrap();
     let calls = stats.lines().filter_map(|line| {
@@ -45,34 +53,43 @@ fn connect(server: &Server) -> Connection {
     redis::Client::open(server.url()).unwrap().get_connection().unwrap()
 }
 
+const LATER: Stamp = Stamp::from_micros(1 << 53);
+
+/// However many they are, but for what is written, and for how long each fence and each lease would last.
 #[test]
-fn where_nobody_waits_a_line_costs_one_question_and_a_renewal_none() {
+fn what_a_batch_looks_at_costs_one_question_for_all_of_its_claims() {
     let server = Server::start(Flavor::Valkey91);
     let mut connection = connect(&server);
-    let grant = Request::Grant { attempt: by(1), wait: None, not_after: None };
-    for (grant, met_before) in [(grant, false), (waits(1, 1), true)] {
-        let mut cost = costs(&mut connection, &grant);
-        assert_eq!(cost.remove("pttl").is_some(), met_before, "a fence is kept for as long as it was to be");
-        are(&cost, &[("time", 1), ("get", 1), ("exists", 1), ("set", 2)]);
-        let mut cost = costs(&mut connection, &Request::Renew(by(1)));
-        cost.remove("pexpire"); // Within the same millisecond there is nothing to prolong.
-        are(&cost, &[("time", 1), ("get", 1), ("pttl", 2)]);
-        let cost = costs(&mut connection, &Request::Release(by(1)));
-        are(&cost, &[("get", 1), ("del", 1)]);
+    for n in [1, 2, 64_u8] {
+        let all: Vec<_> = (0..n).map(|nth| by_at(u128::from(nth), &format!("{n}:{nth}"))).collect();
+        let all: Vec<_> = all.iter().collect();
+        let n = u64::from(n);
+        for met_before in [false, true] {
+            let mut cost = costs_of(&mut connection, &grant_batch(&all, LATER, None));
+            assert_eq!(cost.remove("pttl").unwrap_or(0), if met_before { n } else { 0 });
+            are(&cost, &[("time", 1), ("mget", 1), ("exists", 1), ("set", 2 * n)]);
+            let mut cost = costs_of(&mut connection, &renew_batch(&all, None));
+            cost.remove("pexpire"); // Within the same millisecond there is nothing to prolong.
+            are(&cost, &[("mget", 1), ("pttl", 2 * n)]);
+            let cost = costs_of(&mut connection, &release_batch(&all));
+            are(&cost, &[("mget", 1), ("del", 1)]);
+        }
     }
 }
 
 /// A member is asked once more who it is, and how long it will know that.
 #[test]
-fn a_grant_at_a_member_costs_two_questions_more() {
+fn a_batch_at_a_member_costs_two_questions_more() {
     let server = Server::start(Flavor::Valkey91);
     let mut connection = connect(&server);
     let days = Duration::from_secs(30 * 24 * 3600).as_millis().to_string();
     cmd("SET").arg("leasehold:member").arg(RUN).arg("PX").arg(days).exec(&mut connection).unwrap();
-    let max_ttl = Ttl::new(Duration::from_secs(900)).unwrap();
-    let attempt = by(1).at_member(Holder::from_bits(1), Proposal { fence: Fence::new(1).unwrap(), max_ttl });
-    let cost = costs(&mut connection, &Request::Grant { attempt, wait: None, not_after: None });
-    are(&cost, &[("time", 1), ("get", 2), ("exists", 1), ("pttl", 1), ("set", 2)]);
+    let longest = Ttl::new(Duration::from_secs(900)).unwrap();
+    let proposal = Proposal { fence: Fence::new(1).unwrap(), max_ttl: longest };
+    let all = ["a", "b"].map(|key| by_at(1, key).at_member(Holder::from_bits(1), proposal));
+    let vouching = Some(Vouching { run: Some(RUN), longest, by_slot: false });
+    let cost = costs_of(&mut connection, &grant_batch(&[&all[0], &all[1]], LATER, vouching));
+    are(&cost, &[("time", 1), ("get", 1), ("pttl", 1), ("mget", 1), ("exists", 1), ("set", 4)]);
 }
 
 /// Of whatever length the line is.
@@ -89,8 +106,8 @@ fn a_release_looks_at_a_few_of_a_line() {
         costs(&mut connection, &waits(who, 1));
     }
     let cost = costs(&mut connection, &Request::Release(by(1)));
-    let looks = [("time", 1), ("get", 2), ("zrange", 2)];
-    let asks = [("hmget", 2), ("hget", 1), ("pubsub|numsub", 1), ("pttl", 1)];
+    let looks = [("time", 1), ("get", 2), ("exists", 1), ("zcard", 1), ("zscore", 1), ("zrange", 2)];
+    let asks = [("hmget", 3), ("hget", 1), ("pubsub|numsub", 1), ("pttl", 1)];
     let writes = [("zrem", 1), ("hdel", 1), ("set", 2), ("hset", 1), ("publish", 2)];
     are(&cost, &[&looks[..], &asks, &writes].concat());
     let cost_of_release = |connection: &mut Connection, who| costs(connection, &Request::Release(by(who)));
@@ -98,8 +115,8 @@ fn a_release_looks_at_a_few_of_a_line() {
     for who in 2..299 {
         cost_of_release(&mut connection, who);
     }
-    let looks = [("time", 1), ("get", 2), ("zrange", 1)];
-    let asks = [("hmget", 1), ("hget", 1), ("pubsub|numsub", 1), ("pttl", 1)];
+    let looks = [("time", 1), ("get", 2), ("exists", 1), ("zcard", 1), ("zscore", 1), ("zrange", 1)];
+    let asks = [("hmget", 2), ("hget", 1), ("pubsub|numsub", 1), ("pttl", 1)];
     // Who stands behind listens elsewhere: that one is to watch.
     are(&cost_of_release(&mut connection, 299), &[&looks[..], &asks, &writes].concat());
     costs(&mut connection, &waits(302, 1));
@@ -117,15 +134,13 @@ fn who_joins_a_line_looks_at_its_end() {
     let server = Server::start(Flavor::Valkey91);
     let mut connection = connect(&server);
     costs(&mut connection, &waits(1, 1));
-    let looks =
-        [("time", 1), ("get", 2), ("exists", 1), ("hmget", 1), ("zcard", 1), ("zrange", 1), ("pttl", 1)];
-    let writes = [("zadd", 1), ("hset", 1), ("pexpire", 2)];
-    let first = [("set", 2), ("del", 1)];
-    are(&costs(&mut connection, &waits(2, 2)), &[&looks[..], &writes, &first].concat());
+    let looks = [("time", 1), ("get", 2), ("exists", 1), ("pttl", 1)];
+    let writes = [("zadd", 1), ("hset", 1), ("pexpireat", 2), ("zrank", 1)];
+    are(&costs(&mut connection, &waits(2, 2)), &[&looks[..], &writes, &[("set", 1)]].concat());
+    let behind = [("zcard", 1), ("hget", 1), ("zscore", 1), ("zrange", 1), ("hdel", 1)];
     for who in 3..=300 {
         let cost = costs(&mut connection, &waits(who, 2));
-        // It tries whether the key is free only where nobody waits.
-        are(&cost, &[&looks[..], &writes].concat());
+        are(&cost, &[&looks[..], &behind, &writes].concat());
     }
 }
 
@@ -138,7 +153,7 @@ fn a_hundred_who_are_gone_are_asked_about_together() {
     }
     let cost = costs(&mut connection, &Request::Release(by(1)));
     let looks =
-        [("time", 1), ("get", 2), ("exists", 1), ("zcard", 1), ("zscore", 1), ("hget", 1), ("zrange", 3)];
-    let asks = [("hmget", 5), ("pubsub|numsub", 3)];
+        [("time", 1), ("get", 1), ("exists", 1), ("zcard", 1), ("zscore", 1), ("hget", 1), ("zrange", 2)];
+    let asks = [("hmget", 4), ("pubsub|numsub", 2)];
     are(&cost, &[&looks[..], &asks, &[("zrem", 1), ("hdel", 1), ("del", 1)]].concat());
 }

@@ -6,15 +6,22 @@ use std::time::{Duration, SystemTime};
 use conformance::dump::{Dump, LineDump, ShareDump, SharesDump, Tolerance, Voucher};
 use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, just_before, keys};
 use leasehold_core::{
-    Answer, Channel, Content, Holder, Key, Line, News, Request, Served, Stamp, Tenant, Ticket,
+    Answer, Attempt, Channel, Content, GrantAnswer, HoldAnswer, Holder, Key, Line, News, Request, Served,
+    Stamp, Tenant, Ticket,
 };
-use leasehold_redis::script::{self, Call, Reply};
+use leasehold_redis::script::{self, Call, Granted, Reply, Vouching};
 use leasehold_redis::slot::{MEMBER_KEY, Side, side_key};
 use leasehold_redis::wire::{self, Flag, Told};
 use redis::{Connection, Pipeline, RedisResult, Value, cmd};
 use servers::Server;
 
 const STEPS: usize = 30;
+
+/// The last fence that a double can count.
+const FENCE_MAX: u64 = (1 << 53) - 1;
+
+/// For so long, in ms, a member must still know its run, or more than a batch is needed: half of a month.
+const MEMBER_KEPT: i64 = 15 * 24 * 3600 * 1000;
 
 /// What is published after each step, so that whatever was published before it has been heard.
 const ENOUGH: &[u8] = b"that was all";
@@ -57,6 +64,8 @@ pub(crate) struct Subject {
     listener: Connection,
     look: redis::Script,
     instead: Instead,
+    /// Whether batches are asked first. Without, the scripts of single requests meet all that there is to meet.
+    pub(crate) batches: bool,
     /// When shares ended that ended in this history, in ms.
     ended: u64,
 }
@@ -75,7 +84,14 @@ impl Subject {
             listener.recv_response().unwrap();
         }
         let look = redis::Script::new(LOOK);
-        Self { connection: client.get_connection().unwrap(), listener, look, instead: Vec::new(), ended: 0 }
+        Self {
+            connection: client.get_connection().unwrap(),
+            listener,
+            look,
+            instead: Vec::new(),
+            batches: true,
+            ended: 0,
+        }
     }
 
     /// Runs other texts instead of the scripts' own from now on; an error if one is no script at all.
@@ -137,8 +153,64 @@ impl Subject {
         Ok(())
     }
 
+    /// In a batch first, as a client does, and by the script of a single request if the batch leaves it.
     fn ask(&mut self, request: &Request) -> RedisResult<Result<Reply, String>> {
-        let Call { script, keys, args } = script::call_at_member(request, WINDOW, Some(RUN));
+        let Some((call, attempt)) = in_batch(request).filter(|_| self.batches) else {
+            return self.ask_singly(request);
+        };
+        let must_serve = self.is_simple(request, attempt)?;
+        let value = self.say(&call)?;
+        let done = || Ok::<_, String>(script::read_done(&value, 1)?[0]);
+        let answer = match request {
+            Request::Grant { .. } => {
+                script::read_grants(&value, 1).map(|Granted { now, fences }| match fences {
+                    None => Some(Answer::Grant(GrantAnswer::TooLate { now })),
+                    Some(fences) => fences[0].map(|fence| Answer::Grant(GrantAnswer::Granted { fence })),
+                })
+            }
+            Request::Renew(_) => done().map(|done| done.then_some(Answer::Renew(HoldAnswer::Done))),
+            _ => done().map(|done| done.then_some(Answer::Release(HoldAnswer::Done))),
+        };
+        match answer {
+            Ok(Some(answer)) => Ok(Ok(Reply { answer, unfinished: Vec::new() })),
+            Ok(None) if must_serve => Ok(Err("a batch left what it should have served".into())),
+            Ok(None) => self.ask_singly(request),
+            Err(strange) => Ok(Err(strange)),
+        }
+    }
+
+    /// Whether a batch must serve a request by itself: else it would cost a command more, and no answer would tell.
+    fn is_simple(&mut self, request: &Request, attempt: &Attempt) -> RedisResult<bool> {
+        let key = attempt.claim.first_key();
+        let [fence, rest @ ..] = [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares]
+            .map(|side| side_key(side, key));
+        let mut look = redis::pipe();
+        look.cmd("MGET").arg(key.as_bytes()).arg(&fence).arg(MEMBER_KEY);
+        look.cmd("EXISTS").arg(key.as_bytes()).arg(&rest[..]);
+        look.cmd("PTTL").arg(MEMBER_KEY);
+        let ([value, fence, run], there, kept): ([Option<Vec<u8>>; 3], u64, i64) =
+            look.query(&mut self.connection)?;
+        let is_vouched = run.as_deref() == Some(RUN.as_bytes()) && kept > MEMBER_KEPT;
+        Ok(match request {
+            Request::Release(_) => value == Some(plain(attempt)),
+            Request::Renew(_) => (attempt.proposal.is_none() || is_vouched) && value == Some(plain(attempt)),
+            _ => {
+                let follows = |last: Vec<u8>| {
+                    String::from_utf8(last).ok()?.parse().ok().filter(|last: &u64| *last < FENCE_MAX)
+                };
+                (attempt.proposal.is_none() || is_vouched)
+                    && there == 0
+                    && fence.is_none_or(|last| follows(last).is_some())
+            }
+        })
+    }
+
+    fn ask_singly(&mut self, request: &Request) -> RedisResult<Result<Reply, String>> {
+        let said = self.say(&script::call_at_member(request, WINDOW, Some(RUN)));
+        said.map(|value| script::decode(request, value))
+    }
+
+    fn say(&mut self, Call { script, keys, args }: &Call) -> RedisResult<Value> {
         let other = self.instead.iter().find(|(original, _)| *original == script.text());
         let sha = other.map_or_else(|| script.sha().to_owned(), |(_, text)| sha(text));
         let call = |name: &str, script: &str| {
@@ -153,7 +225,7 @@ impl Subject {
         if other.is_none() && said.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {
             said = call("EVAL", script.text()).query(&mut self.connection);
         }
-        said.map(|value| script::decode(request, value))
+        said
     }
 
     fn meddle(&mut self, step: &Step) -> RedisResult<()> {
@@ -270,6 +342,33 @@ impl Subject {
     }
 }
 
+/// The batch of one in which a client asks this, if it does.
+fn in_batch(request: &Request) -> Option<(Call, &Attempt)> {
+    let (Request::Grant { attempt, .. } | Request::Renew(attempt) | Request::Release(attempt)) = request
+    else {
+        return None;
+    };
+    script::batched_key(attempt)?;
+    let vouching = attempt.proposal.map(|proposal| Vouching {
+        run: Some(RUN),
+        longest: proposal.max_ttl,
+        by_slot: false,
+    });
+    let call = match request {
+        Request::Grant { not_after, .. } => {
+            script::grant_batch(&[attempt], not_after.unwrap_or(Stamp::from_micros(FENCE_MAX)), vouching)
+        }
+        Request::Renew(_) => script::renew_batch(&[attempt], vouching),
+        _ => script::release_batch(&[attempt]),
+    };
+    Some((call, attempt))
+}
+
+/// What a grant writes.
+fn plain(attempt: &Attempt) -> Vec<u8> {
+    wire::value_of(Flag::Plain, attempt.holder, attempt.label.as_ref())
+}
+
 /// A key whose value is just what a grant wrote, and has a line. There is none: a native release, which sees no line, relies on it.
 fn plain_with_a_line(dump: &Dump) -> Option<&Key> {
     let is_plain = |content: &Content| matches!(content, Content::Lease { awaited: false, .. });
@@ -365,7 +464,7 @@ fn right(served: Vec<Served>, tolerance: Tolerance) -> (Vec<Reply>, Vec<(Channel
         told.extend(pushes.into_iter().rev().filter_map(|push| {
             let news = tolerance.news(push.news);
             let to = if news == News::Broken { Some(broken()) } else { push.to };
-            Some((to?, Told { holder: push.holder, key: push.key, news }))
+            Some((to?, Told { holder: push.holder, news, nonce: push.nonce }))
         }));
     }
     (replies, told)

@@ -96,7 +96,8 @@ struct Same(MemoryStore);
 
 mod same {
     use leasehold_core::{
-        Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Key, KeyState, Manner, Store, Wake,
+        Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, Limits, Manner, MemberStore, Parts, RaiseAnswer,
+        Store, Wake,
     };
     use std::sync::Arc;
 
@@ -104,15 +105,15 @@ mod same {
         fn name(&self) -> &str {
             self.0.name()
         }
-        fn drift(&self) -> Drift {
-            self.0.drift()
+
+        fn limits(&self) -> Limits {
+            self.0.limits()
         }
-        fn identity(&self) -> Option<Arc<str>> {
-            Some("run 7".into())
-        }
+
         fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
             self.0.open()
         }
+
         fn grant<'a>(
             &'a self,
             attempt: &'a Attempt,
@@ -120,23 +121,37 @@ mod same {
         ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
             self.0.grant(attempt, manner)
         }
+
         fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
             self.0.renew(attempts)
         }
+
         fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
             self.0.release(attempt)
         }
+
         fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
             self.0.give_up(attempt)
         }
-        fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
-            self.0.inspect(key)
-        }
-        fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-            self.0.list(prefix)
-        }
+
         fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
             self.0.woken(attempt)
+        }
+
+        fn parts(&self) -> Parts<'_> {
+            Parts { member: Some(self), ..Parts::default() }
+        }
+    }
+
+    impl MemberStore for super::Same {
+        fn identity(&self) -> Option<Arc<str>> {
+            Some("run 7".into())
+        }
+        fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+            self.0.rejoin(attempts)
+        }
+        fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+            self.0.raise(attempt)
         }
     }
 }

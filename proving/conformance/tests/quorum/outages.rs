@@ -106,6 +106,23 @@ async fn a_close_without_guards_takes_no_longer_than_it_may_while_a_majority_is_
     assert_eq!(world.taken(), 0, "nothing is left at those that answer");
 }
 
+/// A process that had been refused ended before its releases were sent, and what a minority had granted it kept others out for a ttl.
+#[tokio::test(start_paused = true)]
+async fn a_close_waits_for_what_a_refused_request_left_at_a_minority() {
+    let late = Duration::from_millis(50);
+    for weather in [Weather::Fair, Weather::Slow(late), Weather::Late(late)] {
+        let world = World::of(3);
+        let (holder, loser) = (world.process(), world.process());
+        holder.set([2], &Weather::Lost);
+        let guard = holder.locks.mutex("k").lock().await.unwrap();
+        loser.set([2], &weather);
+        assert!(loser.locks.mutex("k").try_lock().await.unwrap().is_none());
+        loser.locks.close(SECOND).await.unwrap();
+        assert_eq!(world.taken(), 2, "{weather:?}");
+        assert!(guard.is_held());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_member_that_refuses_for_good_is_told_from_one_that_is_silent() {
     let world = World::of(3);

@@ -29,12 +29,12 @@ async fn a_quarantined_member_is_named_with_the_time_that_is_left() {
     process.set([2], &Weather::Lost);
     world.members[1].forget();
     sleep(SECOND / 2).await;
-    let error = process.locks.mutex("k").lock().await.unwrap_err();
+    let error = process.locks.mutex("k").lock().within(4 * SECOND).await.unwrap_err();
     let LockError::NoQuorum { tally, .. } = &error else { panic!("{error}") };
     let text = tally.to_string();
     let words = [
         "1 of 3 stores granted, 1 refused (memory:b: quarantined for ",
-        " s more (restarted without its state)), 1 did not answer (memory:c: timed out); 2 needed",
+        " s more (first use, or restarted without its state)), 1 did not answer (memory:c: timed out); 2 needed",
     ];
     assert!(words.iter().all(|words| text.contains(words)), "{text}");
 }
@@ -74,12 +74,24 @@ async fn when_all_have_forgotten_the_guard_is_lost_and_nobody_is_granted_before_
     guard.lost().await;
     assert!(world.time.passed() <= TTL);
     assert!(!waits.is_finished());
-    let error = waits.await.unwrap().unwrap_err();
-    assert!(
-        matches!(error, LockError::NoQuorum { .. }),
-        "all abstain for longer than the outage limit: {error}"
-    );
-    sleep(MAX_TTL).await;
-    let taken = next.locks.mutex("k").lock().await.unwrap();
+    let taken = waits.await.unwrap().expect("it waits until the members vote again");
     assert!(world.time.passed() - begun >= MAX_TTL && taken.fence() > guard.fence());
+}
+
+/// The first lock of a new quorum failed at the outage limit, and said that its stores had been restarted.
+#[tokio::test(start_paused = true)]
+async fn the_first_lock_of_a_new_quorum_waits_until_its_members_vote_and_a_try_is_refused_at_once() {
+    let world = World::of(3);
+    world.members.iter().for_each(|member| member.forget());
+    let process = world.process_with(|builder| builder.outage_limit(SECOND));
+    let error = process.locks.mutex("k").try_lock().await.unwrap_err();
+    let words =
+        ["0 of 3 stores granted, 3 refused (memory:a: quarantined for 11 s more (first use, or restarted"];
+    assert!(words.iter().all(|words| error.to_string().contains(words)), "{error}");
+    assert_eq!(world.time.passed(), std::time::Duration::ZERO);
+    let guard = process.locks.mutex("k").lock().await.unwrap();
+    let waited = world.time.passed();
+    assert!(waited >= MAX_TTL && waited <= MAX_TTL + 3 * SECOND, "{waited:?}");
+    guard.release().await.unwrap();
+    assert_eq!(process.store.under_way(), 0);
 }

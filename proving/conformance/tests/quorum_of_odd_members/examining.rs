@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conformance::faulty::Weather;
-use leasehold_core::{ClockSeen, Examination, Finding, Remedy, Seat, Severity, Store as _};
+use leasehold_core::{AdminStore as _, ClockSeen, Examination, Finding, Remedy, Seat, Severity};
 
 use crate::world::{MAX_TTL, SECOND, World};
 

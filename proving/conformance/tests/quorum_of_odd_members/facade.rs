@@ -1,7 +1,10 @@
 //! What a quorum says of itself, and what it refuses before any member is asked.
 
 use conformance::faulty::Weather;
-use leasehold_core::{Bare, Bookmark, Claim, Fault, GrantAnswer, HoldAnswer, Manner, Notice, Store as _};
+use leasehold_core::{
+    AdminStore as _, Bare, BaselineStore as _, Bookmark, Claim, Fault, GrantAnswer, HoldAnswer,
+    InspectStore as _, Manner, Notice, Store as _,
+};
 
 use crate::odd::{lasting, passing};
 use crate::world::{MAX_TTL, MILLISECOND, SECOND, TTL, WAIT, World, fence, key};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conformance::faulty::Weather;
-use leasehold_core::{HoldAnswer, Manner, Notice, Store as _};
+use leasehold_core::{HoldAnswer, InspectStore as _, Manner, Notice, Store as _};
 
 use crate::odd::{lasting, passing};
 use crate::world::{MILLISECOND, SECOND, TTL, World, fence};

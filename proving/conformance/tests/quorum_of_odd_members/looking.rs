@@ -1,7 +1,9 @@
 //! What an onlooker is told of members that do not say the same.
 
 use conformance::faulty::Weather;
-use leasehold_core::{Attempt, Key, Manner, Mark, Stamp, Store as _, Waiter};
+use leasehold_core::{
+    Attempt, InspectStore as _, Key, Manner, Mark, MarkStore as _, Stamp, Store as _, Waiter,
+};
 
 use crate::odd::passing;
 use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};

@@ -6,6 +6,7 @@ mod facade;
 mod granting;
 mod keeping;
 mod looking;
+mod obstacles;
 mod odd;
 mod undoing;
 mod waiting;

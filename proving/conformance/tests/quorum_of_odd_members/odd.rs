@@ -8,8 +8,9 @@ use std::time::Duration;
 use conformance::faulty::Weather;
 use leasehold::MemoryStore;
 use leasehold_core::{
-    Attempt, Bare, Bookmark, BoxFuture, BreakAnswer, Drift, Examination, Fault, Fence, GrantAnswer,
-    HoldAnswer, Key, KeyState, Manner, Mark, Marked, Notices, RaiseAnswer, Seat, Store, Stretch, Wake,
+    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, Examination, Fault, Fence,
+    GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked,
+    MemberStore, Notices, Parts, RaiseAnswer, Seat, Store, Stretch, Wake,
 };
 
 use crate::world::key;
@@ -150,16 +151,8 @@ impl Store for Odd {
         self.memory.name()
     }
 
-    fn drift(&self) -> Drift {
-        self.memory.drift()
-    }
-
-    fn identity(&self) -> Option<Arc<str>> {
-        self.facts.lock().unwrap().identity.map(Arc::from)
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.facts.lock().unwrap().warning.map(str::to_owned).into_iter().collect()
+    fn limits(&self) -> Limits {
+        self.memory.limits()
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
@@ -189,17 +182,6 @@ impl Store for Odd {
         Box::pin(async move { self.each(attempts, self.through("renew", attempts.first(), kept).await) })
     }
 
-    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        let (memory, these) = (self.memory.clone(), attempts.to_vec());
-        let kept = async move { Ok(memory.rejoin(&these).await) };
-        Box::pin(async move { self.each(attempts, self.through("rejoin", attempts.first(), kept).await) })
-    }
-
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-        let (memory, asked) = (self.memory.clone(), attempt.clone());
-        Box::pin(self.through("raise", Some(attempt), async move { memory.raise(&asked).await }))
-    }
-
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         let (memory, asked) = (self.memory.clone(), attempt.clone());
         Box::pin(self.through("release", Some(attempt), async move { memory.release(&asked).await }))
@@ -210,26 +192,40 @@ impl Store for Odd {
         Box::pin(self.through("give_up", Some(attempt), async move { memory.give_up(&asked).await }))
     }
 
-    fn mark<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        mark: &'a Mark,
-        keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        let (memory, asked, mark) = (self.memory.clone(), attempt.clone(), mark.clone());
-        Box::pin(self.through("mark", Some(attempt), async move { memory.mark(&asked, &mark, keep).await }))
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        self.memory.woken(attempt)
     }
 
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
-        let (memory, key) = (self.memory.clone(), key.clone());
-        let ahead = self.facts.lock().unwrap().ahead;
-        Box::pin(self.through("marked", None, async move {
-            let mut marked = memory.marked(&key).await?;
-            marked.now = marked.now + ahead;
-            Ok(marked)
-        }))
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            member: Some(self),
+            inspect: Some(self),
+            marks: Some(self),
+            admin: Some(self),
+            baseline: Some(self),
+            ..Parts::default()
+        }
+    }
+}
+
+impl MemberStore for Odd {
+    fn identity(&self) -> Option<Arc<str>> {
+        self.facts.lock().unwrap().identity.map(Arc::from)
     }
 
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        let (memory, these) = (self.memory.clone(), attempts.to_vec());
+        let kept = async move { Ok(memory.rejoin(&these).await) };
+        Box::pin(async move { self.each(attempts, self.through("rejoin", attempts.first(), kept).await) })
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        let (memory, asked) = (self.memory.clone(), attempt.clone());
+        Box::pin(self.through("raise", Some(attempt), async move { memory.raise(&asked).await }))
+    }
+}
+
+impl InspectStore for Odd {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         let (memory, key) = (self.memory.clone(), key.clone());
         Box::pin(self.through("inspect", None, async move { memory.inspect(&key).await }))
@@ -249,6 +245,38 @@ impl Store for Odd {
         Box::pin(self.through("walk", None, async move { memory.walk(&prefix, from).await }))
     }
 
+    fn notices(&self) -> Option<Box<dyn Notices>> {
+        self.memory.notices()
+    }
+}
+
+impl MarkStore for Odd {
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        let (memory, asked, mark) = (self.memory.clone(), attempt.clone(), mark.clone());
+        Box::pin(self.through("mark", Some(attempt), async move { memory.mark(&asked, &mark, keep).await }))
+    }
+
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        let (memory, key) = (self.memory.clone(), key.clone());
+        let ahead = self.facts.lock().unwrap().ahead;
+        Box::pin(self.through("marked", None, async move {
+            let mut marked = memory.marked(&key).await?;
+            marked.now = marked.now + ahead;
+            Ok(marked)
+        }))
+    }
+}
+
+impl AdminStore for Odd {
+    fn warnings(&self) -> Vec<String> {
+        self.facts.lock().unwrap().warning.map(str::to_owned).into_iter().collect()
+    }
+
     fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
         let (memory, key) = (self.memory.clone(), key.clone());
         Box::pin(self.through("break", None, async move { memory.break_lease(&key, fence).await }))
@@ -261,18 +289,12 @@ impl Store for Odd {
             examined.unwrap_or_default()
         })
     }
+}
 
+impl BaselineStore for Odd {
     /// There is nothing below it, and that is done soon.
     fn bare<'a>(&'a self, _: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(self.through("bare", None, async { Ok(()) }))
-    }
-
-    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        self.memory.woken(attempt)
-    }
-
-    fn notices(&self) -> Option<Box<dyn Notices>> {
-        self.memory.notices()
     }
 }
 

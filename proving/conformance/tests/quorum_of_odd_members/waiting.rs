@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conformance::faulty::Weather;
-use leasehold_core::{Attempt, GrantAnswer, Store as _, Wake};
+use leasehold_core::{Attempt, GrantAnswer, InspectStore as _, Store as _, Wake};
 
 use crate::odd::passing;
 use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
@@ -28,6 +28,7 @@ async fn who_stands_in_line_is_woken_by_its_turn_by_its_members_silence_and_by_t
         let world = World::of(3);
         let quorum = world.quorum();
         let rival = world.rival_at(0).await;
+        world.rival_is_at(&rival, 1).await;
         let waits = world.attempt();
         stands(&quorum, &waits).await;
         assert!(!is_woken(&quorum, &waits, SECOND).await);
@@ -50,7 +51,10 @@ async fn who_stands_in_line_is_woken_by_its_turn_by_its_members_silence_and_by_t
 async fn an_even_number_of_members_loses_its_majority_with_half_of_them() {
     let world = World::of(4);
     let quorum = world.quorum();
-    world.rival_at(0).await;
+    let rival = world.rival_at(0).await;
+    for member in [1, 2] {
+        world.rival_is_at(&rival, member).await;
+    }
     let waits = world.attempt();
     stands(&quorum, &waits).await;
     world.fall_silent(&quorum, &[3]).await;
@@ -100,7 +104,7 @@ async fn who_was_handed_a_key_goes_on_from_the_member_that_handed_it() {
     world.members[0].on("grant", Weather::Fair);
     quorum.inspect(&key("k")).await.unwrap();
     world.rival_at(0).await;
-    for member in [1, 2] {
+    for member in [2, 1] {
         world.members[member].memory.release(&rival).await.unwrap();
     }
     assert!(is_woken(&quorum, &waits, Duration::ZERO).await);

@@ -7,7 +7,9 @@ use std::time::Duration;
 use conformance::faulty::Weather;
 use conformance::virtual_time::VirtualTime;
 use leasehold::{MemoryStore, QuorumStore};
-use leasehold_core::{Attempt, Claim, Fault, Fence, GrantAnswer, Holder, Key, Manner, Store, Ttl};
+use leasehold_core::{
+    Attempt, Claim, Fault, Fence, GrantAnswer, Holder, InspectStore as _, Key, Manner, Store, Ttl,
+};
 
 use crate::odd::{Odd, passing};
 

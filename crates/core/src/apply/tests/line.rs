@@ -70,7 +70,7 @@ fn a_process_that_lets_a_lock_lie_costs_one_window_for_all_its_waiters() {
     let ticket = Some((key("a"), Ticket::new(101_000_001)));
     let (answer, _) = wait(&mut records, &attempt(6, &["a"], 10), &at(108));
     assert_eq!(place(&answer).before, 0);
-    let wait = Wait { channel: Some(Channel::new("stopped")), ticket, line_limit: None };
+    let wait = Wait { channel: Some(Channel::new("stopped")), ticket, ..Wait::default() };
     let (answer, _) = wait_as(&mut records, &attempt(3, &["a"], 10), wait, &at(108));
     assert_eq!(place(&answer), Place { ticket: Ticket::new(101_000_001), before: 0, stood: false });
     let pushes = pushed(&mut records, Request::Release(attempt(4, &["a"], 10)), &at(108));

@@ -400,6 +400,30 @@ fn a_member_raises_and_is_rejoined_by_who_shares() {
     );
 }
 
+/// Two readers that lifted their fences to the same one each had it from a majority.
+#[test]
+fn a_member_answers_no_fence_to_two_readers() {
+    use super::member::{proposing, raise};
+    let mut records = Records::default();
+    let to = |fence| RaiseAnswer::Raised { fence: Fence::new(fence).unwrap() };
+    let [one, other] = [1, 2].map(reader);
+    ask(&mut records, &one, 100);
+    ask(&mut records, &other, 100);
+    assert_eq!(raise(&mut records, &proposing(&one, 100_000_007), &at(101)), to(100_000_007));
+    assert_eq!(raise(&mut records, &proposing(&other, 100_000_007), &at(101)), to(100_000_008));
+    for _ in 0..2 {
+        let asked_again = raise(&mut records, &proposing(&one, 100_000_007), &at(101));
+        assert_eq!(asked_again, to(100_000_007), "it has that one");
+    }
+    assert_eq!(
+        raise(&mut records, &proposing(&one, 100_000_008), &at(101)),
+        to(100_000_009),
+        "the last never sinks"
+    );
+    assert_eq!(raise(&mut records, &proposing(&other, 100_000_050), &at(101)), to(100_000_050));
+    assert_eq!(held(&records, 101), [(1, Mode::Shared, 100_000_009), (2, Mode::Shared, 100_000_050)]);
+}
+
 #[test]
 fn those_that_ended_are_forgotten_in_the_end() {
     let mut records = Records::default();

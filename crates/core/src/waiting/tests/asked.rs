@@ -11,7 +11,7 @@ fn who_is_found_to_hold_where_it_waits_asks_and_nobody_else_does() {
     waiting.finds(holder(2), &key("a"));
     assert_eq!([1, 2, 3].map(|who| told(&waiting, who, START)), [None, Some(Wake::AskAgain), None]);
     // Who was told already knows more than that.
-    assert!(waiting.hears(holder(1), &key("a"), granted(), START, START));
+    assert!(waiting.hears(holder(1), granted(), None, START, START));
     waiting.finds(holder(1), &key("a"));
     assert!(matches!(told(&waiting, 1, START), Some(Wake::Granted { .. })));
     waiting.finds(holder(1), &key("a"));
@@ -22,7 +22,7 @@ fn who_is_found_to_hold_where_it_waits_asks_and_nobody_else_does() {
 fn all_who_wait_for_a_key_are_asked_to_ask_but_for_those_who_just_have() {
     let waiting = three(3600 * SECOND);
     let later = START + SECOND;
-    waiting.asks(holder(2), later);
+    waiting.asks(holder(2), None, later);
     waiting.ask_for(&key("b"), later);
     assert_eq!([1, 2, 3].map(|who| told(&waiting, who, later)), [None; 3]);
     waiting.ask_for(&key("a"), later);
@@ -35,7 +35,7 @@ fn all_who_wait_for_a_key_are_asked_to_ask_but_for_those_who_just_have() {
 #[test]
 fn everybody_is_asked_to_ask_who_does_not_hold() {
     let waiting = three(3600 * SECOND);
-    assert!(waiting.hears(holder(1), &key("a"), granted(), START, START));
+    assert!(waiting.hears(holder(1), granted(), None, START, START));
     assert!(matches!(told(&waiting, 1, START), Some(Wake::Granted { .. })));
     waiting.ask_for_all();
     assert_eq!(
@@ -63,10 +63,10 @@ fn an_answer_that_is_no_word_on_the_lock_keeps_the_place() {
     let late = GrantAnswer::TooLate { now: crate::Stamp::from_micros(0) };
     for answer in [GrantAnswer::Unfinished, late] {
         let waiting = three(3600 * SECOND);
-        waiting.asks(holder(1), START);
+        waiting.asks(holder(1), None, START);
         waiting.answered(&attempt(1, &["a"]), &answer, START);
         assert_eq!(waiting.len(), 3);
-        assert_eq!(waiting.asks(holder(1), START), Some((key("a"), Ticket::new(1))));
+        assert_eq!(waiting.asks(holder(1), None, START), Some((key("a"), Ticket::new(1))));
     }
 }
 
@@ -78,7 +78,7 @@ fn the_rests_grow_while_it_stands_first_and_begin_anew_when_it_does_not() {
     let answered = |before| {
         let place = Place { ticket: Ticket::new(1), before, stood: true };
         let answer = GrantAnswer::Busy { held_by: held_by.clone(), place: Some(place) };
-        waiting.asks(holder(1), START);
+        waiting.asks(holder(1), None, START);
         waiting.answered(&attempt(1, &["a"]), &answer, START);
     };
     let soon = START + Duration::from_millis(20);
@@ -97,9 +97,9 @@ fn the_rests_grow_while_it_stands_first_and_begin_anew_when_it_does_not() {
 #[test]
 fn who_is_given_another_place_leaves_the_one_it_had() {
     let waiting = three(3600 * SECOND);
-    waiting.asks(holder(2), START);
+    waiting.asks(holder(2), None, START);
     waiting.answered(&attempt(2, &["a"]), &busy(7, 3600 * SECOND, 6, true), START);
-    assert_eq!(waiting.asks(holder(2), START), Some((key("a"), Ticket::new(7))));
+    assert_eq!(waiting.asks(holder(2), None, START), Some((key("a"), Ticket::new(7))));
     for who in 1..=3 {
         waiting.leave(holder(who), START);
     }
@@ -109,7 +109,7 @@ fn who_is_given_another_place_leaves_the_one_it_had() {
 #[test]
 fn who_asks_for_all_and_does_not_stand_first_leaves_the_first_some_time() {
     let waiting = Waiting::new(1);
-    waiting.asks(holder(1), START);
+    waiting.asks(holder(1), None, START);
     waiting.answered(&attempt(1, &["a"]), &busy(1, SECOND, 3, true), START);
     let ended = START + SECOND + ROUNDING;
     assert_eq!(told(&waiting, 1, ended + AFTER_THE_FIRST - Duration::from_millis(1)), None);

@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use leasehold_core::Fault;
+use leasehold_core::{ConnectionId, Fault};
 
 use super::redirect::Node;
 use super::{Cluster, Known};
 use crate::client::{Client, Source};
 use crate::connect::Connector;
 use crate::place::Place;
-use crate::settle::ConnectionId;
 use crate::topology::Topology;
 
 impl Cluster {

@@ -89,7 +89,7 @@ impl Cluster {
         if let Some(aside) = &open.aside {
             return Ok((aside.clone(), true));
         }
-        let silent = || Err(self.faults.passing(format_args!("no answer within {left:?}")));
+        let silent = || Err(self.faults.timed_out(format_args!("no answer within {left:?}")));
         let owner = within(&*self.runtime, left, self.owner(open.slot)).await.unwrap_or_else(silent)?;
         Ok((owner, false))
     }
@@ -113,7 +113,7 @@ impl Cluster {
             };
             Ok((renewed, route.redirects))
         };
-        let silent = || Err(self.faults.passing(format_args!("{asked}: no answer within {left:?}")));
+        let silent = || Err(self.faults.timed_out(format_args!("{asked}: no answer within {left:?}")));
         let (renewed, redirects) = within(&*self.runtime, left, asking)
             .await
             .unwrap_or_else(silent)

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Bare, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination, Fault, Fence, GrantAnswer,
-    HoldAnswer, Key, KeyState, Manner, Mark, Marked, Misuse, Notices, RaiseAnswer, Runtime, Seat, Store,
-    Stretch, Wake,
+    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination,
+    Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark, MarkStore,
+    Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, Seat, Store, Stretch, Wake,
 };
 
 use super::renew::Verb;
@@ -181,22 +181,12 @@ impl Store for ClusterStore {
         &self.cluster.seeds.name
     }
 
-    fn drift(&self) -> Drift {
-        Drift::BETWEEN_MACHINES
+    fn limits(&self) -> Limits {
+        Limits::with_drift(Drift::BETWEEN_MACHINES)
     }
 
     fn admit(&self, claim: &Claim) -> Result<(), Misuse> {
         one_slot(claim).map(drop)
-    }
-
-    /// One that all have in common who ask the same slots.
-    fn identity(&self) -> Option<Arc<str>> {
-        self.cluster.identity()
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        let unless = "quarantine=no is safe only with appendonly yes, appendfsync always, and no failover";
-        if self.cluster.bounds.quarantine { Vec::new() } else { vec![format!("{}: {unless}", self.name())] }
     }
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
@@ -215,14 +205,6 @@ impl Store for ClusterStore {
         Box::pin(self.cluster.renew(attempts, Verb::Renew))
     }
 
-    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
-        Box::pin(self.cluster.renew(attempts, Verb::Rejoin))
-    }
-
-    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-        Box::pin(self.cluster.raise(attempt))
-    }
-
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async {
             let (answer, settles_at) = self.cluster.release(attempt).await?;
@@ -237,26 +219,41 @@ impl Store for ClusterStore {
         Box::pin(self.cluster.give_up(attempt))
     }
 
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        let called = self.cluster.waiting().called(attempt.holder, &*self.cluster.runtime);
+        confirmed_first(called, self.cluster.bounds.confirmation)
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            member: Some(self),
+            inspect: Some(self),
+            marks: Some(self),
+            admin: Some(self),
+            baseline: Some(self),
+            ..Parts::default()
+        }
+    }
+}
+
+impl MemberStore for ClusterStore {
+    /// One that all have in common who ask the same slots.
+    fn identity(&self) -> Option<Arc<str>> {
+        self.cluster.identity()
+    }
+
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        Box::pin(self.cluster.renew(attempts, Verb::Rejoin))
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        Box::pin(self.cluster.raise(attempt))
+    }
+}
+
+impl InspectStore for ClusterStore {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         Box::pin(self.cluster.inspect(key))
-    }
-
-    /// It is as durable as the master of its slot, and lost with what a failover loses.
-    fn mark<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        mark: &'a Mark,
-        keep: Duration,
-    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        Box::pin(self.cluster.mark(attempt, mark, keep))
-    }
-
-    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
-        Box::pin(self.cluster.marked(key))
-    }
-
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        Box::pin(self.cluster.break_lease(key, fence))
     }
 
     /// A break is told to the subscribers at all nodes, so it is heard on any connection; several may bring it.
@@ -270,16 +267,6 @@ impl Store for ClusterStore {
         Box::pin(self.cluster.list(prefix))
     }
 
-    /// Each master in turn.
-    fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
-        Box::pin(self.cluster.examine(seat))
-    }
-
-    /// At the owner of the key's slot; a trip goes to some master.
-    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(self.cluster.bare(what))
-    }
-
     /// One master after the other.
     fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
         Box::pin(self.cluster.walk(prefix, from))
@@ -289,10 +276,44 @@ impl Store for ClusterStore {
     fn inspected_at_once(&self) -> usize {
         1
     }
+}
 
-    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        let called = self.cluster.waiting().called(attempt.holder, &*self.cluster.runtime);
-        confirmed_first(called, self.cluster.bounds.confirmation)
+impl MarkStore for ClusterStore {
+    /// It is as durable as the master of its slot, and lost with what a failover loses.
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(self.cluster.mark(attempt, mark, keep))
+    }
+
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        Box::pin(self.cluster.marked(key))
+    }
+}
+
+impl AdminStore for ClusterStore {
+    fn warnings(&self) -> Vec<String> {
+        let unless = "quarantine=no is safe only with appendonly yes, appendfsync always, and no failover";
+        if self.cluster.bounds.quarantine { Vec::new() } else { vec![format!("{}: {unless}", self.name())] }
+    }
+
+    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(self.cluster.break_lease(key, fence))
+    }
+
+    /// Each master in turn.
+    fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
+        Box::pin(self.cluster.examine(seat))
+    }
+}
+
+impl BaselineStore for ClusterStore {
+    /// At the owner of the key's slot; a trip goes to some master.
+    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.cluster.bare(what))
     }
 }
 

@@ -26,7 +26,7 @@ impl Sentinels {
     pub(super) async fn word_of(&self, nth: usize, runtime: &Arc<dyn Runtime>) -> Result<Word, Fault> {
         let share = ASKED_FOR / u32::try_from(self.places.len()).unwrap_or(u32::MAX);
         let said = within(&**runtime, share, self.ask(&self.places[nth], runtime)).await;
-        said.unwrap_or_else(|| Err(self.faults.passing(format_args!("no answer within {share:?}"))))
+        said.unwrap_or_else(|| Err(self.faults.timed_out(format_args!("no answer within {share:?}"))))
     }
 
     async fn ask(&self, place: &Place, runtime: &Arc<dyn Runtime>) -> Result<Word, Fault> {

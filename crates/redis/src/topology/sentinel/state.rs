@@ -49,7 +49,7 @@ impl Sentinels {
                 let master = cmd("SENTINEL").arg("MASTER").arg(&self.master).take();
                 self.answer_to(master, &mut connection).await
             });
-            let silent = || Err(self.faults.passing(format_args!("no answer within {ANSWERS_WITHIN:?}")));
+            let silent = || Err(self.faults.timed_out(format_args!("no answer within {ANSWERS_WITHIN:?}")));
             let says = within(&**runtime, ANSWERS_WITHIN, asking).await.unwrap_or_else(silent);
             let says = says.and_then(|answer| {
                 answer.as_ref().and_then(state_of).ok_or_else(|| {

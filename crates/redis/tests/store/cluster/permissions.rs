@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Manner, Proposal, Remedy, Seat, Severity, Store, Ttl,
+    AdminStore as _, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Manner, Proposal, Remedy, Seat,
+    Severity, Store, Ttl,
 };
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
@@ -13,7 +14,7 @@ use crate::world::{attempt, granted, runtime};
 
 /// What the manual says, for keys that begin with `app:`.
 const USER: &str = "on >secret resetkeys ~app:* ~leasehold:*}app:* resetchannels &leasehold:* -@all +ping +eval +evalsha +get +set +del \
-    +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel +hget +hmget +hset +pubsub +publish \
+    +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore +hdel +hget +hmget +hset +mget +pubsub +publish \
     +subscribe +unsubscribe";
 const MORE: &str = "+cluster|slots +asking";
 

@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 use std::time::Duration;
 
-use leasehold_core::{GrantAnswer, HoldAnswer, Manner, Store, Wake};
+use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, Manner, Store, Wake};
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Server};

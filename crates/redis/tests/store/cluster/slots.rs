@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Claim, Fault, GrantAnswer, HoldAnswer, Key, Manner, Store};
+use leasehold_core::{Attempt, Claim, Fault, GrantAnswer, HoldAnswer, InspectStore as _, Key, Manner, Store};
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply};

@@ -1,0 +1,38 @@
+//! What was typed behind `leasehold init`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+/// Make a store that several users of this machine share
+///
+/// Run it as root: it makes the directory DIR for the users of a group, with the file leases.db in it, and prints the store's URL.
+/// Without it each user has a default store of their own, and `leasehold run deploy` and `sudo leasehold run deploy` do not exclude
+/// each other.
+///
+/// Nobody but root can replace the file. The users of the group can write to it: each of them can take, break or spoil any lock in it,
+/// keep it from the others, and end processes that use it. Nothing else of each other's is in their reach.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "leasehold init [OPTIONS] DIR --group NAME",
+    after_help = "Exit codes: 0 it is there; `leasehold help exit-codes`.",
+    after_long_help = EXAMPLE
+)]
+pub(crate) struct InitArgs {
+    /// The group of those who are to use the store
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+
+    /// The directory, which must be empty or not there yet; one that was made so for the same group is completed
+    #[arg(value_name = "DIR", num_args = 0..)]
+    pub(crate) directories: Vec<OsString>,
+}
+
+const EXAMPLE: &str = "\
+Exit codes: 0 it is there, 64 there is no such group, or it was not root; 69 it cannot be made; `leasehold help exit-codes`.
+
+Example: one store for all who deploy. The first three lines are root's:
+  groupadd deployers
+  usermod -aG deployers anne
+  leasehold init --group deployers /var/lib/leasehold
+  leasehold run --store file:/var/lib/leasehold/leases.db deploy -- ./deploy";

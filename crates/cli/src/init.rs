@@ -1,0 +1,48 @@
+//! `leasehold init`: a store that several users share.
+
+use std::path::absolute;
+
+use leasehold::Locks;
+use nix::unistd::{Group, Uid};
+
+use crate::args::InitArgs;
+use crate::exit::{End, Failure};
+use crate::print::print;
+use crate::store_url::StoreUrl;
+
+/// Makes it, and prints its URL.
+///
+/// # Errors
+///
+/// [`Failure`], when it is not there.
+pub(crate) async fn init(args: InitArgs) -> Result<End, Failure> {
+    let name = args.group.unwrap_or_default();
+    let directory = absolute(args.directories.into_iter().next().unwrap_or_default()).map_err(|error| {
+        Failure::usage(format!("the working directory is unknown ({error}): give an absolute path"))
+    })?;
+    let group = match Group::from_name(&name) {
+        Ok(Some(group)) => group.gid,
+        Ok(None) => {
+            return Err(Failure::usage(format!(
+                "--group {name}: there is no such group: name one that there is"
+            ))
+            .hint(format!("groupadd {name} makes it, and usermod -aG {name} USER puts a user into it")));
+        }
+        Err(error) => {
+            return Err(Failure::usage(format!("--group {name}: it cannot be looked up ({error})")));
+        }
+    };
+    if !Uid::effective().is_root() {
+        return Err(Failure::usage(
+            "only root can make a store that its users cannot replace: run it as root",
+        ));
+    }
+    let file = leasehold_file::make_group_store(&directory, group.as_raw())
+        .map_err(|fault| Failure::new(End::NO_STORE, fault.to_string()))?;
+    let url = StoreUrl::file(&file)
+        .ok_or_else(|| Failure::usage("the path is not UTF-8, as a store URL must be: choose another"))?;
+    // The file belongs to whoever first uses it.
+    Locks::builder().connect(url.reveal()).await?;
+    print(&format!("{url}\n"))?;
+    Ok(End::SUCCESS)
+}

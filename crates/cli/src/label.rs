@@ -1,0 +1,44 @@
+//! What others are told about the holder if no label is given: user, host, process and what it runs.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use leasehold::Label;
+use nix::unistd::{Uid, User};
+
+/// `ada@web-3:4711 report`.
+pub(crate) fn default_label(program: &OsStr) -> String {
+    let user = Uid::effective();
+    // Where the user database knows nothing of us, as in many containers, we are a number.
+    let name = User::from_uid(user).ok().flatten().map_or_else(|| user.to_string(), |entry| entry.name);
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let who = format!("{name}@{host}:{}", std::process::id());
+    let program = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    let room = Label::MAX_LEN.saturating_sub(who.len() + 1);
+    let whole = format!("{who} {}", &program[..program.floor_char_boundary(room)]);
+    // A program may be called anything, and then goes without saying.
+    if Label::new(&whole).is_ok() && !program.is_empty() { whole } else { who }
+}
+
+/// What runs `leasehold hold`: the script that reads its fence, or the shell.
+pub(crate) fn starter() -> String {
+    let parent = rustix::process::getppid().map(|parent| format!("/proc/{parent}/comm"));
+    let name = parent.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    name.trim_end().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_named_without_its_directory_and_only_if_a_label_can_hold_it() {
+        let of = |program: &str| default_label(OsStr::new(program));
+        let who = of("");
+        assert!(who.contains('@') && who.ends_with(&format!(":{}", std::process::id())), "{who}");
+        assert_eq!(of("/usr/local/bin/report"), format!("{who} report"));
+        assert_eq!(of("a\nb"), who);
+        let long = of(&"ä".repeat(300));
+        assert!(Label::new(&long).is_ok() && long.len() >= Label::MAX_LEN - 1, "{long}");
+    }
+}

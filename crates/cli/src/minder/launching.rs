@@ -1,0 +1,67 @@
+//! The launcher: a process of ours between the minder and the command, which becomes the command.
+//!
+//! Before it does, it has the kernel kill it when the minder dies. So the command ends also when we and the minder are killed
+//! at once, and nobody is left to end it. The kernel forgets the wish where the program is setuid, setgid or has capabilities
+//! (`sudo`), and what the command starts does not inherit it.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nix::errno::Errno;
+use nix::unistd::execv;
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+
+use super::link;
+
+/// Becomes the command. Returns only if that cannot be, and the minder then knows why.
+pub(super) fn launch(mut words: impl Iterator<Item = OsString>) {
+    let minder = words.next().and_then(|number| number.to_str()?.parse().ok()).and_then(Pid::from_raw);
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    // If it died before the wish, nobody will ever send the signal.
+    if minder.is_none() || getppid() != minder {
+        return;
+    }
+    match begin_as_the_command_does() {
+        Ok(link) => link::send_error(&link, become_program(&words.collect::<Vec<_>>()) as i32),
+        Err(error) => link::send_error(io::stdin(), error.raw_os_error()),
+    }
+}
+
+/// Puts the command's stdin in the place of the connection, which it gives back: the kernel closes that when we become the command.
+fn begin_as_the_command_does() -> rustix::io::Result<OwnedFd> {
+    // The standard library has us ignore SIGPIPE, and the command would too; what has a handler, a program begins without.
+    let _ = signal_hook::flag::register(Signal::PIPE.as_raw(), Arc::new(AtomicBool::new(false)));
+    let link = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
+    let stdin = link::receive_stdin(&link).ok_or(rustix::io::Errno::PIPE)?;
+    rustix::stdio::dup2_stdin(&stdin)?;
+    Ok(link)
+}
+
+/// By the directories of PATH, as a shell does; but a file without a `#!` line is never read by a shell.
+fn become_program(words: &[OsString]) -> Errno {
+    const DIRECTORIES: &str = "/bin:/usr/bin";
+    let texts: Result<Vec<_>, _> = words.iter().map(|word| CString::new(word.clone().into_vec())).collect();
+    let (Some(program), Ok(texts)) = (words.first(), texts) else { return Errno::EINVAL };
+    let try_at = |path: PathBuf| match CString::new(path.into_os_string().into_vec()) {
+        Ok(path) => execv(&path, &texts).unwrap_err(),
+        Err(_) => Errno::EINVAL,
+    };
+    if program.is_empty() || program.as_encoded_bytes().contains(&b'/') {
+        return try_at(program.into());
+    }
+    let directories = std::env::var_os("PATH").unwrap_or_else(|| OsStr::new(DIRECTORIES).into());
+    let mut why = Errno::ENOENT;
+    for directory in std::env::split_paths(&directories) {
+        match try_at(directory.join(program)) {
+            Errno::EACCES => why = Errno::EACCES,
+            Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG | Errno::ESTALE | Errno::ENODEV => {}
+            error => return error,
+        }
+    }
+    why
+}

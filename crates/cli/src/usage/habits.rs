@@ -1,0 +1,122 @@
+//! What people type out of habit: from flock, consul, kubectl and their like.
+
+use std::ffi::OsString;
+
+use crate::args::Task;
+
+/// Options that stand before the task, as git and docker take them, behind it.
+pub(super) fn task_first(words: &[OsString]) -> Vec<OsString> {
+    const WITH_VALUE: [&str; 4] = ["--store", "--max-ttl", "--outage-limit", "--naming"];
+    let mut at = 1;
+    while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
+        let glued =
+            WITH_VALUE.iter().any(|name| word.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')));
+        match (WITH_VALUE.contains(&word), glued) {
+            (true, _) => at += 2,
+            (_, true) => at += 1,
+            _ => break,
+        }
+    }
+    match words.get(1..at) {
+        Some(moved @ [_, ..]) if at < words.len() => {
+            [&words[..1], &words[at..=at], moved, &words[at + 1..]].concat()
+        }
+        _ => words.to_vec(),
+    }
+}
+
+/// In `leasehold run -n -- -k -- COMMAND`, what stands before the second `--` are keys, whatever they begin with.
+pub(super) fn keys_behind_dashes(task: &mut Task) {
+    let (keys, command) = match task {
+        Task::Run(args) => (&mut args.keys, &mut args.command),
+        Task::Once(args) => (&mut args.keys, &mut args.command),
+        Task::Every(args) => (&mut args.words, &mut args.command),
+        Task::Hold(args) if args.keys.is_empty() => {
+            args.keys = std::mem::take(&mut args.command);
+            return;
+        }
+        _ => return,
+    };
+    if let Some(dashes) = command.iter().position(|word| word == "--").filter(|_| keys.is_empty()) {
+        let behind = command.split_off(dashes + 1);
+        command.truncate(dashes);
+        *keys = std::mem::replace(command, behind);
+    }
+}
+
+/// What an option that we do not have is called here.
+pub(super) fn option(typed: &str) -> Option<&'static str> {
+    let name = typed.split('=').next().unwrap_or_default();
+    Some(match name {
+        "--timeout" | "--wait" | "-t" => "--within TIME waits so long",
+        "-c" | "--command" => "a shell reads a command as in: leasehold run KEY -- sh -c 'COMMAND'",
+        "--nonblock" | "--nb" | "--no-wait" => "--try, or -n",
+        "-x" | "-e" | "--exclusive" => "a lock is exclusive unless it is taken with --shared",
+        "-s" => "--shared",
+        "-u" | "--unlock" => "the lock is released when COMMAND ends",
+        "--conflict-exit-code" => "--busy-exit-code N",
+        _ => return None,
+    })
+}
+
+/// What a task that we do not have is called here.
+pub(super) fn task(typed: &str) -> Option<String> {
+    Some(match typed {
+        "status" | "info" | "get" | "who" => "leasehold show KEY".into(),
+        "list" | "locks" => "leasehold ls --all".into(),
+        "lock" | "acquire" | "exec" => "leasehold run KEY -- COMMAND".into(),
+        "unlock" | "release" | "kill" => {
+            "a lock is released when its command ends; leasehold break KEY --fence N ends somebody else's"
+                .into()
+        }
+        "version" => "leasehold --version".into(),
+        _ => format!("did you mean {}?", near(typed)?),
+    })
+}
+
+/// The task whose name has the same letters, or all but one.
+fn near(typed: &str) -> Option<&'static str> {
+    const TASKS: [&str; 11] =
+        ["run", "once", "every", "hold", "show", "ls", "break", "top", "doctor", "bench", "help"];
+    let sorted = |word: &str| {
+        let mut letters: Vec<_> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    TASKS.into_iter().find(|task| task.len() > 2 && sorted(task) == sorted(typed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moved(line: &str) -> String {
+        let words: Vec<_> = line.split(' ').map(OsString::from).collect();
+        task_first(&words).join(" ".as_ref()).into_string().unwrap()
+    }
+
+    #[test]
+    fn options_before_the_task_stand_behind_it() {
+        assert_eq!(moved("leasehold --store file:/x ls --all"), "leasehold ls --store file:/x --all");
+        assert_eq!(
+            moved("leasehold --store=file:/x --max-ttl 9 run k -- ls"),
+            "leasehold run --store=file:/x --max-ttl 9 k -- ls"
+        );
+        for line in [
+            "leasehold ls --store x",
+            "leasehold --store x",
+            "leasehold --store",
+            "leasehold",
+            "leasehold -h",
+        ] {
+            assert_eq!(moved(line), line);
+        }
+    }
+
+    #[test]
+    fn letters_in_another_order_are_a_slip_and_other_words_are_not() {
+        assert_eq!(task("rnu").as_deref(), Some("did you mean run?"));
+        assert_eq!(task("zebra"), None);
+        assert!(task("status").is_some_and(|hint| hint.contains("show")));
+    }
+}

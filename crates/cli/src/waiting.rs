@@ -1,0 +1,260 @@
+//! What is told while we wait: to people for whom and for how long, to programs an event for each holder.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::io::{self, IsTerminal as _};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use leasehold::{Event as Happened, Events, Holder, Key, KeyState, Locks, Tenancy, Tenant};
+use rustix::termios::tcgetwinsize;
+use tokio::time::{sleep_until, timeout};
+
+use crate::say;
+use crate::status::{Event, millis};
+use crate::table::cut_amid;
+use crate::time;
+use crate::wanted::Wanted;
+
+/// How often the line on a terminal is written anew, and the store is looked at for it.
+const FRAME: Duration = Duration::from_secs(1);
+
+/// How often a line is written where there is no terminal, as in a log.
+const BETWEEN_LINES: Duration = Duration::from_secs(30);
+
+/// A store that has not answered for so long is worth a word.
+pub(crate) const SILENCE: Duration = Duration::from_secs(1);
+
+/// What is known of the wait.
+#[derive(Clone, Debug)]
+struct Wait {
+    /// The attempt that waits.
+    holder: Holder,
+    held_by: Tenancy,
+    held_for: Option<Duration>,
+    place: Option<u64>,
+    /// How many wait, where that was looked at.
+    length: Option<usize>,
+}
+
+/// Who tells, and what was told.
+#[derive(Debug)]
+pub(crate) struct Telling<'a> {
+    wanted: &'a Wanted,
+    locks: Locks,
+    events: Events,
+    began: Instant,
+    /// How long a store that does not answer is asked; `None`: for as long as it takes.
+    outage_limit: Option<Duration>,
+    wait: Option<Wait>,
+    /// The holder that programs were told of.
+    told: Option<(Key, Tenant)>,
+    /// When a line was written last, and about which key.
+    written: Option<(Instant, Key)>,
+    silent_since: Option<Instant>,
+    silence_told: bool,
+    rewrites: bool,
+}
+
+impl<'a> Telling<'a> {
+    /// To be made before the request, so that nothing is missed.
+    pub(crate) fn of(
+        wanted: &'a Wanted,
+        locks: &Locks,
+        began: Instant,
+        outage_limit: Option<Duration>,
+    ) -> Self {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        Self {
+            wanted,
+            locks: locks.clone(),
+            events: locks.events(),
+            began,
+            outage_limit,
+            wait: None,
+            told: None,
+            written: None,
+            silent_since: Some(Instant::now()),
+            silence_told: false,
+            rewrites: !wanted.quiet && !dumb && io::stderr().is_terminal(),
+        }
+    }
+
+    /// Tells until it is dropped.
+    pub(crate) async fn go_on(mut self) -> Infallible {
+        let mut frame = Instant::now() + FRAME;
+        loop {
+            tokio::select! {
+                biased;
+                happened = self.events.next() => match happened {
+                    Some(happened) => self.learn(happened),
+                    None => return pending().await,
+                },
+                () = sleep_until(frame.into()) => {
+                    frame = Instant::now() + FRAME;
+                    self.look().await;
+                    self.tell_silence();
+                    self.write();
+                }
+            }
+        }
+    }
+
+    fn learn(&mut self, happened: Happened) {
+        match happened {
+            Happened::Waiting { who, held_by, place, .. } => {
+                let held_for = held_by.fence.and_then(|fence| since(fence.get()));
+                self.wait = Some(Wait { holder: who.holder, held_by, held_for, place, length: None });
+                self.heard();
+                self.tell_programs();
+                self.write();
+            }
+            Happened::StoreFault { .. } => {
+                self.silent_since.get_or_insert_with(Instant::now);
+            }
+            Happened::StoreBack { .. } => self.heard(),
+            _ => {}
+        }
+    }
+
+    fn heard(&mut self) {
+        self.silent_since = None;
+        if std::mem::take(&mut self.silence_told) {
+            say::line(format_args!("{} answers again", self.locks.store()));
+        }
+    }
+
+    /// Whoever waits in line is told of its turn, and of nothing that happens before: so look, if somebody wants to know.
+    async fn look(&mut self) {
+        let Some(wait) = &mut self.wait else { return };
+        if !self.rewrites && !self.wanted.status.is_heard() {
+            return;
+        }
+        let looked = timeout(FRAME, self.locks.inspect(wait.held_by.key.as_bytes())).await;
+        let Ok(Ok(state)) = looked else { return };
+        wait.see(&state);
+        self.tell_programs();
+    }
+
+    fn tell_programs(&mut self) {
+        let Some(Wait { holder, held_by, place, held_for, .. }) = &self.wait else { return };
+        let is_told = |(key, tenant): &(Key, Tenant)| (key, tenant) == (&held_by.key, &held_by.tenant);
+        if self.told.as_ref().is_some_and(is_told) {
+            return;
+        }
+        self.told = Some((held_by.key.clone(), held_by.tenant.clone()));
+        self.wanted.status.asks_as(*holder);
+        self.wanted.status.tell(Event::Waiting {
+            key: &held_by.key,
+            held_by: &held_by.tenant.to_string(),
+            held_ms: held_for.map(millis),
+            place: *place,
+            remaining_ms: held_by.remaining.map(millis),
+        });
+    }
+
+    fn tell_silence(&mut self) {
+        let silent = self.silent_since.is_some_and(|since| since.elapsed() >= SILENCE);
+        if silent && !self.silence_told && !self.wanted.quiet {
+            self.silence_told = true;
+            say::silence(self.locks.store(), self.outage_limit);
+        }
+    }
+
+    fn write(&mut self) {
+        let Some(wait) = &self.wait else { return };
+        if self.rewrites {
+            let width = tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col.max(20)));
+            // In the last column a terminal begins a new line.
+            return say::rewrite(wait.line(self.began.elapsed(), width - 1 - say::PREFIX.len()));
+        }
+        let key = &wait.held_by.key;
+        let due = match &self.written {
+            Some((_, last)) if last != key => self.wanted.is_aloud(),
+            Some((at, _)) => at.elapsed() >= BETWEEN_LINES,
+            None => self.wanted.is_aloud() || self.began.elapsed() >= BETWEEN_LINES,
+        };
+        if due && !self.wanted.quiet {
+            say::line(wait.line(self.began.elapsed(), usize::MAX));
+            self.written = Some((Instant::now(), key.clone()));
+        }
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        say::clear();
+    }
+}
+
+impl Wait {
+    fn see(&mut self, state: &KeyState) {
+        let same = state.tenancies.iter().find(|tenancy| tenancy.tenant == self.held_by.tenant);
+        if let Some(tenancy) = same.or_else(|| state.tenancies.first()) {
+            self.held_by = tenancy.clone();
+            self.held_for = state.held_for(tenancy);
+        }
+        self.length = Some(state.line.len());
+        let place = state.line.iter().zip(1..).find(|(waiter, _)| waiter.holder == self.holder);
+        self.place = place.map(|(_, place)| place).or(self.place);
+    }
+
+    /// What people are told. The holder is cut if it is wider than that.
+    fn line(&self, waited: Duration, width: usize) -> String {
+        let held_for =
+            self.held_for.map_or_else(String::new, |held_for| format!(" for {}", time::shown(held_for)));
+        let place = match (self.place, self.length) {
+            (Some(place), Some(length)) => format!("place {place} of {length}, "),
+            (Some(place), None) => format!("place {place} in line, "),
+            (None, _) => String::new(),
+        };
+        let before = format!("waiting for {}, held by ", self.held_by.key);
+        let behind = format!("{held_for}; {place}waited {}", time::shown(waited));
+        let room = width.saturating_sub(before.chars().count() + behind.chars().count()).max(10);
+        cut_amid(&(before + &cut_amid(&self.held_by.tenant.to_string(), room) + &behind), width)
+    }
+}
+
+/// How long ago a moment of the store's clock was, by ours: nobody has asked the store for its own.
+fn since(micros: u64) -> Option<Duration> {
+    SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(Duration::from_micros(micros))
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::{Label, Waiter};
+
+    use super::*;
+
+    const US: Holder = Holder::from_bits(2 << 96);
+
+    fn wait() -> Wait {
+        let key = Key::new("deploy").unwrap();
+        let label = Label::new("ada@web-3:4711 deploy").ok();
+        let tenant = Tenant::Holder { holder: Holder::from_bits(1 << 96), label };
+        let held_by = Tenancy::exclusive(key, tenant, None, None);
+        Wait { holder: US, held_by, held_for: None, place: Some(3), length: None }
+    }
+
+    #[test]
+    fn people_are_told_for_whom_for_how_long_and_how_many_are_before_them() {
+        let mut wait = wait();
+        let waited = Duration::from_secs(64);
+        assert_eq!(
+            wait.line(waited, usize::MAX),
+            "waiting for deploy, held by ada@web-3:4711 deploy (00000001); place 3 in line, waited 1m04s"
+        );
+        let line =
+            [1, 3, 2].map(|bits| Waiter::exclusive(Holder::from_bits(bits << 96), None, Duration::ZERO));
+        wait.see(&KeyState::new(wait.held_by.key.clone(), vec![wait.held_by.clone()], line.to_vec()));
+        wait.held_for = Some(Duration::from_secs(724));
+        let shown = wait.line(waited, usize::MAX);
+        assert!(shown.ends_with("(00000001) for 12m04s; place 3 of 3, waited 1m04s"), "{shown}");
+        let narrow = wait.line(waited, 79);
+        assert_eq!(narrow.chars().count(), 79, "{narrow}");
+        assert!(
+            narrow.ends_with(" for 12m04s; place 3 of 3, waited 1m04s") && narrow.contains('…'),
+            "{narrow}"
+        );
+        assert_eq!(wait.line(waited, 10).chars().count(), 10);
+    }
+}

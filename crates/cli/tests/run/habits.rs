@@ -1,0 +1,128 @@
+//! What people type who come from other programs, and what the environment has in place of options.
+
+use servers::{Flavor, Server};
+
+use crate::harness::Site;
+use crate::shell::{in_shell, others, path};
+
+#[test]
+fn what_other_programs_call_it_is_answered_with_what_it_is_called_here() {
+    let site = Site::new();
+    for (words, says, hint) in [
+        (&["run", "--timeout", "5", "k", "--", "true"][..], "no option --timeout", "--within TIME"),
+        (&["run", "k", "-c", "ls"], "no option -c", "sh -c 'COMMAND'"),
+        (&["run", "--nonblock", "k", "--", "true"], "no option --nonblock", "--try"),
+        (&["status"], "no task status", "leasehold show KEY"),
+        (&["unlock", "k"], "no task unlock", "leasehold break KEY --fence N"),
+        (&["version"], "no task version", "leasehold --version"),
+        (&["rnu", "k", "--", "true"], "no task rnu", "did you mean run?"),
+    ] {
+        let done = site.finish(site.leasehold(words));
+        let hinted = done.err.lines().nth(1).unwrap_or_default();
+        assert!(hinted.starts_with("hint: ") && hinted.contains(hint), "{done:?}");
+        assert!(done.err.lines().next().unwrap().contains(says), "{done:?}");
+        assert_eq!(done.status.code(), Some(64), "{done:?}");
+    }
+    // Behind the dashes it is the command's own.
+    site.finish(site.run(&["k", "--", "sh", "-c", "exit 3"])).is_silent(3);
+}
+
+#[test]
+fn the_store_may_be_named_before_the_task() {
+    let site = Site::new();
+    let _others = others(&site, "k");
+    let done = site.finish(site.leasehold(&["--store", site.store(), "ls", "--all"]));
+    done.is_silent(0);
+    assert!(done.out.lines().nth(1).unwrap().starts_with("k "), "{done:?}");
+    let glued = format!("--store={}", site.store());
+    site.finish(site.leasehold(&[&glued, "run", "-nq", "k", "--", "true"])).is_silent(75);
+}
+
+#[test]
+fn a_key_may_begin_with_a_dash_behind_dashes() {
+    let site = Site::new();
+    let script = "echo $LEASEHOLD_KEYS; leasehold show -- -k; leasehold run -nq -- -k -- true; echo $?";
+    let mut command = site.run(&["--", "-k", "--", "sh", "-c", script]);
+    command.env("PATH", path()).env_remove("LEASEHOLD_KEYS");
+    let done = site.finish(command);
+    let lines: Vec<_> = done.out.lines().collect();
+    assert_eq!((lines[0], lines[1]), ("-k", "key      -k"), "{done:?}");
+    assert!(
+        done.err.contains("-k: a run around this one holds it") && done.out.ends_with("64\n"),
+        "{done:?}"
+    );
+    site.finish(site.leasehold(&["ls", "--store", site.store(), "-q", "--", "-"])).is_silent(0);
+}
+
+#[test]
+fn the_environment_stands_for_options_that_are_not_given() {
+    let site = Site::new();
+    let show = |variables: &[(&str, &str)], options: &[&str]| {
+        let mut run = site.run(&[options, &["k", "--", "sh", "-c"]].concat());
+        run.arg(format!("{} show --json k", env!("CARGO_BIN_EXE_leasehold")));
+        let done = site.finish({
+            run.envs(variables.iter().copied());
+            run
+        });
+        done.is_silent(0);
+        let shown: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+        let tenancy = &shown["tenancies"][0];
+        (tenancy["remaining_ms"].as_u64().unwrap(), tenancy["label"].as_str().unwrap().to_owned())
+    };
+    let (left, label) = show(&[("LEASEHOLD_TTL", "300s"), ("LEASEHOLD_LABEL", "web-3")], &[]);
+    assert!(left > 200_000 && label == "web-3", "{left} {label}");
+    assert!(show(&[("LEASEHOLD_TTL", "300s")], &["--ttl", "5"]).0 <= 5_000, "an option comes first");
+    assert!(show(&[("LEASEHOLD_TTL", "300s")], &["--max-hold", "9"]).0 <= 9_000, "nor is it a wish");
+    let ended = |variable: (&str, &str), words: &[&str]| {
+        let mut run = site.run(words);
+        run.env(variable.0, variable.1);
+        site.finish(run)
+    };
+    ended(("LEASEHOLD_TTL", "x"), &["k", "--", "true"])
+        .says(64, &["LEASEHOLD_TTL: \"x\" is no length of time"]);
+    ended(("LEASEHOLD_MAX_HOLD", "300ms"), &["k", "--", "sleep", "60"]).says(70, &["--max-hold 300ms"]);
+    let _others = others(&site, "held");
+    ended(("LEASEHOLD_WITHIN", "100ms"), &["held", "--", "true"]).says(75, &["not free within 100ms"]);
+    ended(("LEASEHOLD_WITHIN", "1h"), &["-n", "held", "--", "true"]).says(75, &["held by"]);
+}
+
+#[test]
+fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes() {
+    let site = Site::new();
+    let _others = others(&site, "nightly:report");
+    for (shell, has) in
+        [("bash", "_leasehold_here"), ("zsh", "#compdef leasehold"), ("fish", "complete -c leasehold")]
+    {
+        let done = site.finish(site.leasehold(&["completions", shell]));
+        done.is_silent(0);
+        assert!(done.out.contains(has), "{shell}");
+    }
+    let complete = |line: &str| {
+        let words: Vec<_> = line.split(' ').collect();
+        let script = format!(
+            "eval \"$(leasehold completions bash)\"; COMP_WORDS=({}); COMP_CWORD={}; _leasehold_here leasehold '{}' '{}'; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+            words.len() - 1,
+            words[words.len() - 1],
+            words[words.len() - 2],
+        );
+        let done = site.finish(in_shell(&site, "bash", &["-c", &script]));
+        done.is_silent(0);
+        done.out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(complete("leasehold show night"), ["nightly:report"]);
+    assert!(complete("leasehold run k -- setsi").contains(&"setsid".to_owned()));
+}
+
+#[test]
+fn a_server_that_asks_for_a_password_is_answered_with_a_file() {
+    let server = Server::setup(Flavor::Redis82).password("s3cret-pw").start();
+    let site = Site::on(&server.url());
+    let done = site.finish(site.leasehold(&["show", "--store", site.store(), "k"]));
+    done.says_and_hints(
+        69,
+        &["asks for a password"],
+        "put it into a file that only you can read, and name that: redis://HOST?password-file=FILE",
+    );
+}

@@ -1,0 +1,124 @@
+//! A store that several users share, and what says that the default one is not.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use nix::unistd::{Gid, Group, Uid};
+
+use crate::harness::Site;
+use crate::home::Home;
+
+/// A group that every system has, and nobody is in.
+fn group() -> (String, u32) {
+    let group =
+        [65534, 65533, 1].into_iter().find_map(|id| Group::from_gid(Gid::from_raw(id)).ok().flatten());
+    let group = group.expect("a group");
+    (group.name, group.gid.as_raw())
+}
+
+/// The same command, by a user whom no database knows, in that group. The path to the program and the test's files is open to all.
+fn by(user: u32, group: u32, command: &Command) -> Command {
+    let [user, group] = [user, group].map(|id| id.to_string());
+    let mut by = Command::new("setpriv");
+    by.args(["--reuid", &user, "--regid", &user, "--groups", &group]);
+    by.arg(command.get_program()).args(command.get_args());
+    by.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path))).current_dir("/");
+    by
+}
+
+/// Whether this is root, who alone may do what is tested. Says so on standard error where not.
+fn is_root() -> bool {
+    if !Uid::effective().is_root() {
+        eprintln!("left out: only root can make a store for a group");
+    }
+    Uid::effective().is_root()
+}
+
+#[test]
+fn users_of_a_group_and_root_exclude_each_other_in_a_store_that_root_made() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    fs::set_permissions(site.path(""), Permissions::from_mode(0o755)).unwrap();
+    let (name, id) = group();
+    let directory = site.path("locks");
+    let init = ["init", "--group", &name, directory.to_str().unwrap()];
+    let made = site.finish(site.leasehold(&init));
+    made.is_silent(0);
+    let store = made.out.trim().to_owned();
+    assert_eq!(store, format!("file:{}/leases.db", directory.display()));
+    // Once more is no harm.
+    assert_eq!(site.finish(site.leasehold(&init)).out.trim(), store);
+    let run = |words: &[&str], script: &str| {
+        site.leasehold(&[&["run", "--store", &store], words, &["--", "sh", "-c", script]].concat())
+    };
+    for (number, (one, other)) in
+        [(Some(64_001), Some(64_002)), (Some(64_002), None), (None, Some(64_001))].into_iter().enumerate()
+    {
+        let as_user = |user: Option<u32>, command: Command| match user {
+            Some(user) => by(user, id, &command),
+            None => command,
+        };
+        let mark = site.path(&format!("held{number}"));
+        fs::write(&mark, "").unwrap();
+        fs::set_permissions(&mark, Permissions::from_mode(0o666)).unwrap();
+        let holds = run(&["deploy"], &format!("echo yes > {}; exec sleep 60", mark.display()));
+        let holder = site.start(as_user(one, holds));
+        site.wait_for(&format!("held{number}"));
+        site.finish(as_user(other, run(&["-n", "deploy"], "true"))).says(75, &["deploy: ", "held by"]);
+        drop(holder);
+        site.finish(as_user(other, run(&["-n", "deploy"], "true"))).is_silent(0);
+    }
+    let stranger = by(64_003, 64_003, &run(&["-n", "deploy"], "true"));
+    site.finish(stranger).says(69, &["user 64003 is not in group"]);
+}
+
+#[test]
+fn a_store_for_a_group_is_made_by_root_for_one_that_there_is() {
+    let site = Site::new();
+    fs::set_permissions(site.path(""), Permissions::from_mode(0o755)).unwrap();
+    let (name, id) = group();
+    let directory = site.path("locks");
+    let directory = directory.to_str().unwrap();
+    site.finish(site.leasehold(&["init", directory])).says(64, &["no --group"]);
+    site.finish(site.leasehold(&["init", "--group", &name])).says(64, &["no directory"]);
+    let done = site.finish(site.leasehold(&["init", "--group", "no-such-group", directory]));
+    assert_eq!(done.status.code(), Some(64), "{done:?}");
+    assert!(
+        done.err.contains("there is no such group") && done.err.contains("hint: groupadd no-such-group"),
+        "{done:?}"
+    );
+    if is_root() {
+        let full = site.path("full");
+        fs::create_dir(&full).unwrap();
+        fs::write(full.join("something"), "").unwrap();
+        let done = site.finish(site.leasehold(&["init", "--group", &name, full.to_str().unwrap()]));
+        done.says(69, &["is not empty"]);
+        let init = site.leasehold(&["init", "--group", &name, directory]);
+        site.finish(by(64_001, id, &init)).says(64, &["run it as root"]);
+    }
+    assert!(!site.path("locks").exists());
+}
+
+/// `leasehold run deploy` and `sudo leasehold run deploy` lock in two files.
+#[test]
+fn who_uses_root_s_default_store_by_sudo_is_told_that_it_is_another_one() {
+    let site = Site::new();
+    let home = Home::of(&site);
+    let key = format!("test-of-sudo:{}", std::process::id());
+    let run = |words: &[&str], user: &str| {
+        let mut command = site.leasehold(&[words, &["--ttl", "5", &key, "--", "true"]].concat());
+        command.env("SUDO_USER", user);
+        command
+    };
+    let done = site.finish(home.live_in(run(&["run"], "somebody-else")));
+    let hint = "leasehold init --group NAME DIR makes a store for several users: see `leasehold help init`";
+    done.says_and_hints(0, &["the store of this user", "not the one of somebody-else"], hint);
+    let own =
+        nix::unistd::User::from_uid(Uid::effective()).unwrap().expect("we are in the user database").name;
+    site.finish(home.live_in(run(&["run"], &own))).is_silent(0);
+    site.finish(home.live_in(run(&["run", "-q"], "somebody-else"))).is_silent(0);
+    site.finish(run(&["run", "--store", site.store()], "somebody-else")).is_silent(0);
+}

@@ -1,0 +1,163 @@
+//! What is said while a lock or a store is waited for.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use servers::{Flavor, Proxy, Server};
+
+use crate::harness::{Running, Site, until};
+use crate::pty::Pty;
+use crate::shell::others;
+
+#[test]
+fn a_terminal_has_one_line_that_is_written_anew_each_second() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let holder = others(&site, "k");
+        let mut pty = Pty::script(&site, "$L run k -- echo mine; echo code=$?");
+        let waited = |pty: &Pty| {
+            let screen = pty.screen();
+            let line = screen.trim_end().lines().last().unwrap_or_default().to_owned();
+            let (before, waited) = line.split_once("; place 1 of 1, waited ")?;
+            assert_eq!(screen.trim_end().lines().count(), 1, "{screen}");
+            assert!(
+                before.starts_with("leasehold: waiting for k, held by ") && before.contains(" sh ("),
+                "{line}"
+            );
+            // Since the grant, as `show` has it.
+            before.rsplit_once(") for ")?;
+            Some(waited.to_owned())
+        };
+        let mut first = None;
+        until("it waits", || {
+            first = waited(&pty);
+            first.is_some()
+        });
+        until("a second later", || waited(&pty) != first && waited(&pty).is_some());
+        fs::write(site.path("go"), "").unwrap();
+        holder.finish().is_silent(0);
+        pty.wait_for("code=0");
+        // Nothing is left of it.
+        assert_eq!(pty.screen().trim_end(), "mine\ncode=0");
+        let _ = fs::remove_file(site.path("go"));
+    }
+}
+
+/// Who holds `k`, until there is a file of this name.
+fn holds(site: &Site, label: &str) -> Running {
+    let script = format!("touch has-{label}; until [ -e go-{label} ]; do sleep 0.02; done");
+    site.start(site.run_script(&["--label", label, "k"], &script))
+}
+
+#[test]
+fn programs_are_told_of_each_holder_while_they_wait_in_line() {
+    let server = Server::start(Flavor::Redis82);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let first = holds(&site, "first");
+        until("it holds", || site.path("has-first").exists());
+        let second = holds(&site, "second");
+        let length = |wanted: usize| {
+            until("so many wait", || {
+                let shown = site.finish(site.leasehold(&["show", "--store", site.store(), "--json", "k"]));
+                let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
+                shown["line"].as_array().unwrap().len() == wanted
+            });
+        };
+        length(1);
+        let ours = env!("CARGO_BIN_EXE_leasehold");
+        let line = format!("exec {ours} run --store {} --status-fd 7 k -- true 7>events", site.store());
+        let third = site.start(site.process("sh", &["-c", &line]));
+        length(2);
+        fs::write(site.path("go-first"), "").unwrap();
+        first.finish().is_silent(0);
+        let of_second = || site.read("events").matches("\"held_by\":\"second (").count();
+        until("the other holder is told", || of_second() == 1);
+        fs::write(site.path("go-second"), "").unwrap();
+        second.finish().is_silent(0);
+        let pid = third.id();
+        third.finish().is_silent(0);
+        let events: Vec<serde_json::Value> =
+            site.read("events").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let names: Vec<_> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+        assert_eq!(names, ["waiting", "waiting", "acquired", "ended", "released"], "{events:?}");
+        for event in &events {
+            assert_eq!((&event["key"], &event["v"], &event["pid"]), (&"k".into(), &1.into(), &pid.into()));
+            assert_eq!(event["holder"], events[0]["holder"], "{events:?}");
+            assert_eq!(event["holder"].as_str().unwrap().len(), 8);
+        }
+        assert!(events[1]["held_ms"].as_u64().is_some(), "{events:?}");
+        assert!(events[1]["fence"].is_null() && events[4]["fence"].as_u64().is_some(), "{events:?}");
+    }
+}
+
+#[test]
+fn who_waits_as_long_as_it_takes_waits_through_an_outage_and_says_so() {
+    let server = Server::start(Flavor::Valkey91);
+    let site = Site::on(&server.url());
+    let holder =
+        site.start(site.run_script(&["--ttl", "60", "k"], "touch has; until [ -e go ]; do sleep 0.02; done"));
+    until("it holds", || site.path("has").exists());
+    let waits = site.start(site.run(&["-v", "k", "--", "echo", "mine"]));
+    let once =
+        site.start(site.leasehold(&["once", "--store", site.store(), "-v", "k", "--", "echo", "mine"]));
+    let bounded = site.start(site.run(&["-v", "--outage-limit", "6s", "k", "--", "echo", "mine"]));
+    for run in [&waits, &once, &bounded] {
+        until("it waits", || run.err().contains("waiting for k, held by "));
+    }
+    server.stop();
+    let stopped = Instant::now();
+    until("it is said", || {
+        [&waits, &once].iter().all(|run| {
+            run.err().contains("leasehold: cannot reach ") && run.err().contains("as long as it takes")
+        })
+    });
+    let done = bounded.finish();
+    assert_eq!(done.status.code(), Some(69), "{done:?}");
+    assert!(done.err.contains("trying for 6s in all"), "{done:?}");
+    until("longer than a store is waited for otherwise", || stopped.elapsed() > Duration::from_secs(13));
+    server.cont();
+    until("it is back", || waits.err().contains("answers again"));
+    fs::write(site.path("go"), "").unwrap();
+    holder.finish().is_silent(0);
+    for run in [waits, once] {
+        let done = run.finish();
+        assert_eq!((done.status.code(), &*done.out), (Some(0), "mine\n"), "{done:?}");
+    }
+}
+
+#[test]
+fn who_only_looks_or_tries_once_gives_up_after_two_seconds_and_says_after_one_that_it_waits() {
+    let server = Server::start(Flavor::Redis70);
+    let proxy = Proxy::before(&server);
+    proxy.black_hole();
+    let site = Site::on(&proxy.url());
+    let took = |words: &[&str]| {
+        let started = Instant::now();
+        let mut command = site.leasehold(&[words[0], "--store", site.store()]);
+        command.args(&words[1..]);
+        let done = site.finish(command);
+        assert_eq!(done.status.code(), Some(69), "{done:?}");
+        (started.elapsed(), done)
+    };
+    for words in [
+        &["show", "k"][..],
+        &["ls", "--all"],
+        &["run", "-n", "k", "--", "true"],
+        &["every", "1h", "k", "--", "true"],
+    ] {
+        let (lasted, done) = took(words);
+        assert!(
+            lasted > Duration::from_secs(1) && lasted < Duration::from_millis(4500),
+            "{words:?}: {lasted:?}"
+        );
+        let first = done.err.lines().next().unwrap();
+        assert!(
+            first.contains("cannot reach redis://127.0.0.1:") && first.ends_with("trying for 2s in all"),
+            "{done:?}"
+        );
+    }
+    let (lasted, done) = took(&["show", "--outage-limit", "500ms", "k"]);
+    assert!(lasted < Duration::from_millis(2500) && done.err.lines().count() == 1, "{lasted:?} {done:?}");
+    let (_, done) = took(&["show", "-q", "k"]);
+    assert_eq!(done.err.lines().count(), 1, "{done:?}");
+}

@@ -1,0 +1,101 @@
+//! Counts the releases that go on in the background, so that a program that ends can wait for them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// The releases that a store makes after it has answered: it took less than it asked for, or a call was overtaken.
+///
+/// A release counts from before the answer that made it necessary until the first word of whoever was to release. What must be
+/// tried again after that goes on uncounted: nobody waits for a server that is down.
+#[derive(Clone, Debug, Default)]
+pub struct BackgroundReleases(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    count: usize,
+    waiting: Vec<Waker>,
+}
+
+impl BackgroundReleases {
+    /// One more, for as long as this lives.
+    #[must_use]
+    pub fn begin(&self) -> BackgroundRelease {
+        self.state().count += 1;
+        BackgroundRelease(self.clone())
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.state().count
+    }
+
+    /// Resolves when there are none. Cancel safe.
+    pub async fn none_left(&self) {
+        std::future::poll_fn(|context| self.poll_none_left(context)).await;
+    }
+
+    fn poll_none_left(&self, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if state.count == 0 {
+            return Poll::Ready(());
+        }
+        if !state.waiting.iter().any(|waiting| waiting.will_wake(context.waker())) {
+            state.waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One release in the background; it ends when this is dropped.
+#[derive(Debug)]
+pub struct BackgroundRelease(BackgroundReleases);
+
+impl Drop for BackgroundRelease {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.count -= 1;
+        let waiting = if state.count == 0 { std::mem::take(&mut state.waiting) } else { Vec::new() };
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn the_last_release_to_end_wakes_everybody_who_waits_once() {
+        let releases = BackgroundReleases::default();
+        let (one, other) = (releases.begin(), releases.begin());
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(count.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut waits = pin!(releases.none_left());
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        drop(one);
+        assert_eq!((releases.count(), count.0.load(Ordering::SeqCst)), (1, 0));
+        drop(other);
+        assert_eq!((releases.count(), count.0.load(Ordering::SeqCst)), (0, 1));
+        assert!(waits.as_mut().poll(&mut context).is_ready());
+    }
+}

@@ -1,0 +1,239 @@
+//! Grants that were sent and not answered, and may still be made.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::{Holder, Instant};
+
+/// One connection; never used again for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_structs, reason = "a connection has a number and no more")]
+pub struct ConnectionId(pub u64);
+
+/// The grants that were sent and not answered, each until the server would refuse it as too late.
+///
+/// A grant whose connection broke may lie in the server's buffers, and be done after the release that was meant to undo it.
+/// It brings a not-after; so a release sent when the server's clock is past that comes last. A release on the connection of
+/// a grant that was sent before it comes after that anyway.
+#[derive(Debug, Default)]
+pub struct Unsettled(Mutex<Table>);
+
+#[derive(Clone, Debug, Default)]
+struct Table {
+    pending: BTreeMap<(Holder, u64), Pending>,
+    /// At this size those that have settled are looked for and forgotten.
+    full_at: usize,
+}
+
+#[derive(Clone, Copy, Debug, Hash)]
+struct Pending {
+    /// `None` where connections cannot be told apart.
+    via: Option<ConnectionId>,
+    /// When it was written to the connection, at the latest; `None` until then.
+    written: Option<Instant>,
+    settles_at: Instant,
+}
+
+/// A grant that is being sent.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct Sending {
+    holder: Holder,
+    number: u64,
+}
+
+/// More than are usually in flight.
+const MANY: usize = 256;
+
+impl Table {
+    fn add(
+        &mut self,
+        holder: Holder,
+        via: Option<ConnectionId>,
+        written: Option<Instant>,
+        now: Instant,
+        settles_at: Instant,
+    ) -> Sending {
+        let Self { pending, full_at } = self;
+        if pending.len() >= MANY.max(*full_at) {
+            pending.retain(|_, grant| grant.settles_at > now);
+            *full_at = 2 * pending.len();
+        }
+        let last = pending.range((holder, 0)..=(holder, u64::MAX)).next_back();
+        let number = last.map_or(0, |((_, number), _)| number + 1);
+        pending.insert((holder, number), Pending { via, written, settles_at });
+        Sending { holder, number }
+    }
+}
+
+impl Unsettled {
+    /// A grant is about to be sent, by whoever may also send its release.
+    pub fn sending(
+        &self,
+        holder: Holder,
+        via: Option<ConnectionId>,
+        now: Instant,
+        settles_at: Instant,
+    ) -> Sending {
+        self.table().add(holder, via, Some(now), now, settles_at)
+    }
+
+    /// Grants are about to be sent together, by somebody else than those who may send their releases: until they are
+    /// [written](Unsettled::written), no release settles them but by time.
+    pub fn sending_all(
+        &self,
+        holders: impl Iterator<Item = Holder>,
+        via: Option<ConnectionId>,
+        now: Instant,
+        settles_at: Instant,
+    ) -> Vec<Sending> {
+        let mut table = self.table();
+        holders.map(|holder| table.add(holder, via, None, now, settles_at)).collect()
+    }
+
+    /// They were written to their connection before this instant.
+    pub fn written<'a>(&self, sendings: impl IntoIterator<Item = &'a Sending>, at: Instant) {
+        let mut table = self.table();
+        for sending in sendings {
+            if let Some(grant) = table.pending.get_mut(&(sending.holder, sending.number)) {
+                grant.written.get_or_insert(at);
+            }
+        }
+    }
+
+    /// They were answered: they are done and over.
+    pub fn answered(&self, sendings: impl IntoIterator<Item = Sending>) {
+        let mut table = self.table();
+        for sending in sendings {
+            table.pending.remove(&(sending.holder, sending.number));
+        }
+    }
+
+    /// A release was sent at an instant and answered: says when it must be sent again, if it must.
+    #[must_use]
+    pub fn released(&self, holder: Holder, via: Option<ConnectionId>, sent: Instant) -> Option<Instant> {
+        let pending = &mut self.table().pending;
+        let of_holder = (holder, 0)..=(holder, u64::MAX);
+        let is_before = |written: Option<Instant>| written.is_some_and(|written| written < sent);
+        let comes_after = |grant: &Pending| via.is_some() && grant.via == via && is_before(grant.written);
+        let over: Vec<_> = pending
+            .range(of_holder.clone())
+            .filter(|(_, grant)| grant.settles_at <= sent || comes_after(grant))
+            .map(|(name, _)| *name)
+            .collect();
+        for name in over {
+            pending.remove(&name);
+        }
+        pending.range(of_holder).map(|(_, grant)| grant.settles_at).max()
+    }
+
+    /// The connections on which grants of a holder were sent that may still be made.
+    #[must_use]
+    pub fn under_way(&self, holder: Holder) -> Vec<ConnectionId> {
+        let of_holder = (holder, 0)..=(holder, u64::MAX);
+        self.table().pending.range(of_holder).filter_map(|(_, grant)| grant.via).collect()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clone for Unsettled {
+    fn clone(&self) -> Self {
+        Self(Mutex::new(self.table().clone()))
+    }
+}
+
+impl Hash for Unsettled {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.table().pending.hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOLDER: Holder = Holder::from_bits(1);
+    const OTHER: Holder = Holder::from_bits(2);
+    const VIA: Option<ConnectionId> = Some(ConnectionId(1));
+    const NEXT: Option<ConnectionId> = Some(ConnectionId(2));
+
+    const fn at(second: u64) -> Instant {
+        Instant::from_nanos(second * 1_000_000_000)
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_grant_that_was_answered() {
+        let unsettled = Unsettled::default();
+        let sending = unsettled.sending(HOLDER, VIA, at(0), at(10));
+        unsettled.answered([sending]);
+        assert_eq!(unsettled.released(HOLDER, NEXT, at(1)), None);
+    }
+
+    #[test]
+    fn a_release_on_another_connection_must_come_again_after_the_last_not_after() {
+        let unsettled = Unsettled::default();
+        unsettled.sending(HOLDER, VIA, at(0), at(10));
+        unsettled.sending(HOLDER, VIA, at(0), at(12));
+        unsettled.sending(OTHER, VIA, at(0), at(99));
+        assert_eq!(unsettled.released(HOLDER, NEXT, at(1)), Some(at(12)));
+        assert_eq!(unsettled.released(HOLDER, NEXT, at(11)), Some(at(12)));
+        assert_eq!(unsettled.released(HOLDER, NEXT, at(12)), None);
+    }
+
+    #[test]
+    fn a_release_on_the_connection_of_the_grant_comes_after_it() {
+        let unsettled = Unsettled::default();
+        unsettled.sending(HOLDER, VIA, at(0), at(10));
+        assert_eq!(unsettled.released(HOLDER, VIA, at(1)), None);
+    }
+
+    /// An attempt was given up while a call of it still waited to be sent: the release went out first, then the grant, on the same
+    /// connection. The release's answer crossed the grant out, and when the connection broke nobody came again to undo it.
+    #[test]
+    fn a_release_that_was_sent_before_the_grant_settles_nothing() {
+        let unsettled = Unsettled::default();
+        unsettled.sending(HOLDER, VIA, at(2), at(10));
+        assert_eq!(unsettled.released(HOLDER, VIA, at(1)), Some(at(10)));
+        assert_eq!(unsettled.released(HOLDER, VIA, at(3)), None);
+    }
+
+    /// A caller that dropped its request while another thread sent the batch released it on the same connection, before the batch was
+    /// written there.
+    #[test]
+    fn a_release_that_was_sent_before_its_batch_was_written_settles_nothing() {
+        let unsettled = Unsettled::default();
+        let sent = unsettled.sending_all([HOLDER].into_iter(), VIA, at(1), at(10));
+        assert_eq!(unsettled.released(HOLDER, VIA, at(2)), Some(at(10)));
+        unsettled.written(&sent, at(3));
+        assert_eq!(unsettled.released(HOLDER, VIA, at(3)), Some(at(10)));
+        assert_eq!(unsettled.released(HOLDER, VIA, at(4)), None);
+    }
+
+    #[test]
+    fn connections_that_cannot_be_told_apart_count_as_different() {
+        let unsettled = Unsettled::default();
+        unsettled.sending(HOLDER, None, at(0), at(10));
+        assert_eq!(unsettled.released(HOLDER, None, at(1)), Some(at(10)));
+    }
+
+    #[test]
+    fn an_answer_settles_the_grant_that_it_answers_and_no_other() {
+        let unsettled = Unsettled::default();
+        unsettled.sending(HOLDER, VIA, at(0), at(10));
+        let again = unsettled.sending(HOLDER, NEXT, at(5), at(15));
+        unsettled.answered([again]);
+        assert_eq!(unsettled.released(HOLDER, NEXT, at(6)), Some(at(10)));
+    }
+
+    #[test]
+    fn what_has_settled_is_forgotten() {
+        let unsettled = Unsettled::default();
+        for bits in 0..10_000 {
+            unsettled.sending(Holder::from_bits(bits), VIA, at(20), at(10));
+        }
+        assert!(unsettled.table().pending.len() <= MANY);
+    }
+}

@@ -1,0 +1,127 @@
+//! Why a store did not do what it was asked.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::tally::Tally;
+
+/// Why a store did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Fault {
+    /// Whether it will pass.
+    pub kind: FaultKind,
+    /// What caused it, as far as it is known.
+    pub cause: FaultCause,
+    /// The store's name, without any password.
+    pub store: Arc<str>,
+    /// What happened, and the remedy where there is one.
+    pub reason: Arc<str>,
+    /// Where the store is a quorum: what each member said.
+    pub tally: Option<Arc<Tally>>,
+}
+
+impl Fault {
+    fn new(kind: FaultKind, store: &str, reason: impl fmt::Display) -> Self {
+        let cause = FaultCause::Other;
+        Self { kind, cause, store: store.into(), reason: reason.to_string().into(), tally: None }
+    }
+
+    /// The same fault, of which the cause is known.
+    #[must_use]
+    pub fn caused_by(self, cause: FaultCause) -> Self {
+        Self { cause, ..self }
+    }
+
+    /// A fault that may pass: no answer, no connection, a server that is starting.
+    #[must_use]
+    pub fn passing(store: &str, reason: impl fmt::Display) -> Self {
+        Self::new(FaultKind::Passing, store, reason)
+    }
+
+    /// A fault that stays until somebody mends it: a wrong password, a missing permission.
+    #[must_use]
+    pub fn lasting(store: &str, reason: impl fmt::Display) -> Self {
+        Self::new(FaultKind::Lasting, store, reason)
+    }
+
+    /// A member of a quorum abstains.
+    #[must_use]
+    pub fn quarantined(store: &str, left: Duration) -> Self {
+        let left = left.as_secs_f64().ceil();
+        let reason =
+            format_args!("quarantined for {left:.0} s more (first use, or restarted without its state)");
+        Self::new(FaultKind::Quarantined, store, reason)
+    }
+
+    /// A quorum to which too few of its members said yes.
+    #[must_use]
+    pub fn of_quorum(kind: FaultKind, store: &str, tally: Tally) -> Self {
+        let cause = tally.faults().next().map_or(FaultCause::Other, |fault| fault.cause);
+        let fault = Self::new(kind, store, "no majority of its stores agreed").caused_by(cause);
+        Self { tally: Some(Arc::new(tally)), ..fault }
+    }
+
+    /// Whether it stays until somebody mends it.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        self.kind == FaultKind::Lasting
+    }
+}
+
+/// What caused a fault. Whether that passes, [`FaultKind`] says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FaultCause {
+    /// None of the others.
+    #[default]
+    Other,
+    /// No answer within the time limit of a call.
+    TimedOut,
+    /// Nobody listens at the address.
+    ConnectionRefused,
+    /// The connection broke, or could not be made.
+    Connection,
+    /// The host name has no address.
+    NameResolution,
+    /// TLS: a certificate or the handshake was not accepted.
+    Tls,
+    /// The user or the password was not accepted, or is missing.
+    Authentication,
+    /// The user may not do this.
+    Permission,
+    /// A key has a value of another type.
+    WrongType,
+    /// The store has no memory left.
+    OutOfMemory,
+    /// The store has no disk space left.
+    DiskFull,
+}
+
+/// Whether a fault will pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// It may pass by itself: ask again. What was asked may have been done all the same.
+    Passing,
+    /// It stays until somebody mends it, and what was asked was not done.
+    Lasting,
+    /// A member of a quorum abstains, because it may have forgotten leases: it passes, and what was asked was not done.
+    Quarantined,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.tally {
+            Some(tally) => write!(f, "{}: {tally}", self.store),
+            None => write!(f, "{}: {}", self.store, self.reason),
+        }
+    }
+}
+
+impl std::error::Error for Fault {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.tally.as_deref().map(|tally| tally as _)
+    }
+}

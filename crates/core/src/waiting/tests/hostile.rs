@@ -1,0 +1,107 @@
+//! A publisher that hears all channels and says on them what it likes, and cannot read the records of the key.
+
+use super::*;
+
+fn proof(channel: &str, nonce: u128) -> Proof {
+    Proof { channel: Channel::new(channel), nonce: Nonce::from_bits(nonce) }
+}
+
+fn fenced(fence: u64) -> News {
+    News::Granted { fence: Fence::new(fence).unwrap(), lasts: Ttl::new(2 * SECOND).unwrap() }
+}
+
+/// Waits for a key that is held with fence 7, and listens here.
+fn one() -> Waiting {
+    let waiting = Waiting::new(1);
+    assert_eq!(waiting.asks(holder(1), Some(proof("here", 42)), START), None);
+    let held_by = Tenancy { fence: Fence::new(7), ..held(3600 * SECOND) };
+    let place = Place { ticket: Ticket::new(1), before: 0, stood: false };
+    waiting.answered(&attempt(1, &["a"]), &GrantAnswer::Busy { held_by, place: Some(place) }, START);
+    waiting
+}
+
+/// It heard the digits in a hint, and said that the key was handed over: the waiter believed it, beside the rightful holder.
+#[test]
+fn a_grant_without_its_proof_is_a_hint_and_no_grant() {
+    let forged = [
+        (None, 8),
+        (Some(proof("here", 41)), 8),
+        (Some(proof("there", 42)), 8),
+        // Whoever was granted a key before had a smaller fence.
+        (Some(proof("here", 42)), 7),
+    ];
+    for (shown, fence) in forged {
+        let waiting = one();
+        assert!(waiting.hears(holder(1), fenced(fence), shown.as_ref(), START, START));
+        assert_eq!(told(&waiting, 1, START), Some(Wake::AskAgain), "{shown:?} {fence}");
+        assert!(waiting.is_in_line(), "it waits");
+    }
+    let waiting = one();
+    assert!(waiting.hears(holder(1), fenced(8), Some(&proof("here", 42)), START, START));
+    assert!(matches!(told(&waiting, 1, START), Some(Wake::Granted { .. })));
+}
+
+/// The hand-over was heard by all, and by the waiter only when it was over: whoever repeats it then says what was true once.
+#[test]
+fn what_proved_a_grant_once_proves_none_after_the_next_ask() {
+    let waiting = one();
+    let later = START + 5 * SECOND;
+    waiting.asks(holder(1), Some(proof("here", 43)), later);
+    waiting.answered(&attempt(1, &["a"]), &busy(1, 3600 * SECOND, 0, false), later);
+    waiting.hears(holder(1), fenced(8), Some(&proof("here", 42)), later, later);
+    assert_eq!(told(&waiting, 1, later), Some(Wake::AskAgain));
+}
+
+#[test]
+fn a_lease_that_was_handed_over_began_after_the_ask_whose_secret_proves_it() {
+    let waiting = one();
+    let later = START + 5 * SECOND;
+    waiting.asks(holder(1), Some(proof("here", 43)), later);
+    waiting.hears(holder(1), fenced(8), Some(&proof("here", 43)), START, later + SECOND);
+    let Some(Wake::Granted { since, .. }) = told(&waiting, 1, later + SECOND) else { panic!() };
+    assert_eq!(since, later);
+}
+
+#[test]
+fn a_flood_of_hints_has_nobody_flood_the_store() {
+    for news in [News::AskAgain, News::First { left: Duration::ZERO }, fenced(8)] {
+        let (waiting, mut asks) = (one(), 0);
+        for ms in 0..3000 {
+            let now = START + Duration::from_millis(ms);
+            waiting.hears(holder(1), news, None, now, now);
+            if told(&waiting, 1, now).is_some() {
+                asks += 1;
+                waiting.asks(holder(1), Some(proof("here", 42)), now);
+                waiting.answered(&attempt(1, &["a"]), &busy(1, 3600 * SECOND, 0, true), now);
+            }
+        }
+        assert!((1..=60).contains(&asks), "{news:?}: {asks} asks in 3 s");
+    }
+}
+
+/// Said often enough, it would have waited for ever for the push of its turn, and that may get lost.
+#[test]
+fn no_hint_puts_an_ask_off() {
+    let waiting = one();
+    let mut now = START;
+    while now < START + Line::RE_ASK {
+        waiting.hears(holder(1), News::First { left: 3600 * SECOND }, None, now, now);
+        now = now + SECOND / 2;
+    }
+    assert_eq!(told(&waiting, 1, START + Line::RE_ASK), Some(Wake::AskAgain));
+}
+
+/// The word of a key that was handed on to it is a hint, too, and comes as often as it gets on.
+#[test]
+fn whoever_gets_on_by_its_hints_asks_at_once() {
+    let waiting = one();
+    for ticket in 2..20 {
+        let now = START + Duration::from_millis(ticket);
+        waiting.hears(holder(1), News::AskAgain, None, now, now);
+        assert_eq!(told(&waiting, 1, now), Some(Wake::AskAgain), "{ticket}");
+        waiting.asks(holder(1), Some(proof("here", 42)), now);
+        let place = Place { ticket: Ticket::new(ticket), before: 0, stood: false };
+        let answer = GrantAnswer::Busy { held_by: held(3600 * SECOND), place: Some(place) };
+        waiting.answered(&attempt(1, &["a"]), &answer, now);
+    }
+}

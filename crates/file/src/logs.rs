@@ -1,0 +1,72 @@
+//! Which log a connection writes to, so that nobody writes to one that others do not read.
+//!
+//! SQLite opens `-wal` and `-shm` by their names and keeps them open. Where somebody deletes or replaces them meanwhile, those who
+//! have them open and those who come later would have two logs of one file, and each grant what the other has granted.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::str::FromStr;
+
+use rustix::fs::lstat;
+
+use crate::census::FileId;
+
+/// The files of one log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Logs {
+    wal: FileId,
+    shm: FileId,
+}
+
+impl Logs {
+    /// Those beside the file at a path; `None` unless both are there.
+    pub(crate) fn beside(file: &Path) -> Option<Self> {
+        let at = |suffix| lstat(with_suffix(file, suffix)).ok().map(|found| FileId::of(&found));
+        Some(Self { wal: at("-wal")?, shm: at("-shm")? })
+    }
+
+    /// Those that this process has open for the file at a path; `None` where those beside it are others.
+    pub(crate) fn open_at(file: &Path) -> Option<Self> {
+        let logs = Self::beside(file)?;
+        let names = ["-wal", "-shm"].map(|suffix| with_suffix(file, suffix));
+        let mut open = Vec::new();
+        for entry in fs::read_dir("/proc/self/fd").ok()?.flatten() {
+            // Only what has such a name is looked at: to look at a file of a server that is away could take for ever.
+            let named =
+                |path: &Path| names.iter().any(|name| Path::new(name).file_name() == path.file_name());
+            if fs::read_link(entry.path()).is_ok_and(|path| named(&path)) {
+                open.extend(rustix::fs::stat(entry.path()).ok().map(|found| FileId::of(&found)));
+            }
+        }
+        [logs.wal, logs.shm].iter().all(|file| open.contains(file)).then_some(logs)
+    }
+}
+
+fn with_suffix(file: &Path, suffix: &str) -> OsString {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    name
+}
+
+impl fmt::Display for Logs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wal, shm } = self;
+        write!(f, "{}:{} {}:{}", wal.device, wal.inode, shm.device, shm.inode)
+    }
+}
+
+impl FromStr for Logs {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let file = |text: &str| {
+            let (device, inode) = text.split_once(':')?;
+            Some(FileId { device: device.parse().ok()?, inode: inode.parse().ok()? })
+        };
+        let logs =
+            text.split_once(' ').and_then(|(wal, shm)| Some(Self { wal: file(wal)?, shm: file(shm)? }));
+        logs.ok_or(())
+    }
+}

@@ -1,0 +1,183 @@
+//! What the store's threads and the program's tasks share: who waits, and how they are told.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+
+use leasehold_core::{
+    Answer, Attempt, Bulletin, Channel, Claim, GrantAnswer, HoldAnswer, Holder, Instant, Key, News, Notice,
+    Push, Request, Stamp, Ttl, Waiting,
+};
+
+use crate::clock::MachineClock;
+use crate::message;
+use crate::sessions::{Session, Sessions};
+
+/// Where the thread that listens leaves what only the worker can do.
+pub(crate) trait Inbox: Clone + Send + 'static {
+    /// Somebody was given a lease and is not here any more.
+    fn take_back(&self, holder: Holder, key: Key);
+
+    /// Somebody could not open the file for what this store has open.
+    fn look_at_file(&self);
+}
+
+/// Who waits in this process, and where it is told.
+#[derive(Debug)]
+pub(crate) struct Notifier {
+    pub(crate) waiting: Waiting,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) bulletin: Bulletin,
+    clock: MachineClock,
+    /// Who may have something in the file. Locked while a request is served and its answer noted, so that what other processes
+    /// say of it is not heard before.
+    holding: Mutex<HashSet<Holder>>,
+    ear: OnceLock<Arc<UnixDatagram>>,
+    closed: AtomicBool,
+}
+
+/// The right to serve, or to hear what others served.
+pub(crate) type Turn<'a> = MutexGuard<'a, HashSet<Holder>>;
+
+impl Notifier {
+    pub(crate) fn new(sessions: Arc<Sessions>, clock: MachineClock, seed: u64) -> Self {
+        Self {
+            waiting: Waiting::new(seed),
+            sessions,
+            bulletin: Bulletin::default(),
+            clock,
+            holding: Mutex::default(),
+            ear: OnceLock::new(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        self.holding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.runtime().now()
+    }
+
+    /// The channel on which this process hears; `None` where no socket can be made.
+    ///
+    /// A thread waits at it until the store closes.
+    pub(crate) fn channel(self: &Arc<Self>, inbox: &impl Inbox) -> Option<Channel> {
+        if self.ear.get().is_none() && self.listen(inbox.clone()).is_err() {
+            return None;
+        }
+        self.sessions.own().map(Session::channel)
+    }
+
+    fn listen(self: &Arc<Self>, inbox: impl Inbox) -> io::Result<()> {
+        let ear = Arc::new(self.sessions.open_socket()?);
+        let notifier = Arc::clone(self);
+        let heard = Arc::clone(&ear);
+        thread::Builder::new()
+            .name("leasehold-ear".into())
+            .spawn(move || notifier.hear_all(&heard, &inbox))?;
+        let _ = self.ear.set(ear);
+        // It may have closed in between.
+        if self.closed.load(Ordering::SeqCst) {
+            self.close();
+        }
+        Ok(())
+    }
+
+    fn hear_all(&self, ear: &UnixDatagram, inbox: &impl Inbox) {
+        let mut bytes = [0; message::LONGEST];
+        while !self.closed.load(Ordering::SeqCst) {
+            // What cannot be read is not worth more than what was lost on the way.
+            let Ok(length) = ear.recv(&mut bytes) else { continue };
+            let Some((holder, key, news, at)) = message::read(&bytes[..length]) else {
+                inbox.look_at_file();
+                continue;
+            };
+            if !self.hear(&mut self.turn(), holder, news, at) {
+                inbox.take_back(holder, key);
+            }
+        }
+    }
+
+    /// Says something to a waiter of this process. `false` when it is given a lease and is not here any more.
+    fn hear(&self, holding: &mut Turn<'_>, holder: Holder, news: News, at: Stamp) -> bool {
+        if news == News::Broken {
+            self.bulletin.say(&Notice::Broken { holder });
+            return true;
+        }
+        let since = self.clock.instant_of(at);
+        let wanted = self.waiting.hears(holder, news, None, since, self.now());
+        if wanted && matches!(news, News::Granted { .. }) {
+            holding.insert(holder);
+        }
+        wanted
+    }
+
+    /// Notes what came of a request of this process.
+    pub(crate) fn note(&self, turn: &mut Turn<'_>, request: &Request, answer: &Answer) {
+        match (request, answer) {
+            (Request::Grant { attempt, wait, .. }, Answer::Grant(answer)) => {
+                if wait.is_some() {
+                    self.waiting.answered(attempt, answer, self.now());
+                }
+                // Who waits may keep some of its keys meanwhile.
+                if wait.is_some() || matches!(answer, GrantAnswer::Granted { .. }) {
+                    turn.insert(attempt.holder);
+                }
+            }
+            (Request::Rejoin { attempt, .. }, Answer::Rejoin(HoldAnswer::Done)) => {
+                turn.insert(attempt.holder);
+            }
+            (Request::Release(attempt), Answer::Release(_)) => {
+                turn.remove(&attempt.holder);
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells whom a request concerned. Gives back who was given a lease in this process and is not here any more.
+    pub(crate) fn tell(&self, turn: &mut Turn<'_>, pushes: Vec<Push>, at: Stamp) -> Vec<(Holder, Key)> {
+        let own = self.sessions.own().map(Session::channel);
+        let mut unwanted = Vec::new();
+        for push in pushes {
+            match &push.to {
+                Some(channel) if own.as_ref() != Some(channel) => {
+                    self.sessions.tell(channel, &message::write(&push, at));
+                }
+                to => {
+                    let wanted = self.hear(turn, push.holder, push.news, at);
+                    // Who has no channel may be another process's.
+                    if !wanted && to.is_some() {
+                        unwanted.push((push.holder, push.key));
+                    }
+                }
+            }
+        }
+        unwanted
+    }
+
+    /// Leaves the living at once, where nothing hangs on this life. What is still served enters it again, under another name.
+    pub(crate) fn go_if_nothing_is_held(&self) {
+        if self.holding.try_lock().is_ok_and(|holding| holding.is_empty()) {
+            self.sessions.leave(false);
+        }
+    }
+
+    /// Nothing is heard any more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        if let Some(ear) = self.ear.get() {
+            let _ = ear.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// The request that takes back what somebody was given who is not here any more.
+pub(crate) fn taking_back(holder: Holder, key: Key) -> Request {
+    Request::Release(Attempt::new(Claim::exclusive(key), holder, None, Ttl::DEFAULT))
+}

@@ -1,0 +1,521 @@
+//! The sessions of a file: which processes use it now, and how each is told what concerns it.
+//!
+//! Every store that asks for leases has a session: a file of its own in a directory beside the database, on which it keeps an
+//! `flock`. The rows of its locks name that session. The kernel frees the lock when the last copy of the descriptor is closed,
+//! however that came: so whoever can lock the file knows that nobody is left to hold those leases, and they count as ended.
+
+use std::fmt::Write as _;
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
+    PermissionsExt as _,
+};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use leasehold_core::{Channel, Ears};
+use rustix::fs::{FlockOperation, OFlags, flock};
+
+use crate::boot::BootId;
+use crate::logs::Logs;
+use crate::users::Users;
+
+/// The name of one session; drawn by chance, and never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Session([u8; 8]);
+
+impl Session {
+    /// The name that no session has, and all have whose names were forgotten after their end.
+    pub(crate) const NOBODY: Self = Self([0; 8]);
+
+    pub(crate) const fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) const fn as_bytes(&self) -> &[u8; 8] {
+        &self.0
+    }
+
+    pub(crate) fn channel(self) -> Channel {
+        Channel::new(self.0)
+    }
+
+    fn of(channel: &Channel) -> Option<Self> {
+        channel.as_bytes().try_into().ok().map(Self)
+    }
+
+    fn lock_name(self) -> String {
+        format!("{:016x}", u64::from_be_bytes(self.0))
+    }
+
+    fn socket_name(self) -> String {
+        format!("{:016x}.s", u64::from_be_bytes(self.0))
+    }
+}
+
+/// What a session says of its process to those who open the file after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) pid: u32,
+    /// The boot that its process knows.
+    pub(crate) boot: Option<BootId>,
+    /// The log that its connection writes to, while it has one.
+    pub(crate) logs: Option<Logs>,
+}
+
+impl Record {
+    fn write(&self) -> String {
+        let mut text = format!("pid {}\n", self.pid);
+        let lines = [
+            self.boot.as_ref().map(|boot| format!("boot {boot}\n")),
+            self.logs.as_ref().map(|logs| format!("logs {logs}\n")),
+        ];
+        lines.into_iter().flatten().for_each(|line| text.push_str(&line));
+        // A shorter text replaces a longer one by one write.
+        let _ = write!(text, "{:width$}", "", width = Self::LENGTH.saturating_sub(text.len()));
+        text
+    }
+
+    fn read(text: &str) -> Self {
+        let mut record = Self::default();
+        for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {
+            match name {
+                "pid" => record.pid = value.parse().unwrap_or(0),
+                "boot" => record.boot = Some(BootId::new(value)),
+                "logs" => record.logs = value.parse().ok(),
+                _ => {}
+            }
+        }
+        record
+    }
+
+    /// Longer than any text is.
+    const LENGTH: usize = 256;
+}
+
+/// The sessions of a file, and this store's own among them.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    directory: PathBuf,
+    /// So that a socket can be named by a short path, however long the directory's own is.
+    handle: OnceLock<File>,
+    users: OnceLock<Users>,
+    own: Mutex<Own>,
+    /// What others are told through.
+    sender: OnceLock<UnixDatagram>,
+    process: u32,
+}
+
+#[derive(Debug, Default)]
+struct Own {
+    record: Record,
+    entry: Option<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    name: Session,
+    lock: File,
+    has_socket: bool,
+}
+
+/// A session that has ended for certain; while this lives, nobody else reaps it.
+#[derive(Debug)]
+pub(crate) struct Dead {
+    pub(crate) name: Session,
+    _lock: File,
+}
+
+impl Sessions {
+    /// The sessions of the file at a path. Makes nothing yet.
+    pub(crate) fn of_file(file: &Path) -> Self {
+        Self {
+            directory: directory_of(file),
+            handle: OnceLock::new(),
+            users: OnceLock::new(),
+            own: Mutex::default(),
+            sender: OnceLock::new(),
+            process: process::id(),
+        }
+    }
+
+    /// The name of this store's session, if it has one yet.
+    pub(crate) fn own(&self) -> Option<Session> {
+        self.locked().entry.as_ref().map(|entry| entry.name)
+    }
+
+    /// Says under which boot, with whom and through which log this store uses the file from now on.
+    pub(crate) fn uses(&self, users: Users, boot: BootId, logs: Logs) {
+        let _ = self.users.set(users);
+        self.say(Record { pid: self.process, boot: Some(boot), logs: Some(logs) });
+    }
+
+    /// This store has closed its connection, or is about to.
+    pub(crate) fn uses_no_log(&self) {
+        let boot = self.locked().record.boot.clone();
+        self.say(Record { pid: self.process, boot, logs: None });
+    }
+
+    fn say(&self, record: Record) {
+        let mut own = self.locked();
+        if let Some(entry) = own.entry.as_ref().filter(|_| own.record != record) {
+            // Whoever cannot read it takes this session for one that says nothing.
+            let _ = entry.lock.write_all_at(record.write().as_bytes(), 0);
+        }
+        own.record = record;
+    }
+
+    /// Begins this store's session. `random` names it.
+    pub(crate) fn enter(&self, random: u128) -> io::Result<()> {
+        let mut own = self.locked();
+        if own.entry.is_some() {
+            return Ok(());
+        }
+        self.open_directory()?;
+        let mut name = random as u64 ^ (random >> 64) as u64;
+        // Only a runtime whose dice are loaded meets a name that there is.
+        for _ in 0..1000 {
+            let session = Session(name.max(1).to_be_bytes());
+            match self.lock_new(session, &own.record) {
+                Ok(Some(lock)) => {
+                    own.entry = Some(Entry { name: session, lock, has_socket: false });
+                    return Ok(());
+                }
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+            name = name.wrapping_add(1);
+        }
+        Err(ErrorKind::AlreadyExists.into())
+    }
+
+    /// Creates and locks a file. `None` when it was taken for that of a dead session between the two.
+    fn lock_new(&self, session: Session, record: &Record) -> io::Result<Option<File>> {
+        /// Whoever tries whether it is free has it for a moment only; another user could keep it.
+        const TRIES: u32 = 50;
+        let mode = self.users().session_mode();
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(mode);
+        let lock = options.open(self.directory.join(session.lock_name()))?;
+        // The umask may have taken bits away.
+        lock.set_permissions(Permissions::from_mode(mode))?;
+        lock.write_all_at(record.write().as_bytes(), 0)?;
+        for _ in 0..TRIES {
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                return Ok((lock.metadata()?.nlink() > 0).then_some(lock));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(None)
+    }
+
+    /// A copy of the descriptor that this store's leases hang on.
+    pub(crate) fn lifeline(&self) -> Option<OwnedFd> {
+        self.locked().entry.as_ref().and_then(|own| own.lock.as_fd().try_clone_to_owned().ok())
+    }
+
+    /// The socket at which this store is told something. Once only.
+    pub(crate) fn open_socket(&self) -> io::Result<UnixDatagram> {
+        let mut own = self.locked();
+        let entry = own.entry.as_mut().ok_or(ErrorKind::NotFound)?;
+        let socket = UnixDatagram::bind(self.short_path(&entry.name.socket_name())?)?;
+        entry.has_socket = true;
+        if let Some(mode) = self.users().socket_mode() {
+            // By a descriptor: another user may have put something else in its place, that its mode must not be given to.
+            let socket = self.open_path(entry.name)?;
+            let same = format!("/proc/self/fd/{}", socket.as_raw_fd());
+            std::fs::set_permissions(same, Permissions::from_mode(mode))?;
+        }
+        Ok(socket)
+    }
+
+    /// Whether nobody is left who could hold the leases of a session. What cannot be told is not so: then they last until their
+    /// ends.
+    pub(crate) fn is_dead(&self, session: Session) -> bool {
+        session == Session::NOBODY
+            || self.open_lock(session).is_ok_and(|lock| {
+                // Shared, so that two who look at once do not take each other for the living.
+                flock(&lock, FlockOperation::NonBlockingLockShared).is_ok()
+            })
+    }
+
+    /// The dead sessions of which something is left in the directory; not more than a few at a time.
+    pub(crate) fn dead(&self) -> Vec<Dead> {
+        const AT_ONCE: usize = 64;
+        let dead = self.all().filter_map(|name| {
+            let lock = self.open_lock(name).ok()?;
+            flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+            Some(Dead { name, _lock: lock })
+        });
+        dead.take(AT_ONCE).collect()
+    }
+
+    /// What the sessions of others say whose processes live.
+    pub(crate) fn others(&self) -> impl Iterator<Item = (Session, Record)> {
+        let own = self.own();
+        self.all().filter(move |name| own != Some(*name)).filter_map(|name| {
+            let lock = self.open_lock(name).ok()?;
+            let error = flock(&lock, FlockOperation::NonBlockingLockShared).err()?;
+            let mut text = String::new();
+            (error == rustix::io::Errno::WOULDBLOCK).then_some(())?;
+            lock.take(Record::LENGTH as u64).read_to_string(&mut text).ok()?;
+            Some((name, Record::read(text.trim_end())))
+        })
+    }
+
+    fn all(&self) -> impl Iterator<Item = Session> {
+        self.directory.read_dir().into_iter().flatten().filter_map(|entry| {
+            let name = entry.ok()?.file_name();
+            let number = u64::from_str_radix(name.to_str().filter(|name| name.len() == 16)?, 16).ok()?;
+            Some(Session(number.to_be_bytes()))
+        })
+    }
+
+    fn open_lock(&self, session: Session) -> io::Result<File> {
+        // Where several users share the directory, one may have put a link or a pipe there.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(flags.bits().cast_signed());
+        options.open(self.directory.join(session.lock_name()))
+    }
+
+    /// Removes what is left of a dead session. Only once no row hangs on it any more: a session that cannot be found is taken for
+    /// one that lasts.
+    pub(crate) fn reap(&self, dead: &Dead) {
+        self.remove(dead.name, true);
+    }
+
+    /// Sends something to another session. A full queue counts as sent: whoever has it looks for itself before long.
+    pub(crate) fn tell(&self, channel: &Channel, message: &[u8]) -> bool {
+        self.reach(channel, |sender, address| sender.send_to(message, address).map(drop))
+            .is_some_and(|sent| sent.is_ok())
+    }
+
+    /// Has another session look whether its log is still the file's.
+    pub(crate) fn wake(&self, session: Session) {
+        self.tell(&session.channel(), &[]);
+    }
+
+    /// Does something with a socket of ours and the address of another session's. `None` where there is no such address or socket.
+    fn reach<T>(
+        &self,
+        channel: &Channel,
+        act: impl FnOnce(&UnixDatagram, &Path) -> T,
+    ) -> Option<Result<T, io::Error>> {
+        let session = Session::of(channel)?;
+        let sender = self.sender()?;
+        if self.users().socket_mode().is_none() {
+            return Some(self.short_path(&session.socket_name()).map(|address| act(sender, &address)));
+        }
+        // Not by its name, which may lead to a socket that only this user may write to.
+        Some(
+            self.open_path(session)
+                .map(|socket| act(sender, Path::new(&format!("/proc/self/fd/{}", socket.as_raw_fd())))),
+        )
+    }
+
+    fn remove(&self, session: Session, socket: bool) {
+        if socket {
+            let _ = std::fs::remove_file(self.directory.join(session.socket_name()));
+        }
+        let _ = std::fs::remove_file(self.directory.join(session.lock_name()));
+    }
+
+    /// This store's session ends. If no lease hangs on it any more there is nothing to be found out from its file, which is removed;
+    /// else it stays for whoever finds out.
+    pub(crate) fn leave(&self, holds_something: bool) {
+        // What was forked from this process has copies of all of it, and is somebody else.
+        if self.process != process::id() {
+            return;
+        }
+        let Some(entry) = self.locked().entry.take() else { return };
+        if entry.has_socket {
+            let _ = std::fs::remove_file(self.directory.join(entry.name.socket_name()));
+        }
+        if !holds_something {
+            self.remove(entry.name, false);
+        }
+    }
+
+    fn open_directory(&self) -> io::Result<&File> {
+        if let Some(handle) = self.handle.get() {
+            return Ok(handle);
+        }
+        let handle = make_directory(&self.directory, self.users())?;
+        Ok(self.handle.get_or_init(|| handle))
+    }
+
+    /// A path in the directory that is short enough for the address of a socket.
+    fn short_path(&self, name: &str) -> io::Result<PathBuf> {
+        /// `sun_path` has 108 bytes, and ends with a zero.
+        const LONGEST: usize = 107;
+        let plain = self.directory.join(name);
+        if plain.as_os_str().as_bytes().len() <= LONGEST {
+            return Ok(plain);
+        }
+        let handle = self.open_directory()?.as_raw_fd();
+        Ok(format!("/proc/self/fd/{handle}/{name}").into())
+    }
+
+    /// The socket of a session, whatever becomes of its name.
+    fn open_path(&self, session: Session) -> io::Result<File> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(flags.bits().cast_signed());
+        let found = options.open(self.directory.join(session.socket_name()))?;
+        if found.metadata()?.file_type().is_socket() { Ok(found) } else { Err(ErrorKind::NotFound.into()) }
+    }
+
+    fn sender(&self) -> Option<&UnixDatagram> {
+        if self.sender.get().is_none() {
+            let sender = UnixDatagram::unbound().ok()?;
+            sender.set_nonblocking(true).ok()?;
+            let _ = self.sender.set(sender);
+        }
+        self.sender.get()
+    }
+
+    fn users(&self) -> Users {
+        self.users.get().copied().unwrap_or(Users::One)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where the sessions of a file are.
+pub(crate) fn directory_of(file: &Path) -> PathBuf {
+    let mut directory = file.as_os_str().to_owned();
+    directory.push("-peers");
+    directory.into()
+}
+
+/// Makes the directory of the sessions of a file, unless it is there.
+///
+/// # Errors
+///
+/// Also where others than its users could write to it, who could feign anybody's death.
+pub(crate) fn make_directory(directory: &Path, users: Users) -> io::Result<File> {
+    let created = match DirBuilder::new().mode(0o700).create(directory) {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(error),
+    };
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let handle = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(directory)?;
+    if created && users != Users::One {
+        // Without the sticky bit: whoever finds a dead session removes it, whosever it was.
+        handle.set_permissions(Permissions::from_mode(0o2770))?;
+    }
+    let found = handle.metadata()?;
+    if users.may_write(&found) { Ok(handle) } else { Err(ErrorKind::PermissionDenied.into()) }
+}
+
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        // Nobody knows here whether all that was granted has been released.
+        self.leave(true);
+    }
+}
+
+/// A socket whose process is gone refuses to be connected to.
+impl Ears for Sessions {
+    fn listens(&self, channel: &Channel) -> bool {
+        let Some(session) = Session::of(channel) else { return false };
+        if self.own() == Some(session) {
+            return true;
+        }
+        match self.reach(channel, |sender, address| sender.connect(address)) {
+            Some(Ok(Err(error)) | Err(error)) => {
+                !matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound)
+            }
+            Some(Ok(Ok(()))) | None => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> (tempfile::TempDir, [Sessions; 2]) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("leases.db");
+        (directory, [Sessions::of_file(&file), Sessions::of_file(&file)])
+    }
+
+    #[test]
+    fn a_session_lasts_until_the_last_copy_of_its_descriptor_is_closed() {
+        let (_directory, [one, other]) = two();
+        one.enter(1).unwrap();
+        other.enter(1).unwrap();
+        let name = one.own().unwrap();
+        assert!(other.own() != Some(name) && !other.is_dead(name));
+        let copy = one.lifeline().unwrap();
+        one.leave(true);
+        assert!(!other.is_dead(name) && other.dead().is_empty());
+        drop(copy);
+        assert!(other.is_dead(name));
+    }
+
+    #[test]
+    fn a_dead_session_is_reaped_once_and_what_cannot_be_found_counts_as_alive() {
+        let (_directory, [one, other]) = two();
+        one.enter(1).unwrap();
+        let name = one.own().unwrap();
+        one.open_socket().unwrap();
+        one.leave(true);
+        let found = other.dead();
+        assert_eq!(found.iter().map(|dead| dead.name).collect::<Vec<_>>(), [name]);
+        assert!(other.dead().is_empty(), "two reap one");
+        found.iter().for_each(|dead| other.reap(dead));
+        drop(found);
+        assert!(!other.is_dead(name) && other.directory.read_dir().unwrap().next().is_none());
+    }
+
+    #[test]
+    fn only_a_session_with_an_open_socket_listens_however_long_the_path() {
+        for deep in [1, 300] {
+            let directory = tempfile::tempdir().unwrap();
+            let below = directory.path().join("d".repeat(deep.min(200))).join("e".repeat(deep.min(200)));
+            std::fs::create_dir_all(&below).unwrap();
+            let [one, other] = [1, 2].map(|_| Sessions::of_file(&below.join("leases.db")));
+            one.enter(1).unwrap();
+            other.enter(2).unwrap();
+            let channel = one.own().unwrap().channel();
+            assert!(!other.listens(&channel));
+            let socket = one.open_socket().unwrap();
+            assert!(other.listens(&channel) && other.tell(&channel, b"news"));
+            let mut heard = [0; 8];
+            assert_eq!(socket.recv(&mut heard).unwrap(), 4);
+            drop(socket);
+            assert!(!other.listens(&channel), "the socket is still there, and nobody behind it");
+        }
+    }
+
+    #[test]
+    fn a_session_that_lives_says_what_it_uses_and_a_dead_one_nothing() {
+        let (directory, [one, other]) = two();
+        let logs: Logs = "1:2 3:4".parse().unwrap();
+        one.uses(Users::One, BootId::new("a boot"), logs);
+        one.enter(1).unwrap();
+        let said = || other.others().map(|(_, record)| record).collect::<Vec<_>>();
+        let expected = Record { pid: process::id(), boot: Some(BootId::new("a boot")), logs: Some(logs) };
+        assert_eq!(said(), std::slice::from_ref(&expected));
+        assert_eq!(one.others().count(), 0, "it is not another one than itself");
+        one.uses_no_log();
+        assert_eq!(said(), [Record { logs: None, ..expected }]);
+        one.leave(true);
+        assert_eq!(said(), []);
+        drop(directory);
+    }
+}

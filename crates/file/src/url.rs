@@ -1,0 +1,97 @@
+//! The path in a store URL, for whoever reads one: the library and the command mean the same file by the same text.
+
+use std::path::PathBuf;
+
+use leasehold_core::Misuse;
+use nix::unistd::{Uid, User};
+
+/// The path that a store URL names behind `file:`, always an absolute one. `~/` is the [`home`] of the user.
+///
+/// # Errors
+///
+/// [`Misuse::Url`] when it names no file, or a relative path: that would be another file, and exclude nobody, in each working
+/// directory. Never quotes the URL: in one that is wrong, anything may be a password.
+pub fn path_in_url(behind_colon: &str) -> Result<PathBuf, Misuse> {
+    let refused = |reason: &str| Err(Misuse::Url { reason: reason.into() });
+    // `file:///path` is how file URLs are usually written; `file:/path` is shorter.
+    let path = match behind_colon.strip_prefix("//") {
+        Some(path) if path.starts_with('/') => path,
+        Some(_) => return refused("file:// takes an absolute path, as in file:///var/lib/app/leases.db"),
+        None => behind_colon,
+    };
+    if path.is_empty() {
+        return refused("file: lacks a path, as in file:/var/lib/app/leases.db");
+    }
+    if let Some(below_home) = path.strip_prefix("~/") {
+        let home = home().map_err(|reason| Misuse::Url {
+            reason: format!("{reason}, so file:~ has no meaning: write an absolute path"),
+        })?;
+        return Ok(home.join(below_home));
+    }
+    if path.starts_with('~') {
+        return refused(
+            "file:~ is the home of the user who runs this: write file:~/leases.db, or an absolute path",
+        );
+    }
+    if !path.starts_with('/') {
+        return refused(
+            "a relative path is another file in each working directory: write an absolute one, as in \
+             file:/var/lib/app/leases.db or file:~/leases.db",
+        );
+    }
+    Ok(path.into())
+}
+
+/// The home of the effective user in the user database, whatever `HOME` says: cron, a service and a shell must never lock in two
+/// files.
+///
+/// # Errors
+///
+/// Why there is none.
+pub fn home() -> Result<PathBuf, String> {
+    let user = Uid::effective();
+    home_of(user, User::from_uid(user).map(|entry| entry.map(|entry| entry.dir)))
+}
+
+fn home_of(user: Uid, entry: nix::Result<Option<PathBuf>>) -> Result<PathBuf, String> {
+    match entry {
+        Ok(Some(home)) if home.is_absolute() => Ok(home),
+        Ok(Some(_)) => Err(format!("user {user} has no home in the user database")),
+        Ok(None) => Err(format!("user {user} is not in the user database")),
+        Err(error) => Err(format!("the home of user {user} cannot be looked up ({error})")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::errno::Errno;
+
+    use super::*;
+
+    #[test]
+    fn an_absolute_path_is_taken_as_it_is_and_a_tilde_is_the_users_home() {
+        let path = |text| path_in_url(text).unwrap();
+        assert_eq!(path("/x/a.db"), PathBuf::from("/x/a.db"));
+        assert_eq!(path("///x/a.db"), PathBuf::from("/x/a.db"));
+        assert_eq!(path("~/a.db"), home().unwrap().join("a.db"));
+        assert_eq!(path("/x/~/a.db"), PathBuf::from("/x/~/a.db"));
+    }
+
+    #[test]
+    fn a_path_that_depends_on_where_one_is_or_names_nothing_is_refused() {
+        for text in
+            ["", "//", "//x/a.db", "//~/a.db", "a.db", "./a.db", "../a.db", "~", "~other/a.db", " /a.db"]
+        {
+            assert!(matches!(path_in_url(text), Err(Misuse::Url { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_user_without_a_home_is_told_why() {
+        let seven = Uid::from_raw(7);
+        assert_eq!(home_of(seven, Ok(Some("/home/seven".into()))), Ok("/home/seven".into()));
+        for entry in [Ok(None), Ok(Some(PathBuf::new())), Err(Errno::EIO)] {
+            assert!(home_of(seven, entry).unwrap_err().contains("user 7"));
+        }
+    }
+}

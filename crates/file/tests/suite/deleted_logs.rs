@@ -1,0 +1,76 @@
+//! What SQLite keeps beside the file, deleted or replaced while processes have it open: nobody is granted what they hold.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use leasehold_core::{Answer, HoldAnswer, Request};
+use leasehold_file::Ledger;
+use tempfile::TempDir;
+
+use crate::child;
+use crate::clocks::OfTheMachine;
+use crate::in_line::Process;
+use crate::seeds::{attempt, take};
+
+fn a_file() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("leases.db");
+    (directory, file)
+}
+
+fn delete(file: &Path, suffixes: &[&str]) {
+    suffixes.iter().for_each(|suffix| fs::remove_file(format!("{}{suffix}", file.display())).unwrap());
+}
+
+#[test]
+fn nobody_is_granted_what_a_process_holds_whose_log_was_deleted_and_it_keeps_it() {
+    for suffixes in [&["-wal", "-shm"][..], &["-shm"], &["-wal"]] {
+        let (_directory, file) = a_file();
+        let mut holder = Ledger::at(&file, Arc::new(OfTheMachine)).mortal();
+        let held = attempt(1, &["a"], 60_000);
+        take(&mut holder, &held).unwrap();
+        assert_eq!(child::tries(&[], &file), "busy");
+        delete(&file, suffixes);
+        let said = child::tries(&[], &file);
+        let me = format!("process {} writes to a log of this file that was deleted", std::process::id());
+        assert!(said.contains(&me), "{suffixes:?}: {said}");
+        // Whoever holds notices it at its next request, and loses nothing.
+        let renewed = holder.serve(Request::Renew(held.clone())).unwrap().answer;
+        assert_eq!(renewed, Answer::Renew(HoldAnswer::Done), "{suffixes:?}");
+        assert_eq!(child::tries(&[], &file), "busy", "{suffixes:?}");
+        holder.serve(Request::Release(held)).unwrap();
+        assert_eq!(child::tries(&[], &file), "granted", "{suffixes:?}");
+    }
+}
+
+/// A program may hold a lock and do something else for a long time: it is asked to look.
+#[test]
+fn a_process_that_asks_for_nothing_notices_as_soon_as_another_one_needs_the_file() {
+    let (_directory, file) = a_file();
+    let mut holder = Process::start_by(&[], "holder", &file);
+    delete(&file, &["-wal", "-shm"]);
+    assert_eq!(child::tries_patiently(&[], &file), "busy");
+    holder.kill();
+    assert_eq!(child::tries_patiently(&[], &file), "granted");
+}
+
+#[test]
+fn what_only_the_log_had_is_not_lost_with_its_name() {
+    let (_directory, file) = a_file();
+    let mut ledgers = [1, 2].map(|_| Ledger::at(&file, Arc::new(OfTheMachine)).mortal());
+    for (who, ledger) in (0_u128..).zip(&mut ledgers) {
+        take(ledger, &attempt(who, &[&format!("k{who}")], 60_000)).unwrap();
+    }
+    delete(&file, &["-wal", "-shm"]);
+    for (who, ledger) in (0_u128..).zip(&mut ledgers) {
+        let renew = || Request::Renew(attempt(who, &[&format!("k{who}")], 60_000));
+        // The first waits for the second, which has the old log still.
+        let renewed = (0..2).find_map(|_| ledger.serve(renew()).ok());
+        if who == 1 {
+            assert_eq!(renewed.unwrap().answer, Answer::Renew(HoldAnswer::Done));
+        }
+    }
+    let renewed = ledgers[0].serve(Request::Renew(attempt(0, &["k0"], 60_000))).unwrap().answer;
+    assert_eq!(renewed, Answer::Renew(HoldAnswer::Done));
+}

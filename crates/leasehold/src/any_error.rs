@@ -1,0 +1,173 @@
+//! One error that all others convert into.
+
+use std::fmt;
+
+use leasehold_core::{Fault, FaultCause, Loss, Misuse};
+
+use crate::breaking::BreakError;
+use crate::error::{CloseError, ConnectError, HoldError, InspectError, LockError, ReleaseError, RenewError};
+use crate::recipe::{BeginError, JobError, MarkError};
+
+/// Any error of this crate: for functions that connect, lock, hold and close, with `?` after each.
+///
+/// ```
+/// use leasehold::Locks;
+///
+/// async fn charge(store: &str) -> Result<(), leasehold::Error> {
+///     let locks = Locks::connect(store).await?;
+///     let guard = locks.mutex("invoice:42").lock().await?;
+///     guard.release().await?;
+///     locks.mutex("ledger").lock().hold(async |_| ()).await?;
+///     locks.close(std::time::Duration::from_secs(1)).await?;
+///     Ok(())
+/// }
+/// # tokio::runtime::Runtime::new()?.block_on(charge("memory:"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// There are no locks.
+    Connect(ConnectError),
+    /// There is no guard.
+    Lock(LockError),
+    /// The work did not run, or did not have the lock to its end. What it returned is left out: match the [`HoldError`] for that.
+    Hold(HoldError),
+    /// The release found something else than the lock held to the end.
+    Release(ReleaseError),
+    /// The lease was not lengthened.
+    Renew(RenewError),
+    /// There is nothing to show.
+    Inspect(InspectError),
+    /// No lease was broken.
+    Break(BreakError),
+    /// The close left something.
+    Close(CloseError),
+    /// A job was not begun.
+    Begin(BeginError),
+    /// A job was done and is not marked.
+    Mark(MarkError),
+    /// A lock was lost.
+    Lost(Loss),
+    /// A request makes no sense; nothing was sent.
+    Misuse(Misuse),
+    /// The work of a job failed.
+    Work(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// Whether somebody else holds the lock, or too many wait for it.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.lock_error().is_some_and(LockError::is_busy)
+    }
+
+    /// Whether a time limit ended it: that of a request, or the one for a store that does not answer.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        let timed_out = |fault: &Fault| fault.cause == FaultCause::TimedOut;
+        self.lock_error().is_some_and(LockError::is_timeout)
+            || matches!(self, Self::Connect(ConnectError::Unreachable { .. }))
+            || self.fault().is_some_and(timed_out)
+    }
+
+    /// Whether the same may succeed later, with nobody mending anything. A lock that was lost stays lost.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.lock_error().is_some_and(LockError::is_retryable)
+            || self.lock_error().is_none() && self.fault().is_some_and(|fault| !fault.is_lasting())
+    }
+
+    /// What the store said last, where that was a fault; of a quorum, what the first faulty member said.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        let mut cause = Some(self.inner());
+        let mut found = None;
+        while let Some(error) = cause {
+            found = error.downcast_ref::<Fault>().or(found);
+            cause = error.source();
+        }
+        found
+    }
+
+    fn lock_error(&self) -> Option<&LockError> {
+        match self {
+            Self::Lock(error)
+            | Self::Hold(HoldError::NotTaken(error))
+            | Self::Begin(BeginError::NotTaken(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    fn inner(&self) -> &(dyn std::error::Error + 'static) {
+        match self {
+            Self::Connect(error) => error,
+            Self::Lock(error) => error,
+            Self::Hold(error) => error,
+            Self::Release(error) => error,
+            Self::Renew(error) => error,
+            Self::Inspect(error) => error,
+            Self::Break(error) => error,
+            Self::Close(error) => error,
+            Self::Begin(error) => error,
+            Self::Mark(error) => error,
+            Self::Lost(loss) => loss,
+            Self::Misuse(misuse) => misuse,
+            Self::Work(error) => &**error,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.inner(), f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // Its words are the inner error's, so what it has for a source is as well: nothing is said twice.
+        self.inner().source()
+    }
+}
+
+macro_rules! from {
+    ($($error:ty => $variant:ident),* $(,)?) => {$(
+        impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self::$variant(error)
+            }
+        }
+    )*};
+}
+
+from! {
+    ConnectError => Connect,
+    LockError => Lock,
+    ReleaseError => Release,
+    RenewError => Renew,
+    InspectError => Inspect,
+    BreakError => Break,
+    CloseError => Close,
+    BeginError => Begin,
+    MarkError => Mark,
+    Loss => Lost,
+    Misuse => Misuse,
+}
+
+impl<T> From<HoldError<T>> for Error {
+    fn from(error: HoldError<T>) -> Self {
+        Self::Hold(error.map(drop))
+    }
+}
+
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<JobError<E>> for Error {
+    fn from(error: JobError<E>) -> Self {
+        match error {
+            JobError::NotBegun(error) => Self::Begin(error),
+            JobError::Lost(loss) => Self::Lost(loss),
+            JobError::Failed(error) => Self::Work(error.into()),
+            JobError::NotMarked(error) => Self::Mark(error),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Cleanups of a tokio runtime, which go on elsewhere when that runtime ends before they are done.
+//!
+//! A program that returns from `main` drops its guards, and its runtime at once after them: whatever was spawned to release
+//! them is cut off. Then a thread of our own, with a runtime of its own, begins it anew, and the end of the program's runtime
+//! waits for that thread.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use leasehold_core::{BeginCleanup, BoxFuture, Instant};
+use tokio::runtime::{self, Builder, Handle};
+use tokio::sync::{Notify, oneshot};
+
+use super::{Clock, lease_clock, sleep_on};
+
+/// How long the end of a runtime is delayed at most, in all: for a new connection, and one call to a server that answers slowly.
+pub(super) const LAST_CLEANUPS: Duration = Duration::from_secs(2);
+
+/// How long the thread waits for more to do, so that guards which are dropped one after the other share a connection.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// The cleanups of one runtime.
+#[derive(Debug, Default)]
+pub(super) struct Cleanups {
+    state: Mutex<State>,
+    /// The runtime is known to have ended.
+    ended: AtomicBool,
+    /// Something that was cut off is done.
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many are under way on the runtime.
+    on_runtime: usize,
+    /// When it was first seen that the runtime has ended.
+    ended: Option<Instant>,
+    rescue: Option<Arc<Rescue>>,
+}
+
+/// A thread that does what was cut off.
+#[derive(Debug)]
+struct Rescue {
+    handle: Handle,
+    under_way: AtomicUsize,
+    changed: Notify,
+}
+
+impl Cleanups {
+    /// Begins one on its runtime. `done` is dropped when it is over.
+    pub(super) fn spawn(
+        self: &Arc<Self>,
+        on: &Handle,
+        begin: BeginCleanup,
+        done: Option<oneshot::Sender<()>>,
+    ) {
+        self.state().on_runtime += 1;
+        drop(on.spawn(Cleanup {
+            cleanups: self.clone(),
+            runtime: on.id(),
+            begin: Some(begin),
+            work: None,
+            in_poll: false,
+            _done: done,
+        }));
+    }
+
+    /// Where tasks and timers belong now, if the runtime has ended: to the thread that cleans up, if there is one.
+    pub(super) fn elsewhere(&self) -> Option<Handle> {
+        if !self.ended.load(Ordering::Acquire) {
+            return None;
+        }
+        let rescue = self.state().rescue.as_ref().map(|rescue| rescue.handle.clone());
+        rescue.or_else(|| Handle::try_current().ok())
+    }
+
+    /// One is over: done, or cut off, and then to be begun anew.
+    fn leave(
+        self: &Arc<Self>,
+        of: runtime::Id,
+        cut_off: Option<(BeginCleanup, Option<oneshot::Sender<()>>)>,
+    ) {
+        let mut state = self.state();
+        state.on_runtime -= 1;
+        if let Some((begin, done)) = cut_off {
+            state.ended.get_or_insert_with(lease_clock);
+            self.ended.store(true, Ordering::Release);
+            self.rescue(&mut state, begin, done);
+        }
+        let Some(ended) = state.ended.filter(|_| state.on_runtime == 0) else { return };
+        // A task of another runtime may drop a guard whose own runtime has ended: that one goes on, and must not be blocked.
+        if Handle::try_current().is_ok_and(|current| current.id() != of) {
+            return;
+        }
+        let end = ended + LAST_CLEANUPS;
+        while state.rescue.as_ref().is_some_and(|rescue| rescue.under_way.load(Ordering::Acquire) > 0) {
+            let left = end.saturating_since(lease_clock());
+            if left.is_zero() {
+                return;
+            }
+            state = self.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn rescue(
+        self: &Arc<Self>,
+        state: &mut State,
+        mut begin: BeginCleanup,
+        done: Option<oneshot::Sender<()>>,
+    ) {
+        let rescue = match &state.rescue {
+            Some(rescue) => rescue.clone(),
+            // Without a thread, leases end by themselves.
+            None => match self.start() {
+                Ok(rescue) => state.rescue.insert(rescue).clone(),
+                Err(_) => return,
+            },
+        };
+        rescue.under_way.fetch_add(1, Ordering::AcqRel);
+        let counted = Counted { cleanups: self.clone(), rescue: rescue.clone() };
+        drop(rescue.handle.spawn(async move {
+            let _until = (counted, done);
+            begin().await;
+        }));
+    }
+
+    fn start(self: &Arc<Self>) -> std::io::Result<Arc<Rescue>> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (under_way, changed) = (AtomicUsize::new(0), Notify::new());
+        let rescue = Arc::new(Rescue { handle: runtime.handle().clone(), under_way, changed });
+        let (cleanups, here) = (self.clone(), rescue.clone());
+        std::thread::Builder::new().name("leasehold-last".into()).spawn(move || {
+            runtime.block_on(here.run(&cleanups));
+        })?;
+        Ok(rescue)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Rescue {
+    /// Resolves when there is nothing more to do, or no more time.
+    async fn run(&self, cleanups: &Cleanups) {
+        let end = lease_clock() + LAST_CLEANUPS;
+        loop {
+            let is_idle = self.under_way.load(Ordering::Acquire) == 0;
+            let until = if is_idle { end.min(lease_clock() + LINGER) } else { end };
+            let told = tokio::select! {
+                biased;
+                () = self.changed.notified() => true,
+                () = sleep_on(self.handle.clone(), Clock::Lease, until) => false,
+            };
+            let mut state = cleanups.state();
+            let is_idle = self.under_way.load(Ordering::Acquire) == 0;
+            if !told && is_idle || lease_clock() >= end {
+                state.rescue = None;
+                cleanups.done.notify_all();
+                return;
+            }
+        }
+    }
+}
+
+/// One cleanup on its runtime. Dropped unfinished, the runtime has ended.
+struct Cleanup {
+    cleanups: Arc<Cleanups>,
+    runtime: runtime::Id,
+    begin: Option<BeginCleanup>,
+    work: Option<BoxFuture<'static, ()>>,
+    /// Still true after a poll that panicked.
+    in_poll: bool,
+    _done: Option<oneshot::Sender<()>>,
+}
+
+impl Future for Cleanup {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Self { begin, work, in_poll, .. } = &mut *self;
+        let Some(begins) = begin else { return Poll::Ready(()) };
+        *in_poll = true;
+        let polled = work.get_or_insert_with(begins).as_mut().poll(context);
+        *in_poll = false;
+        if polled.is_ready() {
+            *begin = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        self.work = None;
+        let done = self._done.take();
+        let cut_off = self.begin.take().filter(|_| !self.in_poll).map(|begin| (begin, done));
+        self.cleanups.leave(self.runtime, cut_off);
+    }
+}
+
+impl fmt::Debug for Cleanup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cleanup").finish_non_exhaustive()
+    }
+}
+
+/// One that the thread has under way.
+struct Counted {
+    cleanups: Arc<Cleanups>,
+    rescue: Arc<Rescue>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // Under the lock, so that whoever looks and then waits misses nothing.
+        let _state = self.cleanups.state();
+        self.rescue.under_way.fetch_sub(1, Ordering::AcqRel);
+        self.rescue.changed.notify_one();
+        self.cleanups.done.notify_all();
+    }
+}
+
+/// Dropped before the cleanup is done, the runtime of the caller ends: that waits for the cleanup, which another thread does.
+pub(super) struct Outlast {
+    pub(super) done: Option<oneshot::Receiver<()>>,
+    pub(super) timers: Handle,
+}
+
+impl Outlast {
+    /// Blocks until it is done, or the time is up.
+    pub(super) fn wait(&mut self) {
+        let Some(done) = self.done.take() else { return };
+        let end = lease_clock() + LAST_CLEANUPS;
+        pollster::block_on(tokio::task::unconstrained(async {
+            tokio::select! {
+                _ = done => {}
+                () = sleep_on(self.timers.clone(), Clock::Lease, end) => {}
+            }
+        }));
+    }
+}
+
+impl Future for Outlast {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(done) = &mut self.done else { return Poll::Ready(()) };
+        let polled = Pin::new(done).poll(context).map(drop);
+        if polled.is_ready() {
+            self.done = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Outlast {
+    fn drop(&mut self) {
+        self.wait();
+    }
+}

@@ -1,0 +1,232 @@
+//! Which requests leave together, and when.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use leasehold_core::{BoxFuture, Runtime};
+use tokio::sync::oneshot::Receiver;
+
+use crate::script::MOST;
+
+/// While one batch is served and answered, the next one travels.
+const MOST_IN_FLIGHT: usize = 2;
+
+/// A request that can wait in a queue.
+pub(super) trait Queued: Send + 'static {
+    /// Equal for requests of the same key. These keep their order, and share no batch.
+    fn key(&self) -> u64;
+
+    /// How long an answer may take. A batch has one deadline, so requests of other limits are not in it.
+    fn limit(&self) -> Duration;
+
+    /// Whether somebody still waits for the answer.
+    fn is_wanted(&self) -> bool;
+}
+
+/// Sends batches.
+pub(super) trait Sends<R>: Send + Unpin + 'static {
+    /// Sends a batch, and gives each request its answer. Nothing is sent before the first poll, and all of it is on its way behind
+    /// what was sent before when that returns.
+    fn send(&self, batch: Vec<R>) -> BoxFuture<'static, ()>;
+}
+
+/// Requests that wait for one connection.
+pub(super) struct Queue<R>(Arc<Mutex<State<R>>>);
+
+struct State<R> {
+    waiting: VecDeque<R>,
+    sender: Sender,
+    /// How many callers have sent a request of their own.
+    callers: u64,
+}
+
+/// Who sends what waits.
+enum Sender {
+    /// Nothing waits and nothing is in flight.
+    Nobody,
+    /// A caller, by its number, has sent its own request. Nothing waits. The batch lies here and not with the caller so that the
+    /// next one who asks can take it over: a caller that is not polled for a while holds up nobody.
+    Caller(u64, BoxFuture<'static, ()>),
+    /// A task, which is to be woken if something waits and there is room.
+    Task { has_room: bool, waker: Option<Waker> },
+}
+
+impl<R: Queued> Queue<R> {
+    /// Puts a request into the queue. Comes to its answer, or to `None` if nobody is there any more to send it.
+    pub(super) fn ask<T, S: Sends<R>>(
+        &self,
+        request: R,
+        answer: Receiver<T>,
+        sender: S,
+        runtime: &dyn Runtime,
+    ) -> Asked<R, T> {
+        let mut state = self.state();
+        let mut number = None;
+        match mem::replace(&mut state.sender, Sender::Nobody) {
+            Sender::Nobody => {
+                state.callers += 1;
+                number = Some(state.callers);
+                state.sender = Sender::Caller(state.callers, sender.send(vec![request]));
+            }
+            Sender::Caller(_, batch) => {
+                state.waiting.push_back(request);
+                state.sender = Sender::Task { has_room: false, waker: None };
+                drop(state);
+                let task =
+                    Task { queue: Self(Arc::clone(&self.0)), sender, in_flight: vec![batch], is_over: false };
+                runtime.spawn(Box::pin(task));
+            }
+            Sender::Task { has_room, mut waker } => {
+                state.waiting.push_back(request);
+                let waker_now = if has_room { waker.take() } else { None };
+                state.sender = Sender::Task { has_room, waker };
+                drop(state);
+                waker_now.into_iter().for_each(Waker::wake);
+            }
+        }
+        Asked { queue: Self(Arc::clone(&self.0)), number, answer }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<R>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Queued> State<R> {
+    /// Takes what leaves next: nothing if nothing waits. What nobody waits for any more is dropped.
+    fn next_batch(&mut self) -> Vec<R> {
+        let mut batch: Vec<R> = Vec::with_capacity(self.waiting.len().min(MOST));
+        let (mut later, mut keys) = (Vec::new(), Vec::with_capacity(batch.capacity()));
+        while batch.len() < MOST {
+            let Some(request) = self.waiting.pop_front() else { break };
+            if !request.is_wanted() {
+                continue;
+            }
+            let is_first = !keys.contains(&request.key());
+            let shares_limit = batch.first().is_none_or(|first| first.limit() == request.limit());
+            // Also of those that are left for later: what comes behind one of these stays behind it.
+            keys.push(request.key());
+            if is_first && shares_limit {
+                batch.push(request);
+            } else {
+                later.push(request);
+            }
+        }
+        for request in later.into_iter().rev() {
+            self.waiting.push_front(request);
+        }
+        batch
+    }
+}
+
+/// A request that was asked. Its batch is sent by this future, or by a task if others came.
+pub(super) struct Asked<R: Queued, T> {
+    queue: Queue<R>,
+    number: Option<u64>,
+    answer: Receiver<T>,
+}
+
+impl<R: Queued, T> Future for Asked<R, T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        if let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(context) {
+            return Poll::Ready(answer.ok());
+        }
+        let Some(number) = self.number else { return Poll::Pending };
+        let mut state = self.queue.state();
+        let Some(batch) = state.sender.of(number) else { return Poll::Pending };
+        if batch.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        state.sender = Sender::Nobody;
+        drop(state);
+        Pin::new(&mut self.answer).poll(context).map(Result::ok)
+    }
+}
+
+impl<R: Queued, T> Drop for Asked<R, T> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let mut state = self.queue.state();
+        if matches!(&state.sender, Sender::Caller(by, _) if *by == number) {
+            let sender = mem::replace(&mut state.sender, Sender::Nobody);
+            drop(state);
+            drop(sender);
+        }
+    }
+}
+
+/// Sends what waits for as long as something waits or is in flight.
+struct Task<R: Queued, S> {
+    queue: Queue<R>,
+    sender: S,
+    in_flight: Vec<BoxFuture<'static, ()>>,
+    is_over: bool,
+}
+
+impl<R: Queued, S: Sends<R>> Future for Task<R, S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Self { queue, sender, in_flight, is_over } = &mut *self;
+        loop {
+            in_flight.retain_mut(|batch| batch.as_mut().poll(context).is_pending());
+            let mut state = queue.state();
+            let batch = if in_flight.len() < MOST_IN_FLIGHT { state.next_batch() } else { Vec::new() };
+            if batch.is_empty() {
+                *is_over = in_flight.is_empty();
+                let waker = Some(context.waker().clone());
+                let has_room = in_flight.len() < MOST_IN_FLIGHT;
+                state.sender = if *is_over { Sender::Nobody } else { Sender::Task { has_room, waker } };
+                return if *is_over { Poll::Ready(()) } else { Poll::Pending };
+            }
+            drop(state);
+            in_flight.push(sender.send(batch));
+        }
+    }
+}
+
+/// Where the async runtime ends before the task does, whoever waits learns that nobody sends any more.
+impl<R: Queued, S> Drop for Task<R, S> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut state = self.queue.state();
+            state.sender = Sender::Nobody;
+            let waiting = mem::take(&mut state.waiting);
+            drop(state);
+            drop(waiting);
+        }
+    }
+}
+
+impl Sender {
+    /// Itself if it is the caller of this number.
+    fn of(&mut self, number: u64) -> Option<&mut BoxFuture<'static, ()>> {
+        match self {
+            Self::Caller(by, batch) if *by == number => Some(batch),
+            _ => None,
+        }
+    }
+}
+
+impl<R> Default for Queue<R> {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(State { waiting: VecDeque::new(), sender: Sender::Nobody, callers: 0 })))
+    }
+}
+
+impl<R> fmt::Debug for Queue<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Queue")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+use leasehold_core::Instant;
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+
+use super::*;
+
+const LIMIT: Duration = Duration::from_millis(500);
+
+struct Request {
+    name: &'static str,
+    key: u64,
+    limit: Duration,
+    answer: oneshot::Sender<&'static str>,
+}
+
+impl Queued for Request {
+    fn key(&self) -> u64 {
+        self.key
+    }
+
+    fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    fn is_wanted(&self) -> bool {
+        !self.answer.is_closed()
+    }
+}
+
+/// What was sent, and by what it is answered.
+type Sent = Arc<Mutex<Vec<(Vec<&'static str>, Option<oneshot::Sender<()>>)>>>;
+
+#[derive(Clone, Default)]
+struct Wire(Sent);
+
+impl Sends<Request> for Wire {
+    fn send(&self, batch: Vec<Request>) -> BoxFuture<'static, ()> {
+        let sent = Arc::clone(&self.0);
+        Box::pin(async move {
+            let (tell, told) = oneshot::channel();
+            let names = batch.iter().map(|request| request.name).collect();
+            sent.lock().unwrap().push((names, Some(tell)));
+            told.await.unwrap();
+            for request in batch {
+                let _ = request.answer.send(request.name);
+            }
+        })
+    }
+}
+
+#[derive(Debug)]
+struct TasksOnly;
+
+impl Runtime for TasksOnly {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(0)
+    }
+
+    fn since_epoch(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn sleep_until(&self, _at: Instant) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        tokio::spawn(task);
+    }
+
+    fn random(&self) -> u128 {
+        0
+    }
+}
+
+#[derive(Default)]
+struct Connection {
+    queue: Queue<Request>,
+    wire: Wire,
+}
+
+impl Connection {
+    /// Asks, in a task of its own.
+    async fn asks(
+        &self,
+        name: &'static str,
+        key: u64,
+        limit: Duration,
+    ) -> tokio::task::JoinHandle<&'static str> {
+        let asked = self.ask(name, key, limit);
+        let task = tokio::spawn(async move { asked.await.unwrap() });
+        settled().await;
+        task
+    }
+
+    fn ask(&self, name: &'static str, key: u64, limit: Duration) -> Asked<Request, &'static str> {
+        let (answer, heard) = oneshot::channel();
+        self.queue.ask(Request { name, key, limit, answer }, heard, self.wire.clone(), &TasksOnly)
+    }
+
+    fn sent(&self) -> Vec<Vec<&'static str>> {
+        self.wire.0.lock().unwrap().iter().map(|(names, _)| names.clone()).collect()
+    }
+
+    async fn answer(&self, nth: usize) {
+        self.wire.0.lock().unwrap()[nth].1.take().unwrap().send(()).unwrap();
+        settled().await;
+    }
+}
+
+/// Lets all tasks run until each waits.
+async fn settled() {
+    for _ in 0..10 {
+        yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_leaves_at_once_if_nothing_is_in_flight_and_else_with_the_next_answer() {
+    let connection = Connection::default();
+    let mut tasks = Vec::new();
+    for (key, name) in (0..).zip(["a", "b", "c", "d", "e"]) {
+        tasks.push(connection.asks(name, key, LIMIT).await);
+    }
+    // Two are in flight, and the others wait.
+    assert_eq!(connection.sent(), [["a"], ["b"]]);
+    connection.answer(1).await;
+    assert_eq!(connection.sent()[2..], [["c", "d", "e"]]);
+    connection.answer(0).await;
+    connection.answer(2).await;
+    for (task, name) in tasks.into_iter().zip(["a", "b", "c", "d", "e"]) {
+        assert_eq!(task.await.unwrap(), name);
+    }
+    connection.asks("f", 5, LIMIT).await;
+    assert_eq!(connection.sent().last().unwrap(), &["f"]);
+}
+
+#[tokio::test]
+async fn requests_of_one_key_share_no_batch_and_keep_their_order() {
+    let connection = Connection::default();
+    for (name, key) in [("a", 0), ("b", 1), ("c1", 7), ("c2", 7), ("d", 2), ("c3", 7)] {
+        connection.asks(name, key, LIMIT).await;
+    }
+    connection.answer(0).await;
+    assert_eq!(connection.sent()[2..], [["c1", "d"]]);
+    connection.answer(1).await;
+    assert_eq!(connection.sent()[3..], [["c2"]]);
+    connection.answer(2).await;
+    assert_eq!(connection.sent()[4..], [["c3"]]);
+}
+
+#[tokio::test]
+async fn a_batch_is_of_one_limit_and_no_more_than_64_requests() {
+    let connection = Connection::default();
+    let short = LIMIT / 10;
+    for (key, name) in (0..).zip(["a", "b"]) {
+        connection.asks(name, key, LIMIT).await;
+    }
+    for key in 2..100 {
+        connection
+            .asks(
+                if key % 10 == 2 { "short" } else { "long" },
+                key,
+                if key % 10 == 2 { short } else { LIMIT },
+            )
+            .await;
+    }
+    connection.answer(0).await;
+    assert_eq!(connection.sent()[2], ["short"; 10]);
+    connection.answer(1).await;
+    assert_eq!(connection.sent()[3], ["long"; MOST]);
+    connection.answer(2).await;
+    assert_eq!(connection.sent()[4], ["long"; 88 - MOST]);
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_before_it_left_is_not_sent() {
+    let connection = Connection::default();
+    connection.asks("a", 0, LIMIT).await;
+    connection.asks("b", 1, LIMIT).await;
+    let dropped = connection.ask("dropped", 2, LIMIT);
+    connection.asks("c", 3, LIMIT).await;
+    drop(dropped);
+    connection.answer(0).await;
+    assert_eq!(connection.sent()[2..], [["c"]]);
+}
+
+#[tokio::test]
+async fn a_caller_that_is_dropped_makes_way_for_the_next() {
+    let connection = Connection::default();
+    let mut alone = Box::pin(connection.ask("a", 0, LIMIT));
+    assert!(std::future::poll_fn(|context| Poll::Ready(alone.as_mut().poll(context).is_pending())).await);
+    drop(alone);
+    connection.asks("b", 1, LIMIT).await;
+    connection.asks("c", 2, LIMIT).await;
+    connection.asks("d", 3, LIMIT).await;
+    assert_eq!(connection.sent(), [["a"], ["b"], ["c"]]);
+}
+
+/// The answer of a caller that is not polled is read by the task.
+#[tokio::test]
+async fn a_caller_that_is_not_polled_holds_up_nobody() {
+    let connection = Connection::default();
+    let mut idle = Box::pin(connection.ask("a", 0, LIMIT));
+    assert!(std::future::poll_fn(|context| Poll::Ready(idle.as_mut().poll(context).is_pending())).await);
+    connection.asks("b", 1, LIMIT).await;
+    connection.asks("c", 2, LIMIT).await;
+    connection.answer(0).await;
+    assert_eq!(connection.sent(), [["a"], ["b"], ["c"]]);
+    assert_eq!(idle.await, Some("a"));
+}
+
+#[tokio::test]
+async fn where_the_task_that_sends_is_gone_whoever_waits_is_told() {
+    let connection = Connection::default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let (first, second, third) = {
+        let _within = runtime.enter();
+        (connection.ask("a", 0, LIMIT), connection.ask("b", 1, LIMIT), connection.ask("c", 2, LIMIT))
+    };
+    runtime.shutdown_background();
+    assert_eq!((first.await, second.await, third.await), (None, None, None));
+    connection.asks("d", 3, LIMIT).await;
+    assert_eq!(connection.sent().last().unwrap(), &["d"]);
+}

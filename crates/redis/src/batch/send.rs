@@ -1,0 +1,224 @@
+//! Sending one batch, and what each of its callers may believe of the answer.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leasehold_core::{Attempt, BoxFuture, Fault, Instant, Sending, Stamp, Ttl};
+use redis::{Cmd, RedisError};
+
+use super::queue::Sends;
+use super::{Request, Said, What};
+use crate::client::{BoxConnection, Client, Heard, Source, one, several};
+use crate::clock::{Reading, ServerClock};
+use crate::deadline::within;
+use crate::fault::leads_astray;
+use crate::link::Live;
+use crate::script::{self, Call, Granted, Vouching};
+use crate::topology::cluster::Redirect;
+
+/// Sends the batches of one connection.
+#[derive(Clone)]
+pub(super) struct Sender {
+    pub(super) client: Arc<Client>,
+    /// `None` for a connection that was lent.
+    pub(super) live: Option<Arc<Live>>,
+}
+
+/// The requests of a batch that one script serves.
+struct Group {
+    what: What,
+    /// At a member of a quorum, the longest ttl.
+    longest: Option<Ttl>,
+    slot: u16,
+    requests: Vec<Request>,
+    /// For grants, one for each: it may be made for as long as nobody answers.
+    sendings: Vec<Sending>,
+}
+
+impl Sends<Request> for Sender {
+    fn send(&self, batch: Vec<Request>) -> BoxFuture<'static, ()> {
+        Box::pin(self.clone().serve(batch))
+    }
+}
+
+impl Sender {
+    async fn serve(self, batch: Vec<Request>) {
+        let client = &*self.client;
+        let sent = client.runtime.now();
+        let (batch, late): (Vec<_>, Vec<_>) = batch.into_iter().partition(|request| request.until > sent);
+        for request in late {
+            let fault = client.faults.timed_out(format_args!("no answer within {:?}", request.limit));
+            answer(request, Err(fault));
+        }
+        let Some(until) = batch.iter().map(|request| request.until).min() else { return };
+        // The first one has waited longest. Faults tell of the limit that all have.
+        let (limit, told) = (until.saturating_since(sent), batch[0].limit);
+        let Some((mut connection, clock)) = self.connection(limit) else { return };
+        // Callers read the server's clock before they ask for a grant. Without a reading the server refuses grants as too late.
+        let (not_after, settles_at) = clock.reading().map_or((Stamp::from_micros(0), sent), |reading| {
+            let not_after = reading.latest(sent) + limit;
+            (not_after, reading.surely_past(not_after))
+        });
+        let mut groups = grouped(batch);
+        for group in groups.iter_mut().filter(|group| group.what != What::Release) {
+            let holders = group.requests.iter().map(|request| request.attempt.holder);
+            let via = self.live.as_ref().map(|live| live.id);
+            group.sendings = client.unsettled.sending_all(holders, via, sent, settles_at);
+        }
+        let commands: Vec<_> =
+            groups.iter().map(|group| self.command(&group.call(client, not_after), group)).collect();
+        let mut asking = pin!(ask(&mut connection, commands));
+        let mut is_written = false;
+        let asking = poll_fn(|context| {
+            let polled = asking.as_mut().poll(context);
+            if !std::mem::replace(&mut is_written, true) {
+                // It has left, or will leave before whatever is sent from now on.
+                let sendings = groups.iter().flat_map(|group| &group.sendings);
+                client.unsettled.written(sendings, client.runtime.now());
+            }
+            polled
+        });
+        let said = within(&*client.runtime, limit, asking).await;
+        let heard = match client.sorted(self.live.as_ref(), sent, said, told) {
+            Ok(heard) if heard.len() == groups.len() => heard,
+            Ok(_) => {
+                return all_fail(
+                    groups,
+                    &client.faults.passing("the server gave fewer answers than it was asked"),
+                );
+            }
+            Err(fault) => return all_fail(groups, &fault),
+        };
+        let now = client.runtime.now();
+        for (group, heard) in groups.into_iter().zip(heard) {
+            if heard.as_ref().is_err_and(leads_astray) {
+                client.drop_connection(self.live.as_ref());
+            }
+            self.deliver(group, heard, &clock, sent, now);
+        }
+    }
+
+    fn connection(&self, limit: Duration) -> Option<(BoxConnection, Arc<ServerClock>)> {
+        match (&self.client.source, &self.live) {
+            (_, Some(live)) => Some((Box::new(live.connection.clone()), Arc::clone(&live.clock))),
+            (Source::Lent { lend, clock, .. }, None) => Some((lend(limit), Arc::clone(clock))),
+            (Source::Ours(_), None) => None,
+        }
+    }
+
+    /// The first on a connection brings the text, so that the server knows the script when the next comes.
+    fn command(&self, call: &Call, group: &Group) -> Cmd {
+        let knows = self.knows(group).swap(true, Ordering::Relaxed);
+        if knows { call.by_sha() } else { call.by_text() }
+    }
+
+    fn knows(&self, group: &Group) -> &AtomicBool {
+        &self.client.batches(self.live.as_ref()).knows[usize::from(group.what == What::Release)]
+    }
+
+    fn deliver(&self, group: Group, heard: Heard, clock: &ServerClock, sent: Instant, now: Instant) {
+        let client = &*self.client;
+        let count = group.requests.len();
+        let said = match heard {
+            Err(refusal) if script::is_unknown_script(&refusal) => {
+                // Somebody had the server forget its scripts. Nothing was done.
+                self.knows(&group).store(false, Ordering::Relaxed);
+                client.unsettled.answered(group.sendings);
+                Ok(vec![Said::Other; count])
+            }
+            // A script that was refused in the middle has done what comes before, but none that is sent elsewhere.
+            Err(refusal) => {
+                if Redirect::of(&refusal).is_some() {
+                    client.unsettled.answered(group.sendings);
+                }
+                Ok(vec![Said::Refused(refusal); count])
+            }
+            Ok(value) if group.what == What::Release => script::read_done(&value, count).map(|done| {
+                done.into_iter()
+                    .map(|done| if done { Said::Released { sent } } else { Said::Other })
+                    .collect()
+            }),
+            Ok(value) => script::read_grants(&value, count).map(|Granted { now: server, fences }| {
+                client.unsettled.answered(group.sendings);
+                clock.note(Reading { sent, heard: now, server });
+                let Some(fences) = fences else { return vec![Said::TooLate { now: server }; count] };
+                let said = |fence| match fence {
+                    Some(fence) => Said::Granted { fence, heard: now },
+                    None => Said::Other,
+                };
+                fences.into_iter().map(said).collect()
+            }),
+        };
+        match said {
+            Ok(said) => {
+                for (request, said) in group.requests.into_iter().zip(said) {
+                    answer(request, Ok(said));
+                }
+            }
+            Err(strange) => {
+                let fault = client.faults.lasting(strange);
+                group.requests.into_iter().for_each(|request| answer(request, Err(fault.clone())));
+            }
+        }
+    }
+}
+
+impl Group {
+    fn call(&self, client: &Client, not_after: Stamp) -> Call {
+        let attempts: Vec<&Attempt> = self.requests.iter().map(|request| &request.attempt).collect();
+        match &self.what {
+            What::Release => script::release_batch(&attempts),
+            What::Grant(run) => {
+                let by_slot = client.cluster.is_some();
+                let vouching = self.longest.map(|longest| Vouching { run: run.get(), longest, by_slot });
+                script::grant_batch(&attempts, not_after, vouching)
+            }
+        }
+    }
+}
+
+fn grouped(batch: Vec<Request>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for request in batch {
+        let proposal = request.attempt.proposal.filter(|_| request.what != What::Release);
+        let longest = proposal.map(|proposal| proposal.max_ttl);
+        let same = |group: &&mut Group| {
+            group.slot == request.slot && group.longest == longest && group.what == request.what
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.requests.push(request),
+            None => groups.push(Group {
+                what: request.what.clone(),
+                longest,
+                slot: request.slot,
+                requests: vec![request],
+                sendings: Vec::new(),
+            }),
+        }
+    }
+    groups
+}
+
+async fn ask(connection: &mut BoxConnection, mut commands: Vec<Cmd>) -> Result<Vec<Heard>, RedisError> {
+    match (commands.pop(), commands.is_empty()) {
+        (Some(only), true) => Ok(vec![one(&mut **connection, &only).await?]),
+        (last, _) => {
+            commands.extend(last);
+            several(&mut **connection, commands.into_iter()).await
+        }
+    }
+}
+
+fn all_fail(groups: Vec<Group>, fault: &Fault) {
+    for request in groups.into_iter().flat_map(|group| group.requests) {
+        answer(request, Err(fault.clone()));
+    }
+}
+
+/// Whoever does not wait for it any more gives the attempt up, and so undoes what came of it.
+fn answer(request: Request, said: Result<Said, Fault>) {
+    let _ = request.answer.send(said);
+}

@@ -1,0 +1,69 @@
+-- Grants keys that are free and that nobody waits for, each to a holder of its own. Any other key is left as it is, and its claim is
+-- asked again by the script that grants: that one knows queues, shares and strangers' values.
+--
+-- KEYS  for each claim five: the key, its line, its waiters, its holders, their shares; then for each claim the fence of its key; at
+--       a member of a quorum one more: the member key
+-- ARGV  1  past this time on the server's clock, in µs since 1970, nothing is granted
+--     and only at a member:
+--       2  the run that vouches for its leases; empty: the server is said to forget nothing
+--       3  the longest ttl of the quorum, in ms
+--     then for each claim:
+--          the value of its lease
+--          the ttl, in ms
+--          how long to remember the fence, in ms
+--          and only at a member: the fence that is proposed
+--
+-- Answers the server's time in µs, and for each claim the fence that it was granted, or nothing. The time alone: too late for all.
+--
+-- A wrong type at a key counts for EXISTS, but reads as nothing in MGET.
+
+local call = redis.call
+local at_member = #KEYS % 6 == 1
+local n = math.floor(#KEYS / 6)
+local stride, before = at_member and 4 or 3, at_member and 3 or 1
+
+local clock = call('TIME')
+local now, time = clock[1] * 1000000 + clock[2], clock[1] .. string.sub('00000' .. clock[2], -6)
+local answer = { time }
+
+local vouched = not at_member or ARGV[2] == ''
+  or call('GET', KEYS[#KEYS]) == ARGV[2] and call('PTTL', KEYS[#KEYS]) >= KEPT / 2
+if not vouched then
+  for i = 1, n do answer[i + 1] = false end
+  return answer
+end
+if now > tonumber(ARGV[1]) then return answer end
+
+local lasts = call('MGET', unpack(KEYS, 5 * n + 1, 6 * n))
+local known = 0
+for i = 1, n do
+  if lasts[i] then known = known + 1 end
+end
+-- Whether the last fences are all that is there.
+local all_free = call('EXISTS', unpack(KEYS, 1, 6 * n)) == known
+
+local function is_free(i)
+  return all_free or call('EXISTS', unpack(KEYS, 5 * i - 4, 5 * i)) == 0 and (lasts[i] or call('EXISTS', KEYS[5 * n + i]) == 0)
+end
+
+local function grant(i)
+  local at, last = before + stride * (i - 1), lasts[i]
+  local above, floor = 0, now
+  if last then
+    above = string.find(last, '^%d+$') and tonumber(last) + 1 or math.huge
+    if above > FENCE_MAX then return false end
+  end
+  if at_member then
+    if tonumber(ARGV[at + 2]) > tonumber(ARGV[3]) then return false end
+    floor = math.min(math.max(tonumber(ARGV[at + 4]), now - MARGIN), now + MARGIN)
+  end
+  if not is_free(i) or not call('SET', KEYS[5 * i - 4], ARGV[at + 1], 'NX', 'PX', ARGV[at + 2]) then return false end
+  local fence, keep = time, ARGV[at + 3]
+  if last then keep = math.max(call('PTTL', KEYS[5 * n + i]), tonumber(keep)) end
+  if at_member or above > now then fence = string.format('%.0f', math.max(above, floor)) end
+  call('SET', KEYS[5 * n + i], fence, 'PX', keep)
+  return fence
+end
+
+for i = 1, n do answer[i + 1] = grant(i) end
+return answer

@@ -1,0 +1,525 @@
+//! Requests that leave together: each caller gets its own answer, and what a batch leaves is asked one by one.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold_core::{
+    AdminStore, Attempt, BreakAnswer, Claim, Fault, Fence, GrantAnswer, HoldAnswer, Manner, Proposal, Stamp,
+    Store, Tenant, Ttl,
+};
+use leasehold_redis::script::{Vouching, grant_batch, read_done, read_grants, renew_batch};
+use leasehold_redis::slot::{Side, side_key, slot_of};
+use leasehold_redis::{ClusterStore, RedisStore};
+use servers::{Cluster, Flavor, Proxy, Reply, Server};
+use tokio::task::JoinHandle;
+
+use crate::login::MINIMAL;
+use crate::queue::{let_go, lock, stand_in_line, until};
+use crate::world::{attempt, grant, granted, key, passing, runtime, store, value};
+
+const ALL: [Flavor; 4] = [Flavor::Redis62, Flavor::Redis70, Flavor::Redis82, Flavor::Valkey91];
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A field of what the server counts of a command; 0 where it never saw the command.
+fn counted(server: &Server, command: &str, field: &str) -> u64 {
+    let info = server.text(&["INFO", "commandstats"]);
+    let line = format!("cmdstat_{command}:");
+    let fields = info.as_text().unwrap().lines().find_map(|text| text.trim().strip_prefix(&*line));
+    let fields = fields.into_iter().flat_map(|fields| fields.split(','));
+    let value = fields.filter_map(|text| text.split_once('=')).find(|(name, _)| *name == field);
+    value.map_or(0, |(_, value)| value.parse().unwrap())
+}
+
+/// How many scripts were run.
+fn scripts(server: &Server) -> u64 {
+    ["eval", "evalsha"].iter().map(|command| counted(server, command, "calls")).sum()
+}
+
+/// The fence that the server remembers of a key.
+fn last_fence(server: &Server, name: &str) -> Option<String> {
+    value(server, std::str::from_utf8(&side_key(Side::Fence, &key(name))).unwrap())
+}
+
+/// What each request comes to, when all are made at the same time.
+async fn together<T: Send + 'static>(requests: Vec<impl Future<Output = T> + Send + 'static>) -> Vec<T> {
+    let mut tasks = Vec::new();
+    for request in requests {
+        tasks.push(tokio::spawn(request));
+    }
+    let mut all = Vec::new();
+    for task in tasks {
+        all.push(task.await.unwrap());
+    }
+    all
+}
+
+async fn grants(store: &RedisStore, attempts: &[Attempt]) -> Vec<Result<GrantAnswer, Fault>> {
+    let request = |attempt: &Attempt| {
+        let (store, attempt) = (store.clone(), attempt.clone());
+        async move { grant(&store, &attempt).await }
+    };
+    together(attempts.iter().map(request).collect()).await
+}
+
+async fn releases(store: &RedisStore, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
+    let request = |attempt: &Attempt| {
+        let (store, attempt) = (store.clone(), attempt.clone());
+        async move { store.release(&attempt).await }
+    };
+    together(attempts.iter().map(request).collect()).await
+}
+
+#[tokio::test]
+async fn requests_that_are_made_at_the_same_time_share_scripts_and_each_has_its_own_answer() {
+    for flavor in ALL {
+        let server = Server::start(flavor);
+        for protocol in ["resp2", "resp3"] {
+            let store = store(&format!("{}?protocol={protocol}", server.url()));
+            store.open().await.unwrap();
+            let names: Vec<_> = (0..200).map(|nth| format!("k{nth}")).collect();
+            let ours: Vec<_> = names.iter().map(|name| attempt(&[name])).collect();
+            let before = scripts(&server);
+            let answers = grants(&store, &ours).await;
+            for ((name, attempt), answer) in names.iter().zip(&ours).zip(answers) {
+                let fence = granted(answer);
+                assert_eq!(last_fence(&server, name), Some(fence.to_string()));
+                assert!(value(&server, name).unwrap().contains(&attempt.holder.digits()));
+            }
+            assert!(releases(&store, &ours).await.iter().all(|answer| *answer == Ok(HoldAnswer::Done)));
+            assert!(names.iter().all(|name| value(&server, name).is_none()));
+            let scripts = scripts(&server) - before;
+            // 400 requests, of which the first go alone.
+            assert!(scripts <= 16, "{flavor}, {protocol}: {scripts}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_after_the_other_each_request_is_one_script() {
+    for flavor in ALL {
+        let server = Server::start(flavor);
+        let store = store(&server.url());
+        store.open().await.unwrap();
+        let before = scripts(&server);
+        for _ in 0..3 {
+            let ours = attempt(&["k"]);
+            granted(store.grant(&ours, Manner::Wait { line_limit: None }).await);
+            assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+            assert_eq!(value(&server, "k"), None);
+            granted(grant(&store, &ours).await);
+            store.give_up(&ours).await.unwrap();
+            assert_eq!(value(&server, "k"), None);
+        }
+        assert_eq!(scripts(&server) - before, 12, "{flavor}");
+    }
+}
+
+/// What a batch leaves out costs one more script, once: the next request for the key does not go in a batch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_somebody_waits_for_is_handed_on_and_the_next_requests_skip_the_batches() {
+    for flavor in ALL {
+        let server = Server::start(flavor);
+        let [here, there] = [(); 2].map(|()| store(&server.url()));
+        // Nothing but a batch calls this.
+        let batches = || counted(&server, "mget", "calls");
+        for in_vain in [1, 0] {
+            let ([first, second], waiting) = held_and_awaited(&server, &here, &there).await;
+            let before = batches();
+            assert_eq!(here.release(&first).await, Ok(HoldAnswer::Done));
+            waiting.await.unwrap();
+            assert_eq!(batches() - before, in_vain, "{flavor}");
+            let before = batches();
+            let_go(&there, &second).await;
+            assert_eq!(
+                batches() - before,
+                0,
+                "{flavor}: a waiter releases by the script of a single request"
+            );
+            assert_eq!(value(&server, "k"), None);
+        }
+    }
+}
+
+/// Two attempts at `k`: who has it here, and who waits for it there.
+async fn held_and_awaited(
+    server: &Server,
+    here: &RedisStore,
+    there: &RedisStore,
+) -> ([Attempt; 2], JoinHandle<()>) {
+    let [first, second] = [(); 2].map(|()| attempt(&["k"]));
+    granted(grant(here, &first).await);
+    let waiting = {
+        let (there, second) = (there.clone(), second.clone());
+        tokio::spawn(async move {
+            lock(&there, &second).await;
+        })
+    };
+    stand_in_line(server, &[&second]).await;
+    ([first, second], waiting)
+}
+
+/// `MGET` reads a wrong type as nothing.
+#[tokio::test]
+async fn what_is_in_the_way_of_one_request_is_not_in_the_way_of_the_others() {
+    for flavor in ALL {
+        let server = Server::start(flavor);
+        let fence_of = |name: &str| String::from_utf8(side_key(Side::Fence, &key(name))).unwrap();
+        server.text(&["RPUSH", "list", "x"]);
+        server.text(&["SET", "strangers", "x"]);
+        server.text(&["RPUSH", &fence_of("odd fence"), "x"]);
+        server.text(&["SET", &fence_of("no fence"), "x"]);
+        server.text(&["SET", &fence_of("spent"), "9007199254740991"]);
+        server.text(&["SET", &fence_of("ahead"), "9007199254740000"]);
+        let rival = attempt(&["held"]);
+        granted(grant(&store(&server.url()), &rival).await);
+        let store = store(&server.url());
+        store.open().await.unwrap();
+        let names =
+            ["free", "alone", "list", "strangers", "odd fence", "no fence", "spent", "ahead", "held", "last"];
+        let ours = names.map(|name| attempt(&[name]));
+        let answers = grants(&store, &ours).await;
+        for (name, answer) in names.iter().zip(answers) {
+            let is_right = match *name {
+                "free" | "alone" | "last" => matches!(answer, Ok(GrantAnswer::Granted { .. })),
+                "ahead" => {
+                    answer == Ok(GrantAnswer::Granted { fence: Fence::new(9_007_199_254_740_001).unwrap() })
+                }
+                "list" => answer == Ok(GrantAnswer::NotALock { key: key("list") }),
+                "spent" => answer == Ok(GrantAnswer::FencesSpent { key: key("spent") }),
+                "held" | "strangers" => matches!(answer, Ok(GrantAnswer::Busy { .. })),
+                _ => answer
+                    .as_ref()
+                    .is_err_and(|fault| fault.to_string().contains("holds something that is no fence")),
+            };
+            assert!(is_right, "{flavor}, {name}: {answer:?}");
+        }
+        assert_eq!(server.text(&["LLEN", &fence_of("odd fence")]), Reply::Integer(1));
+    }
+}
+
+#[tokio::test]
+async fn a_release_in_a_batch_deletes_only_what_is_the_callers() {
+    for flavor in ALL {
+        let server = Server::start(flavor);
+        let store = store(&server.url());
+        store.open().await.unwrap();
+        let names = ["a", "b", "taken", "c", "list", "gone"];
+        let ours = names.map(|name| attempt(&[name]));
+        let fences = grants(&store, &ours).await.into_iter().map(granted).collect::<Vec<_>>();
+        let next = attempt(&["taken"]);
+        let other = crate::world::store(&server.url());
+        let broken = other.break_lease(&key("taken"), fences[2]).await;
+        assert!(matches!(broken, Ok(BreakAnswer::Broken { .. })), "{broken:?}");
+        let fence = granted(grant(&other, &next).await);
+        server.text(&["DEL", "list", "gone"]);
+        server.text(&["RPUSH", "list", "x"]);
+        for (name, answer) in names.iter().zip(releases(&store, &ours).await) {
+            let held_by = match &answer {
+                Ok(HoldAnswer::NotHeld { key: named, held_by }) if *named == key(name) => held_by.as_ref(),
+                _ => None,
+            };
+            let is_right = match *name {
+                "taken" => held_by.is_some_and(|by| {
+                    by.fence == Some(fence)
+                        && by.tenant == Tenant::Holder { holder: next.holder, label: next.label.clone() }
+                }),
+                "list" => held_by.is_some_and(|by| by.tenant == Tenant::NotALock),
+                "gone" => answer == Ok(HoldAnswer::NotHeld { key: key("gone"), held_by: None }),
+                _ => answer == Ok(HoldAnswer::Done),
+            };
+            assert!(is_right, "{flavor}, {name}: {answer:?}");
+        }
+        assert!(value(&server, "taken").unwrap().contains(&next.holder.digits()));
+        assert_eq!(server.text(&["LLEN", "list"]), Reply::Integer(1));
+        assert!(["a", "b", "c"].iter().all(|name| value(&server, name).is_none()));
+    }
+}
+
+/// A server may log each command that it denies.
+#[tokio::test]
+async fn a_user_without_mget_is_served_one_by_one_and_tries_a_batch_once() {
+    for flavor in [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91] {
+        let server = Server::setup(flavor).acl_user("lock", &format!("{MINIMAL} -mget")).start();
+        let store = store(&format!("redis://lock:secret@127.0.0.1:{}", server.port()));
+        store.open().await.unwrap();
+        let before = scripts(&server);
+        for _ in 0..3 {
+            let ours = attempt(&["app:k"]);
+            granted(grant(&store, &ours).await);
+            assert_eq!(store.renew(std::slice::from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+            assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+            assert_eq!(value(&server, "app:k"), None);
+        }
+        // Each script of a single request is sent by its text once more.
+        assert_eq!(scripts(&server) - before, 9 + 3 + 1, "{flavor}");
+    }
+}
+
+/// The server did what it was asked, and nobody knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_grant_of_a_batch_whose_answer_is_lost_is_believed_and_each_is_undone() {
+    for flavor in ALL {
+        let server = Server::start(flavor);
+        let proxy = Proxy::before(&server);
+        let store = store(&format!("{}?call-limit=300ms", proxy.url()));
+        store.open().await.unwrap();
+        let ours: Vec<_> = (0..20).map(|nth| attempt(&[&format!("k{nth}")])).collect();
+        proxy.mute();
+        for answer in grants(&store, &ours).await {
+            passing(answer, &[]);
+        }
+        assert!(
+            (0..20).any(|nth| value(&server, &format!("k{nth}")).is_some()),
+            "{flavor}: nothing came there"
+        );
+        proxy.heal();
+        for attempt in &ours {
+            crate::queue::give_up(&store, attempt).await;
+        }
+        assert!((0..20).all(|nth| value(&server, &format!("k{nth}")).is_none()), "{flavor}");
+    }
+}
+
+/// What was sent on it may still lie in a buffer, and be served behind the releases.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_whose_connection_broke_is_given_up_only_once_it_cannot_be_served_any_more() {
+    let server = Server::start(Flavor::Valkey91);
+    let proxy = Proxy::before(&server);
+    let store = store(&proxy.url());
+    store.open().await.unwrap();
+    let ours: Vec<_> = (0..20).map(|nth| attempt(&[&format!("k{nth}")])).collect();
+    proxy.mute();
+    let began = std::time::Instant::now();
+    let breaking = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        proxy.cut();
+        proxy.heal();
+    };
+    let (answers, ()) = tokio::join!(grants(&store, &ours), breaking);
+    let lost: Vec<_> =
+        ours.iter().zip(answers).filter(|(_, answer)| answer.is_err()).map(|(ours, _)| ours).collect();
+    assert!(!lost.is_empty() && began.elapsed() < Duration::from_millis(400));
+    crate::queue::give_up(&store, lost[0]).await;
+    assert!(began.elapsed() >= Duration::from_millis(500), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_batch_that_comes_too_late_grants_nothing() {
+    for flavor in ALL {
+        let server = Server::start(flavor);
+        let client = redis::Client::open(server.url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let ours = ["a", "b"].map(|name| attempt(&[name]));
+        let now = u64::try_from(std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap();
+        let mut granted = async |not_after| {
+            let call = grant_batch(&[&ours[0], &ours[1]], Stamp::from_micros(not_after), None);
+            read_grants(&call.by_text().query_async(&mut connection).await.unwrap(), 2).unwrap().fences
+        };
+        assert_eq!(granted(now - 1_000_000).await, None, "{flavor}");
+        assert_eq!(server.text(&["DBSIZE"]), Reply::Integer(0), "{flavor}");
+        assert!(granted(now + 5_000_000).await.unwrap().iter().all(Option::is_some), "{flavor}");
+    }
+}
+
+/// The fence outlives every lease that carries it.
+#[tokio::test]
+async fn a_renewal_in_a_batch_keeps_the_fence_as_long_as_a_grant_does() {
+    for flavor in ALL {
+        let server = Server::start(flavor);
+        let store = store(&server.url());
+        let ours = attempt(&["k"]);
+        granted(grant(&store, &ours).await);
+        let fence = String::from_utf8(side_key(Side::Fence, &key("k"))).unwrap();
+        server.text(&["PEXPIRE", &fence, "1000"]);
+        assert_eq!(store.renew(std::slice::from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+        assert!(crate::world::pttl(&server, &fence) > 500_000, "{flavor}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_renews_nothing_at_a_member_that_nobody_vouches_for_or_past_the_longest_ttl() {
+    let server = Server::start(Flavor::Redis70);
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let ours = attempt(&["k"]);
+    let value = format!("lh1-{} web-3", ours.holder.digits());
+    server.text(&["SET", "k", &value, "PX", "5000"]);
+    let mut renewed = async |run, seconds| {
+        let longest = Ttl::new(Duration::from_secs(seconds)).unwrap();
+        let call = renew_batch(&[&ours], Some(Vouching { run, longest, by_slot: false }));
+        read_done(&call.by_text().query_async(&mut connection).await.unwrap(), 1).unwrap()[0]
+    };
+    assert!(!renewed(Some("c0ffee"), 60).await, "nobody vouches");
+    server.text(&["SET", "leasehold:member", "c0ffee", "PX", "60000"]);
+    assert!(!renewed(Some("c0ffee"), 60).await, "nobody vouches for much longer");
+    server.text(&["SET", "leasehold:member", "c0ffee", "PX", "2592000000"]);
+    assert!(!renewed(Some("decade"), 60).await, "another run");
+    assert!(!renewed(Some("c0ffee"), 9).await, "the ttl is longer");
+    assert!(crate::world::pttl(&server, "k") <= 5000);
+    assert!(renewed(Some("c0ffee"), 10).await && renewed(None, 10).await);
+    assert!(crate::world::pttl(&server, "k") > 5000);
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_while_it_waits_for_others_is_never_sent() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&server.url());
+    store.open().await.unwrap();
+    server.stop();
+    let names = ["a", "b", "dropped", "c"];
+    let attempts = names.map(|name| attempt(&[name]));
+    let mut asking: Vec<_> = attempts.iter().map(|attempt| Box::pin(grant(&store, attempt))).collect();
+    for request in &mut asking {
+        let polled = poll_fn(|context| Poll::Ready(request.as_mut().poll(context).is_pending())).await;
+        assert!(polled);
+        // The task that sends what waits has its turn.
+        tokio::task::yield_now().await;
+    }
+    drop(asking.remove(2));
+    server.cont();
+    for request in asking {
+        granted(request.await);
+    }
+    assert!(["a", "b", "c"].iter().all(|name| last_fence(&server, name).is_some()));
+    assert_eq!(last_fence(&server, "dropped"), None);
+}
+
+/// As in a `select!` whose other branch is busy.
+#[tokio::test]
+async fn a_caller_that_is_not_polled_holds_up_nobody() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&server.url());
+    store.open().await.unwrap();
+    let [first, second, third] = ["a", "b", "c"].map(|name| attempt(&[name]));
+    let mut idle = pin!(grant(&store, &first));
+    assert!(poll_fn(|context| Poll::Ready(idle.as_mut().poll(context).is_pending())).await);
+    let began = std::time::Instant::now();
+    granted(grant(&store, &second).await);
+    granted(grant(&store, &third).await);
+    assert!(began.elapsed() < Duration::from_millis(400), "{:?}", began.elapsed());
+    granted(idle.await);
+}
+
+/// A member that refused is asked to release as well, and a batch would leave that out: who noticed the refusal asks one by one.
+#[tokio::test]
+async fn a_member_of_a_quorum_is_asked_in_batches_but_not_for_what_it_refused() {
+    for flavor in ALL {
+        let server = Server::start(flavor);
+        let store = store(&format!("{}?quarantine=no", server.url()));
+        let member = |attempt: Attempt| {
+            let max_ttl = Ttl::new(Duration::from_secs(60)).unwrap();
+            let holder = attempt.holder;
+            attempt.at_member(holder, Proposal { fence: Fence::new(7).unwrap(), max_ttl })
+        };
+        store.open().await.unwrap();
+        let [ours, rival] = [(); 2].map(|()| member(attempt(&["k"])));
+        let before = scripts(&server);
+        granted(grant(&store, &ours).await);
+        assert_eq!(store.renew(std::slice::from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
+        store.give_up(&ours).await.unwrap();
+        assert_eq!(
+            (scripts(&server) - before, value(&server, "k")),
+            (4, None),
+            "the renewal is new to the server"
+        );
+        granted(grant(&store, &ours).await);
+        assert!(matches!(grant(&store, &rival).await, Ok(GrantAnswer::Busy { .. })));
+        let before = scripts(&server);
+        store.give_up(&rival).await.unwrap();
+        assert_eq!(scripts(&server) - before, 2, "the release is new to the server");
+        assert!(value(&server, "k").unwrap().contains(&ours.holder.digits()));
+        store.give_up(&ours).await.unwrap();
+        assert_eq!(value(&server, "k"), None);
+    }
+}
+
+/// The script of a single request knows all keys of a claim, and looks at all of them before it writes.
+#[tokio::test]
+async fn several_keys_are_no_part_of_a_batch() {
+    let server = Server::start(Flavor::Valkey91);
+    let store = store(&server.url());
+    let ours = attempt(&["k", "l"]);
+    granted(grant(&store, &ours).await);
+    assert!(matches!(grant(&store, &attempt(&["l"])).await, Ok(GrantAnswer::Busy { .. })));
+    assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
+    assert_eq!((value(&server, "k"), value(&server, "l")), (None, None));
+}
+
+fn reader(name: &str) -> Attempt {
+    let like = attempt(&[name]);
+    Attempt::new(Claim::shared([key(name)]).unwrap(), like.holder, like.label, like.ttl)
+}
+
+/// What stands at a key that several hold is nobody's own, and readers mark the writer's value as writers do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_that_wait_are_handed_what_a_writer_releases() {
+    for flavor in ALL {
+        let server = Server::start(flavor);
+        let [here, there] = [(); 2].map(|()| store(&server.url()));
+        let writer = attempt(&["k"]);
+        let readers = [(); 2].map(|()| reader("k"));
+        granted(grant(&here, &writer).await);
+        let waiting = readers.clone().map(|reader| {
+            let there = there.clone();
+            tokio::spawn(async move { lock(&there, &reader).await })
+        });
+        until("both wait", PATIENCE, || there.waiting() == 2).await;
+        assert_eq!(here.release(&writer).await, Ok(HoldAnswer::Done));
+        for reader in waiting {
+            reader.await.unwrap();
+        }
+        for reader in &readers {
+            let_go(&there, reader).await;
+        }
+        assert_eq!(value(&server, "k"), None);
+    }
+}
+
+/// The key may lie at one node while its queue lies at the other; its value says the same at both.
+#[tokio::test]
+async fn in_a_cluster_a_batch_asks_each_slot_by_itself_and_a_slot_that_moves_is_followed() {
+    for flavor in [Flavor::Redis70, Flavor::Valkey91] {
+        let cluster = Cluster::start(flavor, 3, 0);
+        let store = ClusterStore::from_url(&cluster.url(), runtime()).unwrap();
+        let names: Vec<_> = (0..60).map(|nth| format!("{{{}}}:{nth}", nth % 10)).collect();
+        let many: Vec<_> = names.iter().map(|name| attempt(&[name])).collect();
+        let request = |attempt: &Attempt| {
+            let (store, attempt) = (store.clone(), attempt.clone());
+            async move { store.grant(&attempt, Manner::Try).await }
+        };
+        let answers = together(many.iter().map(request).collect()).await;
+        let fences: Vec<_> = answers.into_iter().map(granted).collect();
+        assert_eq!(fences.len(), 60);
+        for attempt in &many {
+            assert_eq!(store.release(attempt).await, Ok(HoldAnswer::Done));
+        }
+
+        let (slot, ours) = (slot_of(b"k"), [(); 4].map(|()| attempt(&["k"])));
+        let (from, to) = (cluster.owner(slot), cluster.other(slot));
+        let left = || -> usize {
+            let keys = cluster.nodes().iter().map(|node| node.text(&["KEYS", "k"]));
+            keys.map(|found| if let Reply::Array(Some(found)) = found { found.len() } else { 1 }).sum()
+        };
+        granted(store.grant(&ours[0], Manner::Try).await);
+        assert_eq!(store.release(&ours[0]).await, Ok(HoldAnswer::Done));
+        assert_eq!(left(), 0);
+        // On its way, and still here.
+        granted(store.grant(&ours[1], Manner::Try).await);
+        cluster.begin(slot, from, to);
+        assert_eq!(store.release(&ours[1]).await, Ok(HoldAnswer::Done));
+        assert_eq!(left(), 0);
+        while cluster.carry(slot, from, to) > 0 {}
+        cluster.end(slot, from, to);
+        // Gone, and this store does not know.
+        granted(store.grant(&ours[2], Manner::Try).await);
+        cluster.hand_over(slot, from);
+        assert_eq!(store.release(&ours[2]).await, Ok(HoldAnswer::Done));
+        assert_eq!(left(), 0);
+        granted(store.grant(&ours[3], Manner::Try).await);
+        store.give_up(&ours[3]).await.unwrap();
+        assert_eq!(left(), 0);
+    }
+}

@@ -1,0 +1,209 @@
+//! A user of the same server with exactly the documented permissions on other keys: it hears all channels, and publishes on them.
+
+use std::time::Duration;
+
+use leasehold_core::{Attempt, GrantAnswer, HoldAnswer, Manner, Store, Wake};
+use leasehold_redis::RedisStore;
+use servers::{Connection, Flavor, Reply, Server};
+
+use crate::login::MINIMAL;
+use crate::queue::{BOTH, lock};
+use crate::world::{attempt, granted, store, value};
+
+const WAIT: Manner = Manner::Wait { line_limit: None };
+const END: &str = "leasehold:end";
+
+struct Hostile<'a> {
+    server: &'a Server,
+    says: Connection,
+    hears: Connection,
+    heard: Vec<String>,
+}
+
+impl<'a> Hostile<'a> {
+    fn at(server: &'a Server) -> Self {
+        let login = || {
+            let mut connection = server.connect().unwrap();
+            assert_eq!(connection.text(&["AUTH", "hostile", "secret"]).unwrap(), Reply::Simple("OK".into()));
+            connection
+        };
+        let mut all = Self { server, says: login(), hears: login(), heard: Vec::new() };
+        for words in [&["GET", "app:k"][..], &["HGETALL", "leasehold:w{y9}app:k"], &["SET", "app:k", "x"]] {
+            let refused = all.says.text(words).unwrap();
+            assert!(matches!(refused, Reply::Error(_)), "{words:?}: {refused:?}");
+        }
+        all.listens();
+        all
+    }
+
+    fn channels(&mut self) -> Vec<String> {
+        let Reply::Array(Some(all)) = self.says.text(&["PUBSUB", "CHANNELS", "*"]).unwrap() else { panic!() };
+        all.iter().filter_map(Reply::as_text).filter(|name| *name != END).map(str::to_owned).collect()
+    }
+
+    /// Subscribes to whatever channels there are.
+    fn listens(&mut self) {
+        let mut all = self.channels();
+        all.push(END.into());
+        let names: Vec<_> = all.iter().map(String::as_bytes).collect();
+        self.hears.send(&[&[&b"SUBSCRIBE"[..]], &names[..]].concat()).unwrap();
+        for _ in names {
+            self.hears.receive().unwrap();
+        }
+    }
+
+    /// All that it has heard by now.
+    fn hears(&mut self) -> &[String] {
+        self.says.text(&["PUBLISH", END, "end"]).unwrap();
+        loop {
+            let Reply::Array(Some(parts)) = self.hears.receive().unwrap() else { panic!() };
+            match parts.last().and_then(Reply::as_text) {
+                Some("end") => return &self.heard,
+                Some(heard) => self.heard.push(heard.to_owned()),
+                None => {}
+            }
+        }
+    }
+
+    /// Waits until it has heard something that begins like this.
+    async fn hears_of(&mut self, begins: &str) -> String {
+        for _ in 0..1000 {
+            if let Some(heard) = self.hears().iter().find(|heard| heard.starts_with(begins)) {
+                return heard.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("{begins} is not said on {}: {:?}", self.server.flavor(), self.heard);
+    }
+
+    fn says_everywhere(&mut self, what: &str) {
+        for channel in self.channels() {
+            self.says.text(&["PUBLISH", &channel, what]).unwrap();
+        }
+    }
+}
+
+async fn waits(store: &RedisStore, attempt: &Attempt) {
+    let answer = store.grant(attempt, WAIT).await;
+    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
+}
+
+fn scripts_run(server: &Server) -> u64 {
+    let Reply::Bulk(Some(info)) = server.text(&["INFO", "commandstats"]) else { panic!() };
+    let info = String::from_utf8(info).unwrap();
+    let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0)
+}
+
+/// It learned the digits of who waited from a hint, said that the key was handed over, and was believed: two commands ran at once. And
+/// what it said of a lease that somebody held, to a process that knew nothing of it, had that process take the lease back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_may_publish_but_not_read_the_key_can_forge_no_grant() {
+    for flavor in Flavor::ALL {
+        for protocol in BOTH {
+            let server = Server::setup(flavor)
+                .acl_user("lock", MINIMAL)
+                .acl_user("hostile", &MINIMAL.replace("app:", "other:"))
+                .start();
+            let at =
+                || store(&format!("redis://lock:secret@127.0.0.1:{}?protocol={protocol}", server.port()));
+            let [first, second, third] = [(); 3].map(|()| (at(), attempt(&["app:k"])));
+            granted(first.0.grant(&first.1, Manner::Try).await);
+            waits(&second.0, &second.1).await;
+            waits(&third.0, &third.1).await;
+            let mut hostile = Hostile::at(&server);
+
+            // The second is handed the key, and the third is told when to ask. From then on its digits are known.
+            assert_eq!(first.0.release(&first.1).await, Ok(HoldAnswer::Done));
+            let woken = second.0.woken(&second.1).await;
+            assert!(
+                matches!(woken, Wake::Granted { .. }),
+                "{flavor} {protocol}: {woken:?} {:?}",
+                hostile.hears()
+            );
+            assert_eq!(second.0.renew(std::slice::from_ref(&second.1)).await, [Ok(HoldAnswer::Done)]);
+            let [holds, waits] = [&second.1, &third.1].map(|attempt| attempt.holder.digits());
+            let granted = hostile.hears_of(&format!("g {holds} ")).await;
+            hostile.hears_of(&format!("f {waits} ")).await;
+            let words: Vec<_> = granted.split(' ').collect();
+            let [_, _, fence, _, nonce] = words[..] else { panic!("{granted}") };
+            let above = fence.parse::<u64>().unwrap() + 1_000_000;
+
+            let before = scripts_run(&server);
+            let (began, mut said) = (std::time::Instant::now(), 0);
+            while began.elapsed() < Duration::from_secs(1) {
+                hostile.says_everywhere(&format!("g {waits} {above} 60000 app:k"));
+                hostile.says_everywhere(&format!("g {waits} {above} 60000 {nonce}"));
+                hostile.says_everywhere(&format!("g {holds} {above} 60000 app:k"));
+                hostile.says_everywhere(&granted);
+                hostile.says_everywhere(&format!("a {waits}"));
+                hostile.says_everywhere(&format!("f {waits} 0"));
+                said += 1;
+                let woken = tokio::time::timeout(Duration::from_millis(1), third.0.woken(&third.1)).await;
+                match woken {
+                    Ok(Wake::Granted { .. }) => panic!("{flavor} {protocol}: believed"),
+                    Ok(Wake::AskAgain) => self::waits(&third.0, &third.1).await,
+                    Err(_) => {}
+                }
+            }
+            let asked = scripts_run(&server) - before;
+            assert!(asked < 30, "{flavor} {protocol}: {said} floods had {asked} scripts run");
+            assert!(value(&server, "app:k").unwrap().contains(&holds), "{flavor} {protocol}: taken back");
+
+            // No name of a key was said where strangers listen.
+            let told: Vec<_> = hostile.heard.iter().filter(|heard| heard.contains("app:k")).collect();
+            assert!(
+                told.iter().all(|heard| heard.starts_with("g ") && heard.contains(" 60000 ")),
+                "{told:?}"
+            );
+
+            // The true hand-over comes all the same.
+            assert_eq!(second.0.release(&second.1).await, Ok(HoldAnswer::Done));
+            lock(&third.0, &third.1).await;
+            assert_eq!(third.0.release(&third.1).await, Ok(HoldAnswer::Done));
+        }
+    }
+}
+
+/// A connection broke, and with it what was heard there. Whoever had listened on the same channel said it again on the next one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_said_on_an_earlier_connection_grants_nothing_on_the_next() {
+    for flavor in Flavor::ALL {
+        for protocol in BOTH {
+            let server = Server::setup(flavor)
+                .acl_user("lock", MINIMAL)
+                .acl_user("hostile", &MINIMAL.replace("app:", "other:"))
+                .start();
+            let proxy = servers::Proxy::before(&server);
+            let through = format!("redis://lock:secret@127.0.0.1:{}?protocol={protocol}", proxy.port());
+            let near = store(&format!("redis://lock:secret@127.0.0.1:{}", server.port()));
+            let (far, [held, waiting]) = (store(&through), [(); 2].map(|()| attempt(&["app:k"])));
+            granted(near.grant(&held, Manner::Try).await);
+            waits(&far, &waiting).await;
+            let mut hostile = Hostile::at(&server);
+            // Nothing comes to the waiter any more, but what was said for it is heard elsewhere.
+            proxy.mute();
+            assert_eq!(near.release(&held).await, Ok(HoldAnswer::Done));
+            let granted = hostile.hears_of("g ").await;
+            proxy.cut();
+            let is_new = async {
+                let old = hostile.channels();
+                proxy.heal();
+                let began = std::time::Instant::now();
+                loop {
+                    let new: Vec<_> = hostile.channels();
+                    for channel in new.iter().filter(|channel| !old.contains(channel)) {
+                        hostile.says.text(&["PUBLISH", channel, &granted]).unwrap();
+                    }
+                    let woken = tokio::time::timeout(Duration::from_millis(1), far.woken(&waiting)).await;
+                    match woken {
+                        Ok(Wake::Granted { .. }) => panic!("{flavor} {protocol}: believed"),
+                        Ok(Wake::AskAgain) if new.iter().any(|channel| !old.contains(channel)) => return,
+                        _ => assert!(began.elapsed() < Duration::from_secs(20), "no new channel"),
+                    }
+                }
+            };
+            is_new.await;
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Programs that end with a lock in hand: it is free when they have ended.
+//!
+//! The runtime ended before the background release was sent, in a third of the runs of the README's own program, and the lock was then held
+//! for the rest of its lease. Each test runs itself again in a process of its own, where it is the program and nothing else.
+
+use std::error::Error;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use leasehold::{AnyStore, Locks, LocksBuilder, blocking};
+use servers::{Flavor, Server};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+/// Tells a test that is run again which program it is, and where its locks are: store URLs, of a quorum several.
+const PROGRAM: &str = "LEASEHOLD_TEST_PROGRAM";
+const STORES: &str = "LEASEHOLD_TEST_STORES";
+
+/// Longer than the tests take: what is left of a lease would be found.
+const TTL: Duration = Duration::from_secs(60);
+const LONGEST_TTL: Duration = Duration::from_secs(60);
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn stores() -> Vec<String> {
+    std::env::var(STORES).unwrap().split_whitespace().map(ToString::to_string).collect()
+}
+
+async fn locks(builder: LocksBuilder, stores: &[String]) -> Result<Locks, Box<dyn Error>> {
+    let builder = builder.ttl(TTL);
+    if let [store] = stores {
+        return Ok(builder.connect(store).await?);
+    }
+    let members: Result<Vec<_>, _> = stores.iter().map(|store| AnyStore::from_url(store)).collect();
+    Ok(builder.quorum(members?, LONGEST_TTL)?)
+}
+
+fn many_threads() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// As in the README, where the write fails.
+async fn charge_fails(builder: LocksBuilder) -> Outcome {
+    let locks = locks(builder, &stores()).await?;
+    let guard = locks.mutex("invoice:42").lock().within(Duration::from_secs(5)).await?;
+    tokio::select! {
+        done = async { Err::<(), _>(std::io::Error::other("no such invoice")) } => done?,
+        loss = guard.lost() => return Err(loss.into()),
+    }
+    guard.release().await?;
+    Ok(())
+}
+
+async fn drops_its_guard(builder: LocksBuilder) -> Outcome {
+    let locks = locks(builder, &stores()).await?;
+    let _guard = locks.mutex("invoice:42").lock().within(Duration::from_secs(5)).await?;
+    Ok(())
+}
+
+/// Guards and a waiting request in tasks, which the end of the runtime drops with them.
+async fn leaves_them_in_tasks() -> Outcome {
+    let locks = locks(Locks::builder(), &stores()).await?;
+    for n in 0..10 {
+        let guard = locks.mutex(format!("invoice:{n}")).lock().await?;
+        tokio::spawn(async move {
+            std::future::pending::<()>().await;
+            drop(guard);
+        });
+    }
+    tokio::spawn(locks.mutex("invoice:1").lock().into_future());
+    while locks.inspect("invoice:1").await?.line.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let _guard = locks.mutex("invoice:42").lock().await?;
+    Ok(())
+}
+
+async fn holds_many_until_it_is_told() -> Outcome {
+    let locks = locks(Locks::builder(), &stores()).await?;
+    let mut guards = Vec::new();
+    for n in 0..200 {
+        guards.push(locks.mutex(format!("invoice:{n}")).lock().await?);
+    }
+    println!("held");
+    std::io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}
+
+fn blocks() -> Outcome {
+    let locks = blocking::Locks::connect_with(Locks::builder().ttl(TTL), &stores()[0])?;
+    let _guard = locks.mutex("invoice:42").lock().wait()?;
+    Ok(())
+}
+
+fn outlives_its_runtime() -> Outcome {
+    let runtime = many_threads();
+    let locks = runtime.block_on(locks(Locks::builder(), &stores()))?;
+    let _guard = runtime.block_on(locks.mutex("invoice:42").lock().into_future())?;
+    drop(runtime);
+    Ok(())
+}
+
+fn run(program: &str) -> Outcome {
+    let own_thread = || Locks::builder().own_thread(true);
+    match program {
+        "charge fails" => many_threads().block_on(charge_fails(Locks::builder())),
+        "drops its guard" => many_threads().block_on(drops_its_guard(Locks::builder())),
+        "drops its guard, on one thread" => one_thread().block_on(drops_its_guard(Locks::builder())),
+        "drops its guard, with locks on a thread of their own" => {
+            many_threads().block_on(drops_its_guard(own_thread()))
+        }
+        "leaves them in tasks" => many_threads().block_on(leaves_them_in_tasks()),
+        "leaves them in tasks, on one thread" => one_thread().block_on(leaves_them_in_tasks()),
+        "holds many until it is told" => many_threads().block_on(holds_many_until_it_is_told()),
+        "blocks" => blocks(),
+        "outlives its runtime" => outlives_its_runtime(),
+        _ => unreachable!("{program}"),
+    }
+}
+
+/// Whether this process is a program, which has then been run.
+fn is_program() -> bool {
+    let Ok(program) = std::env::var(PROGRAM) else { return false };
+    // What it says is none of the test's business: its end is.
+    if let Err(error) = run(&program) {
+        assert_eq!(error.to_string(), "no such invoice");
+    }
+    true
+}
+
+/// How long the program takes.
+fn ended(test: &str, program: &str, stores: &[String]) -> Duration {
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    again.env(PROGRAM, program).env(STORES, stores.join(" ")).stdout(Stdio::null());
+    let begun = Instant::now();
+    let output = again.output().unwrap();
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    begun.elapsed()
+}
+
+/// Runs each program so often, and looks at the store afterwards.
+fn leave_nothing(test: &str, programs: &[(&str, usize)], stores: &[String]) {
+    let looking = one_thread();
+    let locks: Vec<_> = stores
+        .iter()
+        .map(|store| looking.block_on(Locks::builder().ttl(TTL).connect(store)).unwrap())
+        .collect();
+    for &(program, times) in programs {
+        let mut left = Vec::new();
+        for time in 0..times {
+            ended(test, program, stores);
+            for locks in &locks {
+                let found = looking.block_on(locks.list("")).unwrap();
+                let found =
+                    found.iter().filter(|state| !state.tenancies.is_empty() || !state.line.is_empty());
+                left.extend(found.map(|state| format!("run {time}: {} at {}", state.key, locks.store())));
+            }
+            assert!(left.is_empty(), "{program}: {left:?}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_ends_leaves_no_lock_at_a_server() {
+    if is_program() {
+        return;
+    }
+    let server = Server::start(Flavor::Valkey91);
+    let programs = [
+        ("charge fails", 40),
+        ("drops its guard", 40),
+        ("drops its guard, on one thread", 10),
+        ("drops its guard, with locks on a thread of their own", 10),
+        ("leaves them in tasks", 10),
+        ("leaves them in tasks, on one thread", 10),
+        ("blocks", 10),
+        ("outlives its runtime", 10),
+    ];
+    leave_nothing("a_program_that_ends_leaves_no_lock_at_a_server", &programs, &[server.url()]);
+}
+
+#[test]
+fn a_program_that_ends_leaves_no_lock_in_a_quorum() {
+    if is_program() {
+        return;
+    }
+    let servers = [0, 1, 2].map(|_| Server::start(Flavor::Valkey91));
+    // The members vouch for themselves once nobody can hold a lease that they forgot.
+    let urls = servers.each_ref().map(|server| format!("{}?quarantine=no", server.url()));
+    let programs = [("charge fails", 10), ("drops its guard", 10), ("drops its guard, on one thread", 10)];
+    leave_nothing("a_program_that_ends_leaves_no_lock_in_a_quorum", &programs, &urls);
+}
+
+#[test]
+fn a_program_that_ends_leaves_no_lock_in_a_file() {
+    if is_program() {
+        return;
+    }
+    let directory = TempDir::with_prefix("leasehold-").unwrap();
+    let url = format!("file:{}", directory.path().join("leases.db").display());
+    let programs =
+        [("charge fails", 10), ("drops its guard", 10), ("blocks", 10), ("leaves them in tasks", 5)];
+    leave_nothing("a_program_that_ends_leaves_no_lock_in_a_file", &programs, &[url]);
+}
+
+/// A server that hangs delays the end of a program by two seconds in all, whatever it held, and not by the rest of the lease.
+#[test]
+fn a_program_ends_although_the_server_is_silent() {
+    if is_program() {
+        return;
+    }
+    let server = Server::start(Flavor::Valkey91);
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args([
+        "a_program_ends_although_the_server_is_silent",
+        "--exact",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
+    again.env(PROGRAM, "holds many until it is told").env(STORES, server.url());
+    let mut program = again.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("held")));
+    server.stop();
+    let told = Instant::now();
+    drop(program.stdin.take());
+    assert!(program.wait().unwrap().success());
+    let took = told.elapsed();
+    server.cont();
+    assert!(took > Duration::from_secs(1), "nothing was tried: {took:?}");
+    assert!(took < Duration::from_secs(4), "{took:?}");
+}

@@ -1,0 +1,29 @@
+//! The list of checks on the store of the example, as an application would run it on its own.
+
+use std::sync::Arc;
+
+use conformance::venue::Venue;
+use leasehold::TokioRuntime;
+
+#[expect(dead_code, reason = "only the store of the example is used here, not its program")]
+mod example {
+    include!(concat!(env!("OUT_DIR"), "/own_store.rs"));
+}
+
+fn venue() -> Venue {
+    let runtime = TokioRuntime::current().expect("a test in a tokio runtime");
+    let store = Arc::new(example::MapStore::new(Arc::new(runtime)));
+    Venue::of_your_own("map", move |_| store.clone())
+}
+
+conformance::every_check! {
+    map: super::venue();
+}
+
+conformance::every_check_of_readers! {
+    map_with_readers: super::venue();
+}
+
+conformance::every_check_of_permits! {
+    map_with_permits: super::venue();
+}

@@ -1,0 +1,183 @@
+//! What is in the way at fewer than a majority of the members keeps nobody from the lock.
+
+use std::time::Duration;
+
+use conformance::faulty::Weather;
+use leasehold::QuorumStore;
+use leasehold_core::{Attempt, Content, GrantAnswer, Holder, Manner, Store as _, Tenancy, Tenant, Wake};
+
+use crate::odd::Does;
+use crate::world::{MILLISECOND, SECOND, WAIT, World, fence, key};
+
+/// Another program's lock, which has no end.
+fn foreign() -> Does {
+    let tenant = Tenant::Foreign { value: b"theirs"[..].into() };
+    let held_by = Tenancy::exclusive(key("k"), tenant, None, None);
+    Does::Says(GrantAnswer::Busy { held_by, place: None })
+}
+
+async fn stands(quorum: &QuorumStore, attempt: &Attempt) {
+    let answer = quorum.grant(attempt, WAIT).await;
+    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
+}
+
+async fn is_woken(quorum: &QuorumStore, attempt: &Attempt) -> bool {
+    tokio::time::timeout(SECOND, quorum.woken(attempt)).await == Ok(Wake::AskAgain)
+}
+
+/// At the first store it blocked the quorum for as long as it was there; at the others it did not.
+#[tokio::test(start_paused = true)]
+async fn another_programs_lock_at_a_minority_keeps_nobody_from_the_lock_wherever_it_is() {
+    for manner in [Manner::Try, WAIT] {
+        for members in [3, 5] {
+            for first in 0..usize::from(members) {
+                let world = World::of(members);
+                let minority = usize::from(members - 1) / 2;
+                for nth in 0..minority {
+                    world.members[(first + nth) % usize::from(members)].on("grant", foreign());
+                }
+                fence(&world.quorum().grant(&world.attempt(), manner).await);
+                assert_eq!(
+                    world.passed(),
+                    Duration::ZERO,
+                    "{manner:?}, {minority} of {members} from {first}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_stands_where_no_other_programs_lock_is_in_the_way() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let rival = world.rival_at(1).await;
+    world.rival_is_at(&rival, 2).await;
+    world.members[0].on("grant", foreign());
+    let waits = world.attempt();
+    stands(&quorum, &waits).await;
+    tokio::time::sleep(MILLISECOND).await;
+    assert_eq!((world.lines(), world.counts("give_up")[0]), (vec![0, 1, 0], 1));
+    for member in [1, 2] {
+        world.members[member].memory.release(&rival).await.unwrap();
+    }
+    assert!(is_woken(&quorum, &waits).await);
+    fence(&quorum.grant(&waits, WAIT).await);
+    assert_eq!((world.taken(), world.passed()), (vec![1, 2], MILLISECOND));
+}
+
+/// It is what most members say that keeps everybody out, so that is what is waited for, and the place in line is kept.
+#[tokio::test(start_paused = true)]
+async fn other_programs_locks_at_a_majority_are_waited_for() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    for member in [0, 2] {
+        world.members[member].on("grant", foreign());
+    }
+    let waits = world.attempt();
+    for _ in 0..3 {
+        let answer = quorum.grant(&waits, WAIT).await;
+        assert!(matches!(answer, Ok(GrantAnswer::Busy { .. })), "{answer:?}");
+    }
+    world.members[2].on("grant", Weather::Fair);
+    fence(&quorum.grant(&waits, WAIT).await);
+}
+
+/// Somebody wrote over the lock at the store in whose line they stood, and the others are let go.
+#[tokio::test(start_paused = true)]
+async fn who_stands_behind_another_programs_lock_is_granted_what_the_others_have_free() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let rival = world.rival_at(0).await;
+    world.rival_is_at(&rival, 1).await;
+    let waits = world.attempt();
+    stands(&quorum, &waits).await;
+    world.members[0].on("grant", foreign());
+    world.members[1].memory.release(&rival).await.unwrap();
+    fence(&quorum.grant(&waits, WAIT).await);
+    assert_eq!(world.taken(), [0, 1, 2], "the first of them by another");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_stands_at_the_next_member_where_the_key_of_the_first_is_no_lock() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let rival = world.rival_at(1).await;
+    world.rival_is_at(&rival, 2).await;
+    world.members[0].on("grant", Does::Says(GrantAnswer::NotALock { key: key("k") }));
+    stands(&quorum, &world.attempt()).await;
+    assert_eq!(world.lines(), [0, 1, 0]);
+}
+
+/// A process died between its round and the release of what that brought.
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_process_left_at_a_minority_costs_a_moment() {
+    for manner in [Manner::Try, WAIT] {
+        for left in 0..3 {
+            let world = World::of(3);
+            world.rival_at(left).await;
+            let attempt = world.attempt();
+            fence(&world.quorum().grant(&attempt, manner).await);
+            let took = world.passed();
+            assert!(took <= 100 * MILLISECOND, "{manner:?}, at {left}: {took:?}");
+            assert_eq!(took.is_zero(), left > 0, "who may be first in line has a moment to be through");
+            assert_eq!(holders(&world, attempt.holder), 2);
+        }
+    }
+}
+
+/// At how many members the attempt has the key, under whichever id.
+fn holders(world: &World, ours: Holder) -> usize {
+    let is_ours = |content: &Content| match content {
+        Content::Lease { holder, .. } => holder.bits() >> 64 == ours.bits() >> 64,
+        _ => false,
+    };
+    let held =
+        |member: usize| world.members[member].memory.dump().locks.values().any(|lock| is_ours(&lock.content));
+    (0..world.members.len()).filter(|member| held(*member)).count()
+}
+
+/// The holder lets go, and the first member hands its key to who waited. Before that one has asked the others somebody tries, and is
+/// granted by them: it gives way, and asks again.
+#[tokio::test(start_paused = true)]
+async fn who_comes_between_a_hand_over_and_the_rest_of_the_round_gives_way() {
+    for manner in [Manner::Try, WAIT] {
+        let world = World::of(3);
+        let (quorum, barges) = (world.quorum(), world.quorum());
+        let rival = world.attempt();
+        for member in 0..3 {
+            world.rival_is_at(&rival, member).await;
+        }
+        let waits = world.attempt();
+        stands(&quorum, &waits).await;
+        for member in 0..3 {
+            world.members[member].memory.release(&rival).await.unwrap();
+        }
+        let late = world.attempt();
+        let first = async {
+            tokio::time::sleep(10 * MILLISECOND).await;
+            assert!(is_woken(&quorum, &waits).await);
+            fence(&quorum.grant(&waits, WAIT).await);
+        };
+        let (answer, ()) = tokio::join!(barges.grant(&late, manner), first);
+        assert!(matches!(answer, Ok(GrantAnswer::Busy { .. })), "{manner:?}: {answer:?}");
+        tokio::time::sleep(MILLISECOND).await;
+        assert_eq!(holders(&world, waits.holder), 3, "{manner:?}");
+        assert_eq!(world.lines(), [usize::from(manner == WAIT), 0, 0]);
+    }
+}
+
+/// Seed 198 of `any_weather`: the first member was so slow that the attempt went to stand in the line of the next, and gave up what it
+/// had asked of the first. That was granted late, was counted, and was released: two believed at once.
+#[tokio::test(start_paused = true)]
+async fn what_a_member_grants_late_counts_and_stays_or_is_given_up_and_counts_for_nothing() {
+    let world = World::of(3);
+    world.rival_at(1).await;
+    world.members[0].on("grant", Weather::Late(650 * MILLISECOND));
+    world.members[1].once("grant", Weather::Fair);
+    world.members[1].on("grant", Weather::Slow(300 * MILLISECOND));
+    let attempt = world.attempt();
+    fence(&world.quorum().grant(&attempt, WAIT).await);
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(holders(&world, attempt.holder), 2, "{:?}", world.taken());
+}

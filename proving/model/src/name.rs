@@ -1,0 +1,288 @@
+//! What tells two states apart: all that they have, with times relative to now.
+//!
+//! A state has a name of 128 bits, and only the names of the states that were visited are kept. The core's types say by `Hash` what
+//! matters of them. Their clocks begin far apart and far above every other number, so a time is known by its size, and stands in
+//! the name as how long ago it was or how far ahead it is. Hence a history may last for ever and still come back to a state.
+//!
+//! Of tickets and fences the order counts, and small distances, because they are counted up. Moments of a process that are long past are
+//! all alike: no lease that is counted from there lasts any more, and no call is under way for so long. Times that are far ahead are alike
+//! as well: what ends there ends in no history, unless a world has a step for it.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use leasehold_core::{Fence, Instant, Stamp};
+
+/// Where the clocks begin: the lease clock of the processes in ns, that of the stores in µs, and the wall clock of both in µs.
+const LEASE_CLOCK: u64 = 1 << 60;
+const STORE_CLOCK: u64 = 1 << 45;
+const WALL_CLOCK: u64 = 1 << 50;
+
+/// How far ahead, in ticks, a time is just far ahead.
+const FAR: u64 = 4;
+
+/// A moment: so many ticks after the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Now {
+    ticks: u32,
+    tick: Duration,
+}
+
+impl Now {
+    pub(crate) const fn new(tick: Duration) -> Self {
+        Self { ticks: 0, tick }
+    }
+
+    pub(crate) const fn pass(&mut self) {
+        self.ticks += 1;
+    }
+
+    fn since_the_beginning(self) -> Duration {
+        self.tick * self.ticks
+    }
+
+    /// As processes have it.
+    pub(crate) fn instant(self) -> Instant {
+        Instant::from_nanos(LEASE_CLOCK) + self.since_the_beginning()
+    }
+
+    /// As stores have it.
+    pub(crate) fn stamp(self) -> Stamp {
+        Stamp::from_micros(STORE_CLOCK) + self.since_the_beginning()
+    }
+
+    /// What the wall clock gives as the least fence.
+    pub(crate) fn floor(self) -> Fence {
+        let micros = Stamp::from_micros(WALL_CLOCK) + self.since_the_beginning();
+        Fence::new(micros.as_micros()).expect("two centuries are left")
+    }
+}
+
+/// How far back times are told apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Horizon {
+    /// Moments of a process, in ticks.
+    pub(crate) instants: u32,
+    /// Ends that have passed at a store, in ticks.
+    pub(crate) stamps: u32,
+    /// Other times than now to which fences are compared, before and after it.
+    pub(crate) margin: Duration,
+    /// Up to which distance two tickets or fences are told apart by more than their order.
+    pub(crate) apart: u64,
+}
+
+/// Numbers of which only the order counts, and how far they are apart as long as that can be counted up.
+#[derive(Debug)]
+struct Row {
+    apart: u64,
+    numbers: Vec<u64>,
+}
+
+impl Row {
+    fn code(&self, number: u64) -> u64 {
+        let known = &self.numbers[..=self.numbers.partition_point(|other| *other < number)];
+        known.windows(2).map(|pair| (pair[1] - pair[0]).min(self.apart)).sum()
+    }
+
+    fn sort(&mut self) {
+        self.numbers.sort_unstable();
+        self.numbers.dedup();
+    }
+}
+
+/// How words are read.
+#[derive(Debug)]
+struct Reading {
+    now: [u64; 3],
+    /// In ns, and in µs.
+    tick: [u64; 2],
+    horizon: [u64; 2],
+    rows: [Row; 2],
+}
+
+/// What a word is.
+#[derive(Clone, Copy, Debug)]
+enum Word {
+    Number(u64),
+    /// Of a process's clock: so many ticks ahead or ago.
+    Ahead(u64),
+    Ago(u64),
+    /// A timer that has rung, or a moment so long ago that it makes no difference when.
+    Past,
+    /// Of a store's clock: so far ahead or ago.
+    Ends(u64),
+    Ended(u64),
+    /// A ticket.
+    Ticket(u64),
+    Fence(u64),
+}
+
+impl Reading {
+    fn new(now: Now, horizon: Horizon) -> Self {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).expect("ticks are short");
+        let tick = micros(now.tick);
+        let [instant, stamp, fence] = [now.instant().as_nanos(), now.stamp().as_micros(), now.floor().get()];
+        let margin = micros(horizon.margin);
+        let row = |numbers| Row { apart: horizon.apart, numbers };
+        Self {
+            now: [instant, stamp, fence],
+            tick: [tick * 1000, tick],
+            horizon: [u64::from(horizon.instants) * tick * 1000, u64::from(horizon.stamps) * tick],
+            rows: [vec![stamp], vec![fence - margin, fence, fence + margin]].map(row),
+        }
+    }
+
+    fn read(&self, word: u64) -> Word {
+        let [instant, stamp, fence] = self.now;
+        let is_near = |now: u64, clock: u64| word.abs_diff(now) < clock / 2;
+        if word < STORE_CLOCK / 2 {
+            return Word::Number(word);
+        }
+        if is_near(stamp, STORE_CLOCK) {
+            let (ahead, ago) = (word.saturating_sub(stamp), stamp.saturating_sub(word));
+            // Tickets are moments of the past, but for a few that were drawn in one.
+            return match ahead > self.tick[1] / 2 {
+                true => Word::Ends(ahead.min(FAR * self.tick[1])),
+                false if ago > 0 && ago <= self.horizon[1] => Word::Ended(ago),
+                false => Word::Ticket(word),
+            };
+        }
+        if is_near(fence, WALL_CLOCK) {
+            return Word::Fence(word);
+        }
+        if !is_near(instant, LEASE_CLOCK) {
+            return Word::Number(word);
+        }
+        let (ahead, ago) = (word.saturating_sub(instant), instant.saturating_sub(word));
+        // Everything happens when the clock ticks; only timers are set to other times.
+        let is_timer = ago % self.tick[0] != 0;
+        if ahead > 0 {
+            Word::Ahead(ahead.div_ceil(self.tick[0]).min(FAR))
+        } else if is_timer || ago > self.horizon[0] {
+            Word::Past
+        } else {
+            Word::Ago(ago / self.tick[0])
+        }
+    }
+
+    /// As it stands in a name: of which kind, and which.
+    fn code(&self, word: u64) -> [u64; 2] {
+        match self.read(word) {
+            Word::Number(number) => [0, number],
+            Word::Ahead(ticks) => [1, ticks],
+            Word::Ago(ticks) => [2, ticks],
+            Word::Past => [3, 0],
+            Word::Ends(ahead) => [4, ahead],
+            Word::Ended(ago) => [5, ago],
+            Word::Ticket(number) => [6, self.rows[0].code(number)],
+            Word::Fence(number) => [7, self.rows[1].code(number)],
+        }
+    }
+}
+
+/// A number of a row, as tickets are.
+pub(crate) const fn drawn(nth: u64) -> u64 {
+    STORE_CLOCK + nth
+}
+
+/// Takes down what is hashed, a word for each number.
+#[derive(Debug, Default)]
+struct Words(Vec<u64>);
+
+impl Hasher for Words {
+    fn finish(&self) -> u64 {
+        unreachable!("the words are read, and not their sum")
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        }));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0.push(word);
+    }
+}
+
+/// The name of a state.
+pub(crate) fn of(state: &impl Hash, now: Now, horizon: Horizon) -> u128 {
+    let mut words = Words(Vec::with_capacity(512));
+    state.hash(&mut words);
+    let mut reading = Reading::new(now, horizon);
+    for word in &words.0 {
+        match reading.read(*word) {
+            Word::Ticket(number) => reading.rows[0].numbers.push(number),
+            Word::Fence(number) => reading.rows[1].numbers.push(number),
+            _ => {}
+        }
+    }
+    reading.rows.iter_mut().for_each(Row::sort);
+    let mut halves = [FixedState::with_seed(1), FixedState::with_seed(2)].map(|seed| seed.build_hasher());
+    // With now in both rows, that what they have is told from it.
+    for word in words.0.into_iter().chain(reading.now) {
+        let code = reading.code(word);
+        for half in &mut halves {
+            code.iter().for_each(|part| half.write_u64(*part));
+        }
+    }
+    let [high, low] = halves.map(|half| u128::from(half.finish()));
+    high << 64 | low
+}
+
+/// The name of a state without times.
+pub(crate) fn of_plain(state: &impl Hash) -> u128 {
+    let [high, low] = [1, 2].map(|seed| u128::from(FixedState::with_seed(seed).hash_one(state)));
+    high << 64 | low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HORIZON: Horizon = Horizon { instants: 2, stamps: 0, margin: Duration::ZERO, apart: 4 };
+
+    fn at(ticks: u32) -> Now {
+        Now { ticks, tick: Duration::from_secs(5) }
+    }
+
+    #[test]
+    fn a_state_is_the_same_at_another_time() {
+        let state = |now: Now| (now.instant(), now.stamp() + Duration::from_secs(10), now.floor(), 7_u8);
+        assert_eq!(of(&state(at(1)), at(1), HORIZON), of(&state(at(9)), at(9), HORIZON));
+        assert_ne!(of(&state(at(1)), at(1), HORIZON), of(&state(at(1)), at(2), HORIZON));
+        assert_ne!(of(&at(1).instant(), at(1), HORIZON), of(&at(1).stamp(), at(1), HORIZON));
+    }
+
+    #[test]
+    fn of_tickets_and_fences_the_order_counts_and_small_distances() {
+        let pair = |one: u64, other: u64| {
+            let ticket = |number: u64| Stamp::from_micros(STORE_CLOCK + number);
+            of(&(ticket(one), ticket(other)), at(9), HORIZON)
+        };
+        assert_eq!(pair(10, 20), pair(20, 50));
+        assert_ne!(pair(10, 20), pair(20, 10));
+        assert_ne!(pair(10, 20), pair(10, 10));
+        assert_ne!(pair(10, 11), pair(10, 12));
+        let fence = |ticks: u32| of(&at(ticks).floor(), at(9), HORIZON);
+        assert_eq!(fence(1), fence(8));
+        assert_ne!(fence(8), fence(9));
+        assert_ne!(fence(9), fence(10));
+    }
+
+    #[test]
+    fn moments_that_are_long_past_are_alike_and_so_are_timers_that_rang() {
+        let moment = |ticks: u32| of(&at(ticks).instant(), at(9), HORIZON);
+        assert_eq!(moment(1), moment(6));
+        assert_ne!(moment(6), moment(7), "this is not long past");
+        let timer = |millis: u64| of(&(at(3).instant() + Duration::from_millis(millis)), at(5), HORIZON);
+        assert_eq!(timer(1), timer(9999));
+        assert_ne!(timer(1), timer(10_000));
+        assert_eq!(timer(10_001), timer(15_000));
+        assert_ne!(timer(15_000), timer(15_001));
+        assert_eq!(timer(90_000), timer(900_000), "far ahead");
+    }
+}

@@ -1,0 +1,323 @@
+//! A store: `apply` over its records, and the connections on which it can tell somebody something.
+//!
+//! This is where a store lacks a rule: what it remembers is changed before a request is applied, or after, so that it comes out as if
+//! that rule were not in the code.
+
+use std::hash::{Hash, Hasher};
+
+use leasehold_core::{
+    Answer, Attempt, Channel, Content, Ears, Family, Fence, HoldAnswer, Holder, Key, Line, Lock, Mode, News,
+    Records, Request, Scene, Served, Share, Shares, Stamp, Ttl, Unclaimed, apply,
+};
+
+use crate::Flaw;
+use crate::name::Now;
+
+/// What hides that a key is free.
+const HIDDEN: &[u8] = b"hidden";
+
+/// A connection that stands as far as the store knows: whose, the how-manieth, and which channel is heard on it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Listener {
+    pub(crate) process: usize,
+    pub(crate) connection: u64,
+    pub(crate) channel: Channel,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Server {
+    pub(crate) records: Records,
+    pub(crate) listeners: Listeners,
+    /// What a store that lacks a rule keeps that it should not.
+    kept: Shares,
+    miscounted: bool,
+}
+
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Listeners(pub(crate) Vec<Listener>);
+
+impl Ears for Listeners {
+    fn listens(&self, channel: &Channel) -> bool {
+        self.0.iter().any(|listener| listener.channel == *channel)
+    }
+}
+
+impl Hash for Server {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Records { locks, shares, fences, lines, .. } = &self.records;
+        (locks, shares, fences, lines, &self.listeners, &self.kept, self.miscounted).hash(state);
+    }
+}
+
+impl Server {
+    /// The one semantics, with or without that rule.
+    pub(crate) fn serve(
+        &mut self,
+        mut request: Request,
+        now: Now,
+        floor: Fence,
+        window: Ttl,
+        flaw: Option<Flaw>,
+    ) -> Served {
+        let before = flaw.map(|flaw| (flaw, self.records.clone()));
+        if let Some(flaw) = flaw {
+            self.flawed_before(flaw, &mut request, now.stamp());
+        }
+        let floor =
+            if flaw == Some(Flaw::FenceWithoutFloor) { Fence::new(1).unwrap_or(floor) } else { floor };
+        let scene = Scene::new(now.stamp(), floor).with_window(window.duration()).with_ears(&self.listeners);
+        let asked = before.is_some().then(|| request.clone());
+        let mut served = apply(&mut self.records, request, &scene);
+        assert!(served.unfinished.is_empty(), "so few are cleared away at once");
+        if let Some(((flaw, before), request)) = before.zip(asked) {
+            self.flawed_after(flaw, &before, &request, &mut served, floor, now.stamp(), window);
+        }
+        served
+    }
+
+    /// What has ended is not there; to forget it changes no answer.
+    pub(crate) fn forget_ended(&mut self, now: Now) {
+        self.records.forget_ended(now.stamp());
+    }
+
+    /// Everything is gone but who listens.
+    pub(crate) fn forget_everything(&mut self) {
+        self.records = Records::default();
+        self.kept = Shares::default();
+    }
+
+    /// As a server deletes a key that still has the value of who was never waited for; says whether it did.
+    pub(crate) fn delete_if_equal(&mut self, key: &Key, of: Holder, now: Now) -> bool {
+        let is_equal = |lock: &Lock| matches!(lock.content, Content::Lease { holder, awaited: false, .. } if holder == of);
+        let is_there = self.records.lock(key, now.stamp()).is_some_and(is_equal);
+        if is_there {
+            self.records.locks.remove(key);
+        }
+        is_there
+    }
+
+    /// All who hold something here or stand in a line.
+    pub(crate) fn known(&self, now: Now) -> impl Iterator<Item = Holder> {
+        let held = self.records.locks.keys().flat_map(move |key| self.records.holders(key, now.stamp()));
+        let lines = self.records.lines.values().flat_map(Line::waiters);
+        held.chain(lines.map(|(_, standing)| standing.holder))
+    }
+
+    fn flawed_before(&mut self, flaw: Flaw, request: &mut Request, now: Stamp) {
+        let records = &mut self.records;
+        let Some((attempt, key)) = concerned(request) else {
+            if let (Flaw::BreaksWhatIsThere, Request::Break { key, fence }) = (flaw, request) {
+                *fence = records.fence(key, now).unwrap_or(*fence);
+            }
+            return;
+        };
+        let ours = |records: &Records| records.holders(&key, now).contains(&attempt.holder);
+        match (flaw, &mut *request) {
+            (Flaw::ReleaseWithoutCompare, Request::Release(attempt)) => {
+                attempt.holder = records.holders(&key, now).first().copied().unwrap_or(attempt.holder);
+            }
+            (Flaw::RenewalShortens, Request::Renew(_)) | (Flaw::GrantShortens, Request::Grant { .. })
+                if ours(records) =>
+            {
+                let lock = records.locks.get_mut(&key);
+                lock.into_iter().for_each(|lock| lock.ends = Some(Stamp::from_micros(now.as_micros() + 1)));
+            }
+            // While something else stands there, nobody is handed the key.
+            (Flaw::OnlyTheOwnerHandsOn, Request::Grant { .. } | Request::Renew(_) | Request::Release(_))
+                if !ours(records)
+                    && records.lock(&key, now).is_none()
+                    && records.line(&key, now).is_some() =>
+            {
+                records.locks.insert(key, Lock::new(Content::Foreign(HIDDEN.into()), None));
+            }
+            (Flaw::PassesTheLine, Request::Grant { .. }) => drop(records.lines.remove(&key)),
+            (Flaw::WriterBesideReaders, Request::Grant { .. })
+                if attempt.claim.wants()[0].mode == Mode::Exclusive =>
+            {
+                let is_shared = |lock: &&mut Lock| matches!(lock.content, Content::Marker(_));
+                if records.locks.get_mut(&key).filter(is_shared).is_some() {
+                    records.locks.remove(&key);
+                }
+            }
+            (Flaw::PermitsUncounted, Request::Grant { .. }) => change_weights(records, &key, 0),
+            (Flaw::SharesOutliveTheMarker, Request::Grant { .. }) => {
+                if let Some(shares) = records.shares.get(&key).filter(|_| records.lock(&key, now).is_none()) {
+                    self.kept = shares.clone();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all of what was served, and how")]
+    fn flawed_after(
+        &mut self,
+        flaw: Flaw,
+        before: &Records,
+        request: &Request,
+        served: &mut Served,
+        floor: Fence,
+        now: Stamp,
+        window: Ttl,
+    ) {
+        let Some((attempt, key)) = concerned(request) else { return };
+        let holder = attempt.holder;
+        let records = &mut self.records;
+        let line_before = before.line(&key, now);
+        let unclaimed = |line: Option<&Line>| line.and_then(Line::unclaimed).cloned();
+        let handed = served.pushes.iter().find(|push| matches!(push.news, News::Granted { .. })).cloned();
+        match flaw {
+            Flaw::RenewalTakes => {
+                let free = matches!(served.answer, Answer::Renew(HoldAnswer::NotHeld { .. }))
+                    && records.lock(&key, now).is_none();
+                if free {
+                    let content = Content::Lease { holder, label: None, awaited: false };
+                    records.locks.insert(key, Lock::new(content, Some(now + attempt.ttl.duration())));
+                    served.answer = Answer::Renew(HoldAnswer::Done);
+                }
+            }
+            Flaw::RenewalDropsTheMark if matches!(request, Request::Renew(_)) => mark(records, &key, false),
+            Flaw::HandOverDropsTheMark if handed.is_some() => mark(records, &key, false),
+            Flaw::OnlyTheFirstJoinerMarks if line_before.is_some_and(|line| !line.is_empty()) => {
+                let was = before.locks.get(&key).is_some_and(is_awaited);
+                mark(records, &key, was);
+            }
+            Flaw::MarksAStranger if matches!(request, Request::Grant { .. }) => {
+                if let Some(Lock { content: Content::Foreign(value), .. }) = records.locks.get_mut(&key) {
+                    *value = b"marked"[..].into();
+                }
+            }
+            Flaw::ReleaseStaysInLine if matches!(request, Request::Release(_)) => {
+                let stood = line_before.into_iter().flat_map(Line::waiters);
+                if let Some((ticket, standing)) = stood.filter(|(_, it)| it.holder == holder).last() {
+                    let line = records.lines.entry(key).or_default();
+                    line.join(standing.clone(), Some(ticket), now);
+                    line.keep_until(now + Line::KEPT_FOR);
+                }
+            }
+            Flaw::TrustsTheCountOfThePush if handed.is_some() && !self.miscounted => {
+                self.miscounted = true;
+                records.locks.remove(&key);
+                let scene = Scene::new(now, floor).with_window(window.duration()).with_ears(&self.listeners);
+                served.pushes.extend(apply(records, Request::Advance(vec![key]), &scene).pushes);
+            }
+            Flaw::OnlyTheOwnerHandsOn => {
+                records.locks.retain(|_, lock| lock.content != Content::Foreign(HIDDEN.into()));
+            }
+            Flaw::NoUnclaimedRecord => rebuild(records, &key, |_| None, None),
+            Flaw::ClaimLeavesTheRecord | Flaw::LateClaimLeavesTheRecord
+                if flaw == Flaw::ClaimLeavesTheRecord
+                    || !matches!(served.answer, Answer::Renew(HoldAnswer::Done)) =>
+            {
+                let is_late = flaw == Flaw::LateClaimLeavesTheRecord;
+                let is_claim = !is_late || matches!(request, Request::Renew(_));
+                let kept = unclaimed(line_before).filter(|it| is_claim && it.holder == holder);
+                rebuild(records, &key, |now| now.or(kept), None);
+            }
+            Flaw::SiblingsAreStruckAllTheSame => {
+                let asks_at = match request {
+                    Request::Grant { wait: Some(wait), .. } => wait.channel.clone(),
+                    _ => None,
+                };
+                let kept = unclaimed(line_before).filter(|it| it.holder != holder && it.channel == asks_at);
+                rebuild(records, &key, |now| now.or(kept), None);
+            }
+            Flaw::StrikeStays => rebuild(records, &key, |now| now, line_before),
+            Flaw::TellsNoNewHead => served.pushes.retain(|push| !matches!(push.news, News::First { .. })),
+            Flaw::OnlyAHandOverTellsTheHead if handed.is_none() => {
+                served.pushes.retain(|push| !matches!(push.news, News::First { .. }));
+            }
+            Flaw::PassesTheLine => {
+                if let (Some(line), Request::Grant { .. }) = (line_before, request) {
+                    let joined = records.lines.remove(&key);
+                    let mut line = line.clone();
+                    line.leave(holder);
+                    for (_, standing) in joined.iter().flat_map(Line::waiters) {
+                        line.join(standing.clone(), None, now);
+                    }
+                    records.lines.insert(key, line);
+                }
+            }
+            Flaw::PermitsUncounted => change_weights(records, &key, 1),
+            Flaw::SharesOutliveTheMarker => revive(&mut self.kept, records, &key, now),
+            Flaw::KeepsTheKeysBehind => {
+                for (key, lock) in &before.locks {
+                    let is_own =
+                        matches!(lock.content, Content::Lease { holder: owner, .. } if owner == holder);
+                    if is_own && matches!(request, Request::Grant { .. }) {
+                        records.locks.entry(key.clone()).or_insert_with(|| lock.clone());
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Who asks, and for which key first.
+fn concerned(request: &Request) -> Option<(Attempt, Key)> {
+    let (Request::Grant { attempt, .. }
+    | Request::Renew(attempt)
+    | Request::Rejoin { attempt, .. }
+    | Request::Raise(attempt)
+    | Request::Release(attempt)) = request
+    else {
+        return None;
+    };
+    Some((attempt.clone(), attempt.claim.first_key().clone()))
+}
+
+const fn is_awaited(lock: &Lock) -> bool {
+    matches!(lock.content, Content::Lease { awaited: true, .. })
+}
+
+fn mark(records: &mut Records, key: &Key, marked: bool) {
+    if let Some(Lock { content: Content::Lease { awaited, .. }, .. }) = records.locks.get_mut(key) {
+        *awaited = marked;
+    }
+}
+
+fn change_weights(records: &mut Records, key: &Key, weight: u32) {
+    let Some(shares) = records.shares.get_mut(key) else { return };
+    let holders: Vec<_> = shares.all().map(|(holder, _)| holder).collect();
+    holders.into_iter().for_each(|holder| shares.change(holder, |share| share.weight = weight));
+}
+
+/// With the marker of another, those who lost theirs are there again.
+fn revive(kept: &mut Shares, records: &mut Records, key: &Key, now: Stamp) {
+    let is_marked =
+        records.lock(key, now).is_some_and(|lock| lock.content == Content::Marker(Family::Shared));
+    let Some(shares) = records.shares.get_mut(key).filter(|_| is_marked) else { return };
+    let lost: Vec<(Holder, Share)> = kept.all().map(|(holder, share)| (holder, share.clone())).collect();
+    for (holder, share) in lost.into_iter().filter(|(_, share)| now < share.ends) {
+        if shares.of(holder).is_none() {
+            shares.put(holder, share);
+        }
+    }
+}
+
+/// The line of a key with another record of who is to claim it, and with all strikes of another line.
+fn rebuild(
+    records: &mut Records,
+    key: &Key,
+    unclaimed: impl FnOnce(Option<Unclaimed>) -> Option<Unclaimed>,
+    struck: Option<&Line>,
+) {
+    let old = records.lines.remove(key).unwrap_or_default();
+    let mut line = Line::default();
+    for (ticket, standing) in old.waiters() {
+        line.join(standing.clone(), Some(ticket), Stamp::from_micros(0));
+    }
+    old.struck()
+        .chain(struck.into_iter().flat_map(Line::struck))
+        .for_each(|channel| line.strike(channel.clone()));
+    if let Some(ends) = old.ends() {
+        line.keep_until(ends);
+    }
+    if let Some(it) = unclaimed(old.unclaimed().cloned()) {
+        line.hand_to(it.holder, it.channel);
+    }
+    if line != Line::default() {
+        records.lines.insert(key.clone(), line);
+    }
+}

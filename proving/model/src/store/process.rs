@@ -1,0 +1,129 @@
+//! A process: its connection, and what of core all its clients share.
+
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+
+use leasehold_core::{
+    Answer, Channel, ConnectionId, Holder, Instant, Push, Request, Sending, Ttl, Unsettled, Waiting,
+};
+
+use crate::name::Now;
+use crate::server::Listener;
+
+/// A call of a client's, as its answer is told apart.
+#[derive(Clone, Copy, Debug, Hash)]
+pub(super) struct Call {
+    pub(super) who: usize,
+    pub(super) holder: Holder,
+    pub(super) sent: Instant,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, Hash)]
+pub(super) enum Kind {
+    Ask(Sending),
+    /// With this ttl, if the holder asked for it itself.
+    Hold(Option<Ttl>),
+    LetGo,
+    ByValue,
+    Ping,
+}
+
+/// On its way to the store.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Letter {
+    pub(super) call: Call,
+    /// None where it is no request of core's.
+    pub(super) request: Option<Request>,
+    /// Whether the client knew its place in line when it asked.
+    pub(super) knew: bool,
+    /// Whether it is being served for a second time.
+    pub(super) again: bool,
+}
+
+/// On its way from the store.
+#[derive(Clone, Debug, Hash)]
+pub(super) enum Word {
+    /// None to a ping, and where nothing was deleted.
+    Answer(Call, Option<Answer>),
+    /// The store said it then.
+    Push(Push, Instant),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    pub(super) number: usize,
+    pub(super) alive: bool,
+    /// The how-manieth connection it is.
+    pub(super) connection: u64,
+    /// What is read on it from now on was said no earlier than this.
+    pub(super) since: Instant,
+    /// To the store, in order.
+    pub(super) up: VecDeque<Letter>,
+    /// What was sent on the connection before and may still arrive, in order.
+    pub(super) stray: VecDeque<Letter>,
+    /// From the store, in order.
+    pub(super) down: VecDeque<Word>,
+    pub(super) waiting: Waiting,
+    pub(super) unsettled: Unsettled,
+    /// Whether a new connection has the channel of the one before.
+    pub(super) one_channel: bool,
+}
+
+impl Hash for Process {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { alive, connection, up, stray, down, waiting, unsettled, .. } = self;
+        (alive, connection, up, stray, down, waiting, unsettled).hash(state);
+    }
+}
+
+impl Process {
+    pub(super) fn new(number: usize, now: Now, one_channel: bool) -> Self {
+        Self {
+            number,
+            alive: true,
+            connection: 0,
+            since: now.instant(),
+            up: VecDeque::new(),
+            stray: VecDeque::new(),
+            down: VecDeque::new(),
+            waiting: Waiting::new(1),
+            unsettled: Unsettled::default(),
+            one_channel,
+        }
+    }
+
+    pub(super) fn channel(&self) -> Channel {
+        let connection = if self.one_channel { 0 } else { self.connection };
+        Channel::new([u8::try_from(self.number).unwrap_or(0), u8::try_from(connection).unwrap_or(0)])
+    }
+
+    pub(super) fn listener(&self) -> Listener {
+        Listener { process: self.number, connection: self.connection, channel: self.channel() }
+    }
+
+    pub(super) const fn via(&self) -> Option<ConnectionId> {
+        Some(ConnectionId(self.connection))
+    }
+
+    /// Whether there is something under way that was sent then, or before.
+    pub(super) fn has_been_under_way_since(&self, then: Instant) -> bool {
+        let down = self.down.iter().map(|word| match word {
+            Word::Answer(call, _) => call.sent,
+            Word::Push(_, said) => *said,
+        });
+        let sent = self.up.iter().chain(&self.stray).map(|letter| letter.call.sent);
+        sent.chain(down).any(|sent| sent <= then)
+    }
+
+    pub(super) fn is_silent(&self) -> bool {
+        self.up.is_empty() && self.down.is_empty() && self.stray.is_empty()
+    }
+}
+
+impl Letter {
+    pub(super) fn told(&self) -> String {
+        let request = self.request.as_ref().map(|request| format!("{request:?}"));
+        request.unwrap_or_else(|| format!("{:?}", self.call))
+    }
+}
