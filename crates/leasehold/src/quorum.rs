@@ -125,7 +125,7 @@ impl Store for QuorumStore {
             let open = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
                 Box::pin(async move { store.open().await })
             };
-            desk.ask_all(open, |member, answer| {
+            desk.ask_all(desk.look_limit(), open, |member, answer| {
                 ballot.handle(member, answer.map(|()| HoldAnswer::Done));
                 ballot.vote() == Vote::Done
             })

@@ -164,20 +164,34 @@ pub(crate) struct Done {
 }
 
 impl Done {
+    /// What it wrote as errors, but for a first line that says that a store took longer than a second: where many tests share a machine,
+    /// a healthy one may.
+    fn said(&self) -> &str {
+        match self.err.split_once('\n') {
+            Some((first, rest))
+                if first.starts_with("leasehold: cannot reach ") && first.ends_with(" in all") =>
+            {
+                rest
+            }
+            _ => &self.err,
+        }
+    }
+
     /// Ended with this code and said nothing.
     #[track_caller]
     pub(crate) fn is_silent(&self, code: i32) {
-        assert_eq!((self.status.code(), &*self.err), (Some(code), ""), "{self:?}");
+        assert_eq!((self.status.code(), self.said()), (Some(code), ""), "{self:?}");
     }
 
     /// Ended with this code and said one line, with these words in it.
     #[track_caller]
     pub(crate) fn says(&self, code: i32, words: &[&str]) {
+        let said = self.said();
         assert_eq!(self.status.code(), Some(code), "{self:?}");
-        assert!(self.err.starts_with("leasehold: ") && self.err.ends_with('\n'), "{self:?}");
-        assert_eq!(self.err.lines().count(), 1, "{self:?}");
+        assert!(said.starts_with("leasehold: ") && said.ends_with('\n'), "{self:?}");
+        assert_eq!(said.lines().count(), 1, "{self:?}");
         for word in words {
-            assert!(self.err.contains(word), "no {word:?}: {self:?}");
+            assert!(said.contains(word), "no {word:?}: {self:?}");
         }
     }
 

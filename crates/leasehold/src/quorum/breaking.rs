@@ -25,7 +25,7 @@ pub(super) async fn break_lease(desk: &Arc<Desk>, key: &Key, fence: Fence) -> Re
         let key = key.clone();
         Box::pin(async move { store.inspector()?.inspect(&key).await })
     };
-    let seen = each_says(desk, look).await?;
+    let seen = each_says(desk, desk.look_limit(), look).await?;
     let states: Vec<_> = seen.iter().flatten().cloned().collect();
     let held = match held_by_a_majority(&states, desk.majority()).pop() {
         Some(held) if held.fence == Some(fence) => held,

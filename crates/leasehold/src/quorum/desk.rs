@@ -161,9 +161,21 @@ impl Desk {
         does: BoxFuture<'static, Result<T, Fault>>,
         tell: &UnboundedSender<Said<T>>,
     ) {
-        attempts.iter().for_each(|(_, stake)| stake.asks());
         let shortest = attempts.iter().map(|(attempt, _)| attempt.ttl).min();
         let limit = Member::limit(shortest.unwrap_or(self.max_ttl));
+        self.call_within(limit, attempts, member, does, tell);
+    }
+
+    /// The same with a limit of its own, after which the member counts as silent.
+    fn call_within<T: Send + 'static>(
+        self: &Arc<Self>,
+        limit: Duration,
+        attempts: Vec<(Attempt, Arc<Stake>)>,
+        member: usize,
+        does: BoxFuture<'static, Result<T, Fault>>,
+        tell: &UnboundedSender<Said<T>>,
+    ) {
+        attempts.iter().for_each(|(_, stake)| stake.asks());
         let call = Call { member, does, limit, dropped_after: self.max_ttl.duration() };
         let (desk, tell) = (self.clone(), tell.clone());
         // What it may bring may have to be released, so a program that ends waits for its answer.
@@ -232,16 +244,17 @@ impl Desk {
         self.contests.with(holder, |contest| contest.stakes[member].clone())
     }
 
-    /// Asks all members the same, and waits until it is decided, or all have answered or been too slow. `enough` is asked after
-    /// each answer.
+    /// Asks all members the same, and waits until it is decided, or each has answered or has taken longer than `limit`. `enough` is
+    /// asked after each answer.
     pub(super) async fn ask_all<T: Send + 'static>(
         self: &Arc<Self>,
+        limit: Duration,
         does: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
         mut enough: impl FnMut(usize, Result<T, Fault>) -> bool,
     ) {
         let (tell, mut heard) = unbounded_channel();
         for (n, member) in self.members.iter().enumerate() {
-            self.call(Vec::new(), n, does(member.store.clone()), &tell);
+            self.call_within(limit, Vec::new(), n, does(member.store.clone()), &tell);
         }
         drop(tell);
         let mut waiting: Vec<_> = (0..self.members.len()).collect();
@@ -251,6 +264,11 @@ impl Desk {
                 return;
             }
         }
+    }
+
+    /// How long a member may take for a look at one key.
+    pub(super) fn look_limit(&self) -> Duration {
+        Member::limit(self.max_ttl)
     }
 
     /// Too few members agreed.

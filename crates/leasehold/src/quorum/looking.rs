@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::{
     Ballot, Bookmark, BoxFuture, Fault, HoldAnswer, Key, KeyState, Store, Stretch, Tenancy, Tenant,
@@ -10,13 +11,17 @@ use leasehold_core::{
 use super::contest::is_same_attempt;
 use super::desk::Desk;
 
+/// How long a member may take for a look at many keys, which takes the longer the more there are. A store ends each of its own requests
+/// sooner if it is not answered, so a member that hangs does not take this long.
+const MANY_KEYS_LIMIT: Duration = Duration::from_secs(30);
+
 /// Who holds the key at a majority, and who stands in the line of the first member that has one.
 pub(super) async fn inspect(desk: &Arc<Desk>, key: &Key) -> Result<KeyState, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
         Box::pin(async move { store.inspector()?.inspect(&key).await })
     };
-    Ok(seen(desk, key.clone(), &all_say(desk, look).await?))
+    Ok(seen(desk, key.clone(), &all_say(desk, desk.look_limit(), look).await?))
 }
 
 /// The same of all keys that begin so and that a majority holds, or for which somebody waits at a member.
@@ -26,7 +31,7 @@ pub(super) async fn list(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<KeyState
         Box::pin(async move { store.inspector()?.list(&prefix).await })
     };
     let mut by_key: BTreeMap<Key, Vec<KeyState>> = BTreeMap::new();
-    for state in all_say(desk, look).await?.into_iter().flatten() {
+    for state in all_say(desk, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
         by_key.entry(state.key.clone()).or_default().push(state);
     }
     let states = by_key.into_iter().map(|(key, states)| seen(desk, key, &states));
@@ -39,7 +44,7 @@ pub(super) async fn inspect_all(desk: &Arc<Desk>, keys: &[Key]) -> Result<Vec<Ke
         let keys = keys.to_vec();
         Box::pin(async move { store.inspector()?.inspect_all(&keys).await })
     };
-    let answers = all_say(desk, look).await?;
+    let answers = all_say(desk, MANY_KEYS_LIMIT, look).await?;
     let of = |nth: usize| answers.iter().filter_map(|states| states.get(nth).cloned()).collect::<Vec<_>>();
     Ok(keys.iter().enumerate().map(|(nth, key)| seen(desk, key.clone(), &of(nth))).collect())
 }
@@ -56,29 +61,31 @@ pub(super) async fn walk(desk: &Arc<Desk>, prefix: &[u8], from: Bookmark) -> Res
             let open = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
                 Box::pin(async move { store.open().await })
             };
-            all_say(desk, open).await?;
+            all_say(desk, desk.look_limit(), open).await?;
             Stretch::whole(Vec::new())
         }
     };
     Ok(stretch.in_section(from.section, desk.members.len()))
 }
 
-/// What the members answer; a majority must.
+/// What the members answer within `limit`; a majority must.
 pub(super) async fn all_say<T: Send + 'static>(
     desk: &Arc<Desk>,
+    limit: Duration,
     look: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
 ) -> Result<Vec<T>, Fault> {
-    Ok(each_says(desk, look).await?.into_iter().flatten().collect())
+    Ok(each_says(desk, limit, look).await?.into_iter().flatten().collect())
 }
 
 /// The same in the order of the members, with a gap for each that did not answer.
 pub(super) async fn each_says<T: Send + 'static>(
     desk: &Arc<Desk>,
+    limit: Duration,
     look: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
 ) -> Result<Vec<Option<T>>, Fault> {
     let mut answers: Vec<Option<T>> = desk.members.iter().map(|_| None).collect();
     let mut ballot = Ballot::new(desk.members.len());
-    desk.ask_all(look, |member, answer| {
+    desk.ask_all(limit, look, |member, answer| {
         ballot.handle(
             member,
             answer.map(|answer| {

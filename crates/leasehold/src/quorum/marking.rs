@@ -48,7 +48,7 @@ pub(super) async fn marked(desk: &Arc<Desk>, key: &Key) -> Result<Marked, Fault>
         let key = key.clone();
         Box::pin(async move { store.marks()?.marked(&key).await })
     };
-    let answers = all_say(desk, look).await?;
+    let answers = all_say(desk, desk.look_limit(), look).await?;
     // A clock of a minority that is far ahead must not make everything due, nor one that is far behind nothing.
     let mut clocks: Vec<Stamp> = answers.iter().map(|answer| answer.now).collect();
     clocks.sort_unstable();

@@ -64,6 +64,19 @@ async fn whoever_looks_hears_every_member_that_answers_in_time_and_needs_a_major
     assert!(fault.to_string().contains(words), "{fault}");
 }
 
+/// A member's list takes the longer the more keys it has, and more than the time that it has for one key.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_takes_its_members_seconds_is_waited_for() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    fence(&quorum.grant(&world.attempt(), Manner::Try).await);
+    for member in &world.members {
+        member.on("list", Weather::Slow(5 * SECOND));
+    }
+    assert_eq!(quorum.list(b"").await.unwrap().len(), 1);
+    assert_eq!(world.passed(), 5 * SECOND);
+}
+
 /// The clock that decides what is due is the middle one of those that answer, and the mark the latest that any of them has.
 #[tokio::test(start_paused = true)]
 async fn of_what_was_done_the_latest_is_believed_and_of_the_clocks_the_one_in_the_middle() {
