@@ -13,11 +13,11 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::{
-    Answer, Attempt, BreakAnswer, Channel, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Line, Push,
-    RaiseAnswer, Records, Request, Served, Stamp, Wait, Waiter,
+    Answer, Attempt, BreakAnswer, BreakNote, Channel, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Line,
+    Push, RaiseAnswer, Records, Request, Served, Stamp, Wait, Waiter,
 };
 
-pub use mark::{mark, marked};
+pub use mark::{forget, last_break, list_breaks, list_marks, mark, marked};
 
 /// What a store knows besides its records when it serves a request.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,9 @@ pub fn apply(records: &mut Records, request: Request, scene: &Scene<'_>) -> Serv
         }
         Request::Marked(key) => Ok(Served::quietly(Answer::Marked(marked(records, &key, scene)))),
         Request::Inspect(key) => Ok(Served::quietly(Answer::Inspect(inspect(records, key, scene)))),
-        Request::Break { key, fence } => Ok(break_lease(records, &key, fence, scene).map(Answer::Break)),
+        Request::Break { key, fence, note } => {
+            Ok(break_lease(records, &key, fence, &note, scene).map(Answer::Break))
+        }
     };
     served.unwrap_or_else(|Quarantined { left }| Served::quietly(Answer::Quarantined { left }))
 }
@@ -187,9 +189,15 @@ pub fn advance(records: &mut Records, keys: &[Key], scene: &Scene<'_>) -> Served
     })
 }
 
-/// Ends the lease on a key whoever holds it, if its fence is this; hands the key on.
-pub fn break_lease(records: &mut Records, key: &Key, fence: Fence, scene: &Scene<'_>) -> Served<BreakAnswer> {
-    served(|told| breaking::break_lease(records, key, fence, scene, told))
+/// Ends the lease on a key whoever holds it, if its fence is this; hands the key on, and leaves a record of the break.
+pub fn break_lease(
+    records: &mut Records,
+    key: &Key,
+    fence: Fence,
+    note: &BreakNote,
+    scene: &Scene<'_>,
+) -> Served<BreakAnswer> {
+    served(|told| breaking::break_lease(records, key, fence, note, scene, told))
 }
 
 /// A store may have forgotten leases, and abstains from what a quorum asks; nothing was changed.

@@ -44,7 +44,8 @@ pub use apply::{Ears, Quarantined, Scene, apply};
 /// What a store does with each request: the functions that [`apply`] chooses from.
 pub mod serve {
     pub use crate::apply::{
-        advance, break_lease, grant, inspect, mark, marked, raise, rejoin, release, renew,
+        advance, break_lease, forget, grant, inspect, last_break, list_breaks, list_marks, mark, marked,
+        raise, rejoin, release, renew,
     };
 }
 
@@ -60,7 +61,7 @@ pub use keep::{Keep, Keeping, Loss, Renewal};
 pub use key::{Escaped, Key};
 pub use lease::{Drift, Lease};
 pub use line::{Channel, Line, Nonce, Standing, Ticket, Unclaimed};
-pub use mark::{Mark, Marked};
+pub use mark::{BreakNote, BreakRecord, Mark, Marked};
 pub use misuse::Misuse;
 pub use mode::{Family, Mode};
 pub use records::{Content, LastFence, Lock, Records};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holder::Label;
-use crate::{Family, Fence, Holder, Key, Line, Mark, Shares, Stamp, Ttl};
+use crate::{BreakRecord, Family, Fence, Holder, Key, Line, Mark, Shares, Stamp, Ttl};
 
 /// What stands at a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -92,6 +92,8 @@ pub struct Records {
     pub lines: BTreeMap<Key, Line>,
     /// What was done, and until when that is remembered, on the wall clock.
     pub marks: BTreeMap<Key, (Mark, Stamp)>,
+    /// Which lease of each key was broken last, and until when that is remembered, on the wall clock.
+    pub breaks: BTreeMap<Key, (BreakRecord, Stamp)>,
     /// When the store noticed that it may have forgotten leases: it was started anew, or for the first time.
     pub voided: Option<Stamp>,
 }
@@ -137,9 +139,10 @@ impl Records {
         keys.into_iter().cloned().collect()
     }
 
-    /// Removes marks that have ended, by the wall clock. Changes no answer; it only frees memory.
+    /// Removes marks and breaks that have ended, by the wall clock. Changes no answer; it only frees memory.
     pub fn forget_ended_marks(&mut self, wall: Stamp) {
         self.marks.retain(|_, (_, ends)| wall < *ends);
+        self.breaks.retain(|_, (_, ends)| wall < *ends);
     }
 
     /// Removes what has ended. Changes no answer; it only frees memory.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Attempt, Channel, Fence, Holder, Key, KeyState, Mark, Marked, Nonce, Stamp, Tenancy, Ticket, Ttl,
+    Attempt, BreakNote, Channel, Fence, Holder, Key, KeyState, Mark, Marked, Nonce, Stamp, Tenancy, Ticket,
+    Ttl,
 };
 
 /// What a store is asked.
@@ -54,6 +55,8 @@ pub enum Request {
         key: Key,
         /// The fence of the lease, as an onlooker sees it.
         fence: Fence,
+        /// Who breaks it and why, for the record.
+        note: BreakNote,
     },
 }
 

@@ -2,6 +2,7 @@
 
 mod bare;
 mod list;
+mod remembered;
 
 use std::fmt;
 use std::path::Path;
@@ -338,6 +339,7 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
             table::mark::save(connection, &before.records, &after, Stamp::from_micros(scene.floor.get()))?;
         } else if !all {
             table::save(connection, keys.iter().copied(), &before, &after, asker, now)?;
+            table::broken::save(connection, &after, Stamp::from_micros(scene.floor.get()))?;
         }
         for push in served.pushes.iter_mut().filter(|push| push.news == News::Broken) {
             // The holder does not wait; where it can be told is known by the life that its lease hangs on.

@@ -16,7 +16,7 @@ use crate::trouble::Trouble;
 const APPLICATION: u32 = 0x4c45_4153;
 
 /// The version of the tables. A program refuses a file of a later one and leaves it alone.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// The version before lines, whose locks and fences are taken over.
 const WITHOUT_LINES: u32 = 1;
@@ -24,6 +24,9 @@ const WITHOUT_LINES: u32 = 1;
 /// The version before shares. A program that has such a file open knows the table by its old name: it must fail there, as it
 /// would take a key that is shared for a free one.
 const WITHOUT_SHARES: u32 = 2;
+
+/// The version before breaks were recorded, whose marks have no period.
+const WITHOUT_BREAKS: u32 = 3;
 
 /// All `ends` count microseconds of the clock that began when the machine was booted. `life` names the session that a lock or a
 /// place in line hangs on. `waiters` is the length of the line, if there is one, and `shares` how many hold the key together.
@@ -47,13 +50,25 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 ";
 
-/// `at` and `ends` of a mark are microseconds since 1970: marks outlast the boot.
+/// `at` and `ends` of a mark are microseconds since 1970: marks outlast the boot. Its `period` is in microseconds, too.
 const MARKS: &str = "
     CREATE TABLE mark (
-        key BLOB PRIMARY KEY, at INTEGER NOT NULL, fence INTEGER NOT NULL, label TEXT, ends INTEGER NOT NULL
+        key BLOB PRIMARY KEY, at INTEGER NOT NULL, fence INTEGER NOT NULL, label TEXT, ends INTEGER NOT NULL,
+        period INTEGER
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX mark_by_end ON mark (ends);
 ";
+
+/// The last break of each key; its times are those of marks.
+const BREAKS: &str = "
+    CREATE TABLE broken (
+        key BLOB PRIMARY KEY, at INTEGER NOT NULL, fence INTEGER NOT NULL, held_by TEXT, broken_by TEXT, reason TEXT,
+        ends INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX broken_by_end ON broken (ends);
+";
+
+const ADD_PERIODS: &str = "ALTER TABLE mark ADD COLUMN period INTEGER;";
 
 /// Those who hold a key together.
 const SHARES: &str = "
@@ -114,6 +129,7 @@ pub(crate) fn settle(
         connection.execute_batch(TABLES)?;
         connection.execute_batch(MARKS)?;
         connection.execute_batch(SHARES)?;
+        connection.execute_batch(BREAKS)?;
         connection.pragma_update(None, "application_id", APPLICATION)?;
         connection.pragma_update(None, "user_version", VERSION)?;
     }
@@ -129,7 +145,8 @@ pub(crate) fn settle(
         connection.execute_batch(SHARES)?;
     }
     if version < VERSION {
-        connection.execute_batch(MARKS)?;
+        connection.execute_batch(if version == WITHOUT_BREAKS { ADD_PERIODS } else { MARKS })?;
+        connection.execute_batch(BREAKS)?;
         connection.pragma_update(None, "user_version", VERSION)?;
     }
     let written: Option<String> = connection
@@ -187,7 +204,7 @@ pub(crate) fn voided(connection: &Connection) -> Result<Option<Stamp>, Trouble> 
 fn judge(application: u32, version: u32) -> Result<(), Trouble> {
     match version {
         _ if application != APPLICATION => Err(foreign()),
-        VERSION | WITHOUT_SHARES | WITHOUT_LINES => Ok(()),
+        VERSION | WITHOUT_BREAKS | WITHOUT_SHARES | WITHOUT_LINES => Ok(()),
         _ => Err(Trouble::lasting(format_args!(
             "the file is of format {version}, and this program knows format {VERSION}: update the program, or use another file"
         ))),

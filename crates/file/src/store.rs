@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Answer, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, Drift, Examination, Fault,
-    Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked,
-    MemberStore, Notices, Parts, ProcessStore, RaiseAnswer, Records, Request, Runtime, Seat, Store, Wait,
-    Wake,
+    AdminStore, Answer, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Drift,
+    Examination, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark,
+    MarkStore, Marked, MemberStore, Notices, Parts, ProcessStore, RaiseAnswer, Records, Request, Runtime,
+    Seat, Store, Wait, Wake,
 };
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
@@ -340,11 +340,37 @@ impl MarkStore for FileStore {
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
         Box::pin(self.serve_one(Request::Marked(key.clone()), read!(Marked)))
     }
+
+    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+        let key = key.clone();
+        Box::pin(self.ask(move |worker| worker.ledger().forget(&key)))
+    }
+
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+        let prefix = prefix.to_vec();
+        Box::pin(self.ask(move |worker| worker.ledger().list_marks(&prefix)))
+    }
 }
 
 impl AdminStore for FileStore {
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        Box::pin(self.serve_one(Request::Break { key: key.clone(), fence }, read!(Break)))
+    fn break_lease<'a>(
+        &'a self,
+        key: &'a Key,
+        fence: Fence,
+        note: &'a BreakNote,
+    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        let request = Request::Break { key: key.clone(), fence, note: note.clone() };
+        Box::pin(self.serve_one(request, read!(Break)))
+    }
+
+    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+        let key = key.clone();
+        Box::pin(self.ask(move |worker| worker.ledger().last_break(&key)))
+    }
+
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+        let prefix = prefix.to_vec();
+        Box::pin(self.ask(move |worker| worker.ledger().list_breaks(&prefix)))
     }
 
     /// Looks only from outside, so that it tells also of a file that cannot be used.

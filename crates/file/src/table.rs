@@ -5,6 +5,7 @@
 //! last.
 
 pub(crate) mod bare;
+pub(crate) mod broken;
 mod line;
 pub(crate) mod mark;
 mod share;
@@ -105,7 +106,8 @@ pub(crate) fn load_all(connection: &Connection) -> Result<Written, Trouble> {
         let key = Key::new(&bytes).map_err(Trouble::damaged)?;
         read(connection, row, 1, &key, None, usize::MAX, &mut written)?;
     }
-    mark::load_all(connection, &mut written.records)?;
+    mark::load_from(connection, b"", &mut written.records)?;
+    broken::load_from(connection, b"", &mut written.records)?;
     Ok(written)
 }
 

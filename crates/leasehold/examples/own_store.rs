@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold::store::{
-    AdminStore, Attempt, BoxFuture, BreakAnswer, Fault, GrantAnswer, HoldAnswer, InspectStore, Limits,
-    Manner, MarkStore, Marked, Parts, Quarantined, Records, Scene, Served, Store, Wait, Waiting, Wake, serve,
+    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, GrantAnswer, HoldAnswer,
+    InspectStore, Limits, Manner, MarkStore, Marked, Parts, Quarantined, Records, Scene, Served, Store, Wait,
+    Waiting, Wake, serve,
 };
 use leasehold::{Drift, Fence, Key, KeyState, Locks, Mark, Runtime, Stamp, TokioRuntime};
 
@@ -153,13 +154,42 @@ impl MarkStore for MapStore {
             self.serve(|records, scene| Ok(Served::quietly(serve::marked(records, key, scene))))
         })
     }
+
+    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+        Box::pin(async move {
+            self.serve(|records, scene| Ok(Served::quietly(serve::forget(records, key, scene))))
+        })
+    }
+
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+        Box::pin(async move {
+            self.serve(|records, scene| Ok(Served::quietly(serve::list_marks(records, prefix, scene))))
+        })
+    }
 }
 
 impl AdminStore for MapStore {
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        Box::pin(
-            async move { self.serve(|records, scene| Ok(serve::break_lease(records, key, fence, scene))) },
-        )
+    fn break_lease<'a>(
+        &'a self,
+        key: &'a Key,
+        fence: Fence,
+        note: &'a BreakNote,
+    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(async move {
+            self.serve(|records, scene| Ok(serve::break_lease(records, key, fence, note, scene)))
+        })
+    }
+
+    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+        Box::pin(async move {
+            self.serve(|records, scene| Ok(Served::quietly(serve::last_break(records, key, scene))))
+        })
+    }
+
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+        Box::pin(async move {
+            self.serve(|records, scene| Ok(Served::quietly(serve::list_breaks(records, prefix, scene))))
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use leasehold_core::{BreakAnswer, Fault, Fence, Key, Misuse, Tenancy, Tenant};
+use leasehold_core::{BreakAnswer, BreakNote, Fault, Fence, Key, Misuse, Tenancy, Tenant};
 
 use crate::event::Event;
 use crate::locks::Locks;
@@ -15,7 +15,7 @@ impl Locks {
     /// The next in line holds at once. Where the store can tell the holder, its guard is lost within moments
     /// ([`Loss::Broken`](crate::Loss::Broken)); elsewhere with its next renewal. Until it hears of it, it believes that it holds: have
     /// what the lock guards refuse its fence. Of several locks taken together only this one is freed at once, and the others when their
-    /// holder hears of it.
+    /// holder hears of it. The store remembers the break for a day: see [`last_break`](Self::last_break).
     ///
     /// # Errors
     ///
@@ -25,9 +25,33 @@ impl Locks {
     ///
     /// When the future is dropped, the lease may have been broken or not.
     pub async fn break_lease(&self, name: impl AsRef<[u8]>, fence: Fence) -> Result<Tenancy, BreakError> {
+        self.break_lease_noting(name, fence, BreakNote::default()).await
+    }
+
+    /// The same, with a note for the record that [`last_break`](Self::last_break) shows: who breaks the lease, by default the label
+    /// of these locks, and why.
+    ///
+    /// # Errors
+    ///
+    /// As [`break_lease`](Self::break_lease).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`break_lease`](Self::break_lease).
+    pub async fn break_lease_noting(
+        &self,
+        name: impl AsRef<[u8]>,
+        fence: Fence,
+        note: BreakNote,
+    ) -> Result<Tenancy, BreakError> {
         let key = self.key(name.as_ref())?;
+        let by = match note.by {
+            Some(by) => Some(by),
+            None => self.label()?,
+        };
+        let note = BreakNote { by, ..note };
         let report = &self.place().report;
-        let answer = async { self.place().store.admin()?.break_lease(&key, fence).await }.await;
+        let answer = async { self.place().store.admin()?.break_lease(&key, fence, &note).await }.await;
         report.answered(&answer);
         match answer {
             Ok(BreakAnswer::Broken { tenancy }) => {

@@ -37,6 +37,7 @@ mod naming;
 mod place;
 mod quorum;
 mod recipe;
+mod remembered;
 mod report;
 mod runtime;
 mod rw_lock;
@@ -54,9 +55,9 @@ pub use error::{CloseError, ConnectError, HoldError, InspectError, LockError, Re
 pub use event::{Event, Who};
 pub use events::Events;
 pub use leasehold_core::{
-    Backoff, Claim, Drift, Fault, FaultCause, FaultKind, Fence, Finding, Holder, Key, KeyState, Label, Loss,
-    Mark, Misuse, Mode, Remedy, Renewal, Runtime, Severity, Signal, Stamp, Stance, Store, Tally, Tenancy,
-    Tenant, Ttl, Waiter, Want,
+    Backoff, BreakNote, BreakRecord, Claim, Drift, Fault, FaultCause, FaultKind, Fence, Finding, Holder, Key,
+    KeyState, Label, Loss, Mark, Marked, Misuse, Mode, Remedy, Renewal, Runtime, Severity, Signal, Stamp,
+    Stance, Store, Tally, Tenancy, Tenant, Ttl, Waiter, Want,
 };
 #[cfg(feature = "redis")]
 pub use leasehold_redis::RedisStore;

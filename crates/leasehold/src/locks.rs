@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Escaped, Key, KeyState, Misuse, Ttl};
+use leasehold_core::{Claim, Escaped, Key, KeyState, Label, Misuse, Ttl};
 
 use crate::any_store::AnyStore;
 use crate::builder::LocksBuilder;
@@ -279,6 +279,11 @@ impl Locks {
             self.askers.place().report.tell(|| Event::NamesCollide { key: key.clone(), names });
         }
         Ok(key)
+    }
+
+    /// What who asks here says of itself.
+    pub(crate) fn label(&self) -> Result<Option<Label>, Misuse> {
+        self.defaults.label.clone()
     }
 
     pub(crate) fn place(&self) -> &Arc<Place> {

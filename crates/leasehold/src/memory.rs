@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BoxFuture, BreakAnswer, Bulletin, Drift, Fault, Fence, GrantAnswer, HoldAnswer,
-    InspectStore, Instant, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked, MemberStore, News, Notice,
-    Notices, Parts, Quarantined, RaiseAnswer, Records, Runtime, Scene, Served, Stamp, Store, Wait, Waiting,
-    Wake, serve,
+    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Bulletin, Drift, Fault, Fence,
+    GrantAnswer, HoldAnswer, InspectStore, Instant, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked,
+    MemberStore, News, Notice, Notices, Parts, Quarantined, RaiseAnswer, Records, Runtime, Scene, Served,
+    Stamp, Store, Wait, Waiting, Wake, serve,
 };
 
 use crate::place::low_bits;
@@ -165,8 +165,8 @@ impl State {
     }
 
     fn count(&self) -> usize {
-        let Records { locks, shares, fences, lines, marks, .. } = &self.records;
-        locks.len() + shares.len() + fences.len() + lines.len() + marks.len()
+        let Records { locks, shares, fences, lines, marks, breaks, .. } = &self.records;
+        breaks.len() + locks.len() + shares.len() + fences.len() + lines.len() + marks.len()
     }
 }
 
@@ -303,10 +303,41 @@ impl MarkStore for MemoryStore {
             async move { self.ask(|records, scene| Ok(Served::quietly(serve::marked(records, key, scene)))) },
         )
     }
+
+    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+        Box::pin(
+            async move { self.ask(|records, scene| Ok(Served::quietly(serve::forget(records, key, scene)))) },
+        )
+    }
+
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+        Box::pin(async move {
+            self.ask(|records, scene| Ok(Served::quietly(serve::list_marks(records, prefix, scene))))
+        })
+    }
 }
 
 impl AdminStore for MemoryStore {
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        Box::pin(async move { self.ask(|records, scene| Ok(serve::break_lease(records, key, fence, scene))) })
+    fn break_lease<'a>(
+        &'a self,
+        key: &'a Key,
+        fence: Fence,
+        note: &'a BreakNote,
+    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(async move {
+            self.ask(|records, scene| Ok(serve::break_lease(records, key, fence, note, scene)))
+        })
+    }
+
+    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+        Box::pin(async move {
+            self.ask(|records, scene| Ok(Served::quietly(serve::last_break(records, key, scene))))
+        })
+    }
+
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+        Box::pin(async move {
+            self.ask(|records, scene| Ok(Served::quietly(serve::list_breaks(records, prefix, scene))))
+        })
     }
 }

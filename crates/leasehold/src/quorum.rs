@@ -22,9 +22,9 @@ use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Attempt, BackgroundReleases, Ballot, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer,
-    Claim, Examination, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner,
-    Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, Runtime, Seat, Store, Stretch, Ttl,
-    Vote, Wake,
+    BreakNote, BreakRecord, Claim, Examination, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
+    KeyState, Limits, Manner, Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, Runtime,
+    Seat, Store, Stretch, Ttl, Vote, Wake,
 };
 
 use desk::Desk;
@@ -220,6 +220,14 @@ impl MarkStore for QuorumStore {
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
         Box::pin(marking::marked(&self.desk, key))
     }
+
+    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+        Box::pin(marking::forget(&self.desk, key))
+    }
+
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+        Box::pin(marking::list_marks(&self.desk, prefix))
+    }
 }
 
 impl AdminStore for QuorumStore {
@@ -230,8 +238,21 @@ impl AdminStore for QuorumStore {
         warnings
     }
 
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        Box::pin(breaking::break_lease(&self.desk, key, fence))
+    fn break_lease<'a>(
+        &'a self,
+        key: &'a Key,
+        fence: Fence,
+        note: &'a BreakNote,
+    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(breaking::break_lease(&self.desk, key, fence, note))
+    }
+
+    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+        Box::pin(breaking::last_break(&self.desk, key))
+    }
+
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+        Box::pin(breaking::list_breaks(&self.desk, prefix))
     }
 
     /// Each member, and then what only shows when they are seen together.

@@ -8,9 +8,9 @@
 //! The example `own_store` is such a store, whole. It passes the list of checks that every store of this crate passes.
 
 pub use leasehold_core::{
-    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, Bulletin, Channel, Ears,
-    Examination, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant, Limits, Manner, MarkStore,
-    Marked, MemberStore, News, Nonce, Notice, Notices, Parts, Place, ProcessStore, Proof, Proposal, Push,
-    Quarantined, RaiseAnswer, Records, Scene, Seat, Served, Store, Stretch, Ticket, Wait, Waiting, Wake,
-    serve,
+    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
+    Bulletin, Channel, Ears, Examination, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant,
+    Limits, Manner, MarkStore, Marked, MemberStore, News, Nonce, Notice, Notices, Parts, Place, ProcessStore,
+    Proof, Proposal, Push, Quarantined, RaiseAnswer, Records, Scene, Seat, Served, Store, Stretch, Ticket,
+    Wait, Waiting, Wake, serve,
 };

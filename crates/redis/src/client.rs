@@ -1,9 +1,11 @@
 //! What a server is asked, each a try within its limit, on one connection.
 
 mod list;
+mod remembered;
 mod saying;
 
 pub(crate) use self::list::scanned;
+pub(crate) use self::remembered::{breaks_of, marks_of};
 pub(crate) use self::saying::{Heard, Route, one, several};
 
 use std::fmt;
@@ -12,8 +14,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, BreakAnswer, Bulletin, Fault, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState,
-    Mark, Marked, Request, Runtime, Ttl, Unsettled, Wait, Waiting,
+    Answer, Attempt, BreakAnswer, BreakNote, Bulletin, Fault, Fence, GrantAnswer, HoldAnswer, Instant, Key,
+    KeyState, Mark, Marked, Request, Runtime, Ttl, Unsettled, Wait, Waiting,
 };
 use redis::aio::ConnectionLike;
 use redis::cmd;
@@ -317,18 +319,24 @@ impl Client {
         }
     }
 
-    pub(crate) async fn break_lease(&self, key: &Key, fence: Fence) -> Result<BreakAnswer, Fault> {
+    pub(crate) async fn break_lease(
+        &self,
+        key: &Key,
+        fence: Fence,
+        note: &BreakNote,
+    ) -> Result<BreakAnswer, Fault> {
         let mut route = self.route(self.call_limit).await?;
-        self.break_on(key, fence, &mut route).await
+        self.break_on(key, fence, note, &mut route).await
     }
 
     pub(crate) async fn break_on(
         &self,
         key: &Key,
         fence: Fence,
+        note: &BreakNote,
         route: &mut Route,
     ) -> Result<BreakAnswer, Fault> {
-        let request = Request::Break { key: key.clone(), fence };
+        let request = Request::Break { key: key.clone(), fence, note: note.clone() };
         let heard = self.call(route, &call_for(&request, self.window()), self.call_limit).await?;
         match self.answer(&request, heard)? {
             Answer::Break(answer) => Ok(answer),

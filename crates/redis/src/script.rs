@@ -20,13 +20,13 @@ pub use self::batch::{
 };
 use self::saying::{Voucher, call, millis, with_sides};
 pub use self::texts::{
-    BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW, BREAK, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW,
-    OPEN, RAISE, REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW, SURVEY, VOUCH,
+    BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW, BREAK, FORGET, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT,
+    MEMBER_RENEW, OPEN, RAISE, REJOIN, RELEASE, RELEASE_AND_WAKE, RENEW, SURVEY, VOUCH,
 };
 pub use self::words::Words;
 pub use crate::reply::{Reply, decode};
 pub(crate) use crate::reply::{run_of, time_of, time_of_grant};
-use crate::slot::member_key_in;
+use crate::slot::{Side, Sides, member_key_in};
 
 /// A script, known to servers by the SHA-1 of its text.
 #[derive(Debug)]
@@ -111,6 +111,13 @@ pub(crate) fn opening_call() -> Call {
 #[must_use]
 pub fn survey_call(keys: &[Key]) -> Call {
     Call { script: &SURVEY, keys: with_sides(keys), args: Words::default() }
+}
+
+/// The call that asks for, or deletes, what a side key of a key says.
+pub(crate) fn side_call(script: &'static Script, side: Side, key: &Key) -> Call {
+    let mut keys = Words::default();
+    keys.write(|name| Sides::of(key).write(side, name));
+    Call { script, keys, args: Words::default() }
 }
 
 /// The call that serves a request. A lock that it hands over may remain unclaimed for `window`.

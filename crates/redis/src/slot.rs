@@ -34,6 +34,8 @@ pub enum Side {
     Waiters,
     /// When what the key stands for was done.
     Mark,
+    /// Which lease of the key was broken last.
+    Break,
     /// Those who hold the key together, in the order in which their shares end.
     Holders,
     /// What each of them has.
@@ -41,12 +43,13 @@ pub enum Side {
 }
 
 impl Side {
-    const fn letter(self) -> u8 {
+    pub(crate) const fn letter(self) -> u8 {
         match self {
             Self::Fence => b'f',
             Self::Line => b'l',
             Self::Waiters => b'w',
             Self::Mark => b'm',
+            Self::Break => b'b',
             Self::Holders => b'h',
             Self::Shares => b'i',
         }

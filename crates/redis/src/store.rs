@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, Drift, Examination, Fault,
-    Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked,
-    MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, Seat, Store, Stretch, Wake,
+    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
+    Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner,
+    Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, Seat, Store, Stretch,
+    Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -301,6 +302,14 @@ impl MarkStore for RedisStore {
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
         Box::pin(self.client.marked(key))
     }
+
+    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+        Box::pin(self.client.forget(key))
+    }
+
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+        Box::pin(self.client.list_marks(prefix))
+    }
 }
 
 impl AdminStore for RedisStore {
@@ -309,8 +318,21 @@ impl AdminStore for RedisStore {
         if self.client.quarantine { Vec::new() } else { vec![format!("{}: {unless}", self.name)] }
     }
 
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        Box::pin(self.client.break_lease(key, fence))
+    fn break_lease<'a>(
+        &'a self,
+        key: &'a Key,
+        fence: Fence,
+        note: &'a BreakNote,
+    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(self.client.break_lease(key, fence, note))
+    }
+
+    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+        Box::pin(self.client.last_break(key))
+    }
+
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+        Box::pin(self.client.list_breaks(prefix))
     }
 
     fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use leasehold_core::{
-    Channel, Family, Fence, Holder, Key, Label, Mark, Mode, News, Nonce, Stamp, Tenant, Ttl,
+    BreakNote, BreakRecord, Channel, Family, Fence, Holder, Key, Label, Mark, Mode, News, Nonce, Stamp,
+    Tenant, Ttl,
 };
 
 /// What all our values begin with: the version of the format.
@@ -94,20 +95,47 @@ fn ours(value: &[u8]) -> Option<(Flag, Holder, Option<Label>)> {
     Some((Flag::of(*flag)?, Holder::from_digits(digits)?, label))
 }
 
-/// The value of a mark: when, a space and the fence, and where there is a label, a space and the label.
+/// The value of a mark: when, a space and the fence, a space and the period or `-`, and where there is a label, a space and the label.
 #[must_use]
 pub fn mark_of(mark: &Mark) -> Vec<u8> {
-    let done = format!("{} {}", mark.at.as_micros(), mark.fence);
+    let period = mark.period.map_or_else(|| "-".into(), |period| period.as_micros().to_string());
+    let done = format!("{} {} {period}", mark.at.as_micros(), mark.fence);
     [done.as_bytes(), &tail_of(mark.label.as_ref())].concat()
 }
 
 /// What a mark says; `None` for what is no mark of ours.
 #[must_use]
 pub fn read_mark(value: &[u8]) -> Option<Mark> {
+    let mut words = value.splitn(4, |&byte| byte == b' ');
+    let at = number(words.next()?).map(Stamp::from_micros)?;
+    let fence = number(words.next()?).and_then(Fence::new)?;
+    let period = match words.next()? {
+        b"-" => None,
+        micros => Some(Duration::from_micros(number(micros)?)),
+    };
+    let mark = Mark::new(at, fence, words.next().map(Label::read));
+    Some(match period {
+        Some(period) => mark.every(period),
+        None => mark,
+    })
+}
+
+/// What whoever breaks a lease says for the record: who, a line feed, why. A label has no line feed.
+#[must_use]
+pub fn note_of(note: &BreakNote) -> Vec<u8> {
+    let said = |label: &Option<Label>| label.as_ref().map_or_else(String::new, |label| label.as_str().into());
+    format!("{}\n{}", said(&note.by), said(&note.reason)).into_bytes()
+}
+
+/// What the record of a break says; `None` for what is none of ours.
+#[must_use]
+pub fn read_break(key: &Key, value: &[u8]) -> Option<BreakRecord> {
     let mut words = value.splitn(3, |&byte| byte == b' ');
     let at = number(words.next()?).map(Stamp::from_micros)?;
     let fence = number(words.next()?).and_then(Fence::new)?;
-    Some(Mark::new(at, fence, words.next().map(Label::read)))
+    let mut said = words.next()?.splitn(3, |&byte| byte == b'\n').map(Label::read);
+    let (by, reason, held_by) = (said.next(), said.next(), said.next()?);
+    Some(BreakRecord::new(key.clone(), at, fence, Some(held_by), BreakNote { by, reason }))
 }
 
 /// What stands at a key that several hold together. To versions before it, and to other programs, it is somebody else's lock.
@@ -228,13 +256,37 @@ mod tests {
             let (at, fence) = (Stamp::from_micros(1_700_000_000_000_000), Fence::new(1_700_000_000_000_007));
             Mark::new(at, fence.unwrap(), label)
         };
-        assert_eq!(mark_of(&mark(None)), b"1700000000000000 1700000000000007");
+        assert_eq!(mark_of(&mark(None)), b"1700000000000000 1700000000000007 -");
         let labelled = mark(Label::new("web-3 a").ok());
-        assert_eq!(mark_of(&labelled), b"1700000000000000 1700000000000007 web-3 a");
-        assert_eq!(read_mark(&mark_of(&mark(None))), Some(mark(None)));
-        assert_eq!(read_mark(&mark_of(&labelled)), Some(labelled));
-        for strange in ["", "1", "1 ", " 1", "-1 1", "1 9007199254740992", "a b"] {
+        assert_eq!(mark_of(&labelled), b"1700000000000000 1700000000000007 - web-3 a");
+        let hourly = mark(Label::new("web-3 a").ok()).every(Duration::from_secs(3600));
+        assert_eq!(mark_of(&hourly), b"1700000000000000 1700000000000007 3600000000 web-3 a");
+        for mark in [mark(None), labelled, hourly] {
+            assert_eq!(read_mark(&mark_of(&mark)), Some(mark));
+        }
+        for strange in
+            ["", "1", "1 ", " 1", "1 1", "-1 1 -", "1 9007199254740992 -", "a b -", "1 1 web-3", "1 1 "]
+        {
             assert_eq!(read_mark(strange.as_bytes()), None, "{strange}");
+        }
+    }
+
+    #[test]
+    fn the_record_of_a_break_has_these_bytes() {
+        let key = Key::new("k").unwrap();
+        let label = |text| Label::new(text).ok();
+        let record = |by: Option<Label>, reason: Option<Label>, held_by: Option<Label>| {
+            let note = BreakNote { by, reason };
+            BreakRecord::new(key.clone(), Stamp::from_micros(5), Fence::new(7).unwrap(), held_by, note)
+        };
+        let note = BreakNote { by: label("ada@h:1"), reason: label("hangs since noon") };
+        assert_eq!(note_of(&note), b"ada@h:1\nhangs since noon");
+        assert_eq!(note_of(&BreakNote::default()), b"\n");
+        let full = record(label("ada@h:1"), label("hangs since noon"), label("web-3 deploy"));
+        assert_eq!(read_break(&key, b"5 7 ada@h:1\nhangs since noon\nweb-3 deploy"), Some(full));
+        assert_eq!(read_break(&key, b"5 7 \n\n"), Some(record(None, None, None)));
+        for strange in ["", "5", "5 7", "5 7 ", "5 7 a\nb", "5 -7 a\nb\nc", "x 7 a\nb\nc"] {
+            assert_eq!(read_break(&key, strange.as_bytes()), None, "{strange}");
         }
     }
 
@@ -365,6 +417,7 @@ mod tests {
         fn no_bytes_make_reading_panic(value: Vec<u8>) {
             let _ = read(&value);
             let _ = read_push(&value);
+            let _ = (read_mark(&value), read_break(&Key::new("k").unwrap(), &value));
         }
     }
 }

@@ -131,6 +131,7 @@ macro_rules! every_check {
                 an_onlooker_sees_the_line_in_order,
                 takers_of_several_keys_all_get_their_turns,
                 a_break_ends_the_holding_with_that_fence_and_no_other,
+                a_break_leaves_a_record,
                 a_broken_lease_goes_to_the_first_in_line,
                 a_listing_has_what_is_waited_for,
                 a_listing_has_what_is_held_and_nothing_else,
@@ -139,6 +140,7 @@ macro_rules! every_check {
                 what_was_done_is_known_to_all,
                 only_the_holder_says_that_it_was_done,
                 a_mark_lasts_for_its_time,
+                marks_are_listed_and_can_be_taken_back,
             );
         })*
     };

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, BreakAnswer, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, Key, LastFence, Line,
-    Marked, Mode, News, Place, RaiseAnswer, Share, Shares, Stamp, Tenancy, Ticket, Waiter,
+    Answer, BreakAnswer, BreakRecord, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, Key,
+    LastFence, Line, Marked, Mode, News, Place, RaiseAnswer, Share, Shares, Stamp, Tenancy, Ticket, Waiter,
 };
 use leasehold_redis::wire::mode_of;
 
@@ -21,6 +21,8 @@ pub struct Dump {
     pub lines: BTreeMap<Key, LineDump>,
     /// What was done, as it is written.
     pub marks: BTreeMap<Key, (Vec<u8>, Option<Duration>)>,
+    /// Which leases were broken.
+    pub breaks: BTreeMap<Key, (BreakRecord, Option<Duration>)>,
     /// Who holds each key together with others.
     pub shares: BTreeMap<Key, SharesDump>,
     /// Which run vouches for the leases, for members of a quorum.
@@ -188,6 +190,12 @@ impl Tolerance {
         }
         for (_, left) in dump.marks.values_mut() {
             *left = Self::left(*left);
+        }
+        for (broken, left) in dump.breaks.values_mut() {
+            *left = Self::left(*left);
+            // The moment is the server's own; how long the record is kept says that it is right.
+            broken.at = Stamp::from_micros(0);
+            broken.fence = self.fence(broken.fence);
         }
         for held in dump.shares.values_mut() {
             held.left = Self::left(held.left.map(|left| left.saturating_sub(Line::KEPT_FOR)));

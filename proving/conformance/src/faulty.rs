@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BoxFuture, BreakAnswer, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
-    KeyState, Limits, Manner, Mark, MarkStore, Marked, MemberStore, Notices, Parts, RaiseAnswer, Store, Wake,
+    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, GrantAnswer,
+    HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked, MemberStore, Notices,
+    Parts, RaiseAnswer, Store, Wake,
 };
 
 /// What happens to a call.
@@ -211,11 +212,36 @@ impl MarkStore for Faulty {
         let (store, key) = (self.store.clone(), key.clone());
         Box::pin(self.through(async move { store.marks()?.marked(&key).await }))
     }
+
+    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+        let (store, key) = (self.store.clone(), key.clone());
+        Box::pin(self.through(async move { store.marks()?.forget(&key).await }))
+    }
+
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+        let (store, prefix) = (self.store.clone(), prefix.to_vec());
+        Box::pin(self.through(async move { store.marks()?.list_marks(&prefix).await }))
+    }
 }
 
 impl AdminStore for Faulty {
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+    fn break_lease<'a>(
+        &'a self,
+        key: &'a Key,
+        fence: Fence,
+        note: &'a BreakNote,
+    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        let (store, key, note) = (self.store.clone(), key.clone(), note.clone());
+        Box::pin(self.through(async move { store.admin()?.break_lease(&key, fence, &note).await }))
+    }
+
+    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
         let (store, key) = (self.store.clone(), key.clone());
-        Box::pin(self.through(async move { store.admin()?.break_lease(&key, fence).await }))
+        Box::pin(self.through(async move { store.admin()?.last_break(&key).await }))
+    }
+
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+        let (store, prefix) = (self.store.clone(), prefix.to_vec());
+        Box::pin(self.through(async move { store.admin()?.list_breaks(&prefix).await }))
     }
 }

@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Channel, Claim, Content, Ears, Fence, GrantAnswer, Holder, Key, Label, LastFence, Lock,
-    Mark, Nonce, Proposal, Records, Request, Scene, Served, Stamp, Tenancy, Ticket, Ttl, Wait, apply,
+    Answer, Attempt, BreakNote, Channel, Claim, Content, Ears, Fence, GrantAnswer, Holder, Key, Label,
+    LastFence, Lock, Mark, Nonce, Proposal, Records, Request, Scene, Served, Stamp, Tenancy, Ticket, Ttl,
+    Wait, apply,
 };
 use leasehold_redis::wire::{self, channel_of, mark_of};
 use rand::rngs::StdRng;
@@ -261,7 +262,7 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
         60..=62 => Step::Break(key),
         63 => {
             let fence = Fence::new(dice.pick(&[0, 5, ABOVE_ANY_CLOCK, Fence::MAX.get()])).expect("a fence");
-            Step::Ask(Request::Break { key, fence })
+            Step::Ask(Request::Break { key, fence, note: note(dice) })
         }
         48..=52 => {
             Step::Ask(Request::Rejoin { attempt: at_member(dice, wall), not_after: not_after(dice, wall) })
@@ -376,11 +377,18 @@ fn vouch(dice: &mut Dice, wall: Stamp) -> Step {
 fn mark(dice: &mut Dice) -> Mark {
     let label = dice.pick(&[None, Some("web-3"), Some(""), Some(" two words")]);
     let label = label.map(|text| Label::new(text).expect("a label"));
-    Mark::new(
+    let mark = Mark::new(
         Stamp::from_micros(dice.below(1 << 50)),
         Fence::new(dice.below(1 << 50)).expect("a fence"),
         label,
-    )
+    );
+    if dice.below(2) == 0 { mark } else { mark.every(Duration::from_micros(dice.below(1 << 50))) }
+}
+
+fn note(dice: &mut Dice) -> BreakNote {
+    let mut said = || dice.pick(&[None, Some("ada"), Some(""), Some("two words")]);
+    let [by, reason] = [said(), said()].map(|text| text.map(|text| Label::new(text).expect("a label")));
+    BreakNote { by, reason }
 }
 
 /// Every third asks as a quorum does.
@@ -441,7 +449,9 @@ impl Tickets {
             }
             Step::Break(key) => {
                 let fence = self.fences.get(key).copied().unwrap_or(Fence::MAX);
-                vec![Request::Break { key: key.clone(), fence }]
+                let by = Label::new("ada").ok();
+                let note = BreakNote { by, reason: None };
+                vec![Request::Break { key: key.clone(), fence, note }]
             }
             Step::Crowd(request, count) => (0..*count).map(|nth| by_somebody_else(request, nth)).collect(),
             _ => Vec::new(),
@@ -666,6 +676,10 @@ impl Oracle {
             .marks
             .iter()
             .map(|(key, (mark, ends))| (key.clone(), (mark_of(mark), Some(now.saturating_until(*ends)))));
+        let breaks = records
+            .breaks
+            .iter()
+            .map(|(key, (broken, ends))| (key.clone(), (broken.clone(), Some(now.saturating_until(*ends)))));
         let shares = records.shares.iter().map(|(key, shares)| (key.clone(), SharesDump::of(shares, now)));
         let voucher = self
             .voucher
@@ -677,6 +691,7 @@ impl Oracle {
             lines: lines.collect(),
             shares: shares.collect(),
             marks: marks.collect(),
+            breaks: breaks.collect(),
             voucher,
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fuzz::{Verdict, bytes_near, holds, hunt};
 use leasehold_core::{
-    Answer, Attempt, Claim, Fence, Holder, Key, Mark, Mode, Request, Stamp, Tenant, Ttl, Wait,
+    Answer, Attempt, BreakNote, Claim, Fence, Holder, Key, Mark, Mode, Request, Stamp, Tenant, Ttl, Wait,
 };
 use leasehold_redis::{
     script::{call_for, decode},
@@ -100,7 +100,7 @@ fn requests(who: u128, mode: Mode) -> Vec<Request> {
         Request::Grant { attempt: attempt.clone(), wait, not_after: None },
         Request::Mark { attempt: attempt.clone(), mark, keep: Duration::from_secs(60) },
         Request::Marked(key()),
-        Request::Break { key: key(), fence },
+        Request::Break { key: key(), fence, note: BreakNote::default() },
         Request::Advance(vec![key()]),
         Request::Release(attempt),
     ]

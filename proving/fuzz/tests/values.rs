@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fuzz::{bytes_near, holds, hunt};
 use leasehold_core::{
-    Answer, Attempt, Claim, Fence, Holder, Key, Label, Mark, News, Nonce, Proposal, Request, Stamp, Tenant,
-    Ttl,
+    Answer, Attempt, BreakNote, Claim, Fence, Holder, Key, Label, Mark, News, Nonce, Proposal, Request,
+    Stamp, Tenant, Ttl,
 };
 use leasehold_redis::{
     script::decode,
@@ -14,7 +14,7 @@ use leasehold_redis::{
 use proptest::{collection::vec, prelude::*};
 use redis::Value;
 
-const VALUES: [&[u8]; 17] = [
+const VALUES: [&[u8]; 18] = [
     b"lh1-0123456789abcdef0011223344556677 web-3",
     b"lh1+0123456789abcdef0011223344556677",
     b"lh1?0123456789abcdef0011223344556677 gr\xc3\xb6\xc3\x9fe",
@@ -22,8 +22,9 @@ const VALUES: [&[u8]; 17] = [
     b"lh1 shared",
     b"lh1 permits 4",
     b"lh1 permits 1048576",
-    b"1700000000000000 1700000000000007 web-3",
-    b"1700000000000000 1700000000000007",
+    b"1700000000000000 1700000000000007 3600000000 web-3",
+    b"1700000000000000 1700000000000007 -",
+    b"1700000000000000 1700000000000007 ada\nhangs\nweb-3",
     b"g 0123456789abcdef0011223344556677 1700000000000000 2000 a b",
     b"g 0123456789abcdef0011223344556677 1700000000000000 2000 00112233445566770123456789abcdef",
     b"f 0123456789abcdef0011223344556677 1500 a b",
@@ -138,7 +139,7 @@ fn requests() -> Vec<Request> {
         Request::Mark { attempt: alone.clone(), mark, keep: Duration::from_secs(9) },
         Request::Marked(key("a")),
         Request::Inspect(key("a")),
-        Request::Break { key: key("a"), fence },
+        Request::Break { key: key("a"), fence, note: BreakNote::default() },
     ];
     for attempt in [alone, there] {
         all.extend([

@@ -106,7 +106,7 @@ impl Server {
     fn flawed_before(&mut self, flaw: Flaw, request: &mut Request, now: Stamp) {
         let records = &mut self.records;
         let Some((attempt, key)) = concerned(request) else {
-            if let (Flaw::BreaksWhatIsThere, Request::Break { key, fence }) = (flaw, request) {
+            if let (Flaw::BreaksWhatIsThere, Request::Break { key, fence, .. }) = (flaw, request) {
                 *fence = records.fence(key, now).unwrap_or(*fence);
             }
             return;

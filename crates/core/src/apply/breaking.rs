@@ -1,8 +1,9 @@
 //! Breaking a lease: somebody other than its holder ends it.
 
 use super::advance::{advance, leave};
+use super::mark::wall;
 use super::{Scene, Told};
-use crate::{BreakAnswer, Fence, Holder, Key, News, Records, Stamp, Tenant, Ttl};
+use crate::{BreakAnswer, BreakNote, BreakRecord, Fence, Holder, Key, News, Records, Stamp, Tenant, Ttl};
 
 /// Ends the lease whose fence this is, and no other; hands the key on. Others who hold the key together with that one keep their
 /// shares.
@@ -14,6 +15,7 @@ pub(super) fn break_lease(
     records: &mut Records,
     key: &Key,
     fence: Fence,
+    note: &BreakNote,
     scene: &Scene<'_>,
     told: &mut Told,
 ) -> BreakAnswer {
@@ -34,6 +36,13 @@ pub(super) fn break_lease(
     if let Some(above) = Fence::next(records.fence(key, now), scene.floor) {
         records.remember(key, above, Ttl::DEFAULT, now);
     }
+    let said = match &tenancy.tenant {
+        Tenant::Holder { label, .. } => label.clone(),
+        _ => None,
+    };
+    let at = wall(scene);
+    let record = BreakRecord::new(key.clone(), at, fence, said, note.clone());
+    records.breaks.insert(key.clone(), (record, at + BreakRecord::KEPT_FOR));
     leave(records, key, holder);
     told.push(key, None, holder, News::Broken);
     advance(records, key, None, scene, told);

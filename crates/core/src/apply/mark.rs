@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Scene;
-use crate::{Attempt, HoldAnswer, Key, Mark, Marked, Mode, Records, Stamp};
+use crate::{Attempt, BreakRecord, HoldAnswer, Key, Mark, Marked, Mode, Records, Stamp};
 
 /// Whoever holds the keys alone may say that what they stand for was done; a late word of somebody who does not hold them any more
 /// counts for nothing.
@@ -34,7 +34,37 @@ pub fn marked(records: &Records, key: &Key, scene: &Scene<'_>) -> Marked {
     Marked { mark, now }
 }
 
+/// Takes back the mark of a key: what it stands for counts as not done. Says which mark that was.
+pub fn forget(records: &mut Records, key: &Key, scene: &Scene<'_>) -> Option<Mark> {
+    let marked = marked(records, key, scene).mark;
+    records.marks.remove(key);
+    marked
+}
+
+/// The marks of all keys that begin with a prefix, in byte order.
+#[must_use]
+pub fn list_marks(records: &Records, prefix: &[u8], scene: &Scene<'_>) -> Vec<(Key, Marked)> {
+    let keys = records.marks.keys().filter(|key| key.as_bytes().starts_with(prefix));
+    let marked = keys.map(|key| (key.clone(), marked(records, key, scene)));
+    marked.filter(|(_, marked)| marked.mark.is_some()).collect()
+}
+
+/// The breaks that are remembered of all keys that begin with a prefix, in byte order.
+#[must_use]
+pub fn list_breaks(records: &Records, prefix: &[u8], scene: &Scene<'_>) -> Vec<BreakRecord> {
+    let now = wall(scene);
+    let breaks = records.breaks.iter().filter(|(key, _)| key.as_bytes().starts_with(prefix));
+    breaks.filter(|(_, (_, ends))| now < *ends).map(|(_, (broken, _))| broken.clone()).collect()
+}
+
+/// The break that is remembered of a key.
+#[must_use]
+pub fn last_break(records: &Records, key: &Key, scene: &Scene<'_>) -> Option<BreakRecord> {
+    let (broken, ends) = records.breaks.get(key)?;
+    (wall(scene) < *ends).then(|| broken.clone())
+}
+
 /// The clock that outlasts restarts, which marks must too.
-fn wall(scene: &Scene<'_>) -> Stamp {
+pub(super) fn wall(scene: &Scene<'_>) -> Stamp {
     Stamp::from_micros(scene.floor.get())
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{Fault, Notices, Store};
 use crate::{
-    Attempt, BackgroundReleases, Bare, Bookmark, BoxFuture, BreakAnswer, Examination, Fence, HoldAnswer, Key,
-    KeyState, Mark, Marked, Misuse, RaiseAnswer, Seat, Stretch,
+    Attempt, BackgroundReleases, Bare, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Examination,
+    Fence, HoldAnswer, Key, KeyState, Mark, Marked, Misuse, RaiseAnswer, Seat, Stretch,
 };
 
 /// The parts that a store has; [`Parts::default`] has none.
@@ -223,13 +223,33 @@ pub trait MarkStore: fmt::Debug + Send + Sync {
 
     /// Says whether what a key stands for was done, and what time it is at the store.
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>>;
+
+    /// Takes back the mark of a key, so that what it stands for counts as not done; says which mark that was. Whoever is at it now may
+    /// leave another one. When this resolves, it is as durable as a mark.
+    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>>;
+
+    /// The marks of all keys that begin with a prefix, in byte order, each with the time at the store. A list takes as long as one of
+    /// [`InspectStore::list`]; what is marked or forgotten meanwhile may be missing or there.
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>>;
 }
 
 /// What operators do.
 pub trait AdminStore: fmt::Debug + Send + Sync {
     /// Ends the lease on a key whoever holds it, if its fence is this, and hands the key on. Its holder is notified at once where
-    /// [`notices`](InspectStore::notices) reach it; otherwise its next renewal finds out.
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>>;
+    /// [`notices`](InspectStore::notices) reach it; otherwise its next renewal finds out. In the same step it leaves a record of
+    /// what was broken and the note, for [`BreakRecord::KEPT_FOR`].
+    fn break_lease<'a>(
+        &'a self,
+        key: &'a Key,
+        fence: Fence,
+        note: &'a BreakNote,
+    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>>;
+
+    /// The last break of a key, if that was within the last [`BreakRecord::KEPT_FOR`].
+    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>>;
+
+    /// The same of all keys that begin with a prefix, in byte order. It takes as long as [`InspectStore::list`].
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>>;
 
     /// Looks for what would endanger locks here, in the role that the store has. Changes nothing, costs the store a bounded number of
     /// small questions, and does not fail: what cannot be asked or does not answer is a finding.

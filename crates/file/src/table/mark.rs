@@ -1,5 +1,7 @@
 //! What was done.
 
+use std::time::Duration;
+
 use leasehold_core::{Fence, Key, Label, Mark, Records, Stamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -13,7 +15,7 @@ pub(crate) fn load<'a>(
     records: &mut Records,
 ) -> Result<(), Trouble> {
     let mut select =
-        connection.prepare_cached("SELECT key, at, fence, label, ends FROM mark WHERE key = ?1")?;
+        connection.prepare_cached("SELECT key, at, fence, label, ends, period FROM mark WHERE key = ?1")?;
     for key in keys {
         if let Some(mark) = select.query_row([key.as_bytes()], |row| Ok(read(row))).optional()? {
             let (key, mark) = mark?;
@@ -23,14 +25,30 @@ pub(crate) fn load<'a>(
     Ok(())
 }
 
-/// Reads all marks.
-pub(super) fn load_all(connection: &Connection, records: &mut Records) -> Result<(), Trouble> {
-    let mut select = connection.prepare("SELECT key, at, fence, label, ends FROM mark")?;
-    let mut rows = select.query([])?;
+/// Reads the marks of the keys that begin with a prefix, whether or not they have ended.
+pub(crate) fn load_from(
+    connection: &Connection,
+    prefix: &[u8],
+    records: &mut Records,
+) -> Result<(), Trouble> {
+    let mut select = connection.prepare_cached(
+        "SELECT key, at, fence, label, ends, period FROM mark WHERE key >= ?1 ORDER BY key",
+    )?;
+    let mut rows = select.query([prefix])?;
     while let Some(row) = rows.next()? {
         let (key, mark) = read(row)?;
+        // All that begin with the prefix stand together.
+        if !key.as_bytes().starts_with(prefix) {
+            break;
+        }
         records.marks.insert(key, mark);
     }
+    Ok(())
+}
+
+/// Removes the mark of a key.
+pub(crate) fn forget(connection: &Connection, key: &Key) -> Result<(), Trouble> {
+    connection.prepare_cached("DELETE FROM mark WHERE key = ?1")?.execute([key.as_bytes()])?;
     Ok(())
 }
 
@@ -48,9 +66,16 @@ pub(crate) fn save(
         let label = mark.label.as_ref().map(Label::as_str);
         connection
             .prepare_cached(
-                "INSERT OR REPLACE INTO mark (key, at, fence, label, ends) VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT OR REPLACE INTO mark (key, at, fence, label, ends, period) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?
-            .execute(params![key.as_bytes(), micros(mark.at), i64::from(mark.fence), label, micros(*ends)])?;
+            .execute(params![
+                key.as_bytes(),
+                micros(mark.at),
+                i64::from(mark.fence),
+                label,
+                micros(*ends),
+                mark.period.map(|period| i64::try_from(period.as_micros()).unwrap_or(i64::MAX)),
+            ])?;
     }
     if is_any {
         connection.prepare_cached("DELETE FROM mark WHERE ends <= ?1")?.execute([micros(wall)])?;
@@ -66,5 +91,9 @@ fn read(row: &Row<'_>) -> Result<(Key, (Mark, Stamp)), Trouble> {
     let label: Option<String> = row.get(3)?;
     let label = label.map(|text| Label::read(text.as_bytes()));
     let mark = Mark::new(stamp(row.get(1)?)?, fence, label);
+    let mark = match row.get::<_, Option<i64>>(5)? {
+        Some(micros) => mark.every(Duration::from_micros(stamp(micros)?.as_micros())),
+        None => mark,
+    };
     Ok((Key::new(&key).map_err(Trouble::damaged)?, (mark, stamp(row.get(4)?)?)))
 }

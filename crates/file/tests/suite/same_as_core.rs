@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    AdminStore as _, Answer, Attempt, BreakAnswer, Channel, Claim, Content, Ears, Fault, Fence, GrantAnswer,
-    Holder, InspectStore as _, Key, Label, LastFence, Line, Manner, Mark, MarkStore as _, Marked,
-    MemberStore as _, News, Proposal, RaiseAnswer, Records, Request, Runtime, Scene, Served, Shares, Stamp,
-    Store, Ticket, Ttl, Wait, apply,
+    AdminStore as _, Answer, Attempt, BreakAnswer, BreakNote, Channel, Claim, Content, Ears, Fault, Fence,
+    GrantAnswer, Holder, InspectStore as _, Key, Label, LastFence, Line, Manner, Mark, MarkStore as _,
+    Marked, MemberStore as _, News, Proposal, RaiseAnswer, Records, Request, Runtime, Scene, Served, Shares,
+    Stamp, Store, Ticket, Ttl, Wait, apply,
 };
 use leasehold_file::{BootId, FileStore, Ledger};
 use tempfile::TempDir;
@@ -124,7 +124,9 @@ async fn a_store_answers_and_remembers_as_core_does() {
                 }
                 Request::Marked(key) => Answer::Marked(store.marked(key).await.unwrap()),
                 Request::Inspect(key) => Answer::Inspect(store.inspect(key).await.unwrap()),
-                Request::Break { key, fence } => Answer::Break(store.break_lease(key, *fence).await.unwrap()),
+                Request::Break { key, fence, note } => {
+                    Answer::Break(store.break_lease(key, *fence, note).await.unwrap())
+                }
                 _ => unreachable!("no such request is made here"),
             };
             assert_eq!(answer, expected, "seed {seed}: {request:?}");
@@ -388,6 +390,8 @@ impl World {
                 let fence = Fence::new(self.dice.below(1 << 50)).unwrap();
                 let mark =
                     Mark::new(Stamp::from_micros(self.dice.below(1 << 50)), fence, attempt.label.clone());
+                let period = Duration::from_micros(self.dice.below(1 << 50));
+                let mark = if self.dice.once_in(2) { mark.every(period) } else { mark };
                 // The clock is set back and forth here, and what has ended may be gone or not.
                 Request::Mark { attempt, mark, keep: Mark::FOR_EVER }
             }
@@ -397,7 +401,7 @@ impl World {
                 let last = self.plain.fences.get(&key).map_or(1, |last| last.fence.get());
                 // That of the holder, or one that has been.
                 let fence = Fence::new(last - self.dice.below(2)).unwrap();
-                Request::Break { key, fence }
+                Request::Break { key, fence, note: self.some_note() }
             }
             10 | 11 => {
                 let around = self.clock.lease_clock() + self.dice.below(4);
@@ -425,6 +429,13 @@ impl World {
             }
             _ => Request::Inspect(key(self.dice.one_of(&KEYS))),
         }
+    }
+
+    fn some_note(&mut self) -> BreakNote {
+        let said = |text: &str| Some(Label::new(text).unwrap());
+        let by = if self.dice.once_in(2) { said("ada") } else { None };
+        let reason = if self.dice.once_in(2) { said("it hangs") } else { said("") };
+        BreakNote { by, reason }
     }
 
     fn proposing(&mut self, attempt: Attempt) -> Attempt {

@@ -7,7 +7,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use leasehold_core::{
-    Answer, Attempt, Claim, Fault, FaultKind, HoldAnswer, Holder, Mark, Marked, Request, Stamp, Ttl,
+    Answer, Attempt, BreakNote, Claim, Fault, FaultKind, HoldAnswer, Holder, Mark, Marked, Request, Stamp,
+    Ttl,
 };
 use leasehold_file::Ledger;
 use tempfile::TempDir;
@@ -208,9 +209,9 @@ fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
     let mut ledger = open(&file).unwrap();
     take(&mut ledger, &attempt(1, &["a"], 1000)).unwrap();
     drop(ledger);
-    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 4).unwrap();
+    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 5).unwrap();
     let before = fs::read(&file).unwrap();
-    refused(&file, &["format 4", "knows format 3", "update"]);
+    refused(&file, &["format 5", "knows format 4", "update"]);
     assert_eq!(fs::read(&file).unwrap(), before);
 }
 
@@ -226,6 +227,7 @@ fn a_file_from_before_there_were_lines_is_taken_over_with_its_locks_and_fences()
              INSERT INTO lock SELECT key, holder, label, ends FROM record;
              INSERT INTO fence SELECT key, fence, fence_ends FROM record;
              DROP TABLE record; DROP TABLE waiter; DROP TABLE struck; DROP TABLE share; DROP TABLE mark;
+             DROP TABLE broken;
              PRAGMA user_version = 1;",
         )
         .unwrap();
@@ -243,6 +245,7 @@ fn a_file_from_before_keys_were_shared_is_taken_over_and_closed_to_programs_of_t
     before
         .execute_batch(
             "ALTER TABLE record DROP COLUMN marker; ALTER TABLE record DROP COLUMN shares; DROP TABLE share; DROP TABLE mark;
+             DROP TABLE broken;
              ALTER TABLE record RENAME TO entry; PRAGMA user_version = 2;",
         )
         .unwrap();
@@ -270,6 +273,7 @@ fn a_file_from_before_there_were_marks_is_taken_over_with_its_locks_and_fences()
         .unwrap()
         .execute_batch(
             "ALTER TABLE record DROP COLUMN marker; ALTER TABLE record DROP COLUMN shares; DROP TABLE share; DROP TABLE mark;
+             DROP TABLE broken;
              ALTER TABLE record RENAME TO entry; PRAGMA user_version = 2;",
         )
         .unwrap();
@@ -283,6 +287,31 @@ fn a_file_from_before_there_were_marks_is_taken_over_with_its_locks_and_fences()
         matches!(&marked, Answer::Marked(Marked { mark: Some(found), .. }) if *found == mark),
         "{marked:?}"
     );
+}
+
+#[test]
+fn a_file_from_before_breaks_were_recorded_is_taken_over_with_its_marks() {
+    let (_directory, file) = a_place();
+    let (one, name) = (attempt(1, &["a"], 60_000), crate::seeds::key("a"));
+    let mut ledger = open(&file).unwrap();
+    let fence = take(&mut ledger, &one).unwrap();
+    let mark = Mark::new(Stamp::from_micros(1), fence, None);
+    let request = Request::Mark { attempt: one, mark: mark.clone(), keep: Mark::FOR_EVER };
+    ledger.serve(request).unwrap();
+    drop(ledger);
+    rusqlite::Connection::open(&file)
+        .unwrap()
+        .execute_batch("ALTER TABLE mark DROP COLUMN period; DROP TABLE broken; PRAGMA user_version = 3;")
+        .unwrap();
+    let mut ledger = open(&file).unwrap();
+    let marks = ledger.list_marks(b"").unwrap();
+    assert_eq!(
+        marks.into_iter().map(|(key, marked)| (key, marked.mark)).collect::<Vec<_>>(),
+        [(name.clone(), Some(mark))]
+    );
+    let note = BreakNote::default();
+    ledger.serve(Request::Break { key: name.clone(), fence, note }).unwrap();
+    assert_eq!(ledger.last_break(&name).unwrap().map(|broken| broken.fence), Some(fence));
 }
 
 #[test]

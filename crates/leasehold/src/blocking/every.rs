@@ -41,6 +41,11 @@ impl Every {
         Self(self.0.at_most(limit))
     }
 
+    /// Does it whether or not it is due, unless somebody is at it; the next period begins with it.
+    pub fn now(self) -> Self {
+        Self(self.0.now())
+    }
+
     /// When it was last begun, and by whom; `None` when it was never done, or so long ago that nobody remembers.
     ///
     /// # Errors

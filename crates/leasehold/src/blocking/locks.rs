@@ -13,8 +13,8 @@ use super::semaphore::Semaphore;
 use super::survey::Survey;
 use super::wait;
 use crate::{
-    AnyStore, BreakError, CloseError, ConnectError, Fence, Finding, Held, InspectError, KeyState,
-    LocksBuilder, Store, Tenancy,
+    AnyStore, BreakError, BreakNote, BreakRecord, CloseError, ConnectError, Fence, Finding, Held,
+    InspectError, Key, KeyState, LocksBuilder, Mark, Marked, Store, Tenancy,
 };
 
 /// The locks of one place, as [`leasehold::Locks`](crate::Locks). Cheap to clone.
@@ -200,6 +200,66 @@ impl Locks {
     /// [`BreakError`]: nothing was broken; or the store did not answer, and then it may have been.
     pub fn break_lease(&self, name: impl AsRef<[u8]>, fence: Fence) -> Result<Tenancy, BreakError> {
         wait(self.0.break_lease(name, fence))
+    }
+
+    /// The same, with a note for the record that [`last_break`](Self::last_break) shows, as
+    /// [`leasehold::Locks::break_lease_noting`](crate::Locks::break_lease_noting).
+    ///
+    /// # Errors
+    ///
+    /// As [`break_lease`](Self::break_lease).
+    pub fn break_lease_noting(
+        &self,
+        name: impl AsRef<[u8]>,
+        fence: Fence,
+        note: BreakNote,
+    ) -> Result<Tenancy, BreakError> {
+        wait(self.0.break_lease_noting(name, fence, note))
+    }
+
+    /// Which lease on a lock was broken last, as [`leasehold::Locks::last_break`](crate::Locks::last_break).
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    pub fn last_break(&self, name: impl AsRef<[u8]>) -> Result<Option<BreakRecord>, InspectError> {
+        wait(self.0.last_break(name))
+    }
+
+    /// The same of all names that begin so, as [`leasehold::Locks::breaks`](crate::Locks::breaks).
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`], when the store did not answer or refuses.
+    pub fn breaks(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<BreakRecord>, InspectError> {
+        wait(self.0.breaks(prefix))
+    }
+
+    /// Whether what a name stands for was done, as [`leasehold::Locks::marked`](crate::Locks::marked).
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    pub fn marked(&self, name: impl AsRef<[u8]>) -> Result<Marked, InspectError> {
+        wait(self.0.marked(name))
+    }
+
+    /// The same of all names that begin so, as [`leasehold::Locks::marks`](crate::Locks::marks).
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`], when the store did not answer or refuses.
+    pub fn marks(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<(Key, Marked)>, InspectError> {
+        wait(self.0.marks(prefix))
+    }
+
+    /// Takes back the mark of a name, as [`leasehold::Locks::forget`](crate::Locks::forget).
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`]; without an answer the mark may be gone or not.
+    pub fn forget(&self, name: impl AsRef<[u8]>) -> Result<Option<Mark>, InspectError> {
+        wait(self.0.forget(name))
     }
 
     /// What would endanger these locks where they live, the worst first, as [`leasehold::Locks::examine`](crate::Locks::examine). It does

@@ -6,21 +6,27 @@
 //! A member takes a lease again that it has not (`keeping`), which must not bring back what was broken: where a member had
 //! it at the last word, or told that it was broken, it is only renewed there.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_core::{
-    Ballot, BoxFuture, BreakAnswer, Fault, Fence, HoldAnswer, Holder, Key, Notice, Notices, Store, Tenancy,
-    Vote,
+    Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Holder, Key, Notice,
+    Notices, Store, Tenancy, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::desk::Desk;
-use super::looking::{each_says, held_by_a_majority, is_same};
+use super::looking::{MANY_KEYS_LIMIT, all_say, each_says, held_by_a_majority, is_same};
 
 /// Ends the lease that a majority shows with this fence, at all members that answer. Done when a majority of them has it no
 /// more: then no majority can renew it.
-pub(super) async fn break_lease(desk: &Arc<Desk>, key: &Key, fence: Fence) -> Result<BreakAnswer, Fault> {
+pub(super) async fn break_lease(
+    desk: &Arc<Desk>,
+    key: &Key,
+    fence: Fence,
+    note: &BreakNote,
+) -> Result<BreakAnswer, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
         Box::pin(async move { store.inspector()?.inspect(&key).await })
@@ -40,7 +46,7 @@ pub(super) async fn break_lease(desk: &Arc<Desk>, key: &Key, fence: Fence) -> Re
             // Who did not answer just now most likely has the fence that the others have.
             there => {
                 let its = there.flatten().and_then(|one| one.fence).unwrap_or(fence);
-                let does = end(desk.members[n].store.clone(), key.clone(), its, held.clone());
+                let does = end(desk.members[n].store.clone(), key.clone(), its, held.clone(), note.clone());
                 desk.call(Vec::new(), n, does, &tell);
             }
         }
@@ -60,12 +66,13 @@ fn end(
     key: Key,
     mut fence: Fence,
     held: Tenancy,
+    note: BreakNote,
 ) -> BoxFuture<'static, Result<(), Fault>> {
     /// It is raised once in a round; more says that somebody asks anew all the time.
     const TRIES: u32 = 3;
     Box::pin(async move {
         for _ in 0..TRIES {
-            match store.admin()?.break_lease(&key, fence).await? {
+            match store.admin()?.break_lease(&key, fence, &note).await? {
                 BreakAnswer::NotHeld { held_by: Some(other) } if is_same(&other, &held) => {
                     match other.fence {
                         Some(risen) if risen != fence => fence = risen,
@@ -77,6 +84,30 @@ fn end(
         }
         Err(Fault::passing(store.name(), "its fence changes while the lease is broken: try again"))
     })
+}
+
+/// The latest break that the members remember between them. Each records it with the fence that it had there.
+pub(super) async fn last_break(desk: &Arc<Desk>, key: &Key) -> Result<Option<BreakRecord>, Fault> {
+    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+        let key = key.clone();
+        Box::pin(async move { store.admin()?.last_break(&key).await })
+    };
+    Ok(all_say(desk, desk.look_limit(), look).await?.into_iter().flatten().max_by_key(|broken| broken.at))
+}
+
+/// The same of all keys that begin so.
+pub(super) async fn list_breaks(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
+    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+        let prefix = prefix.to_vec();
+        Box::pin(async move { store.admin()?.list_breaks(&prefix).await })
+    };
+    let mut latest: BTreeMap<Key, BreakRecord> = BTreeMap::new();
+    for broken in all_say(desk, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
+        if latest.get(&broken.key).is_none_or(|other| other.at < broken.at) {
+            latest.insert(broken.key.clone(), broken);
+        }
+    }
+    Ok(latest.into_values().collect())
 }
 
 /// What the members tell, as far as it concerns all of them, and which of them are down.

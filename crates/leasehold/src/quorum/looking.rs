@@ -13,7 +13,7 @@ use super::desk::Desk;
 
 /// How long a member may take for a look at many keys, which takes the longer the more there are. A store ends each of its own requests
 /// sooner if it is not answered, so a member that hangs does not take this long.
-const MANY_KEYS_LIMIT: Duration = Duration::from_secs(30);
+pub(super) const MANY_KEYS_LIMIT: Duration = Duration::from_secs(30);
 
 /// Who holds the key at a majority, and who stands in the line of the first member that has one.
 pub(super) async fn inspect(desk: &Arc<Desk>, key: &Key) -> Result<KeyState, Fault> {

@@ -1,5 +1,6 @@
 //! What was done, as a majority of the members remembers it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::contest::Contest;
 use super::desk::Desk;
-use super::looking::all_say;
+use super::looking::{MANY_KEYS_LIMIT, all_say, each_says};
 
 /// Marks the keys at all members, and says what a majority said: whoever reads from a majority then finds it.
 pub(super) async fn mark(
@@ -48,11 +49,42 @@ pub(super) async fn marked(desk: &Arc<Desk>, key: &Key) -> Result<Marked, Fault>
         let key = key.clone();
         Box::pin(async move { store.marks()?.marked(&key).await })
     };
-    let answers = all_say(desk, desk.look_limit(), look).await?;
+    Ok(latest(&all_say(desk, desk.look_limit(), look).await?))
+}
+
+/// Takes the mark back at all members: one that kept it would bring it back, so each of them must answer.
+pub(super) async fn forget(desk: &Arc<Desk>, key: &Key) -> Result<Option<Mark>, Fault> {
+    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+        let key = key.clone();
+        Box::pin(async move { store.marks()?.forget(&key).await })
+    };
+    let answers = each_says(desk, desk.look_limit(), look).await?;
+    if let Some(silent) = answers.iter().position(Option::is_none) {
+        let reason = "did not forget the mark, and would bring it back: try again when it answers";
+        return Err(Fault::passing(desk.members[silent].store.name(), reason));
+    }
+    Ok(answers.into_iter().flatten().flatten().max_by_key(|mark| (mark.at, mark.fence)))
+}
+
+/// The latest mark of each key that a majority of the members has between them.
+pub(super) async fn list_marks(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<(Key, Marked)>, Fault> {
+    let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+        let prefix = prefix.to_vec();
+        Box::pin(async move { store.marks()?.list_marks(&prefix).await })
+    };
+    let mut by_key: BTreeMap<Key, Vec<Marked>> = BTreeMap::new();
+    for (key, marked) in all_say(desk, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
+        by_key.entry(key).or_default().push(marked);
+    }
+    Ok(by_key.into_iter().map(|(key, answers)| (key, latest(&answers))).collect())
+}
+
+/// What the answers of some members come to. There is one at least.
+fn latest(answers: &[Marked]) -> Marked {
     // A clock of a minority that is far ahead must not make everything due, nor one that is far behind nothing.
     let mut clocks: Vec<Stamp> = answers.iter().map(|answer| answer.now).collect();
     clocks.sort_unstable();
     let now = clocks[clocks.len() / 2];
-    let mark = answers.into_iter().filter_map(|answer| answer.mark).max_by_key(|mark| (mark.at, mark.fence));
-    Ok(Marked { mark, now })
+    let marks = answers.iter().filter_map(|answer| answer.mark.clone());
+    Marked { mark: marks.max_by_key(|mark| (mark.at, mark.fence)), now }
 }

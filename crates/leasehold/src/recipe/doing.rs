@@ -75,6 +75,7 @@ impl Job {
         &self,
         request: Acquire,
         keep: Duration,
+        period: Option<Duration>,
         is_done: impl Fn(&Marked) -> Option<Done>,
     ) -> Result<Result<Doing, Done>, BeginError> {
         let guard = request.await.map_err(BeginError::NotTaken)?;
@@ -85,7 +86,7 @@ impl Job {
                 let _ = guard.release().await;
                 Err(done)
             }
-            None => Ok(Doing { guard, at: marked.now, keep }),
+            None => Ok(Doing { guard, at: marked.now, keep, period }),
         })
     }
 }
@@ -98,6 +99,8 @@ pub struct Doing {
     guard: Guard,
     at: Stamp,
     keep: Duration,
+    /// How often it is done, if more than once.
+    period: Option<Duration>,
 }
 
 impl Doing {
@@ -145,6 +148,10 @@ impl Doing {
     pub async fn mark(&self) -> Result<Mark, MarkError> {
         let label = self.guard.held().label().and_then(|label| Label::new(label).ok());
         let mark = Mark::new(self.at, self.guard.fence(), label);
+        let mark = match self.period {
+            Some(period) => mark.every(period),
+            None => mark,
+        };
         self.guard.mark(&mark, self.keep).await?;
         Ok(mark)
     }

@@ -44,6 +44,7 @@ use crate::locks::Askers;
 pub struct Every {
     job: Job,
     period: Duration,
+    now: bool,
 }
 
 /// What came of [`Every::run`].
@@ -99,7 +100,7 @@ impl Every {
         } else {
             claim
         };
-        Self { job: Job::new(askers, claim, defaults).renewal(Renewal::Automatic), period }
+        Self { job: Job::new(askers, claim, defaults).renewal(Renewal::Automatic), period, now: false }
     }
 
     /// How long the lease lasts without renewal: how long after a crash the next one may begin.
@@ -115,6 +116,11 @@ impl Every {
     /// Stops work that takes longer than this, and lets the next one try. Without it, it may take as long as it takes.
     pub fn at_most(self, limit: Duration) -> Self {
         Self { job: self.job.renewal(Renewal::AtMost(limit)), ..self }
+    }
+
+    /// Does it whether or not it is due, unless somebody is at it; the next period begins with it.
+    pub fn now(self) -> Self {
+        Self { now: true, ..self }
     }
 
     /// When it was last begun, and by whom; `None` when it was never done, or so long ago that nobody remembers.
@@ -165,17 +171,23 @@ impl Every {
     /// Cancel safe.
     pub async fn begin(&self) -> Result<Result<Doing, NotDue>, BeginError> {
         let marked = self.job.marked().await.map_err(BeginError::NotKnown)?;
-        if let Some((mark, left)) = of_this_period(&marked, self.period) {
+        if let Some((mark, left)) = self.not_due(&marked) {
             return Ok(Err(NotDue::Until { left, mark }));
         }
         let request = self.job.lock().within(Duration::ZERO);
-        match self.job.begin(request, self.kept(), |marked| of_this_period(marked, self.period)).await {
+        let period = Some(self.period);
+        match self.job.begin(request, self.kept(), period, |marked| self.not_due(marked)).await {
             Ok(begun) => Ok(begun.map_err(|(mark, left)| NotDue::Until { left, mark })),
             Err(BeginError::NotTaken(LockError::TimedOut { held_by, .. })) => {
                 Ok(Err(NotDue::Underway { held_by, mark: marked.mark }))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// What was done in this period, and how much of it is left; nothing of that counts if it is to be done now.
+    fn not_due(&self, marked: &Marked) -> Option<(Mark, Duration)> {
+        of_this_period(marked, self.period).filter(|_| !self.now)
     }
 
     /// How long it is remembered when it was last begun: until well after it is due again.

@@ -145,6 +145,6 @@ impl Once {
         if let Some(OnWait(tell)) = self.on_wait.clone() {
             request = request.on_wait(move |waiting| tell(waiting));
         }
-        self.job.begin(request, Mark::FOR_EVER, |marked| marked.mark.clone()).await
+        self.job.begin(request, Mark::FOR_EVER, None, |marked| marked.mark.clone()).await
     }
 }

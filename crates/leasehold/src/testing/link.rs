@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BoxFuture, BreakAnswer, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
-    KeyState, Limits, Manner, Mark, MarkStore, Marked, MemberStore, Notice, Notices, Parts, RaiseAnswer,
-    Runtime, Store, Wake,
+    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, GrantAnswer,
+    HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked, MemberStore, Notice,
+    Notices, Parts, RaiseAnswer, Runtime, Store, Wake,
 };
 
 use super::hand::Hand;
@@ -200,11 +200,32 @@ impl MarkStore for Link {
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
         self.call(self.store.marked(key))
     }
+
+    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+        self.call(MarkStore::forget(&self.store, key))
+    }
+
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+        self.call(self.store.list_marks(prefix))
+    }
 }
 
 impl AdminStore for Link {
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        self.call(self.store.break_lease(key, fence))
+    fn break_lease<'a>(
+        &'a self,
+        key: &'a Key,
+        fence: Fence,
+        note: &'a BreakNote,
+    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        self.call(self.store.break_lease(key, fence, note))
+    }
+
+    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+        self.call(self.store.last_break(key))
+    }
+
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+        self.call(self.store.list_breaks(prefix))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::{AdminStore as _, Fence, InspectStore as _, Key, KeyState, Tenancy};
+use leasehold_core::{AdminStore as _, BreakNote, Fence, InspectStore as _, Key, KeyState, Tenancy};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::hand::Hand;
@@ -267,7 +267,8 @@ impl World {
         let fence = self.fence_at(&key);
         let Some(fence) = fence else { panic!("{key}: nobody holds it, so its lease cannot be broken") };
         // In memory it is done at the first poll.
-        pollster::block_on(self.store.break_lease(&key, fence)).unwrap_or_else(|fault| panic!("{fault}"));
+        pollster::block_on(self.store.break_lease(&key, fence, &BreakNote::default()))
+            .unwrap_or_else(|fault| panic!("{fault}"));
     }
 
     fn fence_at(&self, key: &Key) -> Option<Fence> {

@@ -185,7 +185,7 @@ impl Client {
 }
 
 /// Such that a pattern takes it literally.
-fn escaped(prefix: &[u8], pattern: &mut Vec<u8>) {
+pub(super) fn escaped(prefix: &[u8], pattern: &mut Vec<u8>) {
     for &byte in prefix {
         if b"*?[]\\".contains(&byte) {
             pattern.push(b'\\');

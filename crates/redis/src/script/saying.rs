@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Holder, Key, LastFence, Line, Request, Stamp, Ttl, Wait};
+use leasehold_core::{Attempt, BreakRecord, Holder, Key, LastFence, Line, Request, Stamp, Ttl, Wait};
 
 use super::texts::{
     BREAK, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, RAISE, REJOIN, RELEASE,
     RELEASE_AND_WAKE, RENEW,
 };
-use super::{Call, Script, Words};
+use super::{Call, Script, Words, side_call};
 use crate::slot::{MEMBER_KEY, SIDE_LEN, Side, Sides, member_key_in, slot_of};
 use crate::wire;
 
@@ -67,19 +67,19 @@ pub(super) fn call(request: &Request, window: Duration, run: Voucher<'_>) -> Cal
             args.show(millis(*keep));
             Call { script: &MARK, keys, args }
         }
-        Request::Marked(key) => {
-            let mut keys = Words::default();
-            keys.write(|name| Sides::of(key).write(Side::Mark, name));
-            Call { script: &MARKED, keys, args: Words::default() }
-        }
+        Request::Marked(key) => side_call(&MARKED, Side::Mark, key),
         Request::Inspect(key) => Call { script: &INSPECT, keys: with_sides([key]), args: Words::default() },
-        Request::Break { key, fence } => {
+        Request::Break { key, fence, note } => {
             let mut args = Words::default();
             args.show(fence);
             args.show(millis(window));
             args.show(millis(LastFence::kept_for(Ttl::DEFAULT)));
             args.push(wire::BROKEN);
-            Call { script: &BREAK, keys: with_sides([key]), args }
+            args.push(&wire::note_of(note));
+            args.show(millis(BreakRecord::KEPT_FOR));
+            let mut keys = with_sides([key]);
+            keys.write(|name| Sides::of(key).write(Side::Break, name));
+            Call { script: &BREAK, keys, args }
         }
     }
 }

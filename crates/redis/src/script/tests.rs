@@ -1,5 +1,5 @@
 use leasehold_core::{
-    Attempt, Claim, Fence, Holder, Label, Line, Mark, Nonce, Proposal, Signal, Stamp, Ticket, Wait,
+    Attempt, BreakNote, Claim, Fence, Holder, Label, Line, Mark, Nonce, Proposal, Signal, Stamp, Ticket, Wait,
 };
 
 use super::*;
@@ -61,9 +61,11 @@ fn calls_have_these_keys_and_arguments() {
     let call = called(&Request::Inspect(Key::new("a").unwrap()));
     assert_eq!((call.keys.len(), call.args.len()), (6, 0));
     let fence = Fence::new(1_700_000_000_000_000).unwrap();
-    let call = called(&Request::Break { key: Key::new("a").unwrap(), fence });
-    let args = ["1700000000000000", "2000", "600000", "leasehold:broken"];
-    assert_eq!((shown(call.keys.iter()), shown(call.args.iter())), (shown(of_a), shown(args)));
+    let note = BreakNote { by: Label::new("ada").ok(), reason: Label::new("hangs").ok() };
+    let call = called(&Request::Break { key: Key::new("a").unwrap(), fence, note });
+    let args = ["1700000000000000", "2000", "600000", "leasehold:broken", "ada\nhangs", "86400000"];
+    let keys = [&shown(of_a)[..], &["leasehold:b{a}a".to_owned()]].concat();
+    assert_eq!((shown(call.keys.iter()), shown(call.args.iter())), (keys, shown(args)));
 }
 
 #[test]
@@ -124,12 +126,16 @@ fn shares_are_remembered_as_long_as_a_line() {
 fn marks_have_these_keys_and_arguments() {
     let at = Stamp::from_micros(1_700_000_000_000_000);
     let mark = Mark::new(at, Fence::new(1_700_000_000_000_007).unwrap(), Label::new("web-3").ok());
+    let mark = mark.every(Duration::from_secs(3600));
     let keep = Duration::from_secs(7200);
     let call = called(&Request::Mark { attempt: attempt(&["b", "a"]), mark, keep });
     let marks = ["leasehold:m{a}a", "leasehold:m{b}b"].map(String::from);
     let lease = called(&Request::Release(attempt(&["b", "a"])));
     assert_eq!(shown(call.keys.iter()), [&shown(lease.keys.iter())[..], &marks].concat());
-    assert_eq!(shown(call.args.iter()), [DIGITS, "1700000000000000 1700000000000007 web-3", "7200000"]);
+    assert_eq!(
+        shown(call.args.iter()),
+        [DIGITS, "1700000000000000 1700000000000007 3600000000 web-3", "7200000"]
+    );
     let call = called(&Request::Marked(Key::new("a").unwrap()));
     assert_eq!((shown(call.keys.iter()), call.args.len()), (vec!["leasehold:m{a}a".to_owned()], 0));
 }
@@ -202,6 +208,7 @@ fn every_script_opens_with_its_contract() {
         &SURVEY,
         &MARK,
         &MARKED,
+        &FORGET,
         &OPEN,
         &BATCH_GRANT,
         &BATCH_RELEASE,

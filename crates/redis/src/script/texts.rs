@@ -38,6 +38,8 @@ pub static SURVEY: Script = script!("read", "look", "survey");
 pub static MARK: Script = script!("bounds", "read", "state", "line", "shares", "mark");
 /// Says whether it was.
 pub static MARKED: Script = script!("read", "marked");
+/// Deletes what says that it was.
+pub static FORGET: Script = script!("read", "forget");
 /// Finds out whether scripts may be run, and what time it is.
 pub static OPEN: Script = script!("open");
 /// Has a slot of a cluster vouched for, before anything is asked of it.

@@ -1,11 +1,13 @@
 -- Ends the lease on a key, whoever holds it, if its fence is the one that is named; or the share with that fence. Raises the fence of
 -- the key, and hands it on.
 --
--- KEYS  as for all: here one key
+-- KEYS  as for all: here one key; behind them, where the break is recorded
 -- ARGV  1  the fence
 --       2  how long a key that is handed over may remain unclaimed, in ms
 --       3  how long to remember the fence, in ms
 --       4  the channel at which holders hear that their lease was broken
+--       5  who breaks it, a line feed, why: for the record
+--       6  how long to keep the record, in ms
 --
 -- The last field of each answer says which keys are free although somebody waits. The second one is always 1.
 --   0 1 value pttl fence      broken: it was held by this value, and would have been for so long
@@ -28,15 +30,17 @@ end
 
 settle(s)
 local last, follows = fence(s)
-local answer
+local answer, said
 if s.room and s.shares.mine then
   local mine = s.shares.mine
   answer = { 0, 1, { s.value, me, whole(mine.weight), mine.tail }, mine.ends - now_ms, mine.fence }
+  said = mine.tail
   shares().drop(s)
 else
   answer = tenancy(s)
   if s.owner and last == ARGV[1] then
     answer[1], me = 0, s.owner
+    said = string.sub(s.value, 37)
     free(s)
   end
 end
@@ -48,4 +52,10 @@ if answer[1] == 0 then
   pushes[1] = { ARGV[4], 'b ' .. me }
 end
 advance(s)
-return finish({ s }, answer)
+answer = finish({ s }, answer)
+-- Last, and not at any price: the lease is broken also where there is no room for the record.
+if said then
+  local record = time .. ' ' .. ARGV[1] .. ' ' .. ARGV[5] .. '\n' .. string.sub(said, 2)
+  redis.pcall('SET', KEYS[7], record, 'PX', ARGV[6])
+end
+return answer

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{Locks, Loss, TokioRuntime};
-use leasehold_core::{BreakAnswer, Fence, GrantAnswer, HoldAnswer, Manner, Store, Tenancy, Wake};
+use leasehold_core::{
+    BreakAnswer, BreakNote, Claim, Fence, GrantAnswer, HoldAnswer, Label, Manner, Store, Tenancy, Wake,
+};
 
 use super::{LONG, attempt, holders, key, renew, take};
 use crate::venue::Venue;
@@ -13,7 +15,7 @@ use crate::venue::Venue;
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 async fn broken(store: &dyn Store, fence: Fence) -> Tenancy {
-    match store.admin().unwrap().break_lease(&key("k"), fence).await.unwrap() {
+    match store.admin().unwrap().break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap() {
         BreakAnswer::Broken { tenancy } => tenancy,
         other => panic!("{other:?}"),
     }
@@ -26,14 +28,24 @@ async fn seen(store: &dyn Store) -> Fence {
 /// Exactly the holding with that fence: not the one before, not the one after, and nobody else's key.
 pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
-    let nothing = there.admin().unwrap().break_lease(&key("k"), Fence::new(7).unwrap()).await.unwrap();
+    let nothing = there
+        .admin()
+        .unwrap()
+        .break_lease(&key("k"), Fence::new(7).unwrap(), &BreakNote::default())
+        .await
+        .unwrap();
     assert_eq!(nothing, BreakAnswer::NotHeld { held_by: None });
     let (one, other, bystander) = (attempt(&["k"], LONG), attempt(&["k"], LONG), attempt(&["l"], LONG));
     take(&*here, &bystander).await;
     take(&*here, &one).await;
     let fence = seen(&*there).await;
     for wrong in [fence.get() - 1, fence.get() + 1] {
-        let answer = there.admin().unwrap().break_lease(&key("k"), Fence::new(wrong).unwrap()).await.unwrap();
+        let answer = there
+            .admin()
+            .unwrap()
+            .break_lease(&key("k"), Fence::new(wrong).unwrap(), &BreakNote::default())
+            .await
+            .unwrap();
         let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
         assert_eq!(held_by.fence, Some(fence));
     }
@@ -44,10 +56,45 @@ pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(venue: &Venue
     assert_eq!(renew(&*here, &one).await, HoldAnswer::NotHeld { key: key("k"), held_by: None });
     assert_eq!(holders(&*here, "k").await, [], "a renewal brings nothing back");
     assert!(take(&*there, &other).await > fence);
-    let again = there.admin().unwrap().break_lease(&key("k"), fence).await.unwrap();
+    let again = there.admin().unwrap().break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
     assert!(matches!(again, BreakAnswer::NotHeld { held_by: Some(_) }), "{again:?}");
     assert_eq!(renew(&*there, &other).await, HoldAnswer::Done);
     assert_eq!(renew(&*here, &bystander).await, HoldAnswer::Done);
+}
+
+/// Who broke which lease, when and why, also when the key is free again; and nothing of a break that broke nothing.
+pub async fn a_break_leaves_a_record(venue: &Venue) {
+    let (here, there) = (venue.store(), venue.store());
+    let label = |text: &str| Some(Label::new(text).unwrap());
+    let note = BreakNote { by: label("ada@web-1:4711"), reason: label("it hangs: größe") };
+    let admin = there.admin().unwrap();
+    assert_eq!(admin.last_break(&key("k")).await.unwrap(), None);
+    let mut one = attempt(&["k"], LONG);
+    one.label = label("web-3 deploy");
+    take(&*here, &one).await;
+    let fence = seen(&*there).await;
+    let wrong = Fence::new(fence.get() - 1).unwrap();
+    admin.break_lease(&key("k"), wrong, &note).await.unwrap();
+    assert_eq!(admin.last_break(&key("k")).await.unwrap(), None);
+    let before = there.marks().unwrap().marked(&key("k")).await.unwrap().now;
+    admin.break_lease(&key("k"), fence, &note).await.unwrap();
+    let after = there.marks().unwrap().marked(&key("k")).await.unwrap().now;
+    let record = here.admin().unwrap().last_break(&key("k")).await.unwrap().unwrap();
+    assert!(before <= record.at && record.at <= after, "{before:?} {record:?} {after:?}");
+    assert_eq!((&record.key, &record.held_by, &record.note), (&key("k"), &one.label, &note));
+    assert_eq!(admin.list_breaks(b"k").await.unwrap(), [record]);
+    assert_eq!(admin.list_breaks(b"l").await.unwrap(), []);
+
+    // Of those who share a key, too; and without a word about it.
+    let mut reader = attempt(&["shared"], LONG);
+    reader.claim = Claim::shared([key("shared")]).unwrap();
+    take(&*here, &reader).await;
+    let fence = holders(&*there, "shared").await[0].fence.unwrap();
+    admin.break_lease(&key("shared"), fence, &BreakNote::default()).await.unwrap();
+    let breaks = admin.list_breaks(b"").await.unwrap();
+    assert_eq!(breaks.len(), 2, "{breaks:?}");
+    assert_eq!((&breaks[1].held_by, &breaks[1].note), (&None, &BreakNote::default()));
+    assert_eq!(breaks[1].fence, fence);
 }
 
 /// In the same step: nobody slips in between.

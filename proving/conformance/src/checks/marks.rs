@@ -66,3 +66,33 @@ pub async fn a_mark_lasts_for_its_time(venue: &Venue) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
+
+/// A mark is listed with its period, by the beginning of its key, and is gone when it was forgotten.
+pub async fn marks_are_listed_and_can_be_taken_back(venue: &Venue) {
+    let (here, there) = (venue.store(), venue.store());
+    let now = marked(&*there).await.now;
+    assert_eq!(there.marks().unwrap().forget(&key("job:a")).await.unwrap(), None);
+    let mut left = Vec::new();
+    for (name, period) in [("job:b", Some(LONG)), ("job:a", None), ("other", Some(SHORT))] {
+        let one = attempt(&[name], LONG);
+        let fence = take(&*here, &one).await;
+        let mark = Mark::new(now, fence, Some(Label::new("web-3 report").unwrap()));
+        let mark = period.map_or(mark.clone(), |period| mark.every(period));
+        assert_eq!(here.marks().unwrap().mark(&one, &mark, LONG).await.unwrap(), HoldAnswer::Done);
+        here.release(&one).await.unwrap();
+        left.push((key(name), mark));
+    }
+    let listed = async |prefix: &[u8]| -> Vec<_> {
+        let marks = there.marks().unwrap().list_marks(prefix).await.unwrap();
+        assert!(marks.iter().all(|(_, marked)| marked.now >= now), "{marks:?}");
+        marks.into_iter().map(|(key, marked)| (key, marked.mark.unwrap())).collect()
+    };
+    assert_eq!(listed(b"job:").await, [left[1].clone(), left[0].clone()]);
+    assert_eq!(listed(b"").await, [left[1].clone(), left[0].clone(), left[2].clone()]);
+    assert_eq!(listed(b"job:*").await, []);
+    let forgotten = there.marks().unwrap().forget(&key("job:a")).await.unwrap();
+    assert_eq!(forgotten.as_ref(), Some(&left[1].1));
+    assert_eq!(here.marks().unwrap().marked(&key("job:a")).await.unwrap().mark, None);
+    assert_eq!(there.marks().unwrap().forget(&key("job:a")).await.unwrap(), None);
+    assert_eq!(listed(b"job:").await, [left[0].clone()]);
+}

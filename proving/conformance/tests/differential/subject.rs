@@ -290,7 +290,8 @@ impl Subject {
 
     /// Everything on the server, and nothing that is not accounted for.
     fn dump(&mut self) -> Result<Dump, String> {
-        let sides = [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares, Side::Mark];
+        let sides =
+            [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares, Side::Mark, Side::Break];
         let names = keys().into_iter().flat_map(|key| {
             let sides = sides.map(|side| side_key(side, &key));
             [vec![key.as_bytes().to_vec()], sides.to_vec()].concat()
@@ -316,13 +317,19 @@ impl Subject {
             let value: String = redis::from_redis_value(value).map_err(|error| error.to_string())?;
             dump.voucher = Some(Voucher::read(&value, left(pttl)));
         }
-        for (key, seen) in keys().into_iter().zip(seen.chunks(7)) {
-            let [(kind, value, pttl), fence, line, waiters, holders, shares, mark] = seen else {
-                unreachable!("seven of each")
+        for (key, seen) in keys().into_iter().zip(seen.chunks(8)) {
+            let [(kind, value, pttl), fence, line, waiters, holders, shares, mark, broken] = seen else {
+                unreachable!("eight of each")
             };
             if mark.0 != "none" {
                 let value = redis::from_redis_value(mark.1.clone()).map_err(|error| error.to_string())?;
                 dump.marks.insert(key.clone(), (value, left(mark.2)));
+            }
+            if broken.0 != "none" {
+                let value: Vec<u8> =
+                    redis::from_redis_value(broken.1.clone()).map_err(|error| error.to_string())?;
+                let record = wire::read_break(&key, &value).ok_or("the record of a break is none")?;
+                dump.breaks.insert(key.clone(), (record, left(broken.2)));
             }
             if kind != "none" {
                 dump.locks.insert(key.clone(), (content(kind, value), left(*pttl)));

@@ -4,8 +4,8 @@ use std::task::{Context, Poll, Waker};
 
 use conformance::faulty::Weather;
 use leasehold_core::{
-    AdminStore as _, Attempt, BreakAnswer, Fence, GrantAnswer, HoldAnswer, InspectStore as _, Manner,
-    MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl,
+    AdminStore as _, Attempt, BreakAnswer, BreakNote, Fence, GrantAnswer, HoldAnswer, InspectStore as _,
+    Manner, MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl,
 };
 
 use crate::odd::{lasting, passing};
@@ -34,7 +34,9 @@ async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_other
     let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
     world.members[3].on("break", Weather::Hung);
     world.members[4].on("break", Weather::Hung);
-    let BreakAnswer::Broken { tenancy } = quorum.break_lease(&key("k"), fence).await.unwrap() else {
+    let BreakAnswer::Broken { tenancy } =
+        quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap()
+    else {
         panic!()
     };
     assert_eq!((tenancy.fence, world.passed()), (Some(fence), std::time::Duration::ZERO));
@@ -50,7 +52,7 @@ async fn a_lease_that_too_few_members_broke_is_not_said_to_be_broken() {
     let fence = fence(&quorum.grant(&world.attempt(), Manner::Try).await);
     world.members[0].on("break", passing("connection refused"));
     world.members[2].on("break", lasting("not allowed"));
-    let fault = quorum.break_lease(&key("k"), fence).await.unwrap_err();
+    let fault = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap_err();
     let words = "1 of 3 stores broke the lease, 1 refused (memory:c: not allowed), 1 did not answer (memory:a: \
                  connection refused); 2 needed";
     assert!(fault.to_string().contains(words), "{fault}");
@@ -63,10 +65,10 @@ async fn by_another_fence_nothing_is_broken_and_it_is_said_who_holds() {
     let attempt = world.attempt();
     let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
     let other = Fence::new(fence.get() + 1).unwrap();
-    let answer = quorum.break_lease(&key("k"), other).await.unwrap();
+    let answer = quorum.break_lease(&key("k"), other, &BreakNote::default()).await.unwrap();
     let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
     assert_eq!((held_by.fence, world.counts("break")), (Some(fence), vec![0; 3]));
-    let answer = quorum.break_lease(&key("free"), fence).await.unwrap();
+    let answer = quorum.break_lease(&key("free"), fence, &BreakNote::default()).await.unwrap();
     assert_eq!(answer, BreakAnswer::NotHeld { held_by: None });
 }
 
@@ -79,7 +81,7 @@ async fn a_lease_is_broken_also_where_its_fence_rises_meanwhile() {
     let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
     world.members[1].once("break", Weather::Late(10 * MILLISECOND));
     world.members[2].on("break", passing("connection refused"));
-    let breaking = async { quorum.break_lease(&key("k"), fence).await };
+    let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
     let raising = async {
         tokio::time::sleep(5 * MILLISECOND).await;
         raise_at(&world, 1, &attempt, Fence::new(fence.get() + 7).unwrap()).await;
@@ -97,7 +99,7 @@ async fn a_lease_whose_fence_rises_all_the_time_is_not_chased_for_ever() {
     let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
     world.members[1].on("break", Weather::Late(10 * MILLISECOND));
     world.members[2].on("break", passing("connection refused"));
-    let breaking = async { quorum.break_lease(&key("k"), fence).await };
+    let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
     let raising = async {
         for rise in 1..=5 {
             tokio::time::sleep(8 * MILLISECOND).await;
@@ -119,7 +121,7 @@ async fn whoever_took_the_key_at_a_member_while_a_lease_was_broken_keeps_it() {
     let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
     world.members[1].on("break", Weather::Late(10 * MILLISECOND));
     let next = world.attempt();
-    let breaking = async { quorum.break_lease(&key("k"), fence).await };
+    let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
     let taking = async {
         tokio::time::sleep(5 * MILLISECOND).await;
         world.members[1].memory.release(&attempt).await.unwrap();
@@ -142,7 +144,7 @@ async fn a_holder_hears_that_it_lost_its_lease_when_so_many_members_broke_it_tha
         let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
         for broken in 0..enough {
             assert_eq!(told(&mut notices), None, "{broken} of {members} broke it");
-            world.members[broken].memory.break_lease(&key("k"), fence).await.unwrap();
+            world.members[broken].memory.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
         }
         let lost = Notice::Broken { holder: attempt.holder };
         assert_eq!(told(&mut notices), Some(lost), "{enough} of {members} broke it");
@@ -156,7 +158,7 @@ async fn a_member_at_which_a_lease_was_broken_is_not_asked_to_take_it_again() {
     let mut notices = quorum.notices().unwrap();
     let attempt = world.attempt();
     let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
-    world.members[2].memory.break_lease(&key("k"), fence).await.unwrap();
+    world.members[2].memory.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
     assert_eq!(told(&mut notices), None);
     for _ in 0..3 {
         assert_eq!(quorum.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);

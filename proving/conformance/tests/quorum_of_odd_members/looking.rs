@@ -100,3 +100,23 @@ async fn of_what_was_done_the_latest_is_believed_and_of_the_clocks_the_one_in_th
     let middle = world.members[0].memory.marked(&key("k")).await.unwrap().now.as_micros() + 2_000_000;
     assert_eq!(now.as_micros(), middle);
 }
+
+/// A member that kept the mark would bring it back, so it is not said to be gone.
+#[tokio::test(start_paused = true)]
+async fn a_mark_is_forgotten_by_all_members_or_the_one_that_kept_it_is_named() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let attempt = world.attempt();
+    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    let mark = Mark::new(Stamp::from_micros(5), fence, None).every(SECOND);
+    quorum.mark(&attempt, &mark, 3600 * SECOND).await.unwrap();
+    assert_eq!(quorum.list_marks(b"").await.unwrap()[0].1.mark, Some(mark.clone()));
+    world.members[1].on("forget", passing("connection refused"));
+    let fault = quorum.forget(&key("k")).await.unwrap_err();
+    assert!(fault.to_string().contains("memory:b: did not forget the mark"), "{fault}");
+    assert_eq!(quorum.marked(&key("k")).await.unwrap().mark, Some(mark.clone()));
+    world.members[1].on("forget", Weather::Fair);
+    assert_eq!(quorum.forget(&key("k")).await.unwrap(), Some(mark));
+    assert_eq!(quorum.marked(&key("k")).await.unwrap().mark, None);
+    assert_eq!(quorum.list_marks(b"").await.unwrap(), []);
+}

@@ -8,9 +8,9 @@ use std::time::Duration;
 use conformance::faulty::Weather;
 use leasehold::MemoryStore;
 use leasehold_core::{
-    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, Examination, Fault, Fence,
-    GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked,
-    MemberStore, Notices, Parts, RaiseAnswer, Seat, Store, Stretch, Wake,
+    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
+    Examination, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark,
+    MarkStore, Marked, MemberStore, Notices, Parts, RaiseAnswer, Seat, Store, Stretch, Wake,
 };
 
 use crate::world::key;
@@ -270,6 +270,16 @@ impl MarkStore for Odd {
             Ok(marked)
         }))
     }
+
+    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+        let (memory, key) = (self.memory.clone(), key.clone());
+        Box::pin(self.through("forget", None, async move { MarkStore::forget(&*memory, &key).await }))
+    }
+
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+        let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
+        Box::pin(self.through("list marks", None, async move { memory.list_marks(&prefix).await }))
+    }
 }
 
 impl AdminStore for Odd {
@@ -277,9 +287,24 @@ impl AdminStore for Odd {
         self.facts.lock().unwrap().warning.map(str::to_owned).into_iter().collect()
     }
 
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+    fn break_lease<'a>(
+        &'a self,
+        key: &'a Key,
+        fence: Fence,
+        note: &'a BreakNote,
+    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        let (memory, key, note) = (self.memory.clone(), key.clone(), note.clone());
+        Box::pin(self.through("break", None, async move { memory.break_lease(&key, fence, &note).await }))
+    }
+
+    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
         let (memory, key) = (self.memory.clone(), key.clone());
-        Box::pin(self.through("break", None, async move { memory.break_lease(&key, fence).await }))
+        Box::pin(self.through("last break", None, async move { memory.last_break(&key).await }))
+    }
+
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+        let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
+        Box::pin(self.through("list breaks", None, async move { memory.list_breaks(&prefix).await }))
     }
 
     fn examine(&self, _: Seat) -> BoxFuture<'_, Examination> {

@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use leasehold_core::{Answer, BreakAnswer, Fence, HoldAnswer, Key, News, Push, Request, Served, Tenant};
+use leasehold_core::{
+    Answer, BreakAnswer, BreakNote, Fence, HoldAnswer, Key, News, Push, Request, Served, Tenant,
+};
 
 use super::client::Phase;
 use super::process::{Kind, Letter, Word};
@@ -115,7 +117,7 @@ impl Store {
     /// Somebody ends the lease that it saw.
     pub(super) fn break_what_was_seen(&mut self, key: &Key) {
         let Some((seen, fence)) = self.ghost().seen.take() else { return };
-        let request = Request::Break { key: key.clone(), fence };
+        let request = Request::Break { key: key.clone(), fence, note: BreakNote::default() };
         let (now, floor, window, flaw) = (self.now, self.floor(), self.fixed.window, self.fixed.flaw);
         let Served { answer, pushes, .. } = self.server().serve(request, now, floor, window, flaw);
         if let Answer::Break(BreakAnswer::Broken { tenancy }) = answer {

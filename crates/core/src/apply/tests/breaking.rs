@@ -1,10 +1,11 @@
 //! Ending another's lease.
 
 use super::*;
-use crate::BreakAnswer;
+use crate::{BreakAnswer, BreakNote};
 
 fn break_it(records: &mut Records, fence: u64, second: u64) -> (BreakAnswer, Vec<(u128, News)>) {
-    let request = Request::Break { key: key("a"), fence: Fence::new(fence).unwrap() };
+    let request =
+        Request::Break { key: key("a"), fence: Fence::new(fence).unwrap(), note: BreakNote::default() };
     let served = apply(records, request, &at(second));
     let Answer::Break(answer) = served.answer else { panic!("{:?}", served.answer) };
     (answer, told(&served.pushes))

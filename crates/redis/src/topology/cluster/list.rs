@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_core::{Bookmark, Fault, KeyState, Stretch};
+use leasehold_core::{Bookmark, BreakRecord, Fault, Key, KeyState, Marked, Stretch};
 
 use super::Cluster;
+use crate::client::{breaks_of, marks_of};
+use crate::slot::Side;
 
 impl Cluster {
     /// One master after the other, so that no more than one of them is kept busy with it.
@@ -40,5 +42,43 @@ impl Cluster {
         };
         let walked = self.client(&node).walk(prefix, from.at).await.inspect_err(|_| self.learn_later())?;
         Ok(walked.in_section(from.section, sections))
+    }
+
+    /// Of every master, one after the other.
+    pub(super) async fn list_marks(&self, prefix: &[u8]) -> Result<Vec<(Key, Marked)>, Fault> {
+        self.learn(self.runtime.now()).await?;
+        let mut found = BTreeMap::new();
+        let masters = self.known().map.masters();
+        for node in masters {
+            let mut gone = Vec::new();
+            let listed = self.client(&node).remembered(Side::Mark, prefix, Some(&mut gone)).await;
+            found.extend(marks_of(listed.inspect_err(|_| self.learn_later())?));
+            for key in gone {
+                let marked = self.marked(&key).await?;
+                if marked.mark.is_some() {
+                    found.insert(key, marked);
+                }
+            }
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    /// The same of breaks.
+    pub(super) async fn list_breaks(&self, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
+        self.learn(self.runtime.now()).await?;
+        let mut found = BTreeMap::new();
+        let masters = self.known().map.masters();
+        for node in masters {
+            let mut gone = Vec::new();
+            let listed = self.client(&node).remembered(Side::Break, prefix, Some(&mut gone)).await;
+            let listed = breaks_of(listed.inspect_err(|_| self.learn_later())?);
+            found.extend(listed.into_iter().map(|broken| (broken.key.clone(), broken)));
+            for key in gone {
+                if let Some(broken) = self.last_break(&key).await? {
+                    found.insert(key, broken);
+                }
+            }
+        }
+        Ok(found.into_values().collect())
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, Claim, Drift, Examination,
-    Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark, MarkStore,
-    Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, Seat, Store, Stretch, Wake,
+    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
+    Claim, Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits,
+    Manner, Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, Seat, Store,
+    Stretch, Wake,
 };
 
 use super::renew::Verb;
@@ -153,7 +154,7 @@ impl Cluster {
         }
     }
 
-    async fn marked(&self, key: &Key) -> Result<Marked, Fault> {
+    pub(super) async fn marked(&self, key: &Key) -> Result<Marked, Fault> {
         let mut way = self.way(slot_of(key.as_bytes()), self.bounds.call_limit);
         loop {
             let (client, mut route) = way.next().await?;
@@ -164,11 +165,33 @@ impl Cluster {
         }
     }
 
-    async fn break_lease(&self, key: &Key, fence: Fence) -> Result<BreakAnswer, Fault> {
+    async fn break_lease(&self, key: &Key, fence: Fence, note: &BreakNote) -> Result<BreakAnswer, Fault> {
         let mut way = self.way(slot_of(key.as_bytes()), self.bounds.call_limit);
         loop {
             let (client, mut route) = way.next().await?;
-            let answer = client.break_on(key, fence, &mut route).await;
+            let answer = client.break_on(key, fence, note, &mut route).await;
+            if answer.is_ok() || !way.goes_on(&mut route).await {
+                return answer;
+            }
+        }
+    }
+
+    async fn forget(&self, key: &Key) -> Result<Option<Mark>, Fault> {
+        let mut way = self.way(slot_of(key.as_bytes()), self.bounds.call_limit);
+        loop {
+            let (client, mut route) = way.next().await?;
+            let answer = client.forget_on(key, &mut route).await;
+            if answer.is_ok() || !way.goes_on(&mut route).await {
+                return answer;
+            }
+        }
+    }
+
+    pub(super) async fn last_break(&self, key: &Key) -> Result<Option<BreakRecord>, Fault> {
+        let mut way = self.way(slot_of(key.as_bytes()), self.bounds.call_limit);
+        loop {
+            let (client, mut route) = way.next().await?;
+            let answer = client.last_break_on(key, &mut route).await;
             if answer.is_ok() || !way.goes_on(&mut route).await {
                 return answer;
             }
@@ -292,6 +315,14 @@ impl MarkStore for ClusterStore {
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
         Box::pin(self.cluster.marked(key))
     }
+
+    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+        Box::pin(self.cluster.forget(key))
+    }
+
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+        Box::pin(self.cluster.list_marks(prefix))
+    }
 }
 
 impl AdminStore for ClusterStore {
@@ -300,8 +331,21 @@ impl AdminStore for ClusterStore {
         if self.cluster.bounds.quarantine { Vec::new() } else { vec![format!("{}: {unless}", self.name())] }
     }
 
-    fn break_lease<'a>(&'a self, key: &'a Key, fence: Fence) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        Box::pin(self.cluster.break_lease(key, fence))
+    fn break_lease<'a>(
+        &'a self,
+        key: &'a Key,
+        fence: Fence,
+        note: &'a BreakNote,
+    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        Box::pin(self.cluster.break_lease(key, fence, note))
+    }
+
+    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+        Box::pin(self.cluster.last_break(key))
+    }
+
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+        Box::pin(self.cluster.list_breaks(prefix))
     }
 
     /// Each master in turn.

@@ -1,0 +1,65 @@
+//! What the file remembers beyond leases: marks of what was done, and records of breaks.
+
+use leasehold_core::{BreakRecord, Fault, Fence, Key, Mark, Marked, Records, Scene, serve};
+
+use super::{Ledger, Side};
+use crate::connection::Begin;
+use crate::table;
+
+impl Ledger {
+    /// Takes back the mark of a key, on the disk; says which mark that was.
+    ///
+    /// # Errors
+    ///
+    /// A [`Fault`] when the file cannot be used.
+    pub fn forget(&mut self, key: &Key) -> Result<Option<Mark>, Fault> {
+        self.within(Begin::Durably, |connection, side| {
+            let mut records = Records::default();
+            table::mark::load(connection, std::iter::once(key), &mut records)?;
+            let forgotten = serve::forget(&mut records, key, &scene(side));
+            table::mark::forget(connection, key)?;
+            Ok(forgotten)
+        })
+    }
+
+    /// The marks of all keys that begin with a prefix, in byte order, in one transaction.
+    ///
+    /// # Errors
+    ///
+    /// A [`Fault`] when the file cannot be used.
+    pub fn list_marks(&mut self, prefix: &[u8]) -> Result<Vec<(Key, Marked)>, Fault> {
+        self.within(Begin::ToRead, |connection, side| {
+            let mut records = Records::default();
+            table::mark::load_from(connection, prefix, &mut records)?;
+            Ok(serve::list_marks(&records, prefix, &scene(side)))
+        })
+    }
+
+    /// The break that is remembered of a key.
+    ///
+    /// # Errors
+    ///
+    /// A [`Fault`] when the file cannot be used.
+    pub fn last_break(&mut self, key: &Key) -> Result<Option<BreakRecord>, Fault> {
+        let of_prefix = self.list_breaks(key.as_bytes())?;
+        Ok(of_prefix.into_iter().next().filter(|broken| broken.key == *key))
+    }
+
+    /// The breaks that are remembered of all keys that begin with a prefix, in byte order, in one transaction.
+    ///
+    /// # Errors
+    ///
+    /// A [`Fault`] when the file cannot be used.
+    pub fn list_breaks(&mut self, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
+        self.within(Begin::ToRead, |connection, side| {
+            let mut records = Records::default();
+            table::broken::load_from(connection, prefix, &mut records)?;
+            Ok(serve::list_breaks(&records, prefix, &scene(side)))
+        })
+    }
+}
+
+fn scene(side: &Side<'_>) -> Scene<'static> {
+    let since_epoch = u64::try_from(side.clock.runtime().since_epoch().as_micros()).unwrap_or(u64::MAX);
+    Scene::new(side.clock.now(), Fence::new(since_epoch).unwrap_or(Fence::MAX))
+}
