@@ -6,12 +6,14 @@ mod breaking;
 mod completions;
 mod doctor;
 mod every;
+mod forget;
 mod help;
 mod hold;
 mod init;
 mod job;
 mod keeping;
 mod ls;
+mod metrics;
 mod naming;
 mod once;
 mod pages;
@@ -30,12 +32,14 @@ pub(crate) use self::breaking::BreakArgs;
 pub(crate) use self::completions::CompletionsArgs;
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::every::EveryArgs;
+pub(crate) use self::forget::ForgetArgs;
 pub(crate) use self::help::HelpArgs;
 pub(crate) use self::hold::HoldArgs;
 pub(crate) use self::init::InitArgs;
 pub(crate) use self::job::JobArgs;
 pub(crate) use self::keeping::KeepingArgs;
 pub(crate) use self::ls::LsArgs;
+pub(crate) use self::metrics::MetricsArgs;
 pub(crate) use self::naming::NamingArgs;
 pub(crate) use self::once::OnceArgs;
 pub(crate) use self::pages::PagesArgs;
@@ -79,9 +83,11 @@ pub(crate) enum Task {
     Show(ShowArgs),
     Ls(LsArgs),
     Break(BreakArgs),
+    Forget(ForgetArgs),
     Doctor(DoctorArgs),
     Bench(BenchArgs),
     Top(TopArgs),
+    Metrics(MetricsArgs),
     Init(InitArgs),
     Help(HelpArgs),
     Pages(PagesArgs),

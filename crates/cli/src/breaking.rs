@@ -1,11 +1,14 @@
 //! `leasehold break`: somebody else's lease is ended.
 
-use leasehold::{BreakError, FaultKind, Fence, Key, Tenancy};
+use std::ffi::OsStr;
+
+use leasehold::{BreakError, BreakNote, FaultKind, Fence, Key, Label, Tenancy};
 use serde::Serialize;
 
 use crate::args::BreakArgs;
 use crate::exit::{End, Failure, REACH};
 use crate::keys::{key, naming};
+use crate::label::default_label;
 use crate::place::Place;
 use crate::print::{plain, print};
 use crate::say;
@@ -20,12 +23,17 @@ use crate::status::KeyText;
 pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
     let fence = fence(&args.fence.unwrap_or_default())?;
+    let by = Label::new(&default_label(OsStr::new(""))).ok();
+    let mut note = BreakNote { by, reason: None };
+    if let Some(reason) = args.reason {
+        note = note.because(&reason).map_err(|misuse| Failure::from(misuse).about("--reason"))?;
+    }
     let place = Place::of(args.place)?;
     let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("{key}: at {}", locks.store()));
     }
-    let broken = locks.break_lease(key.as_bytes(), fence).await;
+    let broken = locks.break_lease_noting(key.as_bytes(), fence, note).await;
     if args.json {
         let tenancy = match &broken {
             Ok(tenancy) => Some(tenancy),

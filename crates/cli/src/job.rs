@@ -34,7 +34,7 @@ pub(crate) struct Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Once,
-    Every(Duration),
+    Every { period: Duration, now: bool },
 }
 
 impl Job {
@@ -63,7 +63,7 @@ impl Job {
         let wanted =
             Wanted::alone(waiting, job.keeping, job.quiet, words.collect(), program_of(&args.command))?;
         let settings = Settings::settled(wanted, job.running, args.command)?;
-        Ok(Self { settings, when: When::Every(period), skipped })
+        Ok(Self { settings, when: When::Every { period, now: args.now }, skipped })
     }
 }
 
@@ -131,10 +131,14 @@ async fn begin(job: &Job, locks: &Locks, started: Instant) -> Result<Result<Doin
             }
             Ok(once.begin().await?.map_err(|mark| Skip::Done { mark }))
         }
-        When::Every(period) => Ok(locks.every(period, key).begin().await?.map_err(|not_due| match not_due {
-            NotDue::Until { left, mark } => Skip::Until { left, mark },
-            NotDue::Underway { held_by, mark } => Skip::Underway { held_by, mark },
-        })),
+        When::Every { period, now } => {
+            let every = locks.every(period, key);
+            let every = if now { every.now() } else { every };
+            Ok(every.begin().await?.map_err(|not_due| match not_due {
+                NotDue::Until { left, mark } => Skip::Until { left, mark },
+                NotDue::Underway { held_by, mark } => Skip::Underway { held_by, mark },
+            }))
+        }
     }
 }
 

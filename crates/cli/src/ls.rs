@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::io;
 
-use leasehold::Key;
+use leasehold::{Key, Locks};
 use rustix::termios::tcgetwinsize;
 
 use crate::args::LsArgs;
 use crate::exit::{End, Failure};
 use crate::keys::{beginning, naming};
+use crate::mark;
 use crate::place::Place;
 use crate::print::print;
 use crate::say;
@@ -30,6 +31,9 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("looking at {}", locks.store()));
+    }
+    if args.marks {
+        return marks(&locks, &prefix, args.json, args.quiet).await;
     }
     let mut states = locks.list(&prefix).await?;
     if let Some(least) = least {
@@ -58,6 +62,20 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
         print(&table(&states, width()))?;
     }
     Ok(if least.is_some() { End::FOUND } else { End::SUCCESS })
+}
+
+/// Lists what was done.
+async fn marks(locks: &Locks, prefix: &[u8], json: bool, quiet: bool) -> Result<End, Failure> {
+    let marks = locks.marks(prefix).await?;
+    if json {
+        let lines = marks.iter().filter_map(|(key, marked)| Some(mark::line(key, marked.mark.as_ref()?)));
+        print(&lines.collect::<String>())?;
+    } else if !marks.is_empty() {
+        print(&mark::table(&marks))?;
+    } else if !quiet {
+        say::line(format_args!("nothing is noted as done at {}", locks.store()));
+    }
+    Ok(End::SUCCESS)
 }
 
 /// An empty one is a slip, or a variable that was not set.

@@ -8,6 +8,7 @@ mod default_store;
 mod doctor;
 mod environment;
 mod exit;
+mod forget;
 #[cfg(test)]
 mod fuzzed;
 mod help;
@@ -17,6 +18,8 @@ mod job;
 mod keys;
 mod label;
 mod ls;
+mod mark;
+mod metrics;
 mod minder;
 mod pages;
 mod place;
@@ -88,6 +91,8 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Show(args) => looking(show::show(args)),
         Task::Ls(args) => looking(ls::ls(args)),
         Task::Break(args) => looking(breaking::break_lease(args)),
+        Task::Forget(args) => looking(forget::forget(args)),
+        Task::Metrics(args) => looking(metrics::metrics(args)),
         Task::Doctor(args) => looking(doctor::examine(args)),
         Task::Bench(args) => looking(bench::bench(args)),
         Task::Init(args) => looking(init::init(args)),

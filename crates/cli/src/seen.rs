@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold::{Fence, KeyState, Mode, Tenancy, Tenant, Waiter};
+use leasehold::{BreakRecord, Fence, KeyState, Mark, Mode, Tenancy, Tenant, Waiter};
 use serde::Serialize;
 
+use crate::mark::{SeenBreak, SeenMark};
 use crate::status::{KeyText, millis};
 
 /// All that is to be seen of a lock.
@@ -51,6 +52,22 @@ impl Seen {
     /// On one line, with its end.
     pub(crate) fn line(state: &KeyState) -> String {
         let seen = serde_json::to_string(&Self::from(state));
+        seen.expect("text and numbers can be written as JSON") + "\n"
+    }
+}
+
+impl Seen {
+    /// The same with what the store remembers of the key beyond leases.
+    pub(crate) fn line_with(state: &KeyState, mark: Option<&Mark>, broken: Option<&BreakRecord>) -> String {
+        #[derive(Serialize)]
+        struct Remembered {
+            #[serde(flatten)]
+            seen: Seen,
+            mark: Option<SeenMark>,
+            last_break: Option<SeenBreak>,
+        }
+        let (mark, last_break) = (mark.map(Into::into), broken.map(Into::into));
+        let seen = serde_json::to_string(&Remembered { seen: state.into(), mark, last_break });
         seen.expect("text and numbers can be written as JSON") + "\n"
     }
 }

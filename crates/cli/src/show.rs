@@ -1,11 +1,12 @@
 //! `leasehold show`: who holds a lock, and who waits for it.
 
-use leasehold::{KeyState, Mode, Tenancy, Tenant};
+use leasehold::{BreakRecord, KeyState, Marked, Mode, Tenancy, Tenant};
 use std::fmt::Write as _;
 
 use crate::args::ShowArgs;
 use crate::exit::{End, Failure};
 use crate::keys::{key, naming};
+use crate::mark;
 use crate::place::Place;
 use crate::print::{plain, print};
 use crate::say;
@@ -26,7 +27,16 @@ pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
     }
     let state = locks.inspect(key.as_bytes()).await?;
     if !args.quiet {
-        print(&if args.json { Seen::line(&state) } else { text(&state) })?;
+        // Whatever stands in their places must not keep anybody from seeing who holds the lock.
+        let marked = locks.marked(key.as_bytes()).await.inspect_err(|error| say::line(error)).ok();
+        let broken =
+            locks.last_break(key.as_bytes()).await.inspect_err(|error| say::line(error)).ok().flatten();
+        print(&if args.json {
+            let mark = marked.as_ref().and_then(|marked| marked.mark.as_ref());
+            Seen::line_with(&state, mark, broken.as_ref())
+        } else {
+            text(&state) + &remembered(marked.as_ref(), broken.as_ref())
+        })?;
     }
     if state.tenancies.iter().any(|tenancy| tenancy.tenant == Tenant::NotALock) {
         let failure = Failure::new(
@@ -38,6 +48,19 @@ pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
         return Err(if args.quiet { failure.silent() } else { failure });
     }
     Ok(if state.tenancies.is_empty() { End::FREE } else { End::SUCCESS })
+}
+
+/// What the store remembers of the key beyond leases: a line for each fact.
+fn remembered(marked: Option<&Marked>, broken: Option<&BreakRecord>) -> String {
+    let mut text = String::new();
+    if let Some((marked, mark)) = marked.and_then(|marked| Some((marked, marked.mark.as_ref()?))) {
+        text.push_str(&format!("done     {}, fence {}\n", mark::begun(mark), mark.fence));
+        text.push_str(&format!("due      {}\n", mark::due(marked)));
+    }
+    if let Some(broken) = broken {
+        text.push_str(&format!("broken   {}\n", mark::broken(broken)));
+    }
+    text
 }
 
 /// For people: a line for each fact, and one for each who waits.

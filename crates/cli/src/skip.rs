@@ -72,7 +72,7 @@ pub(crate) const fn begun_at(mark: &Mark) -> u64 {
 
 /// When it is due again, by the same clock; never, if it is done once.
 pub(crate) fn due_at(mark: &Mark, when: When) -> Option<u64> {
-    let When::Every(period) = when else { return None };
+    let When::Every { period, .. } = when else { return None };
     Some(begun_at(mark).saturating_add(millis(period)))
 }
 

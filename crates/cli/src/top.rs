@@ -6,10 +6,11 @@ mod view;
 mod watching;
 
 use std::env;
+use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use leasehold::{Fence, Key, Locks};
+use leasehold::{BreakNote, Fence, Key, Label, Locks};
 use ratatui::crossterm::event::{self, Event as Typed};
 use rustix::process::Signal;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -21,6 +22,7 @@ use self::watching::Watching;
 use crate::args::TopArgs;
 use crate::exit::{End, Failure};
 use crate::keys::{beginning, naming};
+use crate::label::default_label;
 use crate::place::Place;
 use crate::print::plain;
 use crate::signals::{Event, Signals, stop};
@@ -108,7 +110,9 @@ fn keyboard() -> UnboundedReceiver<Typed> {
 fn break_lease(locks: &Locks, key: Key, fence: Fence, tell: UnboundedSender<(Key, String)>) {
     let locks = locks.clone();
     tokio::spawn(async move {
-        let broken = locks.break_lease(key.as_bytes(), fence).await;
+        let by = Label::new(&default_label(OsStr::new("top"))).ok();
+        let note = BreakNote { by, reason: None };
+        let broken = locks.break_lease_noting(key.as_bytes(), fence, note).await;
         let came_of_it = match broken {
             Ok(tenancy) => {
                 format!("{key}: broken, and with fence {fence} held no more by {}", tenancy.tenant)

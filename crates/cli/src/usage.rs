@@ -107,6 +107,17 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             (1, Some(_)) => None,
             (count, _) => Some(Failure::usage(format!("{count} keys, and break takes one: name one"))),
         },
+        Task::Forget(args) => match args.keys.len() {
+            1 => None,
+            0 => Some(
+                Failure::usage("no key: name what is to be forgotten").hint("leasehold ls --marks --all"),
+            ),
+            count => Some(Failure::usage(format!("{count} keys, and forget takes one: name one"))),
+        },
+        Task::Metrics(args) if args.prefixes.len() > 1 => Some(Failure::usage(format!(
+            "{} prefixes, and metrics takes one: name one, or none for all locks",
+            args.prefixes.len()
+        ))),
         Task::Top(args) if args.prefixes.len() > 1 => Some(Failure::usage(format!(
             "{} prefixes, and top takes one: name one, or filter with / on the screen",
             args.prefixes.len()
@@ -125,6 +136,7 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
         },
         Task::Hold(_)
         | Task::Top(_)
+        | Task::Metrics(_)
         | Task::Doctor(_)
         | Task::Bench(_)
         | Task::Help(_)

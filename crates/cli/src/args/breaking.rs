@@ -23,6 +23,10 @@ pub(crate) struct BreakArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) fence: Option<String>,
 
+    /// Why, for the record that `leasehold show` shows for a day: up to 256 bytes
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+
     /// Print one JSON object
     ///
     /// key, broken, and tenancy: what was broken, or who holds the lock instead (null: nobody), as `leasehold show --json` has it.

@@ -23,6 +23,10 @@ pub(crate) struct EveryArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
 
+    /// Run COMMAND whether or not it is due, unless somebody is at it; the next period begins with it
+    #[arg(long)]
+    pub(crate) now: bool,
+
     /// How long after it was begun it is due again, and the name of what is done, which is that of its lock
     #[arg(value_names = ["PERIOD", "KEY"], num_args = 0..)]
     pub(crate) words: Vec<OsString>,

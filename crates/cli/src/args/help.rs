@@ -11,7 +11,7 @@ pub(crate) struct HelpArgs {
 }
 
 /// The tasks, and what [`topic`](crate::topic) has a page about.
-const TOPICS: [&str; 15] = [
+const TOPICS: [&str; 17] = [
     "run",
     "once",
     "every",
@@ -19,6 +19,8 @@ const TOPICS: [&str; 15] = [
     "show",
     "ls",
     "break",
+    "forget",
+    "metrics",
     "top",
     "doctor",
     "bench",

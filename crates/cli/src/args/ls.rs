@@ -27,7 +27,7 @@ pub(crate) struct LsArgs {
 
     /// Print JSON, one object a line
     ///
-    /// One for each lock, as `leasehold show --json` prints it.
+    /// One for each lock, as `leasehold show --json` prints it, without mark and last_break; with --marks, key and the fields of mark.
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -37,6 +37,10 @@ pub(crate) struct LsArgs {
     /// program's locks are not listed, because nobody knows when they were taken.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) held_for: Option<String>,
+
+    /// List what `once` and `every` ran, instead of locks: when it was last begun, by whom, and when it is due
+    #[arg(long, conflicts_with = "held_for")]
+    pub(crate) marks: bool,
 
     #[command(flatten)]
     pub(crate) place: PlaceArgs,

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use crate::harness::Site;
 
-const TASKS: [&str; 11] =
-    ["run", "once", "every", "hold", "show", "ls", "break", "doctor", "bench", "top", "init"];
+const TASKS: [&str; 13] = [
+    "run", "once", "every", "hold", "show", "ls", "break", "doctor", "bench", "top", "init", "forget",
+    "metrics",
+];
 const TOPICS: [&str; 4] = ["exit-codes", "environment", "stores", "events"];
 
 fn read(site: &Site, words: &[&str]) -> String {
@@ -26,7 +28,7 @@ fn options(site: &Site, task: &str) -> Vec<String> {
     let least = match task {
         "run" | "once" | "every" | "hold" => 9,
         // It prints nothing, so there is nothing to say about how.
-        "top" => 3,
+        "top" | "metrics" => 3,
         "init" => 2,
         _ => 5,
     };
@@ -114,7 +116,7 @@ fn the_manual_has_its_sections_every_option_and_every_topic() {
             "doctor" => "",
             "init" => " DIR",
             "every" => " PERIOD KEY",
-            "top" => " [PREFIX]",
+            "top" | "metrics" => " [PREFIX]",
             "bench" => " [URL]...",
             _ => " KEY",
         };

@@ -24,6 +24,7 @@ mod naming;
 mod options;
 mod pty;
 mod readme;
+mod remembered;
 mod servers_refusing;
 mod several;
 mod several_stores;

@@ -91,7 +91,10 @@ fn a_lock_that_is_free_is_1() {
             assert_eq!(done.out, format!("key      {key}\nheld by  nobody\nwaiting  0\n"));
             let done = show(&site, &["--json", key]);
             done.is_silent(1);
-            assert_eq!(object(&done), json!({"key": key, "held": false, "tenancies": [], "line": []}));
+            assert_eq!(
+                object(&done),
+                json!({"key": key, "held": false, "last_break": null, "mark": null, "tenancies": [], "line": []})
+            );
             let done = show(&site, &["-q", key]);
             done.is_silent(1);
             assert_eq!(done.out, "");

@@ -1,0 +1,45 @@
+//! What was typed behind `leasehold forget`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::{NamingArgs, PlaceArgs};
+
+/// Forget that `once` or `every` ran a command, so that the next one runs it again
+///
+/// Takes back the note that is left when COMMAND has ended with 0; `leasehold show KEY` shows it. Whoever runs COMMAND now is not
+/// disturbed, and leaves a new note. With several stores, each of them must answer.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "leasehold forget [OPTIONS] KEY",
+    after_help = "Exit codes: 0 forgotten, 1 nothing was noted; `leasehold help exit-codes`.",
+    after_long_help = EXAMPLE
+)]
+pub(crate) struct ForgetArgs {
+    /// Print one JSON object
+    ///
+    /// key, forgotten, and mark: what was noted (null: nothing), as `leasehold show --json` has it.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    #[command(flatten)]
+    pub(crate) naming: NamingArgs,
+
+    /// Print nothing: the exit code says it
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// The name of what was done
+    #[arg(value_name = "KEY", num_args = 0..)]
+    pub(crate) keys: Vec<OsString>,
+}
+
+const EXAMPLE: &str = "\
+Exit codes: 0 forgotten, 1 nothing was noted; `leasehold help exit-codes`.
+
+Example: the migration was rolled back, and is to run again:
+  leasehold forget migrate:0042";

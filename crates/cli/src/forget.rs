@@ -1,0 +1,46 @@
+//! `leasehold forget`: what was done counts as not done.
+
+use serde::Serialize;
+
+use crate::args::ForgetArgs;
+use crate::exit::{End, Failure};
+use crate::keys::{key, naming};
+use crate::mark::{SeenMark, begun};
+use crate::place::Place;
+use crate::print::{plain, print};
+use crate::status::KeyText;
+
+/// Forgets it, and says how to end: whether there was anything to forget.
+///
+/// # Errors
+///
+/// [`Failure`], when the store cannot be reached, or refuses.
+pub(crate) async fn forget(args: ForgetArgs) -> Result<End, Failure> {
+    let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
+    let place = Place::of(args.place)?;
+    let locks = place.look(args.quiet).await?;
+    let forgotten = locks.forget(key.as_bytes()).await?;
+    if args.json {
+        #[derive(Serialize)]
+        struct Forgotten {
+            #[serde(flatten)]
+            key: KeyText,
+            forgotten: bool,
+            mark: Option<SeenMark>,
+        }
+        let object = Forgotten {
+            key: (&key).into(),
+            forgotten: forgotten.is_some(),
+            mark: forgotten.as_ref().map(Into::into),
+        };
+        let object = serde_json::to_string(&object).expect("text and numbers can be written as JSON");
+        print(&(object + "\n"))?;
+    } else if !args.quiet {
+        let shown = plain(&key.to_string());
+        print(&match &forgotten {
+            Some(mark) => format!("{shown}: forgotten; it was last begun {}\n", begun(mark)),
+            None => format!("{shown}: nothing was noted\n"),
+        })?;
+    }
+    Ok(if forgotten.is_some() { End::SUCCESS } else { End::FREE })
+}

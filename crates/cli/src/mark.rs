@@ -1,0 +1,114 @@
+//! What was done and which lease was broken, for people and as JSON has it.
+
+use leasehold::{BreakRecord, Key, Label, Mark, Marked};
+use serde::Serialize;
+
+use crate::print::plain;
+use crate::status::{KeyText, millis};
+use crate::time;
+
+/// What `once` or `every` noted.
+#[derive(Debug, Serialize)]
+pub(crate) struct SeenMark {
+    begun_at: u64,
+    by: Option<String>,
+    fence: u64,
+    /// `null` if it is done once, ever.
+    period_ms: Option<u64>,
+    due_at: Option<u64>,
+}
+
+impl From<&Mark> for SeenMark {
+    fn from(mark: &Mark) -> Self {
+        Self {
+            begun_at: mark.at.as_micros() / 1000,
+            by: mark.label.as_ref().map(ToString::to_string),
+            fence: mark.fence.get(),
+            period_ms: mark.period.map(millis),
+            due_at: mark.due_at().map(|due| due.as_micros() / 1000),
+        }
+    }
+}
+
+/// The same with its key, on a line of its own.
+pub(crate) fn line(key: &Key, mark: &Mark) -> String {
+    #[derive(Serialize)]
+    struct Line {
+        #[serde(flatten)]
+        key: KeyText,
+        #[serde(flatten)]
+        mark: SeenMark,
+    }
+    let line = Line { key: key.into(), mark: mark.into() };
+    serde_json::to_string(&line).expect("text and numbers can be written as JSON") + "\n"
+}
+
+/// A break that the store remembers.
+#[derive(Debug, Serialize)]
+pub(crate) struct SeenBreak {
+    broken_at: u64,
+    fence: u64,
+    held_by: Option<String>,
+    by: Option<String>,
+    reason: Option<String>,
+}
+
+impl From<&BreakRecord> for SeenBreak {
+    fn from(broken: &BreakRecord) -> Self {
+        let text = |label: &Option<Label>| label.as_ref().map(ToString::to_string);
+        Self {
+            broken_at: broken.at.as_micros() / 1000,
+            fence: broken.fence.get(),
+            held_by: text(&broken.held_by),
+            by: text(&broken.note.by),
+            reason: text(&broken.note.reason),
+        }
+    }
+}
+
+/// When it was last begun and by whom.
+pub(crate) fn begun(mark: &Mark) -> String {
+    let by = mark.label.as_ref().map_or_else(String::new, |by| format!(" by {}", plain(by.as_str())));
+    format!("{}{by}", time::moment(mark.at.as_micros() / 1000))
+}
+
+/// When it is due, by the clock of the store.
+pub(crate) fn due(marked: &Marked) -> String {
+    match marked.mark.as_ref().and_then(Mark::due_at) {
+        None => "never again".into(),
+        Some(due) if due <= marked.now => format!("now, since {}", time::moment(due.as_micros() / 1000)),
+        Some(due) => format!(
+            "{}, in {}",
+            time::moment(due.as_micros() / 1000),
+            time::shown(marked.now.saturating_until(due))
+        ),
+    }
+}
+
+/// Which lease was broken, when, by whom and why.
+pub(crate) fn broken(broken: &BreakRecord) -> String {
+    let said = |before: &str, label: &Option<Label>| {
+        label.as_ref().map_or_else(String::new, |label| format!("{before}{}", plain(label.as_str())))
+    };
+    let (of, by) = (said(" of ", &broken.held_by), said(", by ", &broken.note.by));
+    let when = time::moment(broken.at.as_micros() / 1000);
+    format!("{when}, fence {}{of}{by}{}", broken.fence, said(": ", &broken.note.reason))
+}
+
+/// Marks in columns. The last two may be long, so nothing is cut.
+pub(crate) fn table(marks: &[(Key, Marked)]) -> String {
+    let rows = marks.iter().filter_map(|(key, marked)| {
+        Some([plain(&key.to_string()), due(marked), begun(marked.mark.as_ref()?)])
+    });
+    let mut all = vec![["KEY", "DUE", "LAST BEGUN"].map(String::from)];
+    all.extend(rows);
+    let width = |column: usize| {
+        all.iter().map(|row| unicode_width::UnicodeWidthStr::width(&*row[column])).max().unwrap_or(0)
+    };
+    let (key, due) = (width(0), width(1));
+    let padded = |text: &str, width: usize| {
+        let missing = width.saturating_sub(unicode_width::UnicodeWidthStr::width(text));
+        format!("{text}{}  ", " ".repeat(missing))
+    };
+    all.iter().map(|row| format!("{}{}{}\n", padded(&row[0], key), padded(&row[1], due), row[2])).collect()
+}

@@ -1,0 +1,134 @@
+//! `leasehold metrics`: figures about the locks of a store, as Prometheus reads them.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use leasehold::{BreakRecord, Key, KeyState, Mark, Marked};
+
+use crate::args::MetricsArgs;
+use crate::exit::{End, Failure};
+use crate::keys::{beginning, naming};
+use crate::place::Place;
+use crate::print::print;
+
+/// Prints them.
+///
+/// # Errors
+///
+/// [`Failure`], when the store cannot be looked through.
+pub(crate) async fn metrics(args: MetricsArgs) -> Result<End, Failure> {
+    let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
+    let prefix = beginning(prefix, &naming(args.naming)?)?;
+    let place = Place::of(args.place)?;
+    // Its stderr is a scheduler's mail.
+    let locks = place.look(true).await?;
+    let states = locks.list(&prefix).await?;
+    let marks = locks.marks(&prefix).await?;
+    let breaks = locks.breaks(&prefix).await?;
+    print(&text(locks.store(), &prefix, &states, &marks, &breaks))?;
+    Ok(End::SUCCESS)
+}
+
+fn text(
+    store: &str,
+    prefix: &[u8],
+    states: &[KeyState],
+    marks: &[(Key, Marked)],
+    breaks: &[BreakRecord],
+) -> String {
+    let label = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let labels = format!("store=\"{}\",prefix=\"{}\"", label(store), label(&String::from_utf8_lossy(prefix)));
+    let mut text = String::new();
+    let mut gauge = |name: &str, help: &str, value: f64| {
+        writeln!(
+            text,
+            "# HELP leasehold_store_{name} {help}\n# TYPE leasehold_store_{name} gauge\n\
+             leasehold_store_{name}{{{labels}}} {value}"
+        )
+        .expect("a String takes all that is written to it");
+    };
+    let count = |count: usize| u32::try_from(count).map_or(f64::MAX, f64::from);
+    let longest = |times: &mut dyn Iterator<Item = Duration>| times.max().unwrap_or_default().as_secs_f64();
+    let held = states.iter().flat_map(|state| state.tenancies.iter().map(move |tenancy| (state, tenancy)));
+    gauge("held", "Locks, shares and permits that are held.", count(held.clone().count()));
+    gauge("waiting", "Requests that wait.", count(states.iter().map(|state| state.line.len()).sum()));
+    let held_for = held.filter_map(|(state, tenancy)| state.held_for(tenancy));
+    gauge(
+        "longest_held_seconds",
+        "How long the lock that is held for the longest time has been held.",
+        longest(&mut held_for.into_iter()),
+    );
+    let waited = states.iter().flat_map(|state| &state.line).map(|waiter| waiter.waited);
+    gauge(
+        "longest_wait_seconds",
+        "How long the longest waiter has waited.",
+        longest(&mut waited.into_iter()),
+    );
+    gauge("broken_last_day", "Locks of which a lease was broken within 24 hours.", count(breaks.len()));
+    gauge("marks", "Names whose work is noted as done by once or every.", count(marks.len()));
+    let overdue = marks.iter().filter_map(|(_, marked)| {
+        let due = marked.mark.as_ref().and_then(Mark::due_at)?;
+        Some(due.saturating_until(marked.now))
+    });
+    gauge(
+        "longest_overdue_seconds",
+        "How long work of every is due that was done before and is due for the longest time.",
+        longest(&mut overdue.into_iter()),
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::{Fence, Holder, Label, Stamp, Tenancy, Tenant, Waiter};
+
+    use super::*;
+
+    #[test]
+    fn each_figure_is_a_gauge_with_the_store_as_a_label() {
+        let key = Key::new("k").unwrap();
+        let tenant = Tenant::Holder { holder: Holder::from_bits(1), label: None };
+        let tenancy = Tenancy::exclusive(key.clone(), tenant, Fence::new(1_000_000), None);
+        let waiter = |seconds| Waiter::exclusive(Holder::from_bits(2), None, Duration::from_secs(seconds));
+        let state = KeyState::new(key.clone(), vec![tenancy], vec![waiter(5), waiter(7)]);
+        let state = state.at(Stamp::from_micros(91_500_000));
+        let mark = |at| Mark::new(Stamp::from_micros(at), Fence::new(1).unwrap(), Label::new("x").ok());
+        let now = Stamp::from_micros(100_000_000);
+        let marks = [
+            (key.clone(), Marked { mark: Some(mark(40_000_000).every(Duration::from_secs(50))), now }),
+            (key.clone(), Marked { mark: Some(mark(1)), now }),
+        ];
+        let text = text("redis://a\"b", b"", &[state], &marks, &[]);
+        for (name, value) in [
+            ("held", "1"),
+            ("waiting", "2"),
+            ("longest_held_seconds", "90.5"),
+            ("longest_wait_seconds", "7"),
+            ("broken_last_day", "0"),
+            ("marks", "2"),
+            ("longest_overdue_seconds", "10"),
+        ] {
+            let line = format!("leasehold_store_{name}{{store=\"redis://a\\\"b\",prefix=\"\"}} {value}\n");
+            assert!(text.contains(&line), "no {line}in {text}");
+            assert!(text.contains(&format!("# TYPE leasehold_store_{name} gauge\n")), "{text}");
+        }
+    }
+
+    /// An alert on a figure that is not printed would never fire.
+    #[test]
+    fn the_page_the_alerts_and_the_dashboard_have_these_figures_and_no_others() {
+        let printed = text("s", b"", &[], &[], &[]);
+        let names = |text: &str| -> std::collections::BTreeSet<String> {
+            let parts = text.split("leasehold_store_").skip(1);
+            let name = |part: &str| {
+                part.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().map(str::to_owned)
+            };
+            parts.filter_map(name).collect()
+        };
+        let printed = names(&printed);
+        assert_eq!(names(include_str!("../../../docs/operating.md")), printed);
+        for file in [include_str!("../../../docs/alerts.yml"), include_str!("../../../docs/dashboard.json")] {
+            assert!(names(file).is_subset(&printed) && names(file).len() > 3, "{:?}", names(file));
+        }
+    }
+}

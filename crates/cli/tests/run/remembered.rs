@@ -1,0 +1,103 @@
+//! What a store remembers beyond leases: what ran last, and which leases were broken.
+
+use serde_json::Value;
+use servers::{Flavor, Server};
+
+use crate::harness::{Done, Site};
+
+fn task(site: &Site, words: &[&str]) -> Done {
+    let mut command = site.leasehold(&[words[0], "--store", site.store()]);
+    command.args(&words[1..]);
+    site.finish(command)
+}
+
+fn json(done: &Done) -> Value {
+    serde_json::from_str(done.out.trim()).expect("one object")
+}
+
+#[test]
+fn what_ran_is_shown_and_listed_and_runs_again_when_it_was_forgotten_or_is_to_run_now() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in [Site::new(), Site::on(&server.url())] {
+        task(&site, &["once", "--label", "web-3", "job:migrate", "--", "true"]).is_silent(0);
+        task(&site, &["every", "--label", "cron", "2h", "job:report", "--", "true"]).is_silent(0);
+
+        let shown = task(&site, &["show", "job:report"]);
+        assert_eq!(shown.status.code(), Some(1), "{shown:?}");
+        assert!(shown.out.contains("\ndone     20") && shown.out.contains("Z by cron, fence "), "{shown:?}");
+        assert!(shown.out.contains("\ndue      20") && shown.out.contains(", in 1h59m\n"), "{shown:?}");
+        let seen = json(&task(&site, &["show", "--json", "job:report"]));
+        let mark = &seen["mark"];
+        assert_eq!((&mark["by"], &mark["period_ms"]), (&"cron".into(), &7_200_000.into()), "{seen}");
+        assert_eq!(mark["due_at"].as_u64().unwrap() - mark["begun_at"].as_u64().unwrap(), 7_200_000);
+        assert!(
+            seen["last_break"].is_null() && json(&task(&site, &["show", "--json", "x"]))["mark"].is_null()
+        );
+
+        let listed = task(&site, &["ls", "--marks", "job:"]);
+        let lines: Vec<_> = listed.out.lines().collect();
+        assert!(lines[0].starts_with("KEY ") && lines[0].ends_with("  LAST BEGUN"), "{listed:?}");
+        assert!(
+            lines[1].starts_with("job:migrate  never again ") && lines[1].ends_with("Z by web-3"),
+            "{listed:?}"
+        );
+        assert!(lines[2].starts_with("job:report   20") && lines[2].ends_with("Z by cron"), "{listed:?}");
+        let listed = task(&site, &["ls", "--marks", "--json", "--all"]);
+        let first: Value = serde_json::from_str(listed.out.lines().next().unwrap()).unwrap();
+        assert_eq!((&first["key"], &first["by"]), (&"job:migrate".into(), &"web-3".into()));
+        assert!(first["due_at"].is_null() && listed.out.lines().count() == 2, "{listed:?}");
+
+        let again = |words: &[&str]| task(&site, words).out;
+        assert_eq!(again(&["every", "2h", "job:report", "--", "echo", "ran"]), "");
+        assert_eq!(again(&["every", "--now", "2h", "job:report", "--", "echo", "ran"]), "ran\n");
+        assert_eq!(again(&["every", "2h", "job:report", "--", "echo", "ran"]), "", "a period began with it");
+
+        let forgotten = task(&site, &["forget", "job:migrate"]);
+        forgotten.is_silent(0);
+        assert!(forgotten.out.starts_with("job:migrate: forgotten; it was last begun 20"), "{forgotten:?}");
+        assert_eq!(json(&task(&site, &["forget", "--json", "job:migrate"]))["forgotten"], false);
+        task(&site, &["forget", "-q", "job:migrate"]).is_silent(1);
+        assert_eq!(again(&["once", "job:migrate", "--", "echo", "ran"]), "ran\n");
+    }
+    let site = Site::new();
+    task(&site, &["ls", "--marks", "-a"]).says(0, &["nothing is noted as done at "]);
+    site.finish(site.leasehold(&["forget", "a", "b"])).says(64, &["forget takes one"]);
+}
+
+#[test]
+fn a_break_is_shown_with_who_broke_it_and_why_and_counted() {
+    let server = Server::start(Flavor::Redis82);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let script = "echo $LEASEHOLD_FENCE > fence; exec sleep 60";
+        let holder = site.start(site.run_script(&["--label", "web-3", "deploy"], script));
+        let fence = site.wait_for("fence");
+        let metrics = task(&site, &["metrics"]);
+        metrics.is_silent(0);
+        let value = |done: &Done, name: &str| -> f64 {
+            let line = done.out.lines().find(|line| line.starts_with(&format!("leasehold_store_{name}{{")));
+            line.unwrap().rsplit_once(' ').unwrap().1.parse().unwrap()
+        };
+        assert_eq!(["held", "waiting", "broken_last_day"].map(|name| value(&metrics, name)), [1.0, 0.0, 0.0]);
+
+        let why = "it hangs since noon";
+        task(&site, &["break", "deploy", "--fence", &fence, "--reason", why]).is_silent(0);
+        holder.finish().says(70, &["somebody broke the lease"]);
+        let shown = task(&site, &["show", "deploy"]).out;
+        let line =
+            shown.lines().find(|line| line.starts_with("broken   20")).expect("a line about the break");
+        assert!(line.contains(&format!("Z, fence {fence} of web-3, by ")), "{shown}");
+        assert!(line.contains('@') && line.ends_with(&format!(": {why}")), "{shown}");
+        let broken = json(&task(&site, &["show", "--json", "deploy"]))["last_break"].clone();
+        assert_eq!((&broken["reason"], &broken["held_by"]), (&why.into(), &"web-3".into()), "{broken}");
+        assert_eq!(broken["fence"].to_string(), fence);
+        let metrics = task(&site, &["metrics", "dep"]);
+        assert_eq!(["held", "broken_last_day"].map(|name| value(&metrics, name)), [0.0, 1.0]);
+        std::fs::remove_file(site.path("fence")).unwrap();
+    }
+    let site = Site::new();
+    let words = ["break", "k", "--fence", "1", "--reason", "a\nb"];
+    task(&site, &words).says(64, &["--reason: "]);
+    let away = Site::on("redis://127.0.0.1:1");
+    let done = task(&away, &["metrics"]);
+    assert_eq!((done.status.code(), &*done.out), (Some(69), ""), "{done:?}");
+}
