@@ -86,14 +86,14 @@ impl Ear {
 }
 
 /// A subscription on a connection of its own, for RESP2.
-pub(crate) struct Subscription {
+pub(crate) struct Subscription<S = PubSubStream> {
     pub(crate) sink: PubSubSink,
-    pub(crate) stream: PubSubStream,
+    pub(crate) stream: S,
     /// When it was asked for. Whatever comes on it happened later.
     pub(crate) since: Instant,
 }
 
-impl Subscription {
+impl<S: Stream<Item = Msg> + Unpin> Subscription<S> {
     /// Hears until the connection ends, or a PING is not answered within the limit.
     ///
     /// Nothing is known of the order between two connections, so what was answered on the other does not count here; the
@@ -152,6 +152,9 @@ fn say(tell: &Tell, message: &Msg, since: Instant) {
     tell(message.get_channel_name().as_bytes(), message.get_payload_bytes(), since);
 }
 
-pub(crate) async fn next(stream: &mut PubSubStream) -> Option<Msg> {
+pub(crate) async fn next(stream: &mut (impl Stream<Item = Msg> + Unpin)) -> Option<Msg> {
     poll_fn(|context| Pin::new(&mut *stream).poll_next(context)).await
 }
+
+#[cfg(test)]
+mod tests;
