@@ -16,6 +16,8 @@ pub(crate) struct Seen {
     held: bool,
     tenancies: Vec<SeenTenancy>,
     line: Vec<SeenWaiter>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -83,6 +85,7 @@ impl From<&KeyState> for Seen {
                 .map(|tenancy| SeenTenancy::of(tenancy, state.held_for(tenancy)))
                 .collect(),
             line: state.line.iter().zip(1..).map(SeenWaiter::of).collect(),
+            damaged: state.damage.as_deref().map(str::to_owned),
         }
     }
 }

@@ -70,8 +70,11 @@ fn text(state: &KeyState) -> String {
         writeln!(text, "{name:7}  {value}").expect("a String takes all that is written to it");
     };
     fact("key", &plain(&state.key.to_string()));
-    if state.tenancies.is_empty() {
+    if state.tenancies.is_empty() && state.damage.is_none() {
         fact("held by", "nobody");
+    }
+    if let Some(damage) = &state.damage {
+        fact("damaged", &plain(damage));
     }
     for tenancy in &state.tenancies {
         fact("held by", &plain(&tenancy.tenant.to_string()));

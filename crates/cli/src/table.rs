@@ -54,7 +54,8 @@ pub(crate) fn table(states: &[KeyState], width: Option<usize>) -> String {
 
 fn rows_of(state: &KeyState) -> Vec<[Cell; COLUMNS]> {
     let row = |tenancy: Option<&Tenancy>| {
-        let holder = tenancy.map_or_else(|| Cell::of("-"), Cell::of_tenancy);
+        let nobody = || Cell::of(&state.damage.as_deref().map_or_else(|| "-".into(), plain));
+        let holder = tenancy.map_or_else(nobody, Cell::of_tenancy);
         let fence = tenancy.and_then(|tenancy| tenancy.fence);
         let held_for = tenancy.and_then(|tenancy| state.held_for(tenancy));
         let left = tenancy.map_or_else(|| "-".into(), |tenancy| time::left(tenancy.remaining));

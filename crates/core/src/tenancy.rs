@@ -106,6 +106,9 @@ pub struct KeyState {
     pub line: Vec<Waiter>,
     /// The store's wall clock when it was looked at: microseconds since 1970. `None` where the store does not say.
     pub clock: Option<Stamp>,
+    /// What keeps the holders or waiters, or some of them, from being read, and the remedy: somebody else wrote to the keys next to
+    /// this one in which the store keeps them. `None` where all of it can be read.
+    pub damage: Option<Arc<str>>,
 }
 
 /// Who waits for a key, as an onlooker sees it.
@@ -140,13 +143,19 @@ impl KeyState {
     /// What is to be seen of a key.
     #[must_use]
     pub const fn new(key: Key, tenancies: Vec<Tenancy>, line: Vec<Waiter>) -> Self {
-        Self { key, tenancies, line, clock: None }
+        Self { key, tenancies, line, clock: None, damage: None }
     }
 
     /// The same, seen when the store's wall clock showed this.
     #[must_use]
     pub fn at(self, clock: Stamp) -> Self {
         Self { clock: Some(clock), ..self }
+    }
+
+    /// The same, of which not all can be read, for this reason.
+    #[must_use]
+    pub fn damaged(self, why: impl Into<Arc<str>>) -> Self {
+        Self { damage: Some(why.into()), ..self }
     }
 
     /// How long the key has been held so, by the store's clock; `None` where that cannot be known.
@@ -160,10 +169,11 @@ impl KeyState {
         self.clock.filter(|clock| *clock >= since).map(|clock| since.saturating_until(clock))
     }
 
-    /// Whether it concerns us: another program's string does only where one of ours waits for it.
+    /// Whether it concerns us: another program's string does only where one of ours waits for it. What cannot be read does.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
-        !self.line.is_empty()
+        self.damage.is_some()
+            || !self.line.is_empty()
             || self.tenancies.iter().any(|tenancy| matches!(tenancy.tenant, Tenant::Holder { .. }))
     }
 }
@@ -203,6 +213,7 @@ mod tests {
         assert!(state(None, vec![waiter]).is_in_use());
         assert!(!state(Some(foreign), vec![]).is_in_use());
         assert!(!state(Some(Tenant::NotALock), vec![]).is_in_use());
+        assert!(state(None, vec![]).damaged("a list").is_in_use());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, FaultCause};
+use leasehold_core::{Fault, FaultCause, Key};
 use redis::{ErrorKind, RedisError, ServerError};
 
 /// Turns what went wrong at one place into faults.
@@ -36,7 +36,11 @@ const PASSING: [(&str, &str); 9] = [
 ];
 
 /// Codes that stand for something to mend.
-const LASTING: [&str; 8] = ["NOAUTH", "WRONGPASS", "NOPERM", "OOM", "MISCONF", "MOVED", "ASK", "CROSSSLOT"];
+const LASTING: [&str; 10] =
+    ["NOAUTH", "WRONGPASS", "NOPERM", "OOM", "MISCONF", "MOVED", "ASK", "CROSSSLOT", "WRONGTYPE", DAMAGED];
+
+/// A code of our own, for a script that failed on what it found: servers have none.
+const DAMAGED: &str = "DAMAGED";
 
 impl Faults {
     pub(crate) const fn new(store: Arc<str>, user: Option<Arc<str>>) -> Self {
@@ -130,7 +134,8 @@ impl Faults {
             "NOAUTH" | "WRONGPASS" => FaultCause::Authentication,
             "NOPERM" => FaultCause::Permission,
             "OOM" => FaultCause::OutOfMemory,
-            _ if said.has("WRONGTYPE") => FaultCause::WrongType,
+            "MISCONF" => FaultCause::DiskFull,
+            "WRONGTYPE" | DAMAGED => FaultCause::WrongType,
             _ => FaultCause::Other,
         })
     }
@@ -151,7 +156,11 @@ impl Faults {
             "OOM" => self.lasting(
                 "the server is out of memory (maxmemory) and takes no new keys: raise its maxmemory, or free some",
             ),
-            "MISCONF" => self.lasting(format_args!("the server cannot save its data and takes no writes: {said}")),
+            "MISCONF" => self.lasting(format_args!(
+                "the server cannot save its data to disk, and so takes no writes: free space on its disk, or mend what its log \
+                 names; it takes writes again once it has saved ({said})"
+            )),
+            "WRONGTYPE" | DAMAGED => self.lasting(said.words()),
             "MOVED" | "ASK" if self.node.is_some() => {
                 self.passing(format_args!("the cluster is moving the key ({})", said.code))
             }
@@ -174,6 +183,9 @@ impl Faults {
             _ if said.has("unknown command") => {
                 self.lasting(format_args!("the server lacks a command that the store needs: {said}"))
             }
+            _ if said.is_of_a_script() => {
+                self.lasting(format_args!("something next to the key is not ours: {REMEDY} ({said})"))
+            }
             // A proxy's own words, too many clients, a server that is shutting down: nothing says that it will stay so.
             _ => self.passing(format_args!("the server refused: {said}")),
         }
@@ -191,6 +203,42 @@ pub(crate) fn is_denied(error: &ServerError) -> bool {
     said.code == "NOPERM" || said.has("unknown command")
 }
 
+/// What must be mended where a script fails on what it finds.
+const REMEDY: &str = "find out who wrote there, and delete it";
+
+/// Whether the server refused because a key has another type than ours.
+pub(crate) fn is_wrong_type(error: &ServerError) -> bool {
+    Said::of(error).code == "WRONGTYPE"
+}
+
+/// The same refusal, which says of which key.
+pub(crate) fn of_wrong_type(side: &[u8]) -> ServerError {
+    refusal("WRONGTYPE", format!("{} has another type than ours: {REMEDY}", side.escape_ascii()))
+}
+
+/// Whether a script failed on what it found, and not on the state of the server.
+pub(crate) fn is_of_a_script(error: &ServerError) -> bool {
+    Said::of(error).is_of_a_script()
+}
+
+/// The same refusal, which says where: `line` is the side key of the queue, and stands for all that belong to its key.
+pub(crate) fn of_a_script(line: &[u8], error: &ServerError) -> ServerError {
+    let (kind, tagged) = line.split_at(Key::RESERVED.len() + 1);
+    let kind = &kind[..Key::RESERVED.len()];
+    let said = Said::of(error);
+    let words = format!(
+        "a key of the form {}?{} has something that is not ours: {REMEDY} ({said})",
+        kind.escape_ascii(),
+        tagged.escape_ascii()
+    );
+    refusal(DAMAGED, words)
+}
+
+fn refusal(code: &str, words: String) -> ServerError {
+    let error = redis::make_extension_error(code.into(), Some(words));
+    ServerError::try_from(error).unwrap_or_else(|_| unreachable!("an extension error is a server's"))
+}
+
 /// A server's error, by its code and its words.
 struct Said {
     code: &'static str,
@@ -205,15 +253,29 @@ impl Said {
         let first = known().find(|code| *code == error.code());
         // Up to 6.2, what failed within a script stands somewhere in the words of the script's own failure.
         let within = || known().find(|code| text.contains(&format!("-{code} ")));
+        let untold = || text.contains(": WRONGTYPE ").then_some("WRONGTYPE");
         let denied = ["The user executing the script can't", "ACL failure in script"];
         let unnamed = || denied.iter().any(|words| text.contains(words)).then_some("NOPERM");
         let refused = || text.contains("invalid username-password pair").then_some("WRONGPASS");
-        let code = first.or_else(within).or_else(unnamed).or_else(refused).unwrap_or_default();
+        let code =
+            first.or_else(within).or_else(untold).or_else(unnamed).or_else(refused).unwrap_or_default();
         Self { code, text }
     }
 
     fn has(&self, words: &str) -> bool {
         self.text.contains(words)
+    }
+
+    /// Without the code.
+    fn words(&self) -> &str {
+        self.text.strip_prefix(self.code).map_or(&*self.text, str::trim_start)
+    }
+
+    /// Whether a script failed by itself: on a value that it cannot use, or on a command that no server accepts. What time mends,
+    /// and what an operator does to a script, is none of this.
+    fn is_of_a_script(&self) -> bool {
+        let by_others = ["Script killed", "non local key", "unknown command", "NOSCRIPT"];
+        self.code.is_empty() && self.has("user_script:") && !by_others.iter().any(|words| self.has(words))
     }
 
     /// What an operator must allow.
@@ -305,7 +367,23 @@ mod tests {
             Lasting,
             &["maxmemory"],
         );
-        is("MISCONF Redis is configured to save RDB snapshots, but it's unable to", Lasting, &["save"]);
+        is(
+            "MISCONF Redis is configured to save RDB snapshots, but it's unable to",
+            Lasting,
+            &["save", "free space"],
+        );
+        is(
+            "ERR Error running script (call to f_01ab): @user_script:7: WRONGTYPE Operation against a key holding the wrong kind of value",
+            Lasting,
+            &["WRONGTYPE"],
+        );
+        for failed in [
+            "ERR Error running script (call to f_01ab): @user_script:7: user_script:7: attempt to index a nil value",
+            "ERR user_script:7: attempt to index a nil value script: 01ab, on @user_script:7.",
+            "ERR invalid expire time in 'set' command script: 01ab, on @user_script:7.",
+        ] {
+            is(failed, Lasting, &["not ours", "delete it"]);
+        }
         is("MOVED 3999 127.0.0.1:6381", Lasting, &["redis+cluster://"]);
         is("ERR This instance has cluster support disabled", Lasting, &["redis://"]);
         is("ERR DB index is out of range", Lasting, &["database"]);
@@ -338,6 +416,7 @@ mod tests {
             "BUSY Redis is busy running a script.",
             "CLUSTERDOWN Hash slot not served",
             "TRYAGAIN Multiple keys request during rehashing of slot",
+            "ERR Error running script (call to f_01ab): @user_script:7: Script killed by user with SCRIPT KILL...",
             "ERR max number of clients reached",
             "ERR upstream is away",
         ] {

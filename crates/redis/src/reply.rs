@@ -49,10 +49,7 @@ pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
         Request::Break { key, .. } => {
             (Answer::Break(fields.broken(key)?), fields.unfinished(|nth| [key].get(nth).copied())?)
         }
-        Request::Inspect(key) => {
-            let state = KeyState::new(key.clone(), fields.tenancies(key)?, fields.waiters()?);
-            (Answer::Inspect(state.at(fields.time()?)), Vec::new())
-        }
+        Request::Inspect(key) => (Answer::Inspect(fields.seen(key)?), Vec::new()),
     };
     Ok(Reply { answer, unfinished })
 }
@@ -239,7 +236,8 @@ impl Fields {
                 DONE | HELD | STANDS | FULL,
                 [_, Value::Array(share), Value::Int(left), Value::BulkString(fence), ..],
             ) => {
-                let (tenant, mode) = holder_of_a_share(share).ok_or_else(|| self.strange())?;
+                let (tenant, mode) =
+                    holder_of_a_share(share).ok_or_else(|| strangers(1, Side::Holders, key))?;
                 (tenant, mode, Some(fence), *left)
             }
             _ => return Err(self.strange()),
@@ -249,14 +247,26 @@ impl Fields {
         Ok(Some(Tenancy::exclusive(key.clone(), tenant, fence, remaining).in_mode(mode)))
     }
 
-    /// All who an inspection says hold a key, in order of their fences.
-    fn tenancies(&self, key: &Key) -> Result<Vec<Tenancy>, String> {
+    /// What an inspection says of a key.
+    fn seen(&self, key: &Key) -> Result<KeyState, String> {
+        let (tenancies, strange_holders) = self.tenancies(key)?;
+        let (line, strange_waiters) = self.waiters()?;
+        let state = KeyState::new(key.clone(), tenancies, line).at(self.time()?);
+        let mut strange = [(strange_holders, Side::Holders), (strange_waiters, Side::Line)].into_iter();
+        Ok(match strange.find(|(count, _)| *count > 0) {
+            Some((count, side)) => state.damaged(strangers(count, side, key)),
+            None => state,
+        })
+    }
+
+    /// All who an inspection says hold a key, in order of their fences; and how many it names who are not ours.
+    fn tenancies(&self, key: &Key) -> Result<(Vec<Tenancy>, usize), String> {
         let (HELD_TOGETHER, [_, Value::BulkString(marker), Value::Array(shares), ..]) =
             (self.code, self.rest.as_slice())
         else {
-            return Ok(self.tenancy(key)?.into_iter().collect());
+            return Ok((self.tenancy(key)?.into_iter().collect(), 0));
         };
-        let (now, mut tenancies) = (self.time()?, Vec::new());
+        let (now, mut tenancies, mut strange) = (self.time()?, Vec::new(), 0);
         for share in shares.chunks(5) {
             let read = || {
                 let [digits, Value::BulkString(ends), weight, Value::BulkString(fence), tail] = share else {
@@ -270,14 +280,17 @@ impl Fields {
                 let remaining = Some(now.saturating_until(ends));
                 Some(Tenancy::exclusive(key.clone(), tenant, fence, remaining).in_mode(mode))
             };
-            tenancies.push(read().ok_or_else(|| self.strange())?);
+            match read() {
+                Some(tenancy) => tenancies.push(tenancy),
+                None => strange += 1,
+            }
         }
         let holder = |tenancy: &Tenancy| match tenancy.tenant {
             Tenant::Holder { holder, .. } => Some(holder),
             _ => None,
         };
         tenancies.sort_by_key(|tenancy| (tenancy.fence, holder(tenancy)));
-        Ok(tenancies)
+        Ok((tenancies, strange))
     }
 
     /// The key that the answer is about.
@@ -294,8 +307,8 @@ impl Fields {
         number(time).map(Stamp::from_micros).ok_or_else(|| self.strange())
     }
 
-    /// Who waits, which comes last in the answer to an inspection.
-    fn waiters(&self) -> Result<Vec<Waiter>, String> {
+    /// Who waits, which comes last in the answer to an inspection; and how many it names who are not ours.
+    fn waiters(&self) -> Result<(Vec<Waiter>, usize), String> {
         let now = self.time()?;
         let Some(Value::Array(line)) = self.rest.last() else { return Err(self.strange()) };
         let waiter = |said: &[Value]| {
@@ -314,7 +327,9 @@ impl Fields {
             let mode = wire::read_mode(mode).unwrap_or(Mode::Exclusive);
             Some(Waiter::exclusive(Holder::from_digits(digits)?, label, waited).in_mode(mode))
         };
-        line.chunks(4).map(|said| waiter(said).ok_or_else(|| self.strange())).collect()
+        let waiters: Vec<_> = line.chunks(4).filter_map(waiter).collect();
+        let strange = line.len().div_ceil(4) - waiters.len();
+        Ok((waiters, strange))
     }
 
     fn unfinished_of(&self, attempt: &Attempt) -> Result<Vec<Key>, String> {
@@ -331,6 +346,12 @@ impl Fields {
     fn strange(&self) -> String {
         strange(format_args!("code {}, then {} fields", self.code, self.rest.len()))
     }
+}
+
+fn strangers(count: usize, side: Side, key: &Key) -> String {
+    let side = side_key(side, key);
+    let members = if count == 1 { "member that is" } else { "members that are" };
+    format!("{} has {count} {members} not ours: find out who wrote there, and delete it", side.escape_ascii())
 }
 
 fn no_mark(key: &Key) -> String {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use servers::{Flavor, Server};
 
-use crate::harness::{SECRET, Site};
+use crate::harness::{SECRET, Site, until};
 
 #[test]
 fn a_wrong_password_is_69_at_once() {
@@ -44,4 +44,105 @@ fn who_waits_two_seconds_for_a_lock_does_not_wait_ten_for_a_server() {
     let started = Instant::now();
     site.finish(site.run(&["-w", "2", "k", "--", "true"])).says_after_trying(69, &["no answer within"]);
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+}
+
+const BOTH: [Flavor; 2] = [Flavor::Redis70, Flavor::Valkey91];
+
+/// A try, somebody who waits, and `hold` are refused soon, with these words and with no advice to see whether the server runs.
+#[track_caller]
+fn is_refused_soon(server: &Server, words: &[&str]) {
+    let site = Site::on(&server.url());
+    for command in [site.run(&["-n", "k", "--", "true"]), site.run(&["k", "--", "true"])] {
+        let started = Instant::now();
+        let done = site.finish(command);
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?} {done:?}", started.elapsed());
+        done.says(69, words);
+        assert!(!done.err.contains("see that it runs"), "{done:?}");
+    }
+}
+
+#[test]
+fn a_server_without_memory_is_69_at_once_and_told_as_that() {
+    for flavor in BOTH {
+        let server =
+            Server::setup(flavor).arg("maxmemory", "3mb").arg("maxmemory-policy", "noeviction").start();
+        let fill = "local s = string.rep('x', 100000)
+            for n = 1, 1000 do if type(redis.pcall('SET', 'theirs:' .. n, s)) == 'table' and redis.pcall('SET', 'full', s).err then return n end end";
+        server.text(&["EVAL", fill, "0"]);
+        is_refused_soon(&server, &["out of memory", "maxmemory"]);
+        server.text(&["CONFIG", "SET", "maxmemory", "0"]);
+        let site = Site::on(&server.url());
+        site.finish(site.run(&["k", "--", "true"])).is_silent(0);
+    }
+}
+
+/// The server's dump cannot be written, as on a disk that is full: there is a directory where the file should be.
+#[test]
+fn a_server_that_cannot_save_is_69_at_once_and_says_what_to_do() {
+    for flavor in BOTH {
+        let server =
+            Server::setup(flavor).arg("save", "3600 1").arg("stop-writes-on-bgsave-error", "yes").start();
+        let asked = server.text(&["CONFIG", "GET", "dir"]);
+        let servers::Reply::Array(Some(words)) = &asked else { panic!("{asked:?}") };
+        let dump = std::path::Path::new(words[1].as_text().unwrap()).join("dump.rdb");
+        std::fs::create_dir(&dump).unwrap();
+        std::fs::write(dump.join("x"), "x").unwrap();
+        server.text(&["BGSAVE"]);
+        until("the save fails", || {
+            let info = server.text(&["INFO", "persistence"]);
+            let servers::Reply::Bulk(Some(info)) = info else { panic!("{info:?}") };
+            String::from_utf8_lossy(&info).contains("rdb_last_bgsave_status:err")
+        });
+        is_refused_soon(&server, &["save", "disk", "free space"]);
+        std::fs::remove_dir_all(&dump).unwrap();
+        server.text(&["SAVE"]);
+        let site = Site::on(&server.url());
+        site.finish(site.run(&["k", "--", "true"])).is_silent(0);
+    }
+}
+
+/// It took 13 s, and said that the server gave no answer.
+#[test]
+fn a_wrong_type_next_to_the_key_is_69_at_once_and_named() {
+    for flavor in BOTH {
+        let server = Server::start(flavor);
+        for side in ["l", "w", "h", "i", "f"] {
+            server.text(&["FLUSHALL"]);
+            let side = format!("leasehold:{side}{{k}}k");
+            server.text(&["RPUSH", &side, "x"]);
+            is_refused_soon(&server, &[&side, "delete it"]);
+        }
+    }
+}
+
+/// `ls --all` failed as a whole.
+#[test]
+fn one_key_with_strangers_next_to_it_does_not_hide_the_others() {
+    for flavor in BOTH {
+        let server = Server::start(flavor);
+        let site = Site::on(&server.url());
+        let _holds =
+            site.start(site.run(&["a", "b", "c", "--", "sh", "-c", "echo > running; exec sleep 60"]));
+        until("the locks", || site.path("running").exists());
+        server.text(&["ZADD", "leasehold:l{b}b", "1", "strange"]);
+        server.text(&["RPUSH", "leasehold:l{c}c", "strange"]);
+        let looks = |words: &[&str]| {
+            let mut command = site.leasehold(words);
+            command.args(["--store", site.store()]);
+            site.finish(command)
+        };
+        let done = looks(&["ls", "--all"]);
+        done.is_silent(0);
+        let rows: Vec<_> = done.out.lines().collect();
+        assert_eq!(rows.len(), 4, "{done:?}");
+        assert!(rows[3].contains("leasehold:l{c}c has another type than ours"), "{done:?}");
+        let done = looks(&["ls", "--all", "--json"]);
+        let damaged: Vec<_> =
+            done.out.lines().map(|line| line.contains(r#""damaged":"leasehold:l{"#)).collect();
+        assert_eq!(damaged, [false, true, true], "{done:?}");
+        let done = looks(&["show", "b"]);
+        done.is_silent(0);
+        assert!(done.out.contains("damaged  leasehold:l{b}b has 1 member that is not ours"), "{done:?}");
+        looks(&["show", "c"]).says(69, &["leasehold:l{c}c has another type than ours", "delete it"]);
+    }
 }

@@ -35,7 +35,9 @@ pub(super) async fn list(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<KeyState
         by_key.entry(state.key.clone()).or_default().push(state);
     }
     let states = by_key.into_iter().map(|(key, states)| seen(desk, key, &states));
-    Ok(states.filter(|state| !state.tenancies.is_empty() || !state.line.is_empty()).collect())
+    let is_shown =
+        |state: &KeyState| !state.tenancies.is_empty() || !state.line.is_empty() || state.damage.is_some();
+    Ok(states.filter(is_shown).collect())
 }
 
 /// The same of some keys, in their order: one question to each member.
@@ -104,7 +106,8 @@ pub(super) async fn each_says<T: Send + 'static>(
 fn seen(desk: &Desk, key: Key, states: &[KeyState]) -> KeyState {
     let line = states.iter().map(|state| &state.line).find(|line| !line.is_empty());
     let tenancies = held_by_a_majority(states, desk.majority());
-    let state = KeyState::new(key, tenancies, line.cloned().unwrap_or_default());
+    let mut state = KeyState::new(key, tenancies, line.cloned().unwrap_or_default());
+    state.damage = states.iter().find_map(|state| state.damage.clone());
     // Of fences that are within a margin of each member's clock, none is then later than now.
     let clock = states.iter().filter_map(|state| state.clock).max();
     match clock {

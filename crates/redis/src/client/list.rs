@@ -5,7 +5,7 @@ mod walk;
 
 use std::collections::BTreeMap;
 
-use leasehold_core::{Answer, Fault, Key, KeyState, Request};
+use leasehold_core::{Answer, Fault, FaultCause, Key, KeyState, Request};
 use redis::{Cmd, ServerError, Value, cmd};
 
 use super::{Client, Heard, Route, several};
@@ -102,7 +102,8 @@ impl Client {
                 if walk == Walk::Leases {
                     keys = self.that_look_held(&mut route, keys).await?;
                 }
-                for state in self.inspect_all(&mut route, keys, gone.as_deref_mut()).await? {
+                let states = self.inspect_each(&mut route, &keys, gone.as_deref_mut()).await?;
+                for state in states.into_iter().filter(KeyState::is_in_use) {
                     found.insert(state.key.clone(), state);
                 }
                 if next == b"0" {
@@ -137,14 +138,14 @@ impl Client {
         Ok(held)
     }
 
-    /// What is to be seen of each key that is in use.
-    async fn inspect_all(
+    /// What is to be seen of each of these keys, but for those that have gone.
+    async fn inspect_each(
         &self,
         route: &mut Route,
-        keys: Vec<Key>,
+        keys: &[Key],
         mut gone: Option<&mut Vec<Key>>,
     ) -> Result<Vec<KeyState>, Fault> {
-        let requests: Vec<_> = keys.into_iter().map(Request::Inspect).collect();
+        let requests: Vec<_> = keys.iter().cloned().map(Request::Inspect).collect();
         let mut states = Vec::new();
         for part in requests.chunks(INSPECTED_AT_ONCE) {
             let calls: Vec<_> = part.iter().map(|request| call_for(request, self.window())).collect();
@@ -157,15 +158,23 @@ impl Client {
                     gone.push(key.clone());
                     continue;
                 }
-                let Answer::Inspect(state) = self.answer(request, heard)? else {
-                    unreachable!("an inspection is answered as one")
-                };
-                if state.is_in_use() {
-                    states.push(state);
-                }
+                states.push(self.seen(request, heard)?);
             }
         }
         Ok(states)
+    }
+
+    /// What an inspection says. A key next to which something cannot be read is shown as such, and does not keep others from being
+    /// seen.
+    fn seen(&self, request: &Request, heard: Heard) -> Result<KeyState, Fault> {
+        match (self.answer(request, heard), request) {
+            (Ok(Answer::Inspect(state)), _) => Ok(state),
+            (Err(fault), Request::Inspect(key)) if fault.cause == FaultCause::WrongType => {
+                Ok(KeyState::new(key.clone(), Vec::new(), Vec::new()).damaged(fault.reason))
+            }
+            (Err(fault), _) => Err(fault),
+            _ => unreachable!("an inspection is answered as one"),
+        }
     }
 
     /// Says some commands at once, within the limit of one call.

@@ -4,14 +4,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{ConnectionId, Fault, Instant};
+use leasehold_core::{ConnectionId, Fault, Instant, Key};
 use redis::aio::ConnectionLike;
-use redis::{Cmd, Pipeline, RedisError, ServerError, Value};
+use redis::{Cmd, Pipeline, RedisError, ServerError, Value, cmd};
 
 use super::{BoxConnection, Client, Source};
 use crate::clock::ServerClock;
 use crate::deadline::within;
-use crate::fault::leads_astray;
+use crate::fault::{is_of_a_script, is_wrong_type, leads_astray, of_a_script, of_wrong_type};
 use crate::link::Live;
 use crate::script::{Call, is_unknown_script};
 use crate::topology::cluster::{Redirect, say_all, say_one};
@@ -70,7 +70,30 @@ impl Client {
             }
         };
         let said = within(&*self.runtime, limit, pin!(saying)).await;
-        self.heard(route, sent, said, limit)
+        let heard = self.heard(route, sent, said, limit)?;
+        match heard {
+            Err(error) => Ok(Err(Box::pin(self.located(route, call, error)).await)),
+            heard => Ok(heard),
+        }
+    }
+
+    /// The same refusal, which says at which key a script met something that is not ours: who mends it must know where it is.
+    async fn located(&self, route: &mut Route, call: &Call, error: ServerError) -> ServerError {
+        if is_wrong_type(&error) {
+            let sides: Vec<_> = call.keys.iter().filter_map(|name| Some((name, looks_at(name)?))).collect();
+            let (asks, connection) = (route.asks, route.connection());
+            let looking = say_all(connection, asks, sides.iter().map(|(_, look)| look.clone()));
+            let seen = within(&*self.runtime, self.call_limit, looking).await;
+            let seen = seen.and_then(Result::ok).unwrap_or_default();
+            let wrong = |heard: &Heard| heard.as_ref().is_err_and(is_wrong_type);
+            let wrong = sides.iter().zip(&seen).find(|(_, heard)| wrong(heard));
+            return wrong.map_or(error, |((name, _), _)| of_wrong_type(name));
+        }
+        if is_of_a_script(&error) {
+            let line = call.keys.iter().find(|name| kind_of(name) == Some(b'l'));
+            return line.map_or_else(|| error.clone(), |line| of_a_script(line, &error));
+        }
+        error
     }
 
     pub(crate) async fn call_all(
@@ -101,7 +124,14 @@ impl Client {
         for (nth, heard) in heard.iter().enumerate() {
             heard.as_ref().err().into_iter().for_each(|refusal| self.note_refusal(route, nth, refusal));
         }
-        Ok(heard)
+        let mut located = Vec::with_capacity(heard.len());
+        for (heard, call) in heard.into_iter().zip(calls) {
+            located.push(match heard {
+                Err(error) => Err(Box::pin(self.located(route, call, error)).await),
+                heard => heard,
+            });
+        }
+        Ok(located)
     }
 
     /// What a refusal says of the connection, and of where the key is.
@@ -160,6 +190,26 @@ impl Client {
             link.drop_connection(live);
         }
     }
+}
+
+/// What a key of a script is for, if it is a side key: the letter behind the prefix.
+fn kind_of(name: &[u8]) -> Option<u8> {
+    name.strip_prefix(Key::RESERVED.as_bytes())?.first().copied()
+}
+
+/// A command that finds out whether a side key has its type. Each is one that whoever locks may run.
+fn looks_at(name: &[u8]) -> Option<Cmd> {
+    let mut look = match kind_of(name)? {
+        b'f' | b'm' | b'b' => cmd("GET"),
+        b'l' | b'h' => cmd("ZCARD"),
+        b'w' | b'i' => cmd("HGET"),
+        _ => return None,
+    };
+    look.arg(name);
+    if matches!(kind_of(name)?, b'w' | b'i') {
+        look.arg("n");
+    }
+    Some(look)
 }
 
 pub(crate) async fn one(

@@ -63,7 +63,8 @@ local function join(s)
   local at = line.me and line.me.ticket or ticket_at == s.n and ticket
   if not at then
     local last = line.length > 0 and redis.call('ZRANGE', s.line_key, -1, -1, 'WITHSCORES')
-    at = above(last and last[2])
+    -- Behind what a stranger wrote at no number that counts, those who join stand in the order in which they came.
+    at = above(last and tonumber(last[2]) < FENCE_MAX and last[2])
   end
   if not line.me then line.length = line.length + 1 end
   local nonce = ARGV[13] ~= '' and ' ' .. ARGV[13] or ''

@@ -9,8 +9,12 @@
 
 local CLEARED_AT_ONCE = 100
 
+-- Whole milliseconds that a server accepts as how long a key lasts: more than none, and fewer digits than overflow.
+local MS = '([1-9]%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?)'
+local STANDS = '^' .. MS .. ' ' .. MS .. ' ([01])([^ ]*) ([^ ]*)(.*)$'
+
 local function standing(digits, ticket, record)
-  local ttl, keep, more, mode, channel, behind = string.match(record or '', '^(%d+) (%d+) ([01])([^ ]*) ([^ ]*)(.*)$')
+  local ttl, keep, more, mode, channel, behind = string.match(record or '', STANDS)
   local nonce, tail = nonce_of(behind or '')
   return {
     digits = digits, ticket = ticket, record = record, channel = channel, nonce = nonce, tail = tail,

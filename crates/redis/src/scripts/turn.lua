@@ -88,7 +88,7 @@ local function advance(s, asks)
     local digits, channel = string.match(line.unclaimed, '^(%x+) (.*)$')
     if s.owner ~= digits then
       line.unclaimed = false
-      strike(s, channel, true)
+      if channel then strike(s, channel, true) end
     end
   end
   local turn = 'free'

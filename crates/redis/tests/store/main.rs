@@ -4,6 +4,7 @@ mod batches;
 #[cfg(feature = "fred")]
 mod by_fred;
 mod cluster;
+mod damaged;
 mod examine;
 mod examine_sentinels;
 mod flavors;

@@ -1,6 +1,6 @@
 //! The same for whoever looks all the time: a part at a time, with few commands, and many keys inspected by one of them.
 
-use leasehold_core::{Answer, Bookmark, Fault, Key, KeyState, Request, Stretch};
+use leasehold_core::{Answer, Bookmark, Fault, FaultCause, Key, KeyState, Request, Stretch};
 use redis::{Cmd, Value, cmd};
 
 use super::super::{Client, Route, Source};
@@ -86,9 +86,15 @@ impl Client {
         let mut states = Vec::with_capacity(keys.len());
         for part in keys.chunks(Self::INSPECTED_AT_ONCE) {
             let heard = self.call(&mut route, &survey_call(part), self.call_limit).await?;
-            let answers = match heard.map_err(|error| self.faults.of_refusal(&error))? {
-                Value::Array(answers) if answers.len() == part.len() => answers,
-                _ => return Err(self.faults.lasting("the answer to a survey is none of the script's")),
+            let answers = match heard.map_err(|error| self.faults.of_refusal(&error)) {
+                Ok(Value::Array(answers)) if answers.len() == part.len() => answers,
+                // One of them has something next to it that cannot be read: each is looked at for itself.
+                Err(fault) if fault.cause == FaultCause::WrongType => {
+                    states.extend(self.inspect_each(&mut route, part, None).await?);
+                    continue;
+                }
+                Err(fault) => return Err(fault),
+                Ok(_) => return Err(self.faults.lasting("the answer to a survey is none of the script's")),
             };
             for (key, answer) in part.iter().zip(answers) {
                 let request = Request::Inspect(key.clone());

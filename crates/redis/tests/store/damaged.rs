@@ -1,0 +1,191 @@
+//! What strangers wrote to the keys next to a lock: told at once, with the key's name and the remedy, and only of that lock.
+
+use leasehold_core::{
+    Acquire, AdminStore as _, Attempt, BreakNote, Claim, Drift, Fault, FaultCause, FaultKind, Fence,
+    InspectStore as _, KeyState, Manner, Mark, MarkStore as _, Outcome, Patience, Stamp, Step, Store,
+};
+use leasehold_redis::RedisStore;
+use leasehold_redis::slot::{Side, side_key};
+use servers::{Flavor, Server};
+use std::slice::from_ref;
+use std::time::Duration;
+
+use crate::queue::BOTH;
+use crate::world::{attempt, grant, granted, key, lasting, runtime, store};
+
+const FLAVORS: [Flavor; 3] = [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91];
+const WAIT: Manner = Manner::Wait { line_limit: None };
+const SIDES: [Side; 5] = [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares];
+
+fn side(side: Side, name: &str) -> String {
+    String::from_utf8(side_key(side, &key(name))).unwrap()
+}
+
+fn shared(of: &Attempt) -> Attempt {
+    let claim = Claim::shared(of.claim.keys().cloned()).unwrap();
+    Attempt::new(claim, of.holder, of.label.clone(), of.ttl)
+}
+
+/// Everything that a store is asked of a key: each fault that came of it.
+async fn faults(store: &RedisStore, holder: &Attempt, name: &str) -> Vec<Fault> {
+    let other = attempt(&[name]);
+    let mark = Mark::new(Stamp::from_micros(1), Fence::MAX, None);
+    let all = [
+        store.grant(&other, Manner::Try).await.map(drop),
+        store.grant(&attempt(&[name]), WAIT).await.map(drop),
+        store.grant(&shared(&attempt(&[name])), Manner::Try).await.map(drop),
+        store.grant(&shared(&attempt(&[name])), WAIT).await.map(drop),
+        store.renew(from_ref(holder)).await.remove(0).map(drop),
+        store.inspect(&key(name)).await.map(drop),
+        store.mark(holder, &mark, Duration::from_secs(1)).await.map(drop),
+        store.break_lease(&key(name), Fence::MAX, &BreakNote::default()).await.map(drop),
+        store.release(holder).await.map(drop),
+        store.give_up(&other).await.map(drop),
+    ];
+    all.into_iter().filter_map(Result::err).collect()
+}
+
+/// Such a fault was taken for one that may pass, so that even a try went on for as long as an outage is waited for.
+#[tokio::test]
+async fn a_wrong_type_next_to_a_key_is_told_at_once_with_the_name_of_that_key() {
+    for flavor in FLAVORS {
+        let server = Server::start(flavor);
+        for protocol in BOTH {
+            let store = store(&format!("{}?protocol={protocol}", server.url()));
+            for wrong in SIDES {
+                for is_held in [false, true] {
+                    server.text(&["FLUSHALL"]);
+                    let ours = attempt(&["k\n"]);
+                    if is_held {
+                        granted(grant(&store, &ours).await);
+                    }
+                    let wrong = side(wrong, "k\n");
+                    server.text(&["DEL", &wrong]);
+                    server.text(&["RPUSH", &wrong, "x"]);
+                    if !is_held {
+                        lasting(grant(&store, &ours).await, &["delete it"]);
+                    }
+                    for fault in faults(&store, &ours, "k\n").await {
+                        assert_eq!(fault.kind, FaultKind::Lasting, "{flavor} {wrong:?}: {fault}");
+                        let named = wrong.escape_default().to_string();
+                        assert!(fault.reason.contains(&named), "{flavor} {wrong:?}: {fault}");
+                        assert!(fault.reason.contains("delete it"), "{flavor} {wrong:?}: {fault}");
+                    }
+                    assert_eq!(server.text(&["TYPE", &wrong]).as_text(), Some("list"), "{wrong:?}");
+                }
+            }
+        }
+    }
+}
+
+/// A try ends as soon as it is answered, whatever it is willing to wait for a store that is away.
+#[tokio::test]
+async fn a_try_at_a_damaged_key_asks_once() {
+    let server = Server::start(Flavor::Valkey91);
+    server.text(&["RPUSH", &side(Side::Line, "k"), "x"]);
+    let (store, ours, runtime) = (store(&server.url()), attempt(&["k"]), runtime());
+    let patience = Patience::new(None, Duration::from_secs(10));
+    let mut machine = Acquire::new(runtime.now(), ours.ttl, Drift::BETWEEN_MACHINES, patience, 1);
+    assert_eq!(machine.next(runtime.now()), Step::Ask);
+    machine.handle_sent(runtime.now());
+    machine.handle_fault(runtime.now(), store.grant(&ours, WAIT).await.unwrap_err());
+    match machine.next(runtime.now()) {
+        Step::Done(Outcome::Refused(fault)) => assert_eq!(fault.cause, FaultCause::WrongType),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Records that no build of ours writes, each of which once ended a script in the middle, or was one that nobody could read.
+const STRANGE: [&[&str]; 12] = [
+    &["ZADD", "l", "1", "strange"],
+    &["ZADD", "l", "inf", "00000000000000000000000000000007"],
+    &["ZADD", "l", "-1.5", "00000000000000000000000000000007"],
+    &["HSET", "w", "u", "strange"],
+    &["HSET", "w", "u", ""],
+    &["ZADD", "h", "99999999999999", "strange"],
+    &["ZADD", "h", "inf", "00000000000000000000000000000007"],
+    &["ZADD", "h", "-inf", "00000000000000000000000000000007"],
+    &["HSET", "i", "n", "strange"],
+    &["HSET", "i", "00000000000000000000000000000007", "x y z"],
+    &["HSET", "w", "00000000000000000000000000000007", "0 600000 0 "],
+    &["HSET", "w", "00000000000000000000000000000007", "30000 99999999999999999999 0 "],
+];
+
+fn write(server: &Server, strange: &[&str], name: &str) {
+    let kind = match strange[1] {
+        "l" => Side::Line,
+        "w" => Side::Waiters,
+        "h" => Side::Holders,
+        _ => Side::Shares,
+    };
+    let mut words = strange.to_vec();
+    let side = side(kind, name);
+    words[1] = &side;
+    server.text(&words);
+    if strange[2].starts_with('0') && kind == Side::Waiters {
+        server.text(&["ZADD", &self::side(Side::Line, name), "1", strange[2]]);
+    }
+}
+
+#[tokio::test]
+async fn a_strange_record_is_passed_over_or_told_at_once() {
+    for flavor in FLAVORS {
+        let server = Server::start(flavor);
+        let store = store(&server.url());
+        for strange in STRANGE {
+            for (is_held, together) in [(false, false), (true, false), (true, true)] {
+                server.text(&["FLUSHALL"]);
+                let ours = attempt(&["k"]);
+                let ours = if together { shared(&ours) } else { ours };
+                if is_held {
+                    granted(grant(&store, &ours).await);
+                }
+                write(&server, strange, "k");
+                for fault in faults(&store, &ours, "k").await {
+                    assert_eq!(fault.kind, FaultKind::Lasting, "{flavor} {strange:?}: {fault}");
+                    assert!(fault.reason.contains("{k}k"), "{flavor} {strange:?}: {fault}");
+                    // A share without an end is one whose end no server takes; the rest is read by the script itself.
+                    let may_fail = strange[..3] == ["ZADD", "h", "inf"];
+                    assert!(
+                        may_fail || !fault.reason.contains("user_script"),
+                        "{flavor} {strange:?}: {fault}"
+                    );
+                }
+                // A script that failed once it had begun to write left a lease without its fence.
+                let lock = server.text(&["GET", "k"]);
+                let fence = server.text(&["EXISTS", &side(Side::Fence, "k")]).as_integer().unwrap();
+                assert!(lock.as_text().is_none() || fence == 1, "{flavor} {strange:?}: {lock:?}");
+            }
+        }
+    }
+}
+
+fn named(states: &[KeyState]) -> Vec<(String, Option<&str>)> {
+    states.iter().map(|state| (state.key.to_string(), state.damage.as_deref())).collect()
+}
+
+/// One strange member of one queue kept everybody from being listed.
+#[tokio::test]
+async fn what_cannot_be_read_next_to_one_key_does_not_hide_the_others() {
+    for flavor in FLAVORS {
+        let server = Server::start(flavor);
+        let store = store(&server.url());
+        let [a, b, c] = ["a", "b", "c"].map(|name| attempt(&[name]));
+        for ours in [&a, &b, &c] {
+            granted(grant(&store, ours).await);
+        }
+        write(&server, &["ZADD", "l", "1", "strange"], "b");
+        server.text(&["RPUSH", &side(Side::Line, "c"), "x"]);
+        let members =
+            "leasehold:l{b}b has 1 member that is not ours: find out who wrote there, and delete it";
+        let wrong = "leasehold:l{c}c has another type than ours: find out who wrote there, and delete it";
+        let seen = [("a".into(), None), ("b".into(), Some(members)), ("c".into(), Some(wrong))];
+        let listed = store.list(b"").await.unwrap();
+        assert_eq!(named(&listed), seen, "{flavor}");
+        let asked = store.inspect_all(&["a", "b", "c"].map(key)).await.unwrap();
+        assert_eq!(named(&asked), seen, "{flavor}");
+        // Who holds it is seen all the same, where only a waiter is strange.
+        assert_eq!((listed[1].tenancies.len(), listed[1].line.len()), (1, 0));
+        lasting(store.inspect(&key("c")).await, &["leasehold:l{c}c", "delete it"]);
+    }
+}
