@@ -89,7 +89,8 @@ fn ours(value: &[u8]) -> Option<(Flag, Holder, Option<Label>)> {
     let (digits, rest) = rest.split_at_checked(Holder::DIGITS)?;
     let label = match rest {
         [] => None,
-        [b' ', label @ ..] => Some(Label::read(label)),
+        // One that no holder may have was not written by one. Scripts judge it by the same rule (`is_label` in `state.lua`).
+        [b' ', label @ ..] => Some(Label::new(std::str::from_utf8(label).ok()?).ok()?),
         _ => return None,
     };
     Some((Flag::of(*flag)?, Holder::from_digits(digits)?, label))
@@ -312,6 +313,9 @@ mod tests {
             format!("lh1-{DIGITS}8"),
             format!("lh1-{DIGITS}\n"),
             format!("lh1-{}", DIGITS.to_uppercase()),
+            format!("lh1-{DIGITS} a\nb"),
+            format!("lh1-{DIGITS} a\u{85}b"),
+            format!("lh1-{DIGITS} {}", "x".repeat(Label::MAX_LEN + 1)),
             DIGITS.into(),
         ];
         for value in foreign {

@@ -16,9 +16,12 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use redis::{Connection, Value, cmd};
 use servers::{Flavor, Server};
 
-const VALUES: [&[u8]; 16] = [
+const VALUES: [&[u8]; 19] = [
     b"lh1-00000000000000000000000000000001 web-3",
     b"lh1+00000000000000000000000000000001",
+    "lh1-00000000000000000000000000000001 größe 鍵 🔒".as_bytes(),
+    b"lh1-00000000000000000000000000000002 a\tb",
+    b"lh1-00000000000000000000000000000002 \xc2\x85",
     b"lh1-0123456789abcdef0011223344556677",
     b"lh2-0123456789abcdef0011223344556677 web-3",
     b"lh1 shared",

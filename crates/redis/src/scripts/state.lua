@@ -13,11 +13,29 @@ local pushes, told, unfinished = {}, 0, {}
 -- When a share ends that is to last so long: at a whole millisecond, and not before its time.
 local function ends_after(ms) return math.ceil(now / 1000) + ms end
 
+-- What stands for one character of several bytes, by its first byte; not those from U+0080 to U+009F, which are control characters.
+local UTF_8 = {
+  '\194[\160-\191]', '[\195-\223][\128-\191]', '\224[\160-\191][\128-\191]', '\237[\128-\159][\128-\191]',
+  '[\225-\236\238\239][\128-\191][\128-\191]', '\240[\144-\191][\128-\191][\128-\191]',
+  '\244[\128-\143][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]',
+}
+local LABEL_MAX = 256
+
+-- Whether a holder may call itself so: UTF-8 without control characters, and not long.
+local function is_label(text)
+  if #text > LABEL_MAX then return false end
+  for _, character in ipairs(UTF_8) do
+    if not string.find(text, '[^ -~]') then return true end
+    text = string.gsub(text, character, ' ')
+  end
+  return not string.find(text, '[^ -~]')
+end
+
 -- Whose lease a value is, whatever its flag and label; nil: none of ours.
 local LEASE = '^lh1[-+?](' .. string.rep('[0-9a-f]', 32) .. ')(.?)'
 local function owner_of(value)
   local digits, behind = string.match(value, LEASE)
-  if behind == '' or behind == ' ' then return digits end
+  if behind == '' or behind == ' ' and is_label(string.sub(value, 38)) then return digits end
 end
 
 -- How a key is wanted. Where others may hold it as well: what stands there then, how much is wanted, and how much there is.

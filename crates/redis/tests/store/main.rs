@@ -8,6 +8,7 @@ mod damaged;
 mod examine;
 mod examine_sentinels;
 mod flavors;
+mod forms;
 mod hostile;
 mod lent;
 mod line;
