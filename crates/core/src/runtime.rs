@@ -102,6 +102,12 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     /// Runs a task to its end beside the others. Where the runtime has ended the task is dropped; this never panics.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
+    /// Another number once the async runtime has ended and cleanups run elsewhere: a task that was spawned under an earlier number, such
+    /// as one that drives a connection, runs no more.
+    fn generation(&self) -> u64 {
+        0
+    }
+
     /// Runs a cleanup to its end, which gives back what others wait for. A runtime that ends before it is done begins it anew
     /// elsewhere if it can, and is delayed by that for a bounded time.
     fn spawn_cleanup(&self, mut begin: BeginCleanup) {

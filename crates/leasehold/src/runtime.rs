@@ -109,6 +109,10 @@ impl Runtime for TokioRuntime {
         drop(self.handle().spawn(task));
     }
 
+    fn generation(&self) -> u64 {
+        self.cleanups.generation()
+    }
+
     fn spawn_cleanup(&self, begin: BeginCleanup) {
         if self.own_thread.is_none() {
             return self.cleanups.spawn(&self.handle, begin, None);

@@ -42,8 +42,25 @@ pub(crate) struct Live {
     pub(crate) batches: Arc<Batches>,
     /// Whether it can hear by itself, or takes a second connection for that.
     pub(crate) hears: bool,
+    /// The [`Runtime::generation`] whose tasks drive it.
+    generation: u64,
     /// True when it has ended, or is to.
     ended: Arc<watch::Sender<bool>>,
+}
+
+impl Live {
+    fn is_up(&self, runtime: &dyn Runtime) -> bool {
+        !*self.ended.borrow() && self.generation == runtime.generation()
+    }
+}
+
+/// Says that a connection has ended when the task that drives it ends, also with its async runtime.
+struct Driven(Arc<watch::Sender<bool>>);
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
 }
 
 impl fmt::Debug for Link {
@@ -132,7 +149,7 @@ impl Link {
     /// The connection, if there is one.
     pub(crate) fn up(&self) -> Option<Arc<Live>> {
         match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Up(live) if !*live.ended.borrow() => Some(Arc::clone(live)),
+            State::Up(live) if live.is_up(&*self.runtime) => Some(Arc::clone(live)),
             _ => None,
         }
     }
@@ -243,7 +260,7 @@ impl Link {
     fn look(&self) -> Result<Arc<Live>, watch::Receiver<Made>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
-            State::Up(live) if !*live.ended.borrow() => return Ok(Arc::clone(live)),
+            State::Up(live) if live.is_up(&*self.runtime) => return Ok(Arc::clone(live)),
             // Its task is alive as long as the channel is open.
             State::Connecting(made) if made.has_changed().is_ok() => return Err(made.clone()),
             _ => {}
@@ -260,6 +277,7 @@ impl Link {
         let (state, faults) = (Arc::clone(&self.state), self.faults.clone());
         let (tell, lost) = (Arc::clone(&self.tell), Arc::clone(&self.lost));
         let hears_of_breaks = Arc::clone(&self.hears_of_breaks);
+        let generation = self.runtime.generation();
         self.runtime.spawn(Box::pin(async move {
             let connected = within(&*runtime, CONNECT_LIMIT, connector.connect(&runtime, &tell)).await;
             let silent = || Err(faults.timed_out(format_args!("no connection within {CONNECT_LIMIT:?}")));
@@ -281,16 +299,18 @@ impl Link {
                     confirmed: tokio::sync::Mutex::default(),
                     batches: Arc::default(),
                     hears,
+                    generation,
                     ended: Arc::clone(&ended),
                 };
+                let mut end = ended.subscribe();
+                let driven = Driven(ended);
                 runtime.spawn(Box::pin(async move {
-                    let mut end = ended.subscribe();
                     tokio::select! {
                         () = driver => {}
                         () = moved => {}
                         _ = end.wait_for(|ended| *ended) => {}
                     }
-                    ended.send_replace(true);
+                    drop(driven);
                     lost.notify_one();
                 }));
                 Arc::new(live)

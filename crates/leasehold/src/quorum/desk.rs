@@ -80,6 +80,31 @@ impl Undoing {
     }
 }
 
+/// The attempts of a call to a member that has not ended. It may be dropped with the async runtime of a program that ends: a release that
+/// was answered before it then undoes nothing of it.
+struct OpenCall {
+    desk: Arc<Desk>,
+    attempts: Vec<(Attempt, Arc<Stake>)>,
+    unanswered: Option<BackgroundRelease>,
+}
+
+impl OpenCall {
+    /// What is given up from here on is given up after this call, so that nothing of the call outlasts it.
+    fn ends(&mut self, with_answer: bool) {
+        for (attempt, stake) in std::mem::take(&mut self.attempts) {
+            if stake.call_ends(with_answer) {
+                self.desk.undo(attempt, stake, None, Some(self.desk.releases.begin()));
+            }
+        }
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        self.ends(false);
+    }
+}
+
 impl Desk {
     pub(super) fn new(
         name: String,
@@ -177,11 +202,11 @@ impl Desk {
     ) {
         attempts.iter().for_each(|(_, stake)| stake.asks());
         let call = Call { member, does, limit, dropped_after: self.max_ttl.duration() };
-        let (desk, tell) = (self.clone(), tell.clone());
         // What it may bring may have to be released, so a program that ends waits for its answer.
-        let mut unanswered = (!attempts.is_empty()).then(|| self.releases.begin());
+        let unanswered = (!attempts.is_empty()).then(|| self.releases.begin());
+        let mut open = OpenCall { desk: self.clone(), attempts, unanswered };
+        let (desk, tell) = (self.clone(), tell.clone());
         self.runtime.spawn(Box::pin(async move {
-            let mut attempts = attempts;
             let ends = |end: End<'_>| {
                 desk.ended(
                     member,
@@ -190,14 +215,10 @@ impl Desk {
                         End::Limit(fault) | End::Fault(fault) => Some(fault),
                     },
                 );
-                // What is given up from here on is given up after this call, so that nothing of the call outlasts it.
                 if !matches!(end, End::Limit(_)) {
-                    let given_up = attempts.extract_if(.., |(_, stake)| stake.call_ends(end == End::Answer));
-                    given_up.for_each(|(attempt, stake)| {
-                        desk.undo(attempt, stake, None, Some(desk.releases.begin()));
-                    });
+                    open.ends(end == End::Answer);
                 }
-                drop(unanswered.take());
+                drop(open.unanswered.take());
             };
             call.make(&desk.members[member], &*desk.runtime, &tell, ends).await;
         }));

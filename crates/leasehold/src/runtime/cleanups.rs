@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -29,6 +29,8 @@ pub(super) struct Cleanups {
     state: Mutex<State>,
     /// The runtime is known to have ended.
     ended: AtomicBool,
+    /// How many threads were started to do what was cut off.
+    rescues: AtomicU64,
     /// Something that was cut off is done.
     done: Condvar,
 }
@@ -76,6 +78,11 @@ impl Cleanups {
         }
         let rescue = self.state().rescue.as_ref().map(|rescue| rescue.handle.clone());
         rescue.or_else(|| Handle::try_current().ok())
+    }
+
+    /// Changes when tasks run elsewhere than before.
+    pub(super) fn generation(&self) -> u64 {
+        self.rescues.load(Ordering::Acquire)
     }
 
     /// One is over: done, or cut off, and then to be begun anew.
@@ -133,6 +140,7 @@ impl Cleanups {
         let (under_way, changed) = (AtomicUsize::new(0), Notify::new());
         let rescue = Arc::new(Rescue { handle: runtime.handle().clone(), under_way, changed });
         let (cleanups, here) = (self.clone(), rescue.clone());
+        self.rescues.fetch_add(1, Ordering::AcqRel);
         std::thread::Builder::new().name("leasehold-last".into()).spawn(move || {
             runtime.block_on(here.run(&cleanups));
         })?;

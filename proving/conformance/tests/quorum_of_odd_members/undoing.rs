@@ -1,9 +1,12 @@
 //! Taking back what an attempt left, or may have left, at members that do not answer.
 
-use conformance::faulty::Weather;
-use leasehold_core::{GrantAnswer, Line, Manner, Store as _};
+use std::sync::Arc;
 
-use crate::odd::{lasting, passing};
+use conformance::faulty::Weather;
+use leasehold::{MemoryStore, QuorumStore, TokioRuntime};
+use leasehold_core::{GrantAnswer, Line, Manner, Store};
+
+use crate::odd::{Odd, lasting, passing};
 use crate::world::{MAX_TTL, MILLISECOND, SECOND, World, fence};
 
 #[tokio::test(start_paused = true)]
@@ -101,4 +104,29 @@ async fn an_attempt_that_failed_gives_up_what_it_was_granted_and_asks_anew_under
         assert!(ids.len() == 2 && ids[0] != ids[1], "{ids:?}");
         assert_eq!(member.asked("give_up")[0].holder, attempt.holder);
     }
+}
+
+/// The third member answered the release before the grant reached it, and then the program ends: nobody would undo that grant.
+#[test]
+fn a_grant_that_is_under_way_when_the_program_ends_is_given_up() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let members = runtime.block_on(async {
+        let here = Arc::new(TokioRuntime::current().unwrap());
+        let member = |name: &str| Arc::new(Odd::of(MemoryStore::new(here.clone()).named(name)));
+        let members = ["a", "b", "c"].map(member);
+        members[2].on("grant", Weather::Hung);
+        let stores = members.iter().cloned().map(|member| -> Arc<dyn Store> { member });
+        let quorum = QuorumStore::new(stores, MAX_TTL, here.clone()).unwrap();
+        let attempt = World::of(3).attempt();
+        fence(&quorum.grant(&attempt, Manner::Try).await);
+        quorum.release(&attempt).await.unwrap();
+        while members[2].count("release") == 0 {
+            tokio::task::yield_now().await;
+        }
+        members
+    });
+    let given_up = || members.each_ref().map(|member| member.count("give_up"));
+    assert_eq!(given_up(), [0, 0, 0]);
+    drop(runtime);
+    assert_eq!(given_up(), [0, 0, 1]);
 }
