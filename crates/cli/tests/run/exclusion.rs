@@ -40,14 +40,15 @@ fn eight_processes_add_fifty_times_each_on_a_server() {
 fn a_holder_that_was_killed_keeps_others_out_no_longer_than_its_ttl() {
     let server = Server::start(Flavor::Redis70);
     for site in [Site::new(), Site::on(&server.url())] {
-        let ttl = Duration::from_secs(2);
-        let holder = site.start(site.run_script(&["--ttl", "2", "k"], "echo $$ > running; exec sleep 60"));
+        let ttl = Duration::from_secs(3);
+        let holder = site.start(site.run_script(&["--ttl", "3", "k"], "echo $$ > running; exec sleep 60"));
         let command = site.wait_for("running");
         holder.signal(Signal::KILL);
         let killed = Instant::now();
         site.finish(site.run(&["k", "--", "true"])).is_silent(0);
         let waited = killed.elapsed();
-        assert!(waited < ttl + Duration::from_secs(1), "{waited:?}");
+        // A second lease would show, a slow machine does not.
+        assert!(waited < 2 * ttl - Duration::from_millis(200), "{waited:?}");
         kill(&command);
     }
 }

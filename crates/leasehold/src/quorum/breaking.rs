@@ -6,13 +6,14 @@
 //! A member takes a lease again that it has not (`keeping`), which must not bring back what was broken: where a member had
 //! it at the last word, or told that it was broken, it is only renewed there.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_core::{
     Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Holder, Key, Notice,
-    Notices, Store, Tenancy, Vote,
+    Notices, Stamp, Store, Tenancy, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -92,7 +93,13 @@ pub(super) async fn last_break(desk: &Arc<Desk>, key: &Key) -> Result<Option<Bre
         let key = key.clone();
         Box::pin(async move { store.admin()?.last_break(&key).await })
     };
-    Ok(all_say(desk, desk.look_limit(), look).await?.into_iter().flatten().max_by_key(|broken| broken.at))
+    Ok(all_say(desk, desk.look_limit(), look).await?.into_iter().flatten().max_by_key(rank))
+}
+
+/// The last break of a key has the highest fence. Members do it one after the other, and the slow ones after it was answered:
+/// the first of them tells when it was.
+fn rank(broken: &BreakRecord) -> (Fence, Reverse<Stamp>) {
+    (broken.fence, Reverse(broken.at))
 }
 
 /// The same of all keys that begin so.
@@ -103,7 +110,7 @@ pub(super) async fn list_breaks(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<B
     };
     let mut latest: BTreeMap<Key, BreakRecord> = BTreeMap::new();
     for broken in all_say(desk, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
-        if latest.get(&broken.key).is_none_or(|other| other.at < broken.at) {
+        if latest.get(&broken.key).is_none_or(|other| rank(other) < rank(&broken)) {
             latest.insert(broken.key.clone(), broken);
         }
     }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use conformance::faulty::Weather;
 use leasehold_core::{
     AdminStore as _, Attempt, BreakAnswer, BreakNote, Fence, GrantAnswer, HoldAnswer, InspectStore as _,
-    Manner, MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl,
+    Manner, MarkStore as _, MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl,
 };
 
 use crate::odd::{lasting, passing};
@@ -43,6 +43,23 @@ async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_other
     assert_eq!(world.taken(), [3, 4]);
     // What is left no majority can keep.
     let [Ok(HoldAnswer::NotHeld { .. })] = &quorum.renew(&[attempt]).await[..] else { panic!("it is kept") };
+}
+
+/// A majority broke it long before the last member did.
+#[tokio::test(start_paused = true)]
+async fn a_break_was_when_the_first_member_did_it_whatever_a_slow_one_tells() {
+    let world = World::of(3);
+    let quorum = world.quorum();
+    let fence = fence(&quorum.grant(&world.attempt(), Manner::Try).await);
+    world.members[0].once("break", Weather::Late(10 * MILLISECOND));
+    quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
+    let after = world.members[1].memory.marked(&key("k")).await.unwrap().now;
+    tokio::time::sleep(20 * MILLISECOND).await;
+    let slow = world.members[0].memory.last_break(&key("k")).await.unwrap().unwrap();
+    assert!(slow.at > after, "{slow:?} {after:?}");
+    let record = quorum.last_break(&key("k")).await.unwrap().unwrap();
+    assert!(record.at <= after, "{record:?} {after:?}");
+    assert_eq!(quorum.list_breaks(b"").await.unwrap(), [record]);
 }
 
 #[tokio::test(start_paused = true)]
