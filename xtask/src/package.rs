@@ -8,8 +8,14 @@ use crate::{
 };
 
 /// Those that are published, in the order in which they can be.
-const CRATES: [&str; 5] =
-    ["leasehold-core", "leasehold-file", "leasehold-redis", "leasehold", "leasehold-cli"];
+const CRATES: [&str; 6] = [
+    "leasehold-core",
+    "leasehold-file",
+    "leasehold-postgres",
+    "leasehold-redis",
+    "leasehold",
+    "leasehold-cli",
+];
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(refused) = takes_no_arguments("package", arguments) {

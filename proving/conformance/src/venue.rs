@@ -10,9 +10,10 @@ use fred::types::RespVersion;
 use leasehold::{MemoryStore, QuorumStore, TokioRuntime};
 use leasehold_core::{Runtime, Store};
 use leasehold_file::FileStore;
+use leasehold_postgres::PostgresStore;
 use leasehold_redis::slot::MEMBER_KEY;
 use leasehold_redis::{ClusterStore, RedisStore};
-use servers::{Cluster, Flavor, Server};
+use servers::{Cluster, Flavor, Postgres, Server};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
@@ -28,6 +29,7 @@ pub struct Venue {
     hands_over: bool,
     tells: bool,
     forget: Option<Box<dyn Fn() + Send + Sync>>,
+    served: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Venue {
@@ -47,6 +49,7 @@ impl Venue {
             hands_over: true,
             tells: true,
             forget: Some(Box::new(move || forgetful.forget())),
+            served: None,
         }
     }
 
@@ -79,6 +82,7 @@ impl Venue {
             hands_over: true,
             tells: true,
             forget: None,
+            served: None,
         }
     }
 
@@ -104,6 +108,49 @@ impl Venue {
             hands_over: true,
             tells: true,
             forget: Some(Box::new(forget)),
+            served: None,
+        }
+    }
+
+    /// A PostgreSQL server of its own.
+    ///
+    /// # Panics
+    ///
+    /// When the server cannot be had, and outside of a tokio runtime of several threads.
+    #[must_use]
+    pub fn postgres() -> Self {
+        let server = Arc::new(Postgres::start());
+        let url = server.url();
+        let make = {
+            let url = url.clone();
+            move || {
+                let runtime = runtime();
+                let made = leasehold_postgres::init(&url, &runtime);
+                block_in_place(|| Handle::current().block_on(made)).expect("tables in an empty database");
+            }
+        };
+        make();
+        let open = move |runtime| -> Arc<dyn Store> {
+            Arc::new(PostgresStore::from_url(&url, runtime).expect("a server's own URL"))
+        };
+        let config = server.config();
+        let told = config.clone();
+        let forget = move || {
+            sql(&config, "DROP SCHEMA leasehold CASCADE");
+            make();
+        };
+        let served = move || {
+            let _ = &server;
+            sql(&told, "UPDATE leasehold.meta SET value = '0' WHERE name = 'voided'");
+        };
+        Self {
+            name: "postgres".into(),
+            open: Box::new(open),
+            server: None,
+            hands_over: true,
+            tells: true,
+            forget: Some(Box::new(forget)),
+            served: Some(Box::new(served)),
         }
     }
 
@@ -131,6 +178,7 @@ impl Venue {
             hands_over: true,
             tells: true,
             forget: Some(Box::new(forget)),
+            served: None,
         }
     }
 
@@ -161,6 +209,7 @@ impl Venue {
             hands_over: false,
             tells: false,
             forget: None,
+            served: None,
         }
     }
 
@@ -181,7 +230,15 @@ impl Venue {
             let url = format!("redis+cluster://127.0.0.1:{port}?protocol={protocol}");
             Arc::new(ClusterStore::from_url(&url, runtime).expect("a cluster's own URL"))
         };
-        Self { name, open: Box::new(open), server: None, hands_over: true, tells: true, forget: None }
+        Self {
+            name,
+            open: Box::new(open),
+            server: None,
+            hands_over: true,
+            tells: true,
+            forget: None,
+            served: None,
+        }
     }
 
     /// A majority of three servers of their own, which need not sit out the quarantine of a first start.
@@ -216,6 +273,7 @@ impl Venue {
             hands_over: false,
             tells: true,
             forget: None,
+            served: None,
         }
     }
 
@@ -235,6 +293,9 @@ impl Venue {
     ///
     /// When the server does not say which run it is.
     pub fn has_served(&self) {
+        if let Some(served) = &self.served {
+            return served();
+        }
         let Some(server) = self.server() else { return };
         let info = server.text(&["INFO", "server"]);
         let run = info.as_text().and_then(|text| text.lines().find_map(|line| line.strip_prefix("run_id:")));
@@ -281,6 +342,16 @@ impl fmt::Debug for Venue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Venue").field(&self.name).finish()
     }
+}
+
+/// Does something in a PostgreSQL database.
+fn sql(config: &str, statement: &str) {
+    let done = async {
+        let (client, connection) = tokio_postgres::connect(config, tokio_postgres::NoTls).await?;
+        tokio::spawn(connection);
+        client.batch_execute(statement).await
+    };
+    block_in_place(|| Handle::current().block_on(done)).expect("a server that answers");
 }
 
 /// The runtime of a test.

@@ -1,14 +1,17 @@
-//! A PostgreSQL server: no store of leases, but a resource that compares fences.
+//! A PostgreSQL server: a store of leases, and a resource that compares fences.
 
-use std::fs::{self, File};
+use std::env;
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::Flavor;
@@ -18,13 +21,22 @@ use crate::process::{Process, dying_with_us};
 /// PostgreSQL refuses to run as root; there it runs as whoever owns nothing.
 const NOBODY: u32 = 65_534;
 
+/// How long it may take to end at once.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+/// What makes a new database directory, as small and as fast as it can be.
+const INITDB: [&str; 6] =
+    ["--auth=trust", "--username=postgres", "--no-sync", "--no-locale", "--encoding=UTF8", "--wal-segsize=1"];
+
 /// A running server with an empty database, gone when it is dropped.
 #[derive(Debug)]
 pub struct Postgres {
     port: u16,
+    settings: Vec<String>,
+    programs: PathBuf,
     // Ended before its directory goes.
-    _process: Process,
-    _directory: TempDir,
+    process: Mutex<Option<Process>>,
+    directory: TempDir,
 }
 
 impl Postgres {
@@ -35,7 +47,29 @@ impl Postgres {
     /// If there is no program, or it does not start.
     #[track_caller]
     pub fn start() -> Self {
-        Self::try_start().unwrap_or_else(|why| panic!("PostgreSQL: {why}"))
+        Self::with(&[])
+    }
+
+    /// The same with settings as `name=value`.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[track_caller]
+    pub fn with(settings: &[&str]) -> Self {
+        let programs = Self::programs()
+            .unwrap_or_else(|| panic!("PostgreSQL: there is none; run `cargo xtask servers`"));
+        Self::of(&programs, settings)
+    }
+
+    /// The same by the programs in a directory.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[track_caller]
+    pub fn of(programs: &Path, settings: &[&str]) -> Self {
+        Self::try_start(programs, settings).unwrap_or_else(|why| panic!("PostgreSQL: {why}"))
     }
 
     /// How to reach it, for a client: `host=… port=… user=…`.
@@ -43,12 +77,32 @@ impl Postgres {
         format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
     }
 
+    /// The same as a store URL.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// The port that it listens on.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The directory of its database and its socket.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// The directory of the programs: of those that were fetched, or of a version of this machine's.
     pub fn programs() -> Option<PathBuf> {
+        Self::all_programs().into_iter().next()
+    }
+
+    /// Those of each version that there is, the oldest first.
+    pub fn all_programs() -> Vec<PathBuf> {
         let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
         let installed = debian.map(|version| version.path().join("bin"));
-        let all = [Self::fetched().join("bin")].into_iter().chain(installed);
-        all.into_iter().find(|bin| bin.join("initdb").is_file() && bin.join("postgres").is_file())
+        let all = installed.chain([Self::fetched().join("bin")]);
+        all.filter(|bin| bin.join("initdb").is_file() && bin.join("postgres").is_file()).collect()
     }
 
     /// Where `cargo xtask servers` puts it, whether or not it is there.
@@ -56,43 +110,90 @@ impl Postgres {
         Flavor::fetched_into().join("postgres-16")
     }
 
-    fn try_start() -> Result<Self, String> {
-        let programs = Self::programs().ok_or("there is none; run `cargo xtask servers`")?;
+    /// SIGKILL to the server, whose other processes end with it.
+    pub fn kill_9(&self) {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Starts it again on what its disk has, after it was killed or ended in good order.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    #[track_caller]
+    pub fn restart(&self) {
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        process.take();
+        let deadline = Instant::now() + READY_WITHIN;
+        // Processes of the one before may take a moment to end.
+        let started = loop {
+            match self.launch() {
+                Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(20)),
+                launched => break launched,
+            }
+        };
+        *process = Some(started.unwrap_or_else(|why| panic!("PostgreSQL: {why}")));
+    }
+
+    /// SIGSTOP to all its processes: connections stay, and nothing is answered.
+    pub fn stop(&self) {
+        self.signal_all(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn cont(&self) {
+        self.signal_all(Signal::CONT);
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(server) = process.as_ref().and_then(|process| i32::try_from(process.id()).ok()) else {
+            return;
+        };
+        // First the one that would start others.
+        for id in [server].into_iter().chain(children(server)) {
+            if let Some(pid) = Pid::from_raw(id) {
+                let _ = kill_process(pid, signal);
+            }
+        }
+    }
+
+    fn try_start(programs: &Path, settings: &[&str]) -> Result<Self, String> {
         let said = |error: io::Error| error.to_string();
-        let directory = TempDir::new().map_err(said)?;
-        let data = directory.path().join("data");
-        fs::create_dir(&data).map_err(said)?;
+        let directory = tempfile::Builder::new().prefix("pg-").tempdir_in(in_memory()).map_err(said)?;
         if is_root() {
             chown(directory.path(), Some(NOBODY), Some(NOBODY)).map_err(said)?;
-            chown(&data, Some(NOBODY), Some(NOBODY)).map_err(said)?;
         }
-        let made = as_nobody(&programs.join("initdb"))
-            .args([
-                "--auth=trust",
-                "--username=postgres",
-                "--no-sync",
-                "--no-locale",
-                "--encoding=UTF8",
-                "-D",
-            ])
-            .arg(&data)
-            .current_dir(directory.path())
-            .output()
-            .map_err(said)?;
-        if !made.status.success() {
-            return Err(format!("initdb: {}", String::from_utf8_lossy(&made.stderr)));
-        }
+        let template = template(programs)?;
+        copy(&template, &directory.path().join("data"))?;
         let port =
             TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(said)?.port();
-        let log_path = directory.path().join("log");
-        let log = || File::options().create(true).append(true).open(&log_path).map_err(said);
-        let mut command = as_nobody(&programs.join("postgres"));
+        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let process = Mutex::default();
+        let server = Self { port, settings, programs: programs.to_owned(), process, directory };
+        let launched = server.launch()?;
+        *server.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(launched);
+        Ok(server)
+    }
+
+    fn launch(&self) -> Result<Process, String> {
+        let said = |error: io::Error| error.to_string();
+        let directory = self.directory.path();
+        let log_path = directory.join("log");
+        // Of this start, and not of one before.
+        fs::write(&log_path, "").map_err(said)?;
+        let log = || File::options().append(true).open(&log_path).map_err(said);
+        let mut command = as_nobody(&self.programs.join("postgres"));
         command
             .arg("-D")
-            .arg(&data)
-            .args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"])
-            .args(["-p", &port.to_string()])
-            .current_dir(directory.path())
+            .arg(directory.join("data"))
+            .args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "shared_buffers=16MB"])
+            // Not in /dev/shm, where it would outlast a server that is killed.
+            .args(["-c", "dynamic_shared_memory_type=mmap"])
+            .args(["-c", &format!("unix_socket_directories={}", directory.display())])
+            .args(self.settings.iter().flat_map(|setting| ["-c", setting]))
+            .args(["-p", &self.port.to_string()])
+            .current_dir(directory)
             .stdin(Stdio::null())
             .stdout(log()?)
             .stderr(log()?);
@@ -101,13 +202,101 @@ impl Postgres {
         loop {
             let log = fs::read_to_string(&log_path).map_err(said)?;
             if log.contains("ready to accept connections") {
-                return Ok(Self { port, _process: process, _directory: directory });
+                return Ok(process);
             }
             if Instant::now() >= deadline || process.ended().map_err(said)?.is_some() {
                 return Err(format!("it did not start: {log}"));
             }
-            thread::sleep(Duration::from_millis(10));
+            thread::sleep(Duration::from_millis(5));
         }
+    }
+}
+
+impl Drop for Postgres {
+    /// At once, but so that it removes what it has of the kernel; a killed one leaves that behind.
+    fn drop(&mut self) {
+        let process = self.process.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(process) = process else { return };
+        let server = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+        // Not to one whose id may be another's by now.
+        if let (Ok(None), Some(server)) = (process.ended(), server) {
+            let _ = kill_process(server, Signal::QUIT);
+            let deadline = Instant::now() + ENDS_WITHIN;
+            while matches!(process.ended(), Ok(None)) && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+}
+
+/// Where files are made and removed in no time, if there is such a place: a database is some thirty megabytes.
+fn in_memory() -> PathBuf {
+    Some(PathBuf::from("/dev/shm")).filter(|place| place.is_dir()).unwrap_or_else(env::temp_dir)
+}
+
+/// The children of a process, as the kernel lists them.
+fn children(of: i32) -> Vec<i32> {
+    let mut listed = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // Behind the name, which may have anything in it: state, then the parent.
+        let parent =
+            stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<i32>().ok());
+        if parent == Some(of) {
+            listed.push(id);
+        }
+    }
+    listed
+}
+
+/// A new database directory, made once: `initdb` takes a second, and a copy a few milliseconds.
+fn template(programs: &Path) -> Result<PathBuf, String> {
+    let said = |error: io::Error| error.to_string();
+    let version = Command::new(programs.join("postgres")).arg("--version").output().map_err(said)?;
+    let version = String::from_utf8_lossy(&version.stdout).replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let user = if is_root() { NOBODY } else { rustix::process::geteuid().as_raw() };
+    let place = Flavor::fetched_into();
+    let made = place.join(format!("data-of-{}-{user}", version.trim_matches('-')));
+    if made.is_dir() {
+        return Ok(made);
+    }
+    fs::create_dir_all(&place).map_err(said)?;
+    // Where it may be entered by whoever runs the server.
+    let workshop = TempDir::with_prefix("pg-").map_err(said)?;
+    fs::set_permissions(workshop.path(), Permissions::from_mode(0o755)).map_err(said)?;
+    let data = workshop.path().join("data");
+    fs::create_dir(&data).map_err(said)?;
+    if is_root() {
+        chown(&data, Some(NOBODY), Some(NOBODY)).map_err(said)?;
+    }
+    let initdb = programs.join("initdb");
+    let done = as_nobody(&initdb)
+        .args(INITDB)
+        .arg("-D")
+        .arg(&data)
+        .current_dir(workshop.path())
+        .output()
+        .map_err(said)?;
+    if !done.status.success() {
+        return Err(format!("initdb: {}", String::from_utf8_lossy(&done.stderr)));
+    }
+    let incoming = tempfile::Builder::new().prefix(".incoming-").tempdir_in(&place).map_err(said)?;
+    copy(&data, &incoming.path().join("data"))?;
+    match fs::rename(incoming.path().join("data"), &made) {
+        // Another test was faster.
+        Err(_) if made.is_dir() => Ok(made),
+        renamed => renamed.map(|()| made).map_err(said),
+    }
+}
+
+/// Copies a directory with its owners and modes.
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    let copied = Command::new("cp").args(["-a", "--reflink=auto"]).arg(from).arg(to).output();
+    match copied {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("cp: {}", String::from_utf8_lossy(&output.stderr))),
+        Err(error) => Err(format!("cp: {error}")),
     }
 }
 

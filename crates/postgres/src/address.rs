@@ -1,0 +1,432 @@
+//! From a URL to settings.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold_core::{Escaped, Misuse};
+use percent_encoding::percent_decode_str;
+
+/// What a URL says.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    /// The URL without password and without parameters that say how to speak and not with whom.
+    pub(crate) name: String,
+    pub(crate) places: Vec<Place>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) database: Option<String>,
+    pub(crate) schema: String,
+    pub(crate) tls: Option<Tls>,
+    /// Whether only a server that takes writes will do.
+    pub(crate) read_write: bool,
+    pub(crate) call_limit: Duration,
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Tcp {
+        host: String,
+        port: u16,
+    },
+    /// The directory of its sockets.
+    Unix {
+        directory: PathBuf,
+        port: u16,
+    },
+}
+
+/// Whom to trust, and what to show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tls {
+    /// The PEM file of the authorities; `None`: those of the system.
+    pub(crate) authority: Option<PathBuf>,
+    /// The PEM files of a client certificate and of its private key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// A password, or where it stands.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Secret {
+    Text(String),
+    /// Read for each connection, so that it can be changed while we run.
+    File(PathBuf),
+}
+
+/// Shows no password.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(_) => f.write_str("…"),
+            Self::File(file) => f.debug_tuple("File").field(file).finish(),
+        }
+    }
+}
+
+/// As for the other servers: a stall that is seen in practice, and still small compared with the default ttl of 30 s.
+const CALL_LIMIT: Duration = Duration::from_millis(500);
+
+/// Where a server listens if nobody says otherwise.
+const PORT: u16 = 5432;
+
+/// The schema of the tables if nobody says otherwise.
+pub(crate) const SCHEMA: &str = "leasehold";
+
+const ENCODE: &str =
+    "write characters like / ? # @ and spaces in a user or password as %2F %3F %23 %40 and %20";
+
+const KNOWN: &str = "sslmode, sslrootcert, sslcert, sslkey, schema, password-file, call-limit, target_session_attrs, \
+    host, port, user and password are known";
+
+impl Address {
+    /// Reads a URL. No part of it but names of parameters is ever repeated in an error: in a URL that is wrong, nobody knows which part
+    /// is the password.
+    pub(crate) fn parse(text: &str) -> Result<Self, Misuse> {
+        let rest = ["postgres://", "postgresql://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+        let Some(rest) = rest else {
+            return refuse("the store URL begins with no known scheme: use postgres://");
+        };
+        if rest.contains('#') {
+            return refuse(format!("the store URL has a fragment (#), which means nothing here: {ENCODE}"));
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, hosts) = match authority.rsplit_once('@') {
+            Some((login, hosts)) => (Some(login), hosts),
+            None => (None, authority),
+        };
+        let mut given = Given::read(query)?;
+        let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
+            Some((user, password)) => (nonempty(decode(user)?), nonempty(decode(password)?)),
+            None => (None, None),
+        };
+        if user.is_some() && given.user.is_some() || password.is_some() && given.password.is_some() {
+            return refuse("the store URL has the user or the password twice: leave one out");
+        }
+        let (user, password) = (user.or(given.user.take()), password.or(given.password.take()));
+        let password = match (password, given.password_file.take()) {
+            (Some(_), Some(_)) => {
+                return refuse("the store URL has a password and a password-file: leave one out");
+            }
+            (Some(password), None) => Some(Secret::Text(password)),
+            (None, file) => file.map(Secret::File),
+        };
+        let places = places(hosts, given.host.take(), given.port)?;
+        let several = places.len() > 1;
+        let database = nonempty(decode(path)?);
+        if database.as_ref().is_some_and(|name| name.contains(['/', '\0'])) {
+            return refuse("the store URL has a path of several parts: write postgres://HOST/DATABASE");
+        }
+        let mut address = Self {
+            name: String::new(),
+            places,
+            user,
+            password,
+            database,
+            schema: given.schema.take().unwrap_or_else(|| SCHEMA.into()),
+            tls: given.tls()?,
+            read_write: given.read_write.unwrap_or(several),
+            call_limit: given.call_limit.unwrap_or(CALL_LIMIT),
+        };
+        address.name = address.describe();
+        Ok(address)
+    }
+
+    fn describe(&self) -> String {
+        let user =
+            self.user.as_ref().map(|user| format!("{}@", Escaped(user.as_bytes()))).unwrap_or_default();
+        let places: Vec<_> = self.places.iter().map(Place::written).collect();
+        let database =
+            self.database.as_ref().map(|name| format!("/{}", Escaped(name.as_bytes()))).unwrap_or_default();
+        let schema = Some(&self.schema).filter(|schema| *schema != SCHEMA);
+        let schema = schema.map(|schema| format!("?schema={schema}")).unwrap_or_default();
+        format!("postgres://{user}{}{database}{schema}", places.join(","))
+    }
+}
+
+impl Place {
+    fn written(&self) -> String {
+        match self {
+            Self::Tcp { host, port } => {
+                let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+                if *port == PORT { host } else { format!("{host}:{port}") }
+            }
+            Self::Unix { directory, port } => {
+                let directory = directory.to_string_lossy().replace('/', "%2F");
+                let directory = Escaped(directory.as_bytes());
+                if *port == PORT { directory.to_string() } else { format!("{directory}:{port}") }
+            }
+        }
+    }
+}
+
+/// Each parameter that was given.
+#[derive(Default)]
+struct Given {
+    tls: Option<bool>,
+    authority: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    schema: Option<String>,
+    password_file: Option<PathBuf>,
+    call_limit: Option<Duration>,
+    read_write: Option<bool>,
+    host: Option<String>,
+    port: Option<u16>,
+    user: Option<String>,
+    password: Option<String>,
+}
+
+impl Given {
+    fn read(query: &str) -> Result<Self, Misuse> {
+        let mut given = Self::default();
+        for (nth, parameter) in query.split('&').filter(|parameter| !parameter.is_empty()).enumerate() {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let value = decode(value)?;
+            if value.is_empty() || value.contains(char::is_control) {
+                return refuse(format!(
+                    "parameter {} of the store URL has no value that it could have",
+                    nth + 1
+                ));
+            }
+            let twice = match name {
+                "sslmode" => given.tls.replace(encrypted(&value)?).is_some(),
+                "sslrootcert" => given.authority.replace(file(name, value)?).is_some(),
+                "sslcert" => given.certificate.replace(file(name, value)?).is_some(),
+                "sslkey" => given.key.replace(file(name, value)?).is_some(),
+                "schema" => given.schema.replace(schema(value)?).is_some(),
+                "password-file" => given.password_file.replace(file(name, value)?).is_some(),
+                "call-limit" => given.call_limit.replace(limit(&value)?).is_some(),
+                "target_session_attrs" => given.read_write.replace(writes(&value)?).is_some(),
+                "host" => given.host.replace(value).is_some(),
+                "port" => given.port.replace(port(&value)?).is_some(),
+                "user" => given.user.replace(value).is_some(),
+                "password" => given.password.replace(value).is_some(),
+                _ => {
+                    return refuse(format!(
+                        "parameter {} of the store URL is unknown: {KNOWN}; and if that was meant to be a password, {ENCODE}",
+                        nth + 1
+                    ));
+                }
+            };
+            if twice {
+                return refuse(format!("the store URL has {name} twice: leave one out"));
+            }
+        }
+        Ok(given)
+    }
+
+    fn tls(&mut self) -> Result<Option<Tls>, Misuse> {
+        let identity = match (self.certificate.take(), self.key.take()) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => {
+                return refuse("the store URL has one of sslcert and sslkey: add the other, or leave it out");
+            }
+        };
+        let tls = Tls { authority: self.authority.take(), identity };
+        match self.tls {
+            Some(true) => Ok(Some(tls)),
+            _ if tls != Tls::default() => refuse(
+                "the store URL names a certificate, which only sslmode=verify-full has use for: add that",
+            ),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn places(hosts: &str, host: Option<String>, default_port: Option<u16>) -> Result<Vec<Place>, Misuse> {
+    if let Some(host) = host {
+        if !hosts.is_empty() {
+            return refuse("the store URL has the host twice: leave the parameter out");
+        }
+        return place(&host, default_port.unwrap_or(PORT)).map(|place| vec![place]);
+    }
+    if hosts.is_empty() {
+        return refuse(
+            "the store URL names no host: postgres://HOST/DATABASE, or postgres://%2Frun%2Fpostgresql/DATABASE",
+        );
+    }
+    let mut places = Vec::new();
+    for text in hosts.split(',') {
+        let (host, own_port) = match text.rsplit_once(':').filter(|(_, port)| !port.contains(']')) {
+            Some((host, own_port)) => (host, Some(port(own_port)?)),
+            None => (text, None),
+        };
+        let host = decode(host)?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&host);
+        let place = place(host, own_port.or(default_port).unwrap_or(PORT))?;
+        if places.contains(&place) {
+            return refuse("the store URL names a host twice: leave one out");
+        }
+        places.push(place);
+    }
+    Ok(places)
+}
+
+fn place(host: &str, port: u16) -> Result<Place, Misuse> {
+    if host.starts_with('/') {
+        return Ok(Place::Unix { directory: host.into(), port });
+    }
+    if host.is_empty()
+        || host.contains(|c: char| c.is_control() || c.is_whitespace() || matches!(c, '@' | '/'))
+    {
+        return refuse(format!("the store URL has a host that cannot be one: {ENCODE}"));
+    }
+    Ok(Place::Tcp { host: host.into(), port })
+}
+
+fn port(text: &str) -> Result<u16, Misuse> {
+    match text.parse() {
+        Ok(port) if port > 0 && text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(port),
+        _ => refuse(format!(
+            "the store URL has a port that cannot be one; if it is meant to be a password, {ENCODE}"
+        )),
+    }
+}
+
+fn encrypted(mode: &str) -> Result<bool, Misuse> {
+    match mode {
+        "disable" => Ok(false),
+        "require" | "verify-full" => Ok(true),
+        "prefer" | "allow" | "verify-ca" => refuse(
+            "sslmode in the store URL is one that protects from nobody who is in between: write sslmode=verify-full, or disable",
+        ),
+        _ => refuse("sslmode in the store URL is unknown: write verify-full or disable"),
+    }
+}
+
+fn writes(attributes: &str) -> Result<bool, Misuse> {
+    match attributes {
+        "any" => Ok(false),
+        "read-write" | "primary" => Ok(true),
+        _ => refuse("target_session_attrs in the store URL must be read-write or any: locks are written"),
+    }
+}
+
+/// A name that needs no quotes, so that people can type it.
+fn schema(name: String) -> Result<String, Misuse> {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let begins = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    if begins && name.len() < 64 && name.chars().all(is_plain) && !name.starts_with("pg_") {
+        return Ok(name);
+    }
+    refuse(
+        "schema in the store URL is a name of lower-case letters, digits and underscores, as in schema=leasehold",
+    )
+}
+
+fn file(name: &str, path: String) -> Result<PathBuf, Misuse> {
+    if path.starts_with('/') {
+        Ok(path.into())
+    } else {
+        refuse(format!("{name} in the store URL takes an absolute path"))
+    }
+}
+
+fn limit(text: &str) -> Result<Duration, Misuse> {
+    let number = |unit: &str| text.strip_suffix(unit).and_then(|number| number.parse::<u32>().ok());
+    let limit = number("ms").map(|ms| Duration::from_millis(ms.into()));
+    let limit = limit.or_else(|| number("s").map(|s| Duration::from_secs(s.into())));
+    let bounds = Duration::from_millis(10)..=Duration::from_secs(60);
+    match limit.filter(|limit| bounds.contains(limit)) {
+        Some(limit) => Ok(limit),
+        None => refuse("call-limit in the store URL is a time from 10ms to 60s, as in call-limit=500ms"),
+    }
+}
+
+/// In a form, `+` is a space; in a path or a password it is a plus.
+fn decode(text: &str) -> Result<String, Misuse> {
+    match percent_decode_str(text).decode_utf8() {
+        Ok(text) => Ok(text.into_owned()),
+        Err(_) => refuse("the store URL has something percent-encoded that is not UTF-8: encode it anew"),
+    }
+}
+
+fn nonempty(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn refuse<T>(reason: impl Into<String>) -> Result<T, Misuse> {
+    Err(Misuse::Url { reason: reason.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Address {
+        Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    fn tcp(host: &str, port: u16) -> Place {
+        Place::Tcp { host: host.into(), port }
+    }
+
+    #[test]
+    fn a_host_is_enough() {
+        let address = parse("postgres://localhost");
+        assert_eq!(address.places, [tcp("localhost", 5432)]);
+        assert_eq!((&*address.schema, &address.user, &address.database), ("leasehold", &None, &None));
+        assert_eq!((&*address.name, address.call_limit), ("postgres://localhost", CALL_LIMIT));
+        assert!(!address.read_write && address.tls.is_none());
+    }
+
+    #[test]
+    fn everything_can_be_said_and_the_name_leaves_out_the_password() {
+        let address = parse(
+            "postgresql://web:s%2F%40c%20ret@a:7000,[::1]/app?schema=locks_2&sslmode=verify-full&sslrootcert=/ca&call-limit=2s",
+        );
+        assert_eq!(address.places, [tcp("a", 7000), tcp("::1", 5432)]);
+        assert_eq!(address.password, Some(Secret::Text("s/@c ret".into())));
+        assert_eq!(address.tls, Some(Tls { authority: Some("/ca".into()), identity: None }));
+        assert_eq!(address.call_limit, Duration::from_secs(2));
+        assert!(address.read_write, "of several, the one that takes writes");
+        assert_eq!(address.name, "postgres://web@a:7000,[::1]/app?schema=locks_2");
+        assert!(!format!("{address:?}").contains("ret"));
+    }
+
+    #[test]
+    fn a_socket_is_named_by_its_directory() {
+        let socket = Place::Unix { directory: "/run/postgresql".into(), port: 5433 };
+        for url in
+            ["postgres:///app?host=/run/postgresql&port=5433", "postgres://u@%2Frun%2Fpostgresql:5433/app"]
+        {
+            assert_eq!(parse(url).places, std::slice::from_ref(&socket), "{url}");
+        }
+        assert_eq!(parse("postgres:///app?host=/run/pg").name, "postgres://%2Frun%2Fpg/app");
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused_without_being_repeated() {
+        for url in [
+            "postgres://",
+            "postgres:///app",
+            "postgres://u:s3cret@",
+            "postgres://u:s3cret/x@h",
+            "postgres://u:s3cret#x@h",
+            "postgres://h:s3cret",
+            "postgres://h:0",
+            "postgres://h/app/s3cret",
+            "postgres://h?s3cret=1",
+            "postgres://h?schema=S3cret",
+            "postgres://h?schema=pg_s3cret",
+            "postgres://h?sslmode=prefer",
+            "postgres://h?sslmode=s3cret",
+            "postgres://h?sslrootcert=/ca",
+            "postgres://h?sslmode=require&sslcert=/s3cret",
+            "postgres://h?password-file=s3cret",
+            "postgres://u:s3cret@h?password-file=/x",
+            "postgres://u:s3cret@h?password=s3cret",
+            "postgres://h?call-limit=1ms",
+            "postgres://h?target_session_attrs=read-only",
+            "postgres://h,h",
+            "postgres://h?user=%0A",
+            "mysql://h",
+        ] {
+            let Misuse::Url { reason } = Address::parse(url).expect_err(url) else { panic!("{url}") };
+            assert!(!reason.to_ascii_lowercase().contains("s3cret"), "{url}: {reason}");
+        }
+    }
+}

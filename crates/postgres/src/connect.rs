@@ -1,0 +1,135 @@
+//! From an address to a connection that has logged in.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Fault, FaultCause, Runtime};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::oneshot;
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
+
+use crate::address::{Address, Place, Secret};
+use crate::deadline::within;
+use crate::fault::Faults;
+use crate::secret::password_in;
+use crate::tls::Rustls;
+
+/// Beyond a few round trips and a resend of the first packet, which the kernel does after one second.
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// Calls have limits of their own; this only lets the kernel drop what nobody calls on any more.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
+
+/// Takes the name of a channel, and what was said there.
+pub(crate) type Tell = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
+type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A connection that has logged in; closed when it is dropped.
+pub(crate) struct Live {
+    pub(crate) client: Client,
+    /// Ends what reads and writes for it.
+    _end: oneshot::Sender<()>,
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("is_closed", &self.client.is_closed()).finish_non_exhaustive()
+    }
+}
+
+/// Connects within a limit, and has the runtime read and write for the connection.
+pub(crate) async fn connect(
+    address: &Address,
+    faults: &Faults,
+    runtime: &Arc<dyn Runtime>,
+    tell: Option<Tell>,
+) -> Result<Live, Fault> {
+    let (client, driver) = match within(&**runtime, CONNECT_LIMIT, speak(address, faults, tell)).await {
+        Some(spoken) => spoken?,
+        None => return Err(faults.timed_out(format_args!("no connection within {CONNECT_LIMIT:?}"))),
+    };
+    let (end, ended) = oneshot::channel::<()>();
+    runtime.spawn(Box::pin(async move {
+        tokio::select! {
+            () = driver => {}
+            _ = ended => {}
+        }
+    }));
+    Ok(Live { client, _end: end })
+}
+
+async fn speak(address: &Address, faults: &Faults, tell: Option<Tell>) -> Result<(Client, Driver), Fault> {
+    let config = config(address, faults)?;
+    match &address.tls {
+        None => {
+            let (client, connection) =
+                config.connect(NoTls).await.map_err(|error| faults.of_error(&error))?;
+            Ok((client, drive(connection, tell)))
+        }
+        Some(tls) => {
+            let lasting = |reason| faults.lasting(reason).caused_by(FaultCause::Tls);
+            let tls = Rustls::new(tls).map_err(lasting)?;
+            let (client, connection) = config.connect(tls).await.map_err(|error| faults.of_error(&error))?;
+            Ok((client, drive(connection, tell)))
+        }
+    }
+}
+
+fn config(address: &Address, faults: &Faults) -> Result<Config, Fault> {
+    let mut config = Config::new();
+    for place in &address.places {
+        match place {
+            Place::Tcp { host, port } => config.host(host).port(*port),
+            Place::Unix { directory, port } => config.host_path(directory).port(*port),
+        };
+    }
+    let hosts = u32::try_from(address.places.len().max(1)).unwrap_or(u32::MAX);
+    config
+        .application_name("leasehold")
+        // One that swallows everything must not use up the time of the others.
+        .connect_timeout(CONNECT_LIMIT / hosts)
+        .keepalives_idle(KEEPALIVE_IDLE)
+        .keepalives_interval(KEEPALIVE_INTERVAL)
+        .tcp_user_timeout(UNACKNOWLEDGED)
+        .ssl_mode(if address.tls.is_some() { SslMode::Require } else { SslMode::Disable })
+        .target_session_attrs(if address.read_write {
+            TargetSessionAttrs::ReadWrite
+        } else {
+            TargetSessionAttrs::Any
+        });
+    if let Some(user) = &address.user {
+        config.user(user);
+    }
+    if let Some(database) = &address.database {
+        config.dbname(database);
+    }
+    match &address.password {
+        Some(Secret::Text(password)) => _ = config.password(password),
+        Some(Secret::File(file)) => {
+            _ = config.password(password_in(file).map_err(|reason| faults.lasting(reason))?);
+        }
+        None => {}
+    }
+    Ok(config)
+}
+
+fn drive<S, T>(mut connection: Connection<S, T>, tell: Option<Tell>) -> Driver
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    Box::pin(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let (AsyncMessage::Notification(said), Some(tell)) = (message, &tell) {
+                tell(said.channel(), said.payload());
+            }
+        }
+    })
+}

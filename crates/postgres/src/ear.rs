@@ -1,0 +1,232 @@
+//! The connection on which those who wait hear of their turn: opened when somebody first waits, and made anew when it is lost.
+//!
+//! Whoever listens has an advisory lock of the number of its channel. So another process finds out without asking it whether it is
+//! there, and hands nothing to one that is gone.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{Backoff, Channel, Fault, Notice, Notices};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_postgres::types::Type;
+
+use crate::channel;
+use crate::connect::{Live, Tell, connect};
+use crate::deadline::within;
+use crate::push;
+use crate::table::row::Columns;
+use crate::trouble::Trouble;
+use crate::worker::{BROKEN, Inner, Job};
+
+/// How it stands with hearing.
+#[derive(Clone, Debug)]
+pub(crate) enum Hearing {
+    /// Nobody has waited yet.
+    Unasked,
+    /// A connection is being made, or made anew.
+    Trying,
+    Hears(Channel),
+    /// For now nobody can be told anything.
+    Deaf(Fault),
+}
+
+/// The state of hearing, for those who ask and for those who are told of changes.
+#[derive(Debug)]
+pub(crate) struct Ear {
+    state: watch::Sender<Hearing>,
+    /// Held while a change is told, so that whoever reads hears of the changes in their order.
+    telling: Mutex<()>,
+}
+
+/// A server that lets nobody listen is asked again now and then: somebody may have mended it.
+const DEAF_FOR: Duration = Duration::from_secs(30);
+
+/// While nobody waits, the connection is only seen to be there.
+const IDLE_BEAT: Duration = Duration::from_secs(30);
+
+impl Ear {
+    pub(crate) fn new() -> Self {
+        Self { state: watch::Sender::new(Hearing::Unasked), telling: Mutex::default() }
+    }
+
+    /// Where this process hears, if it does.
+    pub(crate) fn channel(&self) -> Option<Channel> {
+        match &*self.state.borrow() {
+            Hearing::Hears(channel) => Some(channel.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether nobody has asked to hear yet; from now on somebody has.
+    pub(crate) fn is_first(&self) -> bool {
+        self.state.send_if_modified(|state| {
+            let is_first = matches!(state, Hearing::Unasked);
+            if is_first {
+                *state = Hearing::Trying;
+            }
+            is_first
+        })
+    }
+
+    /// The channel, as soon as it is known whether there is one.
+    pub(crate) async fn settled(&self) -> Option<Channel> {
+        let mut state = self.state.subscribe();
+        let settled = state.wait_for(|state| matches!(state, Hearing::Hears(_) | Hearing::Deaf(_))).await;
+        match settled.as_deref() {
+            Ok(Hearing::Hears(channel)) => Some(channel.clone()),
+            _ => None,
+        }
+    }
+
+    /// Why nobody can be told anything, if so.
+    pub(crate) fn deaf_because(&self) -> Option<Fault> {
+        match &*self.state.borrow() {
+            Hearing::Deaf(fault) => Some(fault.clone()),
+            _ => None,
+        }
+    }
+
+    /// How it is, and what changes from now on.
+    pub(crate) fn read(&self, inner: &Inner) -> Box<dyn Notices> {
+        let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.bulletin.read_after(self.deaf_because().map(|fault| Notice::PushDown { fault }))
+    }
+
+    fn set(&self, inner: &Inner, new: Hearing) {
+        let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = if let Hearing::Hears(channel) = &new { channel::number(channel) } else { None };
+        *inner.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
+        let (was_deaf, is_deaf) = (self.deaf_because().is_some(), matches!(new, Hearing::Deaf(_)));
+        match &new {
+            Hearing::Deaf(fault) if !was_deaf => {
+                inner.bulletin.say(&Notice::PushDown { fault: fault.clone() });
+            }
+            Hearing::Hears(_) if was_deaf => {
+                inner.bulletin.say(&Notice::PushBack { store: Arc::clone(&inner.faults.store) });
+            }
+            _ => {}
+        }
+        // While it is tried anew, it is as it was.
+        if is_deaf || !was_deaf || matches!(new, Hearing::Hears(_)) {
+            self.state.send_replace(new);
+        }
+    }
+}
+
+/// Listens until the store is dropped.
+pub(crate) async fn run(
+    inner: Arc<Inner>,
+    ear: Arc<Ear>,
+    queue: mpsc::WeakUnboundedSender<Job>,
+    mut alive: watch::Receiver<()>,
+) {
+    let listening = async {
+        let mut failures = 0;
+        loop {
+            let rest = match listen(&inner, &queue).await {
+                Ok(ears) => {
+                    failures = 0;
+                    ear.set(&inner, Hearing::Hears(channel::of_number(ears.number)));
+                    // What was said since they asked last was said to nobody.
+                    inner.waiting.ask_for_all();
+                    ears.tend(&inner).await;
+                    ear.set(&inner, Hearing::Trying);
+                    inner.waiting.ask_for_all();
+                    Duration::ZERO
+                }
+                Err(Deaf { fault, rest }) => {
+                    ear.set(&inner, Hearing::Deaf(fault));
+                    failures += 1;
+                    let random = u64::try_from(inner.runtime.random() >> 64).unwrap_or(0);
+                    rest.unwrap_or_else(|| Backoff::WHILE_SILENT.delay(failures - 1, random))
+                }
+            };
+            inner.runtime.sleep_until(inner.runtime.now() + rest).await;
+        }
+    };
+    tokio::select! {
+        () = listening => {}
+        _ = alive.changed() => {}
+    }
+}
+
+/// Why nothing is heard, and how long that is to be left so.
+struct Deaf {
+    fault: Fault,
+    rest: Option<Duration>,
+}
+
+/// A connection that listens.
+struct Ears {
+    live: Live,
+    number: i64,
+}
+
+async fn listen(inner: &Arc<Inner>, queue: &mpsc::WeakUnboundedSender<Job>) -> Result<Ears, Deaf> {
+    let number = (inner.runtime.random() as u64).cast_signed();
+    let name = channel::name(number);
+    let (proof, tested) = (format!("test {number}"), Arc::new(Notify::new()));
+    let hear: Tell = {
+        let (inner, name, proof, tested) =
+            (Arc::downgrade(inner), name.clone(), proof.clone(), Arc::clone(&tested));
+        Arc::new(move |channel, payload| {
+            let Some(inner) = inner.upgrade() else { return };
+            if channel == name && payload == proof {
+                return tested.notify_one();
+            }
+            let Some(told) = push::read(payload) else { return };
+            if channel == name || told.news == leasehold_core::News::Broken {
+                inner.hear((channel == name).then_some(number), &told);
+            }
+        })
+    };
+    let faults = &inner.faults;
+    let live = connect(&inner.address, faults, &inner.runtime, Some(hear)).await;
+    let live = live.map_err(|fault| Deaf { fault, rest: None })?;
+    let limit = 2 * inner.address.call_limit;
+    let listen = live.client.batch_execute(&format!("LISTEN {name}; LISTEN {BROKEN}")).await;
+    listen.map_err(|error| Deaf { fault: faults.of_error(&error), rest: None })?;
+    // Whether what is said on another connection comes here. Behind a pooler that gives each transaction another session it does not.
+    let asked = queue.upgrade().map(|queue| queue.send(Job::Notify(vec![(name, proof)])));
+    if !matches!(asked, Some(Ok(()))) {
+        return Err(Deaf { fault: faults.passing("nobody asks this store anything any more"), rest: None });
+    }
+    if within(&*inner.runtime, limit, tested.notified()).await.is_none() {
+        let reason = "no notification comes through: behind a connection pooler in transaction mode waiters are not told of their turn \
+            and ask for it; name the server itself in the store URL to be told";
+        return Err(Deaf { fault: faults.passing(reason), rest: Some(DEAF_FOR) });
+    }
+    let own = [(&number as _, Type::INT8)];
+    let locked = live.client.query_typed("SELECT pg_advisory_lock($1)", &own).await;
+    locked.map_err(|error| Deaf { fault: faults.of_error(&error), rest: None })?;
+    Ok(Ears { live, number })
+}
+
+impl Ears {
+    /// Resolves when nothing can be heard any more. While somebody waits, asks the server's clock often enough to know how old a
+    /// hand-over is, and so sees that the connection is good.
+    async fn tend(&self, inner: &Inner) {
+        loop {
+            let asked = inner.runtime.now();
+            let clock = self.live.client.query_typed_one(CLOCK, &[]);
+            let said = match within(&*inner.runtime, 2 * inner.address.call_limit, clock).await {
+                Some(Ok(row)) => Columns(&row).stamp(0),
+                Some(Err(error)) => Err(Trouble::from(error)),
+                None => Err(Trouble::Silent),
+            };
+            let Ok(said) = said else { return };
+            inner.readings.note(asked, said);
+            let next = asked + if inner.waiting.len() > 0 { inner.scope.window / 4 } else { IDLE_BEAT };
+            let is_idle = inner.waiting.len() == 0;
+            while inner.runtime.now() < next && (inner.waiting.len() == 0) == is_idle {
+                let look = next.min(inner.runtime.now() + inner.scope.window / 8);
+                inner.runtime.sleep_until(look).await;
+                if self.live.client.is_closed() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";

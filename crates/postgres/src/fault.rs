@@ -1,0 +1,180 @@
+//! What goes wrong, in words, and whether it will pass.
+
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Escaped, Fault, FaultCause};
+use tokio_postgres::error::{DbError, SqlState};
+
+use crate::trouble::Trouble;
+
+/// Turns what went wrong at one store into faults.
+#[derive(Clone, Debug)]
+pub(crate) struct Faults {
+    pub(crate) store: Arc<str>,
+    /// How the schema is made, for whoever has none.
+    pub(crate) init: Arc<str>,
+}
+
+impl Faults {
+    pub(crate) fn passing(&self, reason: impl fmt::Display) -> Fault {
+        Fault::passing(&self.store, reason)
+    }
+
+    pub(crate) fn lasting(&self, reason: impl fmt::Display) -> Fault {
+        Fault::lasting(&self.store, reason)
+    }
+
+    pub(crate) fn timed_out(&self, reason: impl fmt::Display) -> Fault {
+        self.passing(reason).caused_by(FaultCause::TimedOut)
+    }
+
+    pub(crate) fn of(&self, trouble: &Trouble) -> Fault {
+        match trouble {
+            Trouble::Said(error) => self.of_error(error),
+            Trouble::Silent => self.timed_out("no answer in time: the server or the network is stalled"),
+            Trouble::Damaged(what) => self.lasting(format_args!(
+                "the tables are damaged ({}): somebody else wrote there; delete that row while no program uses it",
+                Escaped(what.as_bytes())
+            )),
+        }
+    }
+
+    pub(crate) fn of_error(&self, error: &tokio_postgres::Error) -> Fault {
+        match error.as_db_error() {
+            Some(said) => self.of_refusal(said),
+            None => self.of_connection(error),
+        }
+    }
+
+    /// The connection failed, or never was one.
+    fn of_connection(&self, error: &tokio_postgres::Error) -> Fault {
+        if let Some(error) = error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
+            return self.of_socket(error);
+        }
+        if let Some(reason) = error.source().filter(|_| is_about_login(error)) {
+            return self
+                .lasting(format_args!("cannot log in: {reason}"))
+                .caused_by(FaultCause::Authentication);
+        }
+        let reason = error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
+        self.passing(format_args!("the connection broke: {reason}")).caused_by(FaultCause::Connection)
+    }
+
+    fn of_socket(&self, error: &io::Error) -> Fault {
+        if let Some(cause) = crate::tls::cause(error) {
+            return self.lasting(cause).caused_by(FaultCause::Tls);
+        }
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                let fault =
+                    self.lasting(format_args!("may not connect: {error}: change who may use the socket"));
+                fault.caused_by(FaultCause::Permission)
+            }
+            kind => self.passing(format_args!("cannot reach the server: {error}")).caused_by(match kind {
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => FaultCause::ConnectionRefused,
+                io::ErrorKind::TimedOut => FaultCause::TimedOut,
+                _ if error.to_string().contains("failed to lookup") => FaultCause::NameResolution,
+                _ => FaultCause::Connection,
+            }),
+        }
+    }
+
+    /// What the server refused.
+    fn of_refusal(&self, said: &DbError) -> Fault {
+        let message = Escaped(said.message().as_bytes()).to_string();
+        let code = said.code();
+        let class = code.code().get(..2).unwrap_or_default();
+        let lasting = |reason: &dyn fmt::Display, cause| self.lasting(reason).caused_by(cause);
+        let passing = |reason: &dyn fmt::Display, cause| self.passing(reason).caused_by(cause);
+        match *code {
+            SqlState::UNDEFINED_TABLE | SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_FUNCTION => {
+                lasting(
+                    &format_args!(
+                        "Leasehold's tables are not in this database ({message}): make them with `{}`",
+                        self.init
+                    ),
+                    FaultCause::Other,
+                )
+            }
+            SqlState::UNDEFINED_COLUMN => lasting(
+                &format_args!(
+                    "Leasehold's tables are of an older version ({message}): upgrade them with `{}`",
+                    self.init
+                ),
+                FaultCause::Other,
+            ),
+            SqlState::INSUFFICIENT_PRIVILEGE => lasting(
+                &format_args!(
+                    "{message}: grant the user what docs/postgres.md lists, or use the owner of the tables"
+                ),
+                FaultCause::Permission,
+            ),
+            SqlState::INVALID_CATALOG_NAME => {
+                lasting(&format_args!("{message}: create it, or name another in the URL"), FaultCause::Other)
+            }
+            SqlState::DISK_FULL => lasting(
+                &format_args!(
+                    "the server's disk is full ({message}), so nothing was taken or changed: free some space"
+                ),
+                FaultCause::DiskFull,
+            ),
+            SqlState::OUT_OF_MEMORY => passing(&message, FaultCause::OutOfMemory),
+            SqlState::READ_ONLY_SQL_TRANSACTION => passing(
+                &format_args!("the server is a standby and takes no writes ({message})"),
+                FaultCause::Other,
+            ),
+            // `BEGIN READ WRITE` on a standby.
+            SqlState::FEATURE_NOT_SUPPORTED if message.contains("recovery") => passing(
+                &format_args!("the server is a standby and takes no writes ({message})"),
+                FaultCause::Other,
+            ),
+            SqlState::LOCK_NOT_AVAILABLE => passing(
+                &format_args!(
+                    "a key is locked by another transaction for longer than a call may take: {message}"
+                ),
+                FaultCause::TimedOut,
+            ),
+            SqlState::QUERY_CANCELED => {
+                passing(&format_args!("the server gave up: {message}"), FaultCause::TimedOut)
+            }
+            _ if class == "28" => lasting(&message, FaultCause::Authentication),
+            // Starting, shutting down, no connection left, an operator's hand.
+            _ if matches!(class, "57" | "53" | "08" | "40" | "25") => {
+                passing(&message, FaultCause::Connection)
+            }
+            // A value that a column does not take: nothing of ours is like that.
+            _ if matches!(class, "22" | "23" | "42") => {
+                lasting(&format_args!("{message} (SQLSTATE {})", code.code()), FaultCause::Other)
+            }
+            _ => passing(&format_args!("{message} (SQLSTATE {})", code.code()), FaultCause::Other),
+        }
+    }
+
+    pub(crate) fn quarantined(&self, left: Duration) -> Fault {
+        Fault::quarantined(&self.store, left)
+    }
+}
+
+/// Whether the client itself could not log in, as it has no password or none that fits the server's way to ask for it.
+fn is_about_login(error: &tokio_postgres::Error) -> bool {
+    let said = error.to_string();
+    said.contains("authentication") || said.contains("invalid configuration")
+}
+
+/// Whether trying the same again at once may do.
+pub(crate) fn is_conflict(trouble: &Trouble) -> bool {
+    code(trouble).is_some_and(|code| {
+        *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED
+    })
+}
+
+pub(crate) fn code(trouble: &Trouble) -> Option<&SqlState> {
+    match trouble {
+        Trouble::Said(error) => error.code(),
+        Trouble::Damaged(_) | Trouble::Silent => None,
+    }
+}

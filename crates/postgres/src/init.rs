@@ -1,0 +1,75 @@
+//! Making the tables. No store does that by itself.
+
+use std::sync::Arc;
+
+use leasehold_core::{Fault, Misuse, Runtime};
+
+use crate::address::Address;
+use crate::connect::connect;
+use crate::fault::Faults;
+use crate::sql::Sql;
+use crate::table::row::Columns;
+use crate::worker::VERSION;
+
+/// The statements that make the tables of the store at a URL, for those who migrate by hand.
+///
+/// # Errors
+///
+/// [`Misuse::Url`].
+pub fn schema_sql(url: &str) -> Result<String, Misuse> {
+    Ok(Sql::of(&Address::parse(url)?.schema).schema)
+}
+
+/// What became of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Made {
+    /// They were made.
+    Now,
+    /// They were there.
+    Before,
+}
+
+/// Makes the tables of the store at a URL, unless they are there. It takes a user who may create a schema in the database.
+///
+/// # Errors
+///
+/// A [`Fault`]: the server cannot be reached, or refuses; nothing was made then. A URL that is none is one as well.
+pub async fn init(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Made, Fault> {
+    let address = Address::parse(url).map_err(|misuse| Fault::lasting("postgres", misuse))?;
+    let faults = Faults { store: Arc::from(&*address.name), init: "leasehold init".into() };
+    let sql = Sql::of(&address.schema);
+    let live = connect(&address, &faults, runtime, None).await?;
+    let of = |error: tokio_postgres::Error| faults.of_error(&error);
+    let client = &live.client;
+    // Two at the same time wait for each other, and the second finds the tables there.
+    client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await.map_err(of)?;
+    client.batch_execute("SELECT pg_advisory_xact_lock(hashtext('leasehold init'))").await.map_err(of)?;
+    let is_there = "SELECT to_regclass($1) IS NOT NULL, current_setting('server_encoding')";
+    let meta = format!("{}.meta", address.schema);
+    let row = client
+        .query_typed_one(is_there, &[(&meta as _, tokio_postgres::types::Type::TEXT)])
+        .await
+        .map_err(of)?;
+    let row = Columns(&row);
+    let read = |trouble| faults.of(&trouble);
+    let (is_there, encoding): (bool, &str) = (row.get(0).map_err(read)?, row.get(1).map_err(read)?);
+    if encoding != "UTF8" {
+        return Err(faults.lasting(format_args!(
+            "the database has encoding {encoding}, which cannot keep every label: use a database with encoding UTF8"
+        )));
+    }
+    if !is_there {
+        client.batch_execute(&sql.schema).await.map_err(of)?;
+    }
+    let row = client.query_typed_one(&sql.version, &[]).await.map_err(of)?;
+    let version: Option<i64> = Columns(&row).get(0).map_err(read)?;
+    if version != Some(VERSION) {
+        return Err(faults.lasting(format_args!(
+            "the tables are of version {}, and this program knows version {VERSION}: update the program",
+            version.map_or_else(|| "none".into(), |version| version.to_string())
+        )));
+    }
+    client.batch_execute("COMMIT").await.map_err(of)?;
+    Ok(if is_there { Made::Before } else { Made::Now })
+}

@@ -1,0 +1,28 @@
+//! Leasehold's store on PostgreSQL.
+//!
+//! [`PostgresStore`] is the store. What a lease is it leaves to [`leasehold_core::apply`]: a batch of requests locks the rows of its
+//! keys, loads them, applies core's functions, and writes back what changed, in one transaction. Leases are counted on the clock of
+//! the server.
+//!
+//! Programs use the `leasehold` crate.
+
+mod address;
+mod channel;
+mod connect;
+mod deadline;
+mod ear;
+mod fault;
+mod init;
+mod push;
+mod readings;
+mod secret;
+mod sql;
+mod store;
+mod table;
+mod tls;
+mod transaction;
+mod trouble;
+mod worker;
+
+pub use init::{Made, init, schema_sql};
+pub use store::PostgresStore;

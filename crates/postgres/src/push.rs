@@ -1,0 +1,82 @@
+//! What one process says to another: a push as the payload of a notification.
+//!
+//! Whoever may connect to the database may notify. So a payload is read with care, and a grant is believed only with its secret.
+
+use std::time::Duration;
+
+use leasehold_core::{Fence, Holder, News, Nonce, Stamp, Ttl};
+
+/// What was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) holder: Holder,
+    pub(crate) news: News,
+    pub(crate) nonce: Option<Nonce>,
+    /// The server's clock when it was done.
+    pub(crate) at: Stamp,
+}
+
+/// A payload: the holder, what happened, when, and what belongs to it, with blanks between them.
+pub(crate) fn write(told: &Told) -> String {
+    let (holder, at) = (told.holder.digits(), told.at.as_micros());
+    match told.news {
+        News::Granted { fence, lasts } => {
+            let nonce = told.nonce.map(|nonce| nonce.digit_bytes().into_iter().map(char::from).collect());
+            let nonce: String = nonce.unwrap_or_else(|| "-".into());
+            format!("{holder} granted {at} {fence} {} {nonce}", lasts.as_millis())
+        }
+        News::AskAgain => format!("{holder} ask {at}"),
+        News::First { left } => format!("{holder} first {at} {}", left.as_micros()),
+        News::Broken => format!("{holder} broken {at}"),
+    }
+}
+
+/// Reads a payload; `None` for anything else.
+pub(crate) fn read(payload: &str) -> Option<Told> {
+    let mut words = payload.split(' ');
+    let holder = Holder::from_digits(words.next()?.as_bytes())?;
+    let kind = words.next()?;
+    let at = Stamp::from_micros(words.next()?.parse().ok()?);
+    let mut nonce = None;
+    let news = match kind {
+        "granted" => {
+            let fence = Fence::new(words.next()?.parse().ok()?)?;
+            let lasts = Ttl::new(Duration::from_millis(words.next()?.parse().ok()?)).ok()?;
+            nonce = Nonce::from_digits(words.next()?.as_bytes());
+            News::Granted { fence, lasts }
+        }
+        "ask" => News::AskAgain,
+        "first" => News::First { left: Duration::from_micros(words.next()?.parse().ok()?) },
+        "broken" => News::Broken,
+        _ => return None,
+    };
+    words.next().is_none().then_some(Told { holder, news, nonce, at })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else() {
+        let lasts = Ttl::new(Duration::from_millis(1500)).unwrap();
+        let granted = News::Granted { fence: Fence::new(17).unwrap(), lasts };
+        for (news, nonce) in [
+            (granted, Some(Nonce::from_bits(77))),
+            (granted, None),
+            (News::AskAgain, None),
+            (News::Broken, None),
+            (News::First { left: Duration::from_micros(77) }, None),
+        ] {
+            let told =
+                Told { holder: Holder::from_bits(u128::MAX - 5), news, nonce, at: Stamp::from_micros(99) };
+            let payload = write(&told);
+            assert_eq!(read(&payload), Some(told));
+            assert_eq!(read(&format!("{payload} x")), None);
+            assert_eq!(read(&payload[1..]), None);
+        }
+        for payload in ["", " ", "granted", "\u{0}", "00000000000000000000000000000001 granted 1 1 0 -"] {
+            assert_eq!(read(payload), None, "{payload:?}");
+        }
+    }
+}

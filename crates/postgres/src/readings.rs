@@ -1,0 +1,83 @@
+//! The server's clock as this process read it: which of two moments came first, and nothing more.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{Instant, Stamp};
+
+/// When the server's clock was asked, and what it said.
+///
+/// A lease that was granted at some time of the server's clock ends when that clock has gone on by its length. So from any reading that
+/// says an earlier time it lasts for its length at least, whatever steps that clock made before; and the last such reading says
+/// most. Rates of clocks, and how long a message was on its way, play no part.
+#[derive(Debug, Default)]
+pub(crate) struct Readings(Mutex<VecDeque<(Instant, Stamp)>>);
+
+/// No lease that is handed over lasts longer without being renewed.
+const KEPT_FOR: Duration = Duration::from_secs(4);
+
+/// Closer ones say little more.
+const APART: Duration = Duration::from_millis(5);
+
+impl Readings {
+    /// The server was asked at an instant, and its clock said this.
+    pub(crate) fn note(&self, asked: Instant, said: Stamp) {
+        let mut readings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if readings.back().is_some_and(|(last, _)| asked < *last + APART) {
+            return;
+        }
+        readings.push_back((asked, said));
+        while readings.front().is_some_and(|(first, _)| *first + KEPT_FOR < asked) {
+            readings.pop_front();
+        }
+    }
+
+    /// An instant from which a lease that was granted at this time of the server's clock surely lasts for its length.
+    pub(crate) fn before(&self, granted: Stamp) -> Option<Instant> {
+        let readings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        readings.iter().rev().find(|(_, said)| *said <= granted).map(|(asked, _)| *asked)
+    }
+
+    /// Another server has another clock.
+    pub(crate) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    const fn said(ms: u64) -> Stamp {
+        Stamp::from_micros(ms * 1000)
+    }
+
+    #[test]
+    fn a_lease_began_after_the_last_reading_before_it() {
+        let readings = Readings::default();
+        assert_eq!(readings.before(said(9_999)), None);
+        readings.note(at(10), said(7_000));
+        readings.note(at(12), said(7_002));
+        readings.note(at(500), said(7_490));
+        assert_eq!(readings.before(said(6_999)), None, "nothing is known of before");
+        assert_eq!(readings.before(said(7_489)), Some(at(10)));
+        assert_eq!(readings.before(said(7_490)), Some(at(500)));
+        readings.note(at(4_600), said(11_590));
+        assert_eq!(readings.before(said(7_490)), None, "too long ago to matter");
+    }
+
+    /// A clock that was set back says of what came before that it came later.
+    #[test]
+    fn a_clock_that_steps_back_makes_no_lease_longer() {
+        let readings = Readings::default();
+        readings.note(at(100), said(50_000));
+        readings.note(at(200), said(40_100));
+        // It ends when the clock says 40 150 and its length, which is that length after instant 250.
+        assert_eq!(readings.before(said(40_150)), Some(at(200)));
+    }
+}

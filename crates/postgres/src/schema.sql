@@ -1,0 +1,148 @@
+-- Leasehold's tables and functions. All times are microseconds since 1970 on this server's clock.
+--
+-- Everything that happens to a key happens under a row lock on its row of "lease", so the other tables need no locks of their own.
+
+CREATE SCHEMA IF NOT EXISTS {s};
+
+CREATE TABLE {s}.meta (name text PRIMARY KEY, value text NOT NULL);
+
+-- One row for each key that is held, waited for, or was used lately. A row stays for as long as its fence is remembered.
+CREATE TABLE {s}.lease (
+    key bytea PRIMARY KEY CHECK (octet_length(key) BETWEEN 1 AND 1024),
+    -- Who holds it alone, and until when. Those who hold it together have rows in "share", and the marker says how.
+    holder bytea CHECK (octet_length(holder) = 16),
+    label text CHECK (octet_length(label) <= 256),
+    ends bigint CHECK (ends >= 0),
+    awaited boolean,
+    marker text,
+    -- The fencing token of the last grant.
+    fence bigint CHECK (fence BETWEEN 0 AND 9007199254740991),
+    fence_ends bigint CHECK (fence_ends >= 0),
+    -- How many wait, to whom it was handed and who has not been heard since, and when the queue is forgotten.
+    waiters bigint CHECK (waiters >= 0),
+    handed bytea CHECK (octet_length(handed) = 16),
+    handed_on bigint,
+    line_ends bigint CHECK (line_ends >= 0),
+    CHECK ((holder IS NULL) OR (marker IS NULL)),
+    CHECK ((holder IS NOT NULL OR marker IS NOT NULL) = (ends IS NOT NULL)),
+    CHECK ((holder IS NOT NULL) = (awaited IS NOT NULL)),
+    CHECK ((fence IS NULL) = (fence_ends IS NULL))
+) WITH (fillfactor = 50);
+
+-- Makes the fence a part of the row's key: a grant, which changes it, waits for those who have the row locked FOR KEY SHARE, as
+-- "check" does, and a renewal does not.
+CREATE UNIQUE INDEX lease_by_fence ON {s}.lease (key, fence);
+
+CREATE TABLE {s}.share (
+    key bytea NOT NULL,
+    holder bytea NOT NULL CHECK (octet_length(holder) = 16),
+    weight integer NOT NULL CHECK (weight BETWEEN 1 AND 1048576),
+    fence bigint CHECK (fence BETWEEN 0 AND 9007199254740991),
+    label text CHECK (octet_length(label) <= 256),
+    ends bigint NOT NULL CHECK (ends >= 0),
+    unclaimed bigint,
+    PRIMARY KEY (key, holder)
+);
+
+CREATE TABLE {s}.waiter (
+    key bytea NOT NULL,
+    ticket bigint NOT NULL CHECK (ticket >= 0),
+    holder bytea NOT NULL CHECK (octet_length(holder) = 16),
+    label text CHECK (octet_length(label) <= 256),
+    mode text NOT NULL,
+    ttl bigint NOT NULL CHECK (ttl > 0),
+    -- The number of the channel that its process listens on, and the secret that a grant must repeat there.
+    channel bigint,
+    nonce bytea CHECK (octet_length(nonce) = 32),
+    wants_more boolean NOT NULL,
+    PRIMARY KEY (key, ticket, holder)
+);
+CREATE UNIQUE INDEX waiter_by_holder ON {s}.waiter (holder, key);
+
+-- Channels on which nobody took what was handed to them.
+CREATE TABLE {s}.struck (key bytea NOT NULL, channel bigint NOT NULL, PRIMARY KEY (key, channel));
+
+-- What was done, by "once" and "every".
+CREATE TABLE {s}.mark (
+    key bytea PRIMARY KEY,
+    at bigint NOT NULL CHECK (at >= 0),
+    fence bigint NOT NULL CHECK (fence BETWEEN 0 AND 9007199254740991),
+    label text CHECK (octet_length(label) <= 256),
+    -- How long after "at" it is to be done again; NULL: never.
+    period bigint CHECK (period > 0),
+    ends bigint NOT NULL CHECK (ends >= 0)
+);
+CREATE INDEX mark_by_end ON {s}.mark (ends);
+
+-- Which lease of each key was broken last, by whom, and why.
+CREATE TABLE {s}.broken (
+    key bytea PRIMARY KEY,
+    at bigint NOT NULL CHECK (at >= 0),
+    fence bigint NOT NULL CHECK (fence BETWEEN 0 AND 9007199254740991),
+    held_by text CHECK (octet_length(held_by) <= 256),
+    broken_by text CHECK (octet_length(broken_by) <= 256),
+    reason text CHECK (octet_length(reason) <= 256),
+    ends bigint NOT NULL CHECK (ends >= 0)
+);
+CREATE INDEX broken_by_end ON {s}.broken (ends);
+
+CREATE FUNCTION {s}.now_micros() RETURNS bigint LANGUAGE sql VOLATILE
+    AS 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint';
+
+-- Refuses a writer whose lock is not its own any more. Call it in the transaction of the write: from then until that transaction has
+-- ended nobody else is granted the lock, and when it returns the lock is held under this fence.
+CREATE FUNCTION {s}."check"(key bytea, fence bigint) RETURNS void
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $check$
+DECLARE
+    found_ends bigint;
+    last_fence bigint;
+BEGIN
+    SELECT l.ends INTO found_ends FROM {s}.lease AS l
+        WHERE l.key = "check".key AND l.fence = "check".fence AND l.holder IS NOT NULL FOR KEY SHARE;
+    IF NOT FOUND THEN
+        SELECT h.ends INTO found_ends FROM {s}.share AS h
+            WHERE h.key = "check".key AND h.fence = "check".fence FOR KEY SHARE;
+    END IF;
+    IF found_ends > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint THEN
+        RETURN;
+    END IF;
+    SELECT l.fence INTO last_fence FROM {s}.lease AS l WHERE l.key = "check".key;
+    RAISE EXCEPTION 'the lock on % is not held under fence % any more', encode("check".key, 'escape'), "check".fence
+        USING ERRCODE = 'LH001',
+            DETAIL = CASE
+                WHEN last_fence > "check".fence THEN 'It was granted again since, under fence ' || last_fence || '.'
+                WHEN found_ends IS NOT NULL THEN 'The lease has ended.'
+                ELSE 'Nobody holds it under this fence.' END,
+            HINT = 'Roll back: another holder may be at work.';
+END
+$check$;
+
+CREATE FUNCTION {s}."check"(key text, fence bigint) RETURNS void LANGUAGE sql VOLATILE
+    AS $check$ SELECT {s}."check"(convert_to(key, 'UTF8'), fence) $check$;
+
+-- For people: what is held, and who waits.
+CREATE VIEW {s}.held AS
+    SELECT encode(l.key, 'escape') AS key, left(encode(l.holder, 'hex'), 8) AS holder, l.label, 'exclusive' AS mode, l.fence,
+        to_timestamp(l.ends / 1000000.0) AS ends, coalesce(l.waiters, 0) AS waiters
+    FROM {s}.lease AS l WHERE l.holder IS NOT NULL AND l.ends > {s}.now_micros()
+    UNION ALL
+    SELECT encode(l.key, 'escape'), left(encode(h.holder, 'hex'), 8), h.label,
+        CASE WHEN l.marker = 'shared' THEN 'shared' ELSE h.weight || ' of ' || l.marker END, h.fence,
+        to_timestamp(h.ends / 1000000.0), coalesce(l.waiters, 0)
+    FROM {s}.lease AS l JOIN {s}.share AS h ON h.key = l.key
+    WHERE l.marker IS NOT NULL AND l.ends > {s}.now_micros() AND h.ends > {s}.now_micros();
+
+CREATE VIEW {s}.waiting AS
+    SELECT encode(w.key, 'escape') AS key, rank() OVER (PARTITION BY w.key ORDER BY w.ticket, w.holder) AS place,
+        left(encode(w.holder, 'hex'), 8) AS holder, w.label, w.mode, to_timestamp(w.ticket / 1000000.0) AS since
+    FROM {s}.waiter AS w JOIN {s}.lease AS l ON l.key = w.key
+    WHERE l.waiters > 0 AND l.line_ends > {s}.now_micros();
+
+INSERT INTO {s}.meta (name, value) VALUES
+    ('version', '1'),
+    -- The oldest program that may use these tables.
+    ('readable_by', '1'),
+    ('id', gen_random_uuid()::text),
+    ('voided', {s}.now_micros()::text),
+    ('timeline', substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8));

@@ -1,0 +1,209 @@
+//! The statements, for one schema. Each is complete in itself: nothing is prepared, and nothing outlasts a transaction, so a pooler may
+//! give each transaction another session.
+
+/// The tables and functions; `{s}` stands for the schema.
+const SCHEMA: &str = include_str!("schema.sql");
+
+/// The clock by which leases are counted.
+const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+/// The keys of one page of a list.
+const OF_A_PAGE: &str = "key >= $1 AND ($2 OR key > $1) AND ($3::bytea IS NULL OR key < $3)";
+
+/// The statements of a store.
+#[derive(Debug)]
+pub(crate) struct Sql {
+    pub(crate) lock: String,
+    pub(crate) leases: String,
+    pub(crate) waiters: String,
+    pub(crate) shares: String,
+    pub(crate) struck: String,
+    pub(crate) marks: String,
+    pub(crate) member: String,
+    pub(crate) set_timeline: String,
+    pub(crate) save_leases: String,
+    pub(crate) delete_leases: String,
+    pub(crate) save_waiters: String,
+    pub(crate) delete_waiters: String,
+    pub(crate) forget_waiters: String,
+    pub(crate) forget_struck: String,
+    pub(crate) save_struck: String,
+    pub(crate) delete_struck: String,
+    pub(crate) save_shares: String,
+    pub(crate) delete_shares: String,
+    pub(crate) save_marks: String,
+    pub(crate) sweep_marks: String,
+    pub(crate) forget_mark: String,
+    pub(crate) list_marks: String,
+    pub(crate) save_breaks: String,
+    pub(crate) sweep_breaks: String,
+    pub(crate) last_break: String,
+    pub(crate) list_breaks: String,
+    pub(crate) sweep: String,
+    pub(crate) keys_in_use: String,
+    pub(crate) version: String,
+    pub(crate) bare_take: String,
+    pub(crate) bare_let_go: String,
+    pub(crate) schema: String,
+}
+
+impl Sql {
+    pub(crate) fn of(schema: &str) -> Self {
+        let quoted = quoted(schema);
+        let of = |text: &str| text.replace("{s}", &quoted).replace("{now}", NOW);
+        Self {
+            // In the order of the keys, so that nobody waits in a circle. A row that is not there is made, because what another
+            // transaction has written and not committed yet can only be waited for where both write.
+            lock: of("INSERT INTO {s}.lease AS l (key) SELECT k FROM unnest($1::bytea[]) AS k ORDER BY k \
+                 ON CONFLICT (key) DO UPDATE SET awaited = l.awaited WHERE false"),
+            leases: of(
+                "SELECT c.now, l.key, l.holder, l.label, l.ends, l.awaited, l.marker, l.fence, l.fence_ends, l.waiters, \
+                 l.handed, l.handed_on, l.line_ends \
+                 FROM (SELECT {now} AS now) AS c LEFT JOIN {s}.lease AS l ON l.key = ANY ($1::bytea[])",
+            ),
+            waiters: of(WAITERS),
+            shares: of(
+                "SELECT key, holder, weight, fence, label, ends, unclaimed FROM {s}.share WHERE key = ANY ($1::bytea[])",
+            ),
+            struck: of("SELECT key, channel FROM {s}.struck WHERE key = ANY ($1::bytea[])"),
+            marks: of(
+                "SELECT key, at, fence, label, period, {now}, ends FROM {s}.mark WHERE key = ANY ($1::bytea[])",
+            ),
+            member: of("SELECT (SELECT value FROM {s}.meta WHERE name = 'voided')::bigint, \
+                 (SELECT value FROM {s}.meta WHERE name = 'timeline'), substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), \
+                 (SELECT value FROM {s}.meta WHERE name = 'id')"),
+            set_timeline: of("INSERT INTO {s}.meta (name, value) VALUES ('timeline', $1), ('voided', $2) \
+                 ON CONFLICT (name) DO UPDATE SET value = excluded.value"),
+            save_leases: of(
+                "UPDATE {s}.lease AS l SET holder = n.holder, label = n.label, ends = n.ends, awaited = n.awaited, \
+                 marker = n.marker, fence = n.fence, fence_ends = n.fence_ends, waiters = n.waiters, handed = n.handed, \
+                 handed_on = n.handed_on, line_ends = n.line_ends \
+                 FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[], $5::boolean[], $6::text[], $7::bigint[], \
+                 $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::bigint[]) \
+                 AS n (key, holder, label, ends, awaited, marker, fence, fence_ends, waiters, handed, handed_on, line_ends) \
+                 WHERE l.key = n.key",
+            ),
+            delete_leases: of("DELETE FROM {s}.lease WHERE key = ANY ($1::bytea[])"),
+            save_waiters: of(
+                "INSERT INTO {s}.waiter (key, ticket, holder, label, mode, ttl, channel, nonce, wants_more) \
+                 SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::text[], $5::text[], $6::bigint[], \
+                 $7::bigint[], $8::bytea[], $9::boolean[]) ON CONFLICT (key, ticket, holder) DO UPDATE SET label = excluded.label, \
+                 mode = excluded.mode, ttl = excluded.ttl, channel = excluded.channel, nonce = excluded.nonce, \
+                 wants_more = excluded.wants_more",
+            ),
+            delete_waiters: of(
+                "DELETE FROM {s}.waiter AS w USING unnest($1::bytea[], $2::bigint[], $3::bytea[]) \
+                 AS g (key, ticket, holder) WHERE w.key = g.key AND w.ticket = g.ticket AND w.holder = g.holder",
+            ),
+            forget_waiters: of("DELETE FROM {s}.waiter WHERE key = ANY ($1::bytea[])"),
+            forget_struck: of("DELETE FROM {s}.struck WHERE key = ANY ($1::bytea[])"),
+            save_struck: of(
+                "INSERT INTO {s}.struck (key, channel) SELECT * FROM unnest($1::bytea[], $2::bigint[]) \
+                 ON CONFLICT DO NOTHING",
+            ),
+            delete_struck: of(
+                "DELETE FROM {s}.struck AS s USING unnest($1::bytea[], $2::bigint[]) AS g (key, channel) \
+                 WHERE s.key = g.key AND s.channel = g.channel",
+            ),
+            save_shares: of("INSERT INTO {s}.share (key, holder, weight, fence, label, ends, unclaimed) \
+                 SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::integer[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[]) \
+                 ON CONFLICT (key, holder) DO UPDATE SET weight = excluded.weight, fence = excluded.fence, label = excluded.label, \
+                 ends = excluded.ends, unclaimed = excluded.unclaimed"),
+            delete_shares: of(
+                "DELETE FROM {s}.share AS s USING unnest($1::bytea[], $2::bytea[]) AS g (key, holder) \
+                 WHERE s.key = g.key AND s.holder = g.holder",
+            ),
+            save_marks: of("INSERT INTO {s}.mark (key, at, fence, label, period, ends) \
+                 SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[]) \
+                 ON CONFLICT (key) DO UPDATE SET at = excluded.at, fence = excluded.fence, label = excluded.label, \
+                 period = excluded.period, ends = excluded.ends"),
+            sweep_marks: of("DELETE FROM {s}.mark WHERE key = ANY (ARRAY(\
+                 SELECT key FROM {s}.mark WHERE ends <= {now} ORDER BY ends LIMIT 100 FOR UPDATE SKIP LOCKED))"),
+            // One that has ended counts as none.
+            forget_mark: of(
+                "DELETE FROM {s}.mark WHERE key = $1 RETURNING key, at, fence, label, period, {now}, ends",
+            ),
+            list_marks: of(&format!(
+                "SELECT key, at, fence, label, period, {{now}}, ends FROM {{s}}.mark WHERE {OF_A_PAGE} AND ends > {{now}} \
+                 ORDER BY key LIMIT $4"
+            )),
+            save_breaks: of("INSERT INTO {s}.broken (key, at, fence, held_by, broken_by, reason, ends) \
+                 SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::bigint[]) \
+                 ON CONFLICT (key) DO UPDATE SET at = excluded.at, fence = excluded.fence, held_by = excluded.held_by, \
+                 broken_by = excluded.broken_by, reason = excluded.reason, ends = excluded.ends"),
+            sweep_breaks: of("DELETE FROM {s}.broken WHERE key = ANY (ARRAY(\
+                 SELECT key FROM {s}.broken WHERE ends <= {now} ORDER BY ends LIMIT 100 FOR UPDATE SKIP LOCKED))"),
+            last_break: of(
+                "SELECT key, at, fence, held_by, broken_by, reason FROM {s}.broken WHERE key = $1 AND ends > {now}",
+            ),
+            list_breaks: of(&format!(
+                "SELECT key, at, fence, held_by, broken_by, reason FROM {{s}}.broken WHERE {OF_A_PAGE} AND ends > {{now}} \
+                 ORDER BY key LIMIT $4"
+            )),
+            sweep: of(SWEEP),
+            keys_in_use: of(&format!(
+                "SELECT key FROM {{s}}.lease WHERE {OF_A_PAGE} \
+                 AND (holder IS NOT NULL OR marker IS NOT NULL OR waiters > 0) ORDER BY key LIMIT $4"
+            )),
+            version: of("SELECT (SELECT value FROM {s}.meta WHERE name = 'version')::bigint, \
+                 (SELECT value FROM {s}.meta WHERE name = 'readable_by')::bigint, \
+                 (SELECT value FROM {s}.meta WHERE name = 'id')"),
+            bare_take: of(
+                "INSERT INTO {s}.lease AS l (key, holder, ends, awaited) VALUES ($1, $2, {now} + $3, false) \
+                 ON CONFLICT (key) DO NOTHING",
+            ),
+            bare_let_go: of("DELETE FROM {s}.lease WHERE key = $1 AND holder = $2"),
+            schema: of(SCHEMA),
+        }
+    }
+}
+
+/// Of each queue the first few (0), the last (1), and those who ask (2) with how many stand before them; and whether somebody listens on
+/// their channels, which whoever does has an advisory lock for.
+const WAITERS: &str = "
+    SELECT w.key, w.ticket, w.holder, w.label, w.mode, w.ttl, w.channel, w.nonce, w.wants_more, w.part, w.place, w.known,
+        CASE WHEN $6::boolean AND w.channel IS NOT NULL THEN NOT pg_try_advisory_xact_lock_shared(w.channel) END
+    FROM (
+        SELECT h.*, 0::bigint AS part, NULL::bigint AS place, true AS known FROM unnest($1::bytea[]) AS k,
+            LATERAL (SELECT * FROM {s}.waiter WHERE key = k ORDER BY ticket, holder LIMIT $2) AS h
+        UNION ALL
+        SELECT l.*, 1, NULL, true FROM unnest($1::bytea[]) AS k,
+            LATERAL (SELECT * FROM {s}.waiter WHERE key = k ORDER BY ticket DESC, holder DESC LIMIT 1) AS l
+        UNION ALL
+        SELECT a.key, coalesce(o.ticket, a.ticket), a.holder, o.label, o.mode, o.ttl, o.channel, o.nonce, o.wants_more, 2,
+            (SELECT count(*) FROM {s}.waiter AS b
+                WHERE b.key = a.key AND (b.ticket, b.holder) < (coalesce(o.ticket, a.ticket), a.holder)),
+            o.ticket IS NOT NULL
+        FROM unnest($3::bytea[], $4::bytea[], $5::bigint[]) AS a (key, holder, ticket)
+        LEFT JOIN {s}.waiter AS o ON o.key = a.key AND o.holder = a.holder
+        WHERE coalesce(o.ticket, a.ticket) IS NOT NULL
+    ) AS w";
+
+/// Looks at a page of the table, any, and removes those of its rows of which everything has ended.
+const SWEEP: &str = "
+    WITH page AS (SELECT floor(random() * greatest(1, pg_relation_size('{s}.lease') / current_setting('block_size')::bigint)) AS n),
+    ended AS (
+        SELECT l.key FROM {s}.lease AS l
+        WHERE l.ctid >= (SELECT format('(%s,0)', n)::tid FROM page) AND l.ctid < (SELECT format('(%s,0)', n + 1)::tid FROM page)
+            AND coalesce(l.ends, 0) <= {now} AND coalesce(l.fence_ends, 0) <= {now} AND coalesce(l.line_ends, 0) <= {now}
+        FOR UPDATE SKIP LOCKED
+    ),
+    waiters AS (DELETE FROM {s}.waiter WHERE key IN (SELECT key FROM ended)),
+    struck AS (DELETE FROM {s}.struck WHERE key IN (SELECT key FROM ended)),
+    shares AS (DELETE FROM {s}.share WHERE key IN (SELECT key FROM ended))
+    DELETE FROM {s}.lease WHERE key IN (SELECT key FROM ended)";
+
+/// An identifier as SQL reads it back, whatever is in it.
+pub(crate) fn quoted(identifier: &str) -> String {
+    format!("\"{}\"", identifier.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_quotes_is_one_identifier() {
+        assert_eq!(quoted(r#"a"; DROP TABLE x; --"#), r#""a""; DROP TABLE x; --""#);
+    }
+}

@@ -1,0 +1,400 @@
+//! The store.
+
+mod looking;
+mod remembered;
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{
+    Answer, Attempt, Bare, BaselineStore, BoxFuture, Channel, Drift, Fault, FaultKind, GrantAnswer,
+    HoldAnswer, Limits, Line, Manner, MemberStore, Misuse, Nonce, Parts, Proof, RaiseAnswer, Request,
+    Runtime, Store, Ttl, Wait, Waiting, Wake,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use crate::address::Address;
+use crate::deadline::within;
+use crate::ear::{self, Ear};
+use crate::fault::Faults;
+use crate::readings::Readings;
+use crate::transaction::Scope;
+use crate::trouble::Trouble;
+use crate::worker::{self, Inner, Job};
+
+/// Reads the answer to a request.
+type Read<T> = fn(Answer, &Faults) -> Result<T, Fault>;
+
+/// Reads answers of a kind.
+macro_rules! read {
+    ($kind:ident) => {
+        |answer, faults| match answer {
+            leasehold_core::Answer::$kind(answer) => Ok(answer),
+            other => Err($crate::store::refused(&other, faults)),
+        }
+    };
+}
+use read;
+
+/// Leases in a PostgreSQL database, in tables of a schema of their own, by the clock of the server.
+///
+/// All requests share one connection, which is made when it is first needed and made anew when it failed; what is asked at the same time
+/// is served in one transaction. A second one is made when somebody first waits, to hear of its turn. Each call has a limit: half a
+/// second, or a quarter of the ttl where that is less.
+///
+/// A transaction of the program that calls `leasehold.check(key, fence)` cannot commit what it wrote under a lock that it has lost.
+///
+/// # Cancel safety
+///
+/// A dropped future takes nothing back; give the attempt up.
+pub struct PostgresStore {
+    inner: Arc<Inner>,
+    ear: Arc<Ear>,
+    queue: Mutex<Option<mpsc::UnboundedSender<Job>>>,
+    /// Closed when this is dropped.
+    alive: watch::Sender<()>,
+}
+
+/// A connection is waited for as long as some calls, so that the first one to a distant server fits.
+const CALLS_TO_CONNECT: u32 = 5;
+
+impl PostgresStore {
+    /// The store at a URL. Opens nothing, and makes no tables: `leasehold init --store URL` does.
+    ///
+    /// `postgres://[user[:password]@]host[:port][,host[:port]…]/database`; a host that begins with `%2F` is the directory of a Unix
+    /// socket. Behind a question mark may stand:
+    ///
+    /// | parameter | default | |
+    /// |---|---|---|
+    /// | `sslmode=verify-full` or `disable` | `disable` | TLS; the certificate and the host's name in it are always verified, as `require` also does here |
+    /// | `sslrootcert=/path.pem` | the system's | the authorities to trust, these and no others |
+    /// | `sslcert=/path.pem`, `sslkey=/path.pem` | | the client certificate and its private key, in a file that others cannot read |
+    /// | `schema=NAME` | `leasehold` | where the tables are |
+    /// | `password-file=/path` | | the password, alone in a file that others cannot read; read for each connection |
+    /// | `target_session_attrs=read-write` or `any` | `read-write` for several hosts | which of several servers will do |
+    /// | `call-limit=500ms` | 500 ms, and never above a quarter of the ttl | how long an answer may take |
+    /// | `host=`, `port=`, `user=`, `password=` | | the same as in front, as libpq takes them |
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Url`], which says what is wrong and never the password.
+    pub fn from_url(url: &str, runtime: Arc<dyn Runtime>) -> Result<Self, Misuse> {
+        let address = Address::parse(url)?;
+        let init = format!("leasehold init --store {}", address.name);
+        let faults = Faults { store: Arc::from(&*address.name), init: init.into() };
+        let window = Line::WINDOW.max(4 * address.call_limit);
+        // Only to keep processes apart that ask again.
+        let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
+        let inner = Inner {
+            scope: Scope::new(&address.schema, address.call_limit, window),
+            address,
+            faults,
+            runtime,
+            waiting: Waiting::new(seed),
+            bulletin: Arc::default(),
+            readings: Readings::default(),
+            own: Mutex::default(),
+            is_up: false.into(),
+            identity: Mutex::default(),
+        };
+        let (alive, _) = watch::channel(());
+        Ok(Self { inner: Arc::new(inner), ear: Arc::new(Ear::new()), queue: Mutex::default(), alive })
+    }
+
+    /// Why nobody can tell this process that its turn has come, if that is so. Waiters then ask by themselves, a few times a second.
+    #[must_use]
+    pub fn deaf_because(&self) -> Option<Fault> {
+        self.ear.deaf_because()
+    }
+
+    fn send(&self, mut job: Job) -> mpsc::WeakUnboundedSender<Job> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = &*queue {
+            match sender.send(job) {
+                Ok(()) => return sender.downgrade(),
+                // Its task ended with the runtime that it ran on.
+                Err(mpsc::error::SendError(unsent)) => job = unsent,
+            }
+        }
+        let (sender, receiver) = mpsc::unbounded_channel();
+        // Whoever waits for an answer learns by its limit that there is no runtime any more.
+        let _ = sender.send(job);
+        self.inner.runtime.spawn(Box::pin(worker::run(Arc::clone(&self.inner), receiver)));
+        queue.insert(sender).downgrade()
+    }
+
+    /// How long an answer about a lease of this ttl may take.
+    fn limit(&self, ttl: Ttl) -> Duration {
+        self.inner.address.call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
+    }
+
+    /// The same, and longer where a connection must be made first.
+    fn patience(&self, limit: Duration) -> Duration {
+        if self.inner.is_up.load(Ordering::Relaxed) { limit } else { limit * CALLS_TO_CONNECT }
+    }
+
+    /// Has requests served, each of which is answered for itself.
+    async fn serve(&self, requests: Vec<Request>, limit: Duration) -> Vec<Result<Answer, Fault>> {
+        let count = requests.len();
+        if count == 0 {
+            return Vec::new();
+        }
+        let (reply, answer) = oneshot::channel();
+        self.send(Job::Serve { requests, reply: Some(reply) });
+        match within(&*self.inner.runtime, self.patience(limit), answer).await {
+            Some(Ok(answers)) if answers.len() == count => answers,
+            Some(_) => vec![Err(self.inner.faults.passing("the async runtime has ended")); count],
+            None => {
+                let late = self.inner.faults.timed_out(format_args!("no answer within {limit:?}"));
+                vec![Err(late); count]
+            }
+        }
+    }
+
+    async fn serve_one<T>(&self, request: Request, limit: Duration, read: Read<T>) -> Result<T, Fault> {
+        let lost = || Err(self.inner.faults.passing("no answer"));
+        let answer = self.serve(vec![request], limit).await.pop().unwrap_or_else(lost)?;
+        read(answer, &self.inner.faults)
+    }
+
+    async fn serve_each<T>(
+        &self,
+        requests: Vec<Request>,
+        limit: Duration,
+        read: Read<T>,
+    ) -> Vec<Result<T, Fault>> {
+        let answers = self.serve(requests, limit).await;
+        answers.into_iter().map(|answer| read(answer?, &self.inner.faults)).collect()
+    }
+
+    /// Has something else done on the connection.
+    async fn work<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        work: impl for<'a> FnOnce(&'a Client, &'a Inner) -> BoxFuture<'a, Result<T, Trouble>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Job::Work(Box::new(move |client, inner| {
+            Box::pin(async move {
+                let client = match client {
+                    Ok(client) => client,
+                    Err(fault) => {
+                        let _ = reply.send(Err(fault));
+                        return Ok(());
+                    }
+                };
+                let done = work(client, inner).await;
+                let lost = done.as_ref().err().is_some_and(Trouble::is_lost);
+                let _ = reply.send(done.map_err(|trouble| inner.faults.of(&trouble)));
+                if lost { Err(Trouble::Silent) } else { Ok(()) }
+            })
+        })));
+        match within(&*self.inner.runtime, self.patience(limit), answer).await {
+            Some(Ok(done)) => done,
+            Some(Err(_)) => Err(self.inner.faults.passing("the async runtime has ended")),
+            None => Err(self.inner.faults.timed_out(format_args!("no answer within {limit:?}"))),
+        }
+    }
+
+    /// Asks, and sees to it that whoever stands in the queue then can be told.
+    ///
+    /// The first that must wait asks once without a channel: where nobody ever waits, nobody listens.
+    async fn ask_in_line(&self, attempt: &Attempt, line_limit: Option<u64>) -> Result<GrantAnswer, Fault> {
+        let (inner, limit) = (&self.inner, self.limit(attempt.ttl));
+        let mut channel = self.ear.channel();
+        loop {
+            let hears = channel.is_some();
+            let nonce = hears.then(|| Nonce::from_bits(inner.runtime.random()));
+            let proof = channel.clone().zip(nonce).map(|(channel, nonce)| Proof { channel, nonce });
+            let ticket = inner.waiting.asks(attempt.holder, proof, inner.runtime.now());
+            if !hears {
+                inner.waiting.cannot_be_told(attempt.holder);
+            }
+            let wait = Wait { channel, nonce, ticket, line_limit };
+            let request = Request::Grant { attempt: attempt.clone(), wait: Some(wait), not_after: None };
+            let answer = self.serve_one(request, limit, read!(Grant)).await;
+            match &answer {
+                Ok(answer) => inner.waiting.answered(attempt, answer, inner.runtime.now()),
+                // It may not be given up, as nothing of it is left.
+                Err(fault) if fault.kind != FaultKind::Passing => _ = self.leave(attempt),
+                Err(_) => {}
+            }
+            let Ok(GrantAnswer::Busy { place: Some(_), .. }) = &answer else { return answer };
+            if hears {
+                return answer;
+            }
+            channel = self.listen(limit).await;
+            if channel.is_none() {
+                return answer;
+            }
+        }
+    }
+
+    /// Where this process hears; begins to listen if it does not.
+    async fn listen(&self, limit: Duration) -> Option<Channel> {
+        if self.ear.is_first() {
+            let queue = self.send(Job::Notify(Vec::new()));
+            let (inner, ear) = (Arc::clone(&self.inner), Arc::clone(&self.ear));
+            self.inner.runtime.spawn(Box::pin(ear::run(inner, ear, queue, self.alive.subscribe())));
+        }
+        within(&*self.inner.runtime, limit * CALLS_TO_CONNECT, self.ear.settled()).await.flatten()
+    }
+
+    fn leave(&self, attempt: &Attempt) -> bool {
+        self.inner.waiting.leave(attempt.holder, self.inner.runtime.now())
+    }
+
+    /// Whoever lost what it was handed was not heard in time; so others may have been passed over as well.
+    fn ask_again_after(&self, attempt: &Attempt, answer: &Result<HoldAnswer, Fault>) {
+        if matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
+            let now = self.inner.runtime.now();
+            attempt.claim.keys().for_each(|key| self.inner.waiting.ask_for(key, now));
+        }
+    }
+
+    fn limit_of_all(&self, attempts: &[Attempt]) -> Duration {
+        let limits = attempts.iter().map(|attempt| self.limit(attempt.ttl));
+        limits.min().unwrap_or(self.inner.address.call_limit)
+    }
+
+    fn call_limit(&self) -> Duration {
+        self.inner.address.call_limit
+    }
+}
+
+impl Store for PostgresStore {
+    fn name(&self) -> &str {
+        &self.inner.faults.store
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::with_drift(Drift::BETWEEN_MACHINES)
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(self.work(self.call_limit(), |_, _| Box::pin(async { Ok(()) })))
+    }
+
+    fn grant<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        manner: Manner,
+    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
+        Box::pin(async move {
+            if let Manner::Wait { line_limit } = manner {
+                return self.ask_in_line(attempt, line_limit).await;
+            }
+            let request = Request::Grant { attempt: attempt.clone(), wait: None, not_after: None };
+            self.serve_one(request, self.limit(attempt.ttl), read!(Grant)).await
+        })
+    }
+
+    fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        Box::pin(async move {
+            let requests = attempts.iter().cloned().map(Request::Renew).collect();
+            let answers = self.serve_each(requests, self.limit_of_all(attempts), read!(Renew)).await;
+            attempts.iter().zip(&answers).for_each(|(attempt, answer)| self.ask_again_after(attempt, answer));
+            answers
+        })
+    }
+
+    fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        Box::pin(async move {
+            self.leave(attempt);
+            let request = Request::Release(attempt.clone());
+            self.serve_one(request, self.limit(attempt.ttl), read!(Release)).await
+        })
+    }
+
+    /// Conclusive because it is served after all that was asked before it: on the same connection by its place in the queue, and on a
+    /// later one because it waits for the locks of a transaction that may still commit.
+    fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move { self.release(attempt).await.map(drop) })
+    }
+
+    fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
+        self.inner.waiting.called(attempt.holder, &*self.inner.runtime)
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            member: Some(self),
+            inspect: Some(self),
+            marks: Some(self),
+            admin: Some(self),
+            baseline: Some(self),
+            ..Parts::default()
+        }
+    }
+}
+
+impl MemberStore for PostgresStore {
+    /// The tables themselves, whichever server and name leads to them, once they were reached.
+    fn identity(&self) -> Option<Arc<str>> {
+        self.inner.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
+        Box::pin(async move {
+            let request = |attempt| Request::Rejoin { attempt, not_after: None };
+            let requests = attempts.iter().cloned().map(request).collect();
+            let answers = self.serve_each(requests, self.limit_of_all(attempts), read!(Rejoin)).await;
+            attempts.iter().zip(&answers).for_each(|(attempt, answer)| self.ask_again_after(attempt, answer));
+            answers
+        })
+    }
+
+    fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
+        Box::pin(self.serve_one(Request::Raise(attempt.clone()), self.limit(attempt.ttl), read!(Raise)))
+    }
+}
+
+/// Whether nobody else had it.
+async fn bare(client: &Client, inner: &Inner, what: Bare) -> Result<bool, Trouble> {
+    let sql = &inner.scope.sql;
+    let Bare::Pair { key, holder, ttl, .. } = what else {
+        client.execute_typed("SELECT 1", &[]).await?;
+        return Ok(true);
+    };
+    let holder = holder.bits().to_be_bytes();
+    let (key, holder) = (key.as_bytes(), &holder[..]);
+    let lasts = i64::try_from(ttl.duration().as_micros()).unwrap_or(i64::MAX);
+    let taken = [(&key as _, Type::BYTEA), (&holder as _, Type::BYTEA), (&lasts as _, Type::INT8)];
+    let let_go = [(&key as _, Type::BYTEA), (&holder as _, Type::BYTEA)];
+    let taken = client.execute_typed(&sql.bare_take, &taken).await? == 1;
+    Ok(taken && client.execute_typed(&sql.bare_let_go, &let_go).await? == 1)
+}
+
+impl BaselineStore for PostgresStore {
+    /// `SELECT`; and an `INSERT` with a `DELETE` by comparison, each a transaction. On the connection of the locks.
+    fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
+        let what = what.clone();
+        Box::pin(async move {
+            let done = self
+                .work(2 * self.call_limit(), move |client, inner| Box::pin(bare(client, inner, what)))
+                .await?;
+            match done {
+                true => Ok(()),
+                false => Err(self.inner.faults.passing("somebody else has the key")),
+            }
+        })
+    }
+}
+
+/// Why an answer is none to what was asked.
+fn refused(answer: &Answer, faults: &Faults) -> Fault {
+    match answer {
+        Answer::Quarantined { left } => faults.quarantined(*left),
+        _ => faults.lasting("the answer is to another request: this is a fault in leasehold-core"),
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PostgresStore").field(&self.inner.faults.store).finish()
+    }
+}

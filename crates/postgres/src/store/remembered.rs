@@ -1,0 +1,78 @@
+//! What outlasts a lease: marks of what was done, and records of leases that were broken.
+
+use std::time::Duration;
+
+use leasehold_core::{
+    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Key, Mark,
+    MarkStore, Marked, Request,
+};
+use tokio_postgres::types::Type;
+
+use super::{PostgresStore, read};
+use crate::table;
+use crate::table::row::Columns;
+
+impl MarkStore for PostgresStore {
+    /// When this resolves, the server's disk has it.
+    fn mark<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        mark: &'a Mark,
+        keep: Duration,
+    ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
+        let request = Request::Mark { attempt: attempt.clone(), mark: mark.clone(), keep };
+        Box::pin(self.serve_one(request, self.limit(attempt.ttl), read!(Mark)))
+    }
+
+    fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
+        Box::pin(self.serve_one(Request::Marked(key.clone()), self.call_limit(), read!(Marked)))
+    }
+
+    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
+        let key = key.clone();
+        Box::pin(self.work(self.call_limit(), move |client, inner| {
+            Box::pin(async move {
+                let key = key.as_bytes();
+                let parameters = [(&key as _, Type::BYTEA)];
+                let row = inner.scope.alone(client, &inner.scope.sql.forget_mark, &parameters).await?;
+                let Some(row) = row else { return Ok(None) };
+                let row = Columns(&row);
+                let (_, Marked { mark, now }) = table::mark(&row)?;
+                let ends = row.stamp(6)?;
+                Ok(mark.filter(|_| now < ends))
+            })
+        }))
+    }
+
+    fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
+        Box::pin(self.pages(prefix, |sql| &sql.list_marks, table::mark, |(key, _)| key))
+    }
+}
+
+impl AdminStore for PostgresStore {
+    fn break_lease<'a>(
+        &'a self,
+        key: &'a Key,
+        fence: Fence,
+        note: &'a BreakNote,
+    ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
+        let request = Request::Break { key: key.clone(), fence, note: note.clone() };
+        Box::pin(self.serve_one(request, self.call_limit(), read!(Break)))
+    }
+
+    fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
+        let key = key.clone();
+        Box::pin(self.work(self.call_limit(), move |client, inner| {
+            Box::pin(async move {
+                let key = key.as_bytes();
+                let parameters = [(&key as _, Type::BYTEA)];
+                let row = client.query_typed_opt(&inner.scope.sql.last_break, &parameters).await?;
+                row.map(|row| table::broken(&Columns(&row))).transpose()
+            })
+        }))
+    }
+
+    fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
+        Box::pin(self.pages(prefix, |sql| &sql.list_breaks, table::broken, |broken| &broken.key))
+    }
+}

@@ -1,0 +1,214 @@
+//! Records in tables: reading those of some keys, and writing back what changed.
+//!
+//! One row has all that there is of a key but its waiters and those who hold it together. Of a queue only a part is read: the first
+//! few, who asks, and the last.
+
+mod line;
+pub(crate) mod row;
+mod save;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use leasehold_core::{
+    BreakNote, BreakRecord, Channel, Content, Family, Fence, Holder, Key, Label, LastFence, Line, Lock, Mark,
+    Marked, Records, Share, Stamp, Ticket,
+};
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row};
+
+use self::row::Columns;
+use crate::channel;
+use crate::sql::Sql;
+use crate::trouble::Trouble;
+
+pub(crate) use self::save::{Changes, save};
+
+/// What is written of some keys, and when it was read.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) records: Records,
+    /// The server's clock, when the rows were locked.
+    pub(crate) now: Stamp,
+    /// Channels on which certainly nobody listens.
+    pub(crate) deaf: BTreeSet<Channel>,
+}
+
+/// Somebody who asks about a key, for the sake of whose place in the queue more than its head is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    pub(crate) key: Key,
+    pub(crate) holder: Holder,
+    /// Where it says that it stands.
+    pub(crate) ticket: Option<Ticket>,
+}
+
+/// What is to be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// In byte order, each once.
+    pub(crate) keys: &'a [Key],
+    pub(crate) askers: &'a [Asker],
+    /// So many of those who stand first in a queue.
+    pub(crate) first: i64,
+    pub(crate) marks: bool,
+    /// Whether it is to be found out who listens.
+    pub(crate) ears: bool,
+}
+
+/// Reads what is written of some keys, whether or not it has ended. All is asked in one go.
+pub(crate) async fn load(client: &Client, sql: &Sql, wanted: Wanted<'_>) -> Result<Loaded, Trouble> {
+    let keys: Vec<&[u8]> = wanted.keys.iter().map(Key::as_bytes).collect();
+    let (mut at, mut holders, mut tickets) = (Vec::new(), Vec::new(), Vec::new());
+    for asker in wanted.askers {
+        at.push(asker.key.as_bytes());
+        holders.push(bytes(asker.holder));
+        tickets.push(asker.ticket.map(number));
+    }
+    let holders: Vec<&[u8]> = holders.iter().map(|holder| &holder[..]).collect();
+    let keys = (&keys as _, Type::BYTEA_ARRAY);
+    let about = [keys.clone()];
+    let waiters = [
+        keys.clone(),
+        (&wanted.first as _, Type::INT8),
+        (&at as _, Type::BYTEA_ARRAY),
+        (&holders as _, Type::BYTEA_ARRAY),
+        (&tickets as _, Type::INT8_ARRAY),
+        (&wanted.ears as _, Type::BOOL),
+    ];
+    let marks =
+        async { if wanted.marks { client.query_typed(&sql.marks, &about).await } else { Ok(Vec::new()) } };
+    let (leases, waiters, shares, struck, marks) = tokio::join!(
+        biased;
+        client.query_typed(&sql.leases, &about),
+        client.query_typed(&sql.waiters, &waiters),
+        client.query_typed(&sql.shares, &about),
+        client.query_typed(&sql.struck, &about),
+        marks,
+    );
+    read(
+        &Rows { leases: leases?, waiters: waiters?, shares: shares?, struck: struck?, marks: marks? },
+        wanted,
+    )
+}
+
+struct Rows {
+    leases: Vec<Row>,
+    waiters: Vec<Row>,
+    shares: Vec<Row>,
+    struck: Vec<Row>,
+    marks: Vec<Row>,
+}
+
+fn read(rows: &Rows, wanted: Wanted<'_>) -> Result<Loaded, Trouble> {
+    let first = rows.leases.first().ok_or_else(|| Trouble::damaged("the server's clock says nothing"))?;
+    let now = Columns(first).stamp(0)?;
+    let mut loaded = Loaded { records: Records::default(), now, deaf: BTreeSet::new() };
+    let mut counts = BTreeMap::new();
+    for row in &rows.leases {
+        let row = Columns(row);
+        if let Some(key) = row.maybe_key(1)? {
+            lease(&row, &key, &mut loaded.records)?;
+            if let Some(waiters) = row.get::<Option<i64>>(9)? {
+                counts.insert(key, waiters);
+            }
+        }
+    }
+    line::read(&rows.waiters, &counts, wanted.first, &mut loaded)?;
+    for row in &rows.struck {
+        let row = Columns(row);
+        if let Some(line) = loaded.records.lines.get_mut(&row.key(0)?) {
+            line.strike(channel::of_number(row.get(1)?));
+        }
+    }
+    for row in &rows.shares {
+        let row = Columns(row);
+        let (key, holder) = (row.key(0)?, row.holder(1)?);
+        let weight = u32::try_from(row.get::<i32>(2)?).map_err(Trouble::damaged)?;
+        let share = Share::new(weight, row.maybe_fence(3)?, row.label(4)?, row.stamp(5)?);
+        let share = share.unclaimed_at(row.get::<Option<i64>>(6)?.map(channel::of_number));
+        loaded.records.shares.entry(key).or_default().put(holder, share);
+    }
+    for row in &rows.marks {
+        let row = Columns(row);
+        let (key, Marked { mark: done, .. }) = mark(&row)?;
+        let ends = row.stamp(6)?;
+        loaded.records.marks.extend(done.map(|done| (key, (done, ends))));
+    }
+    Ok(loaded)
+}
+
+/// Reads a mark, and the clock of the server. One that has ended is read as well.
+pub(crate) fn mark(row: &Columns<'_>) -> Result<(Key, Marked), Trouble> {
+    let mark = Mark::new(row.stamp(1)?, row.fence(2)?, row.label(3)?);
+    let mark = match row.maybe_stamp(4)? {
+        Some(period) => mark.every(Duration::from_micros(period.as_micros())),
+        None => mark,
+    };
+    Ok((row.key(0)?, Marked { mark: Some(mark), now: row.stamp(5)? }))
+}
+
+/// Reads the record of a break.
+pub(crate) fn broken(row: &Columns<'_>) -> Result<BreakRecord, Trouble> {
+    let note = BreakNote { by: row.label(4)?, reason: row.label(5)? };
+    Ok(BreakRecord::new(row.key(0)?, row.stamp(1)?, row.fence(2)?, row.label(3)?, note))
+}
+
+/// Reads the row of a key.
+fn lease(row: &Columns<'_>, key: &Key, records: &mut Records) -> Result<(), Trouble> {
+    if let Some(holder) = row.maybe_holder(2)? {
+        let content = Content::Lease {
+            holder,
+            label: row.label(3)?,
+            awaited: row.get::<Option<bool>>(5)? == Some(true),
+        };
+        records.locks.insert(key.clone(), Lock::new(content, Some(row.stamp(4)?)));
+    } else if let Some(marker) = row.get::<Option<&str>>(6)? {
+        let family =
+            Family::read(marker).ok_or_else(|| Trouble::damaged(format_args!("a key is held {marker:?}")))?;
+        records.locks.insert(key.clone(), Lock::new(Content::Marker(family), Some(row.stamp(4)?)));
+    }
+    if let Some(fence) = row.maybe_fence(7)? {
+        records.fences.insert(key.clone(), LastFence::new(fence, row.stamp(8)?));
+    }
+    if row.get::<Option<i64>>(9)?.is_some() {
+        let mut line = Line::default();
+        if let Some(holder) = row.maybe_holder(10)? {
+            line.hand_to(holder, row.get::<Option<i64>>(11)?.map(channel::of_number));
+        }
+        if let Some(ends) = row.maybe_stamp(12)? {
+            line.keep_until(ends);
+        }
+        records.lines.insert(key.clone(), line);
+    }
+    Ok(())
+}
+
+pub(crate) fn has_row(records: &Records, key: &Key) -> bool {
+    records.locks.contains_key(key)
+        || records.fences.contains_key(key)
+        || records.lines.contains_key(key)
+        || records.shares.contains_key(key)
+}
+
+/// A point in time as the server's signed numbers have it; the end of time is nearer there, and as far away as ever.
+pub(crate) fn micros(stamp: Stamp) -> i64 {
+    i64::try_from(stamp.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn bytes(holder: Holder) -> [u8; 16] {
+    holder.bits().to_be_bytes()
+}
+
+/// A ticket in the same way.
+fn number(ticket: Ticket) -> i64 {
+    i64::try_from(ticket.get()).unwrap_or(i64::MAX)
+}
+
+fn text(label: &Label) -> &str {
+    label.as_str()
+}
+
+fn fence_number(fence: Fence) -> i64 {
+    fence.into()
+}

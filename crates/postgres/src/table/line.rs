@@ -1,0 +1,106 @@
+//! The waiters of a key, of whom as few are read and written as a request is about.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold_core::{Holder, Key, Mode, Nonce, Stamp, Standing, Ticket, Ttl};
+use tokio_postgres::Row;
+
+use super::Loaded;
+use super::row::Columns;
+use crate::channel;
+use crate::trouble::Trouble;
+
+/// The last of a queue, and who asks: everybody who may stand behind the head.
+const BEHIND: [i64; 2] = [1, 2];
+
+type Place = (Ticket, Holder);
+
+/// What was read of one queue.
+#[derive(Default)]
+struct Part {
+    head: u64,
+    head_ends: Option<Place>,
+    /// Who stands behind the head, or says so; for those who ask with how many stand before them.
+    behind: BTreeMap<Place, Option<u64>>,
+    last: Option<Place>,
+    /// Those of the places behind that somebody stands at.
+    stands: Vec<Place>,
+}
+
+/// Puts the waiters that were read in their queues, with the others as numbers between them.
+pub(super) fn read(
+    rows: &[Row],
+    counts: &BTreeMap<Key, i64>,
+    first: i64,
+    loaded: &mut Loaded,
+) -> Result<(), Trouble> {
+    let mut parts: BTreeMap<Key, Part> = BTreeMap::new();
+    for row in rows {
+        let row = Columns(row);
+        let key = row.key(0)?;
+        let Some(line) = loaded.records.lines.get_mut(&key) else { continue };
+        let place = (ticket(&row)?, row.holder(2)?);
+        let part = parts.entry(key).or_default();
+        let which: i64 = row.get(9)?;
+        if row.get::<bool>(11)? {
+            let standing = standing(&row, place.1)?;
+            if let (Some(channel), Some(false)) = (&standing.channel, row.get::<Option<bool>>(12)?) {
+                loaded.deaf.insert(channel.clone());
+            }
+            line.join(standing, Some(place.0), Stamp::from_micros(0));
+            part.stands.push(place);
+        }
+        if which == 0 {
+            part.head += 1;
+            part.head_ends = part.head_ends.max(Some(place));
+        } else if BEHIND.contains(&which) {
+            let before = row.get::<Option<i64>>(10)?.map(i64::unsigned_abs);
+            let known = part.behind.entry(place).or_default();
+            *known = known.or(before);
+            if which == 1 {
+                part.last = Some(place);
+            }
+        }
+    }
+    for (key, part) in parts {
+        // A head that is not full is all of the queue, whatever the number says.
+        if part.head < first.unsigned_abs() {
+            continue;
+        }
+        let Some(line) = loaded.records.lines.get_mut(&key) else { continue };
+        let Part { head, head_ends, behind, last, stands } = part;
+        let total = counts.get(&key).copied().unwrap_or(0).unsigned_abs();
+        let mut covered = head;
+        for (place, before) in behind {
+            if Some(place) <= head_ends {
+                continue;
+            }
+            let before =
+                if Some(place) == last { total.saturating_sub(1) } else { before.unwrap_or(covered) };
+            let hidden = before.saturating_sub(covered);
+            line.leave_out(hidden, place);
+            covered += hidden + u64::from(stands.contains(&place));
+        }
+    }
+    Ok(())
+}
+
+fn ticket(row: &Columns<'_>) -> Result<Ticket, Trouble> {
+    let number: i64 = row.get(1)?;
+    u64::try_from(number).map(Ticket::new).map_err(|_| Trouble::damaged(format_args!("a ticket is {number}")))
+}
+
+fn standing(row: &Columns<'_>, holder: Holder) -> Result<Standing, Trouble> {
+    let mode: &str = row.get(4)?;
+    let mode =
+        Mode::read(mode).ok_or_else(|| Trouble::damaged(format_args!("somebody waits in mode {mode:?}")))?;
+    let ttl: i64 = row.get(5)?;
+    let ttl = u64::try_from(ttl).ok().and_then(|ttl| Ttl::new(Duration::from_millis(ttl)).ok());
+    let ttl = ttl.ok_or_else(|| Trouble::damaged("the ttl of a waiter is out of bounds"))?;
+    let channel: Option<i64> = row.get(6)?;
+    let nonce: Option<&[u8]> = row.get(7)?;
+    let standing =
+        Standing::new(holder, row.label(3)?, mode, ttl, channel.map(channel::of_number), row.get(8)?);
+    Ok(standing.with_nonce(nonce.and_then(Nonce::from_digits)))
+}

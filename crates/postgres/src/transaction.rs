@@ -1,0 +1,364 @@
+//! Requests in, answers out: each batch in one transaction, which loads the records of its keys, applies core's functions, and saves.
+//!
+//! The rows of the keys are locked first, and the server has said so before anything is committed. So a request that comes later, on
+//! another connection, waits for a transaction whose commit is still on its way, and nothing is granted behind a release that was
+//! answered.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use leasehold_core::{
+    Answer, Channel, Ears, Fence, HoldAnswer, Key, Line, Records, Request, Scene, Served, Stamp, apply,
+};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row};
+
+use crate::sql::Sql;
+use crate::table::row::Columns;
+use crate::table::{Asker, Changes, Loaded, Wanted, load, save};
+use crate::trouble::Trouble;
+
+/// What a transaction needs besides its requests.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    pub(crate) sql: Sql,
+    /// How a transaction begins that writes.
+    begin: String,
+    /// How long a lock that is handed over may remain unclaimed.
+    pub(crate) window: Duration,
+}
+
+/// What came of a batch.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) served: Vec<Served>,
+    /// The server's clock at that time.
+    pub(crate) now: Stamp,
+    /// How many rows it added.
+    pub(crate) added: usize,
+}
+
+/// The snapshot of all statements is one, and nothing is locked.
+const BEGIN_TO_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+/// A release for which nobody waits may be lost in a crash of the server: the lease then ends by itself.
+const COMMIT_LATER: &str = "SET LOCAL synchronous_commit = off; COMMIT";
+
+impl Scope {
+    pub(crate) fn new(schema: &str, call_limit: Duration, window: Duration) -> Self {
+        let (lock, statement) = (call_limit.as_millis() / 2, call_limit.as_millis());
+        // A process that stops in the middle keeps its rows locked no longer than this.
+        let idle = 2 * statement;
+        let begin = format!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {lock}; \
+             SET LOCAL statement_timeout = {statement}; SET LOCAL idle_in_transaction_session_timeout = {idle}"
+        );
+        Self { sql: Sql::of(schema), begin, window }
+    }
+
+    /// Serves requests in one transaction: all are done, or none.
+    pub(crate) async fn serve(&self, client: &Client, requests: &[&Request]) -> Result<Done, Trouble> {
+        let batch = Batch::of(requests);
+        if batch.only_reads {
+            return self.read(client, &batch, requests).await;
+        }
+        let served = self.write(client, &batch, requests).await;
+        if let Err(trouble) = &served
+            && !trouble.is_lost()
+        {
+            // Where this fails the connection is gone, and with it the transaction.
+            let _ = client.batch_execute("ROLLBACK").await;
+        }
+        served
+    }
+
+    /// Does one statement that writes, durably and within the limits of a call, and says which row it returned.
+    pub(crate) async fn alone(
+        &self,
+        client: &Client,
+        statement: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Option<Row>, Trouble> {
+        let (begun, row, committed) = tokio::join!(
+            biased;
+            client.batch_execute(&self.begin),
+            client.query_typed_opt(statement, parameters),
+            // Of a transaction that failed, this is its rollback.
+            client.batch_execute("COMMIT"),
+        );
+        begun?;
+        let row = row?;
+        committed?;
+        Ok(row)
+    }
+
+    /// All in one round trip.
+    async fn read(&self, client: &Client, batch: &Batch, requests: &[&Request]) -> Result<Done, Trouble> {
+        let wanted =
+            Wanted { keys: &batch.keys, askers: &[], first: i64::MAX, marks: batch.marks, ears: false };
+        let (begun, loaded, ended) = tokio::join!(
+            biased;
+            client.batch_execute(BEGIN_TO_READ),
+            load(client, &self.sql, wanted),
+            client.batch_execute("COMMIT"),
+        );
+        begun?;
+        let mut loaded = loaded?;
+        ended?;
+        let now = loaded.now;
+        let Applied { served, .. } = self.apply(&mut loaded.records, requests, now, &loaded.deaf);
+        Ok(Done { served, now, added: 0 })
+    }
+
+    async fn write(&self, client: &Client, batch: &Batch, requests: &[&Request]) -> Result<Done, Trouble> {
+        /// The waiter who leaves, the one who is next, and those among whom one of another process is looked for; one for the asker.
+        const FEW: usize = Line::LOOKED_AHEAD + 3;
+        const MORE: usize = Line::CLEARED_AT_ONCE + FEW;
+        let wanted = |first: i64| Wanted {
+            keys: &batch.keys,
+            askers: &batch.askers,
+            first,
+            marks: batch.marks,
+            ears: true,
+        };
+        let keys: Vec<&[u8]> = batch.keys.iter().map(Key::as_bytes).collect();
+        let locked = [(&keys as _, Type::BYTEA_ARRAY)];
+        let first = FEW * batch.most_per_key.max(1);
+        let (begun, locked, loaded, voided) = tokio::join!(
+            biased;
+            client.batch_execute(&self.begin),
+            client.execute_typed(&self.sql.lock, &locked),
+            load(client, &self.sql, wanted(i64::try_from(first).unwrap_or(i64::MAX))),
+            self.voided(client, batch.by_a_quorum),
+        );
+        begun?;
+        locked?;
+        let (mut loaded, voided) = (loaded?, voided?);
+        let more = MORE.saturating_mul(batch.most_per_key.max(1));
+        for first in [i64::try_from(more).unwrap_or(i64::MAX), i64::MAX] {
+            let applied = self.tried(&mut loaded, voided.as_ref(), client, requests).await?;
+            if let Some((before, applied)) = applied {
+                return self.end(client, batch, requests, &before, &loaded, applied).await;
+            }
+            loaded = load(client, &self.sql, wanted(first)).await?;
+        }
+        match self.tried(&mut loaded, voided.as_ref(), client, requests).await? {
+            Some((before, applied)) => self.end(client, batch, requests, &before, &loaded, applied).await,
+            None => Err(Trouble::damaged("a queue is longer than the waiters in it")),
+        }
+    }
+
+    /// Applies the requests to what was loaded; `None` if more of a queue must be.
+    async fn tried(
+        &self,
+        loaded: &mut Loaded,
+        voided: Option<&Voided>,
+        client: &Client,
+        requests: &[&Request],
+    ) -> Result<Option<(Records, Applied)>, Trouble> {
+        if let Some(voided) = voided {
+            loaded.records.voided = Some(self.noticed(client, voided, loaded.now).await?);
+        }
+        let before = loaded.records.clone();
+        let applied = self.apply(&mut loaded.records, requests, loaded.now, &loaded.deaf);
+        Ok((!loaded.records.lines.values().any(Line::is_short) && !applied.was_short)
+            .then_some((before, applied)))
+    }
+
+    async fn end(
+        &self,
+        client: &Client,
+        batch: &Batch,
+        requests: &[&Request],
+        before: &Records,
+        loaded: &Loaded,
+        applied: Applied,
+    ) -> Result<Done, Trouble> {
+        let changes = Changes::between(&batch.keys, before, &loaded.records, loaded.now);
+        let Applied { served, .. } = applied;
+        let done = Done { now: loaded.now, added: changes.added, served };
+        if changes.is_nothing(before) && !batch.by_a_quorum {
+            client.batch_execute("ROLLBACK").await?;
+            return Ok(done);
+        }
+        let is_quiet = requests.iter().zip(&done.served).all(|(request, served)| {
+            matches!((request, &served.answer), (Request::Release(_), Answer::Release(HoldAnswer::Done)))
+                && served.pushes.is_empty()
+        });
+        let sweep = async |is_due: bool, statement| {
+            if is_due { client.execute_typed(statement, &[]).await.map(drop) } else { Ok(()) }
+        };
+        let (saved, marks, breaks, committed) = tokio::join!(
+            biased;
+            save(client, &self.sql, &changes, &loaded.records),
+            sweep(changes.has_marks(), &self.sql.sweep_marks),
+            sweep(changes.has_breaks(), &self.sql.sweep_breaks),
+            client.batch_execute(if is_quiet { COMMIT_LATER } else { "COMMIT" }),
+        );
+        saved?;
+        marks?;
+        breaks?;
+        committed?;
+        Ok(done)
+    }
+
+    fn apply(
+        &self,
+        records: &mut Records,
+        requests: &[&Request],
+        now: Stamp,
+        deaf: &BTreeSet<Channel>,
+    ) -> Applied {
+        let ears = Listening(deaf);
+        let scene = Scene::new(now, Fence::new(now.as_micros()).unwrap_or(Fence::MAX));
+        let scene = scene.with_ears(&ears).with_window(self.window);
+        let mut was_short = false;
+        let served = requests.iter().map(|request| {
+            let served = apply(records, (*request).clone(), &scene);
+            was_short |= records.lines.values().any(Line::is_short);
+            served
+        });
+        let served = served.collect();
+        Applied { served, was_short }
+    }
+
+    /// When leases may last have been forgotten, where a quorum asks.
+    async fn voided(&self, client: &Client, by_a_quorum: bool) -> Result<Option<Voided>, Trouble> {
+        if !by_a_quorum {
+            return Ok(None);
+        }
+        let row = client.query_typed_one(&self.sql.member, &[]).await?;
+        let row = Columns(&row);
+        let known: Option<String> = row.get(1)?;
+        Ok(Some(Voided { at: row.maybe_stamp(0)?, known, timeline: row.get(2)? }))
+    }
+
+    /// A server that was promoted or restored goes on in another timeline, and may have lost what was written last in the one before.
+    async fn noticed(&self, client: &Client, voided: &Voided, now: Stamp) -> Result<Stamp, Trouble> {
+        if let Some(at) = voided.at.filter(|_| voided.known.as_ref() == Some(&voided.timeline)) {
+            return Ok(at);
+        }
+        let at = now.as_micros().to_string();
+        let noticed = [(&voided.timeline as _, Type::TEXT), (&at as _, Type::TEXT)];
+        client.execute_typed(&self.sql.set_timeline, &noticed).await?;
+        Ok(now)
+    }
+}
+
+#[derive(Debug)]
+struct Voided {
+    at: Option<Stamp>,
+    known: Option<String>,
+    timeline: String,
+}
+
+struct Applied {
+    served: Vec<Served>,
+    /// Whether a request met the end of what was loaded of a queue.
+    was_short: bool,
+}
+
+/// Whoever is not known to be deaf listens.
+struct Listening<'a>(&'a BTreeSet<Channel>);
+
+impl Ears for Listening<'_> {
+    fn listens(&self, channel: &Channel) -> bool {
+        !self.0.contains(channel)
+    }
+}
+
+impl fmt::Debug for Listening<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Listening").finish_non_exhaustive()
+    }
+}
+
+/// What some requests are about.
+#[derive(Debug)]
+struct Batch {
+    /// In byte order, each once.
+    keys: Vec<Key>,
+    askers: Vec<Asker>,
+    marks: bool,
+    by_a_quorum: bool,
+    only_reads: bool,
+    /// How many of the requests are about one key, at most.
+    most_per_key: usize,
+}
+
+impl Batch {
+    fn of(requests: &[&Request]) -> Self {
+        let mut keys: Vec<Key> = requests.iter().flat_map(|request| keys(request)).cloned().collect();
+        keys.sort_unstable();
+        let most_per_key = keys.chunk_by(|one, other| one == other).map(<[_]>::len).max().unwrap_or(0);
+        keys.dedup();
+        Self {
+            keys,
+            askers: requests.iter().flat_map(|request| askers(request)).collect(),
+            marks: requests
+                .iter()
+                .any(|request| matches!(request, Request::Mark { .. } | Request::Marked(_))),
+            by_a_quorum: requests.iter().any(|request| is_by_a_quorum(request)),
+            only_reads: requests.iter().all(|request| is_read(request)),
+            most_per_key,
+        }
+    }
+}
+
+/// Whether a request changes nothing, and needs no row to be locked.
+pub(crate) const fn is_read(request: &Request) -> bool {
+    matches!(request, Request::Inspect(_) | Request::Marked(_))
+}
+
+/// Whether the store has to abstain while it may have forgotten leases.
+const fn is_by_a_quorum(request: &Request) -> bool {
+    match request {
+        Request::Grant { attempt, .. }
+        | Request::Rejoin { attempt, .. }
+        | Request::Renew(attempt)
+        | Request::Raise(attempt) => attempt.proposal.is_some(),
+        Request::Release(_)
+        | Request::Advance(_)
+        | Request::Mark { .. }
+        | Request::Marked(_)
+        | Request::Inspect(_)
+        | Request::Break { .. } => false,
+    }
+}
+
+/// The keys whose records a request is about.
+fn keys(request: &Request) -> Vec<&Key> {
+    match request {
+        Request::Grant { attempt, .. }
+        | Request::Rejoin { attempt, .. }
+        | Request::Renew(attempt)
+        | Request::Raise(attempt)
+        | Request::Mark { attempt, .. }
+        | Request::Release(attempt) => attempt.claim.keys().collect(),
+        Request::Advance(keys) => keys.iter().collect(),
+        Request::Marked(key) | Request::Inspect(key) | Request::Break { key, .. } => vec![key],
+    }
+}
+
+/// Who asks, at each of its keys.
+fn askers(request: &Request) -> Vec<Asker> {
+    let (attempt, wait) = match request {
+        Request::Grant { attempt, wait, .. } => (attempt, wait.as_ref()),
+        Request::Renew(attempt)
+        | Request::Rejoin { attempt, .. }
+        | Request::Raise(attempt)
+        | Request::Release(attempt) => (attempt, None),
+        Request::Advance(_)
+        | Request::Mark { .. }
+        | Request::Marked(_)
+        | Request::Inspect(_)
+        | Request::Break { .. } => return Vec::new(),
+    };
+    let ticket = |key: &Key| {
+        let (at, ticket) = wait?.ticket.as_ref()?;
+        (at == key).then_some(*ticket)
+    };
+    let asker = |key: &Key| Asker { key: key.clone(), holder: attempt.holder, ticket: ticket(key) };
+    attempt.claim.keys().map(asker).collect()
+}

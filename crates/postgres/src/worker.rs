@@ -1,0 +1,348 @@
+//! Who speaks with the server: one task for all requests of a store, in the order in which they were asked.
+//!
+//! What several tasks ask at the same time is served in one transaction, which costs one flush of the server's disk.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leasehold_core::{
+    Answer, BoxFuture, Bulletin, Fault, GrantAnswer, News, Notice, Proof, Push, Request, Runtime, Served,
+    Stamp, Waiting,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use crate::address::Address;
+use crate::channel;
+use crate::connect::{Live, connect};
+use crate::deadline::within;
+use crate::fault::{Faults, is_conflict};
+use crate::push::{self, Told};
+use crate::readings::Readings;
+use crate::table::row::Columns;
+use crate::transaction::{Done, Scope, is_read};
+use crate::trouble::Trouble;
+
+/// What a store's tasks have in common.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) address: Address,
+    pub(crate) faults: Faults,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) scope: Scope,
+    pub(crate) waiting: Waiting,
+    pub(crate) bulletin: Arc<Bulletin>,
+    pub(crate) readings: Readings,
+    /// The number of the channel on which this process listens, if it does.
+    pub(crate) own: Mutex<Option<i64>>,
+    pub(crate) is_up: AtomicBool,
+    /// What tells these tables from all others, once they were reached.
+    pub(crate) identity: Mutex<Option<Arc<str>>>,
+}
+
+/// Something to be done on the connection, or the reason why there is none.
+pub(crate) type Work = Box<
+    dyn for<'a> FnOnce(Result<&'a Client, Fault>, &'a Inner) -> BoxFuture<'a, Result<(), Trouble>> + Send,
+>;
+
+/// Answers to some requests, each on its own.
+pub(crate) type Answers = Vec<Result<Answer, Fault>>;
+
+/// What the task is asked.
+pub(crate) enum Job {
+    /// Serve these; nobody may be waiting for the answers any more.
+    Serve {
+        requests: Vec<Request>,
+        reply: Option<oneshot::Sender<Answers>>,
+    },
+    /// Notify these channels.
+    Notify(Vec<(String, String)>),
+    Work(Work),
+}
+
+/// The most requests that are served in one transaction: enough to share a flush, few enough to be over in some milliseconds.
+const MOST: usize = 64;
+
+/// How often a transaction is tried that the server gave up for another's sake.
+const TRIES: u32 = 4;
+
+/// The version of the tables that this program writes. A change that only adds keeps older programs able to use them.
+pub(crate) const VERSION: i64 = 1;
+
+/// On which all processes hear of leases that were broken.
+pub(crate) const BROKEN: &str = "leasehold_broken";
+
+/// Serves until the store is dropped.
+pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Job>) {
+    let mut live: Option<Live> = None;
+    let mut pending = VecDeque::new();
+    loop {
+        if pending.is_empty() {
+            match queue.recv().await {
+                Some(job) => pending.push_back(job),
+                None => return,
+            }
+        }
+        while let Ok(job) = queue.try_recv() {
+            pending.push_back(job);
+        }
+        pending.retain(is_wanted);
+        if pending.is_empty() {
+            continue;
+        }
+        if live.as_ref().is_none_or(|live| live.client.is_closed()) {
+            inner.is_up.store(false, Ordering::Relaxed);
+            let had_one = live.take().is_some();
+            live = match inner.connected().await {
+                Ok(made) => Some(made),
+                Err(fault) => {
+                    while let Ok(job) = queue.try_recv() {
+                        pending.push_back(job);
+                    }
+                    refuse(&inner, std::mem::take(&mut pending), &fault).await;
+                    None
+                }
+            };
+            inner.is_up.store(live.is_some(), Ordering::Relaxed);
+            if had_one {
+                // Another server may have taken over, with what it had.
+                inner.readings.forget();
+                inner.waiting.ask_for_all();
+            }
+        }
+        let Some(connection) = &live else { continue };
+        if !inner.turn(&connection.client, &mut pending).await {
+            live = None;
+            inner.is_up.store(false, Ordering::Relaxed);
+            inner.waiting.ask_for_all();
+        }
+    }
+}
+
+/// Whether somebody still waits for what comes of it.
+fn is_wanted(job: &Job) -> bool {
+    match job {
+        Job::Serve { reply: Some(reply), .. } => !reply.is_closed(),
+        Job::Serve { .. } | Job::Notify(_) | Job::Work(_) => true,
+    }
+}
+
+async fn refuse(inner: &Inner, jobs: VecDeque<Job>, fault: &Fault) {
+    for job in jobs {
+        match job {
+            Job::Serve { requests, reply } => {
+                let answers = requests.iter().map(|_| Err(fault.clone())).collect();
+                if let Some(reply) = reply {
+                    _ = reply.send(answers);
+                }
+            }
+            Job::Notify(_) => {}
+            Job::Work(work) => _ = work(Err(fault.clone()), inner).await,
+        }
+    }
+}
+
+/// Some requests of one asker.
+struct Asked {
+    requests: Vec<Request>,
+    reply: Option<oneshot::Sender<Answers>>,
+}
+
+impl Inner {
+    /// Connects, and sees whether the tables are those of this program.
+    async fn connected(&self) -> Result<Live, Fault> {
+        let live = connect(&self.address, &self.faults, &self.runtime, None).await?;
+        let limit = 2 * self.address.call_limit;
+        let asked =
+            within(&*self.runtime, limit, live.client.query_typed_one(&self.scope.sql.version, &[])).await;
+        let row = asked.ok_or(Trouble::Silent).and_then(|row| row.map_err(Trouble::from));
+        let row = row.map_err(|trouble| self.faults.of(&trouble))?;
+        self.judge(&row).map_err(|trouble| self.faults.of(&trouble))??;
+        Ok(live)
+    }
+
+    fn judge(&self, row: &tokio_postgres::Row) -> Result<Result<(), Fault>, Trouble> {
+        let row = Columns(row);
+        let (version, readable_by): (Option<i64>, Option<i64>) = (row.get(0)?, row.get(1)?);
+        let identity: Option<&str> = row.get(2)?;
+        let (Some(version), Some(readable_by), Some(identity)) = (version, readable_by, identity) else {
+            return Err(Trouble::damaged("the table meta lacks version, readable_by or id"));
+        };
+        if version < VERSION {
+            return Ok(Err(self.faults.lasting(format_args!(
+                "Leasehold's tables are of version {version}, and this program needs {VERSION}: upgrade them with `{}`",
+                self.faults.init
+            ))));
+        }
+        if readable_by > VERSION {
+            return Ok(Err(self.faults.lasting(format_args!(
+                "Leasehold's tables are of version {version}, which takes a program of version {readable_by}, and this one is of \
+                 version {VERSION}: update the program"
+            ))));
+        }
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(format!("postgres {identity}").into());
+        Ok(Ok(()))
+    }
+
+    /// Does the first thing that is pending, and what can be done with it. `false` if the connection is of no more use.
+    async fn turn(&self, client: &Client, pending: &mut VecDeque<Job>) -> bool {
+        match pending.pop_front() {
+            None => true,
+            Some(Job::Notify(said)) => self.notify(client, said).await,
+            Some(Job::Work(work)) => {
+                let limit = 20 * self.address.call_limit;
+                let done = within(&*self.runtime, limit, work(Ok(client), self)).await;
+                done.is_some_and(|done| !done.is_err_and(|trouble| trouble.is_lost()))
+            }
+            Some(Job::Serve { requests, reply }) => {
+                let reads = requests.iter().all(is_read);
+                let mut count = requests.len();
+                let mut batch = vec![Asked { requests, reply }];
+                while let Some(Job::Serve { requests, .. }) = pending.front() {
+                    let fits = count + requests.len() <= MOST && requests.iter().all(is_read) == reads;
+                    let Some(Job::Serve { requests, reply }) = pending.pop_front_if(|_| fits) else { break };
+                    count += requests.len();
+                    batch.push(Asked { requests, reply });
+                }
+                self.serve(client, batch, pending).await
+            }
+        }
+    }
+
+    async fn serve(&self, client: &Client, batch: Vec<Asked>, pending: &mut VecDeque<Job>) -> bool {
+        let requests: Vec<&Request> = batch.iter().flat_map(|asked| &asked.requests).collect();
+        let mut results = Vec::with_capacity(requests.len());
+        let mut added = 0;
+        match self.tried(client, &requests).await {
+            Ok(done) => {
+                added += done.added;
+                results.extend(done.served.into_iter().map(|served| Ok((served, done.now))));
+            }
+            Err(trouble) if trouble.is_lost() || requests.len() == 1 => {
+                results.extend(requests.iter().map(|_| Err(self.faults.of(&trouble))));
+            }
+            // Each for itself: one that cannot be served, because of what is at its keys, must not keep the others from it.
+            Err(_) => {
+                for request in &requests {
+                    match self.tried(client, &[request]).await {
+                        Ok(done) => {
+                            added += done.added;
+                            results.extend(done.served.into_iter().map(|served| Ok((served, done.now))));
+                        }
+                        Err(trouble) => results.push(Err(self.faults.of(&trouble))),
+                    }
+                }
+            }
+        }
+        let (mut told, mut results) = (Vec::new(), results.into_iter());
+        for Asked { requests, reply } in batch {
+            let mut answers = Vec::with_capacity(requests.len());
+            for _ in &requests {
+                let Some(result) = results.next() else { break };
+                answers.push(result.map(|(served, now)| self.settle(served, now, &mut told, pending)));
+            }
+            if let Some(reply) = reply {
+                _ = reply.send(answers);
+            }
+        }
+        if !told.is_empty() && !self.notify(client, told).await {
+            return false;
+        }
+        if added > 0 && !self.sweep(client).await {
+            return false;
+        }
+        !client.is_closed()
+    }
+
+    /// Serves requests in one transaction, again if the server gave it up for another's sake.
+    async fn tried(&self, client: &Client, requests: &[&Request]) -> Result<Done, Trouble> {
+        let limit = 3 * self.address.call_limit;
+        let mut tries = 0;
+        loop {
+            let sent = self.runtime.now();
+            let done = within(&*self.runtime, limit, self.scope.serve(client, requests)).await;
+            tries += 1;
+            match done.unwrap_or(Err(Trouble::Silent)) {
+                Err(trouble) if is_conflict(&trouble) && tries < TRIES => {}
+                Ok(done) => {
+                    self.readings.note(sent, done.now);
+                    return Ok(done);
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        }
+    }
+
+    /// Tells whom it concerns in this process, and collects what must be said elsewhere.
+    fn settle(
+        &self,
+        served: Served,
+        now: Stamp,
+        told: &mut Vec<(String, String)>,
+        pending: &mut VecDeque<Job>,
+    ) -> Answer {
+        let Served { answer, pushes, unfinished } = served;
+        for push in pushes {
+            self.say(push, now, told);
+        }
+        // Whoever is told that its own key is not handed on yet asks again at once.
+        if !unfinished.is_empty() && answer != Answer::Grant(GrantAnswer::Unfinished) {
+            pending.push_back(Job::Serve { requests: vec![Request::Advance(unfinished)], reply: None });
+        }
+        answer
+    }
+
+    fn say(&self, push: Push, at: Stamp, told: &mut Vec<(String, String)>) {
+        let Push { to, holder, news, nonce, .. } = push;
+        let said = Told { holder, news, nonce, at };
+        let own = *self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        match to.as_ref().and_then(channel::number) {
+            _ if news == News::Broken => {
+                self.bulletin.say(&Notice::Broken { holder });
+                told.push((BROKEN.into(), push::write(&said)));
+            }
+            Some(number) if own != Some(number) => told.push((channel::name(number), push::write(&said))),
+            // Who has no channel may be another process's, which asks by itself.
+            number => self.hear(number, &said),
+        }
+    }
+
+    /// Takes what was said on a channel, or by this process itself.
+    pub(crate) fn hear(&self, number: Option<i64>, told: &Told) {
+        let mut news = told.news;
+        match &mut news {
+            News::Broken => return self.bulletin.say(&Notice::Broken { holder: told.holder }),
+            News::Granted { lasts, .. } => *lasts = lasts.up_to(self.scope.window),
+            News::First { .. } | News::AskAgain => {}
+        }
+        let now = self.runtime.now();
+        let proof = told.nonce.zip(number);
+        let proof = proof.map(|(nonce, number)| Proof { channel: channel::of_number(number), nonce });
+        match self.readings.before(told.at) {
+            Some(since) => _ = self.waiting.hears(told.holder, news, proof.as_ref(), since, now),
+            // Nobody knows how old it is.
+            None => _ = self.waiting.hears(told.holder, News::AskAgain, None, now, now),
+        }
+    }
+
+    /// In a transaction of its own, after what it tells of, and for which nobody waits until it is on disk.
+    async fn notify(&self, client: &Client, said: Vec<(String, String)>) -> bool {
+        let (channels, payloads): (Vec<_>, Vec<_>) = said.into_iter().unzip();
+        let parameters = [(&channels as _, Type::TEXT_ARRAY), (&payloads as _, Type::TEXT_ARRAY)];
+        let notified = client.execute_typed(NOTIFY, &parameters);
+        matches!(within(&*self.runtime, 3 * self.address.call_limit, notified).await, Some(Ok(_)))
+    }
+
+    /// Removes what has ended. Each time more rows are looked at than were added, so it cannot pile up.
+    async fn sweep(&self, client: &Client) -> bool {
+        let swept = client.execute_typed(&self.scope.sql.sweep, &[]);
+        within(&*self.runtime, 3 * self.address.call_limit, swept).await.is_some()
+    }
+}
+
+/// One statement, and so one transaction.
+const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(c, p) \
+    FROM unnest($1::text[], $2::text[]) AS n (c, p)";
