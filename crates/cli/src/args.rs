@@ -48,7 +48,7 @@ pub(crate) use self::run::RunArgs;
 pub(crate) use self::running::RunningArgs;
 pub(crate) use self::show::ShowArgs;
 pub(crate) use self::taking::TakingArgs;
-pub(crate) use self::top::TopArgs;
+pub(crate) use self::top::{KEYS as TOP_KEYS, TopArgs};
 pub(crate) use self::waiting::WaitingArgs;
 
 /// Locks for commands: while one runs under a key, no other does

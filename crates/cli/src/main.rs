@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod breaking;
 mod command;
+mod cut;
 mod default_store;
 mod doctor;
 mod environment;

@@ -51,7 +51,7 @@ pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
 }
 
 /// What the store remembers of the key beyond leases: a line for each fact.
-fn remembered(marked: Option<&Marked>, broken: Option<&BreakRecord>) -> String {
+pub(crate) fn remembered(marked: Option<&Marked>, broken: Option<&BreakRecord>) -> String {
     let mut text = String::new();
     if let Some((marked, mark)) = marked.and_then(|marked| Some((marked, marked.mark.as_ref()?))) {
         text.push_str(&format!("done     {}, fence {}\n", mark::begun(mark), mark.fence));
@@ -64,7 +64,7 @@ fn remembered(marked: Option<&Marked>, broken: Option<&BreakRecord>) -> String {
 }
 
 /// For people: a line for each fact, and one for each who waits.
-fn text(state: &KeyState) -> String {
+pub(crate) fn text(state: &KeyState) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: &str| {
         writeln!(text, "{name:7}  {value}").expect("a String takes all that is written to it");

@@ -1,8 +1,11 @@
 //! Locks in columns, as wide as the terminal allows.
 
-use leasehold::{KeyState, Mode, Tenancy, Tenant};
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use std::collections::HashMap;
 
+use leasehold::{KeyState, Mode, Tenancy, Tenant};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::cut::{APART, cut_amid, cut_apart};
 use crate::print::plain;
 use crate::time;
 
@@ -11,67 +14,155 @@ const HEADS: [&str; COLUMNS] = ["KEY", "HOLDER", "FENCE", "HELD", "LEFT", "WAITI
 const COLUMNS: usize = 6;
 const KEY: usize = 0;
 const HOLDER: usize = 1;
+const FENCE: usize = 2;
+const HELD: usize = 3;
+const LEFT: usize = 4;
 
 /// Between two columns.
 const GAP: &str = "  ";
 
-/// What makes room, in this order, and down to which width: a label says less than a key, and the digits of a holder stay.
-const SHRINK: [(usize, usize); 4] = [(HOLDER, 20), (KEY, 16), (HOLDER, 10), (KEY, 8)];
+/// How narrow keys and holders may become before a column is left out for them: a label says less than a key.
+const ROOMY: [(usize, usize); 2] = [(HOLDER, 22), (KEY, 20)];
+
+/// What is left out, in this order: numbers say nothing without their beginning, so no other column is cut.
+const LEAST_NEEDED: [usize; 2] = [LEFT, FENCE];
+
+/// How narrow they may become after that. The digits of a holder stay, and keys can be told from each other.
+const NARROW: [(usize, usize); 2] = [(HOLDER, 10), (KEY, APART)];
 
 /// What stands in a cell: a text that can be cut, and behind it one that stays.
 #[derive(Clone, Debug, Default)]
-struct Cell {
+pub(crate) struct Cell {
     text: String,
     tail: String,
 }
 
+/// What stands in a row.
+pub(crate) type Row = [Cell; COLUMNS];
+
 /// The table, with its heads. `width` is that of the terminal; without one, nothing is cut.
 pub(crate) fn table(states: &[KeyState], width: Option<usize>) -> String {
-    let mut rows = vec![HEADS.map(Cell::of)];
-    rows.extend(states.iter().flat_map(rows_of));
-    let mut widths: [usize; COLUMNS] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].width()).max().unwrap_or(0));
-    let gaps = GAP.len() * (COLUMNS - 1);
-    for (column, least) in SHRINK {
-        let too_much = (widths.iter().sum::<usize>() + gaps).saturating_sub(width.unwrap_or(usize::MAX));
-        widths[column] = widths[column].saturating_sub(too_much).max(widths[column].min(least));
-    }
-    let mut table = String::new();
-    for row in rows {
-        for (column, (cell, width)) in row.into_iter().zip(widths).enumerate() {
-            // A key is told from its neighbours by its end as often as by its beginning.
-            let shown = if column == KEY { cut_amid(&cell.text, width) } else { cell.cut(width) };
-            let padding = " ".repeat(width.saturating_sub(shown.width()));
-            match column {
-                KEY | HOLDER => table.extend([&*shown, &padding, GAP]),
-                _ if column + 1 < COLUMNS => table.extend([&*padding, &shown, GAP]),
-                _ => table.extend([&*padding, &shown, "\n"]),
-            }
-        }
-    }
-    table
+    let rows: Vec<_> = states.iter().flat_map(rows_of).collect();
+    let least = [0; COLUMNS];
+    Table::of(&rows, least, width.unwrap_or(usize::MAX)).lines(rows).map(|line| line + "\n").collect()
 }
 
-fn rows_of(state: &KeyState) -> Vec<[Cell; COLUMNS]> {
-    let row = |tenancy: Option<&Tenancy>| {
-        let nobody = || Cell::of(&state.damage.as_deref().map_or_else(|| "-".into(), plain));
-        let holder = tenancy.map_or_else(nobody, Cell::of_tenancy);
-        let fence = tenancy.and_then(|tenancy| tenancy.fence);
-        let held_for = tenancy.and_then(|tenancy| state.held_for(tenancy));
-        let left = tenancy.map_or_else(|| "-".into(), |tenancy| time::left(tenancy.remaining));
-        [
-            Cell::of(&plain(&state.key.to_string())),
-            holder,
-            Cell::of(&fence.map_or_else(|| "-".into(), |fence| fence.to_string())),
-            Cell::of(&held_for.map_or_else(|| "-".into(), time::shown)),
-            Cell::of(&left),
-            Cell::of(&state.line.len().to_string()),
-        ]
-    };
-    match &*state.tenancies {
-        [] => vec![row(None)],
-        tenancies => tenancies.iter().map(|tenancy| row(Some(tenancy))).collect(),
+/// How rows are shown below each other.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// `None` for a column that is left out.
+    widths: [Option<usize>; COLUMNS],
+    keys: HashMap<String, String>,
+}
+
+/// For times that change while somebody looks: the columns stay where they are.
+pub(crate) const STEADY: [usize; COLUMNS] = {
+    let mut least = [0; COLUMNS];
+    least[HELD] = 6;
+    least[LEFT] = 6;
+    least
+};
+
+impl Table {
+    /// Each column is as wide as what stands in it and no less than `least`, unless there is too little room.
+    pub(crate) fn of(rows: &[Row], least: [usize; COLUMNS], room: usize) -> Self {
+        let natural: [usize; COLUMNS] = std::array::from_fn(|column| {
+            let widest = rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
+            widest.max(HEADS[column].width()).max(least[column])
+        });
+        let mut widths = natural.map(Some);
+        let mut left_out = LEAST_NEEDED.into_iter();
+        let widths = loop {
+            if let Some(fitted) = shrunk(widths, &ROOMY, room) {
+                break fitted;
+            }
+            match left_out.next() {
+                Some(column) => widths[column] = None,
+                None => break shrunk(widths, &NARROW, room).unwrap_or_else(|| narrowest(widths)),
+            }
+        };
+        let keys = rows.iter().map(|row| &*row[KEY].text);
+        let keys = cut_apart(keys, widths[KEY].unwrap_or_default());
+        let keys = keys.into_iter().map(|(key, shown)| (key.to_owned(), shown)).collect();
+        Self { widths, keys }
     }
+
+    /// The heads, and a line for each row.
+    pub(crate) fn lines(&self, rows: impl IntoIterator<Item = Row>) -> impl Iterator<Item = String> {
+        std::iter::once(HEADS.map(Cell::of)).chain(rows).map(|row| self.line(row))
+    }
+
+    fn line(&self, row: Row) -> String {
+        let mut line = String::new();
+        let last = COLUMNS - 1;
+        for (column, (cell, width)) in row.into_iter().zip(self.widths).enumerate() {
+            let Some(width) = width else { continue };
+            let shown = match column {
+                KEY => self.keys.get(&cell.text).cloned().unwrap_or(cell.text),
+                _ => cell.cut(width),
+            };
+            let padding = " ".repeat(width.saturating_sub(shown.width()));
+            match column {
+                KEY | HOLDER => line.extend([&*shown, &padding]),
+                _ => line.extend([&*padding, &shown]),
+            }
+            if column != last {
+                line.push_str(GAP);
+            }
+        }
+        line
+    }
+}
+
+/// The widths with those columns narrower that may be, if it all fits then.
+fn shrunk(
+    mut widths: [Option<usize>; COLUMNS],
+    down_to: &[(usize, usize)],
+    room: usize,
+) -> Option<[Option<usize>; COLUMNS]> {
+    for (column, least) in down_to {
+        let too_much = all(widths).saturating_sub(room);
+        widths[*column] = widths[*column].map(|width| width.saturating_sub(too_much).max(width.min(*least)));
+    }
+    (all(widths) <= room).then_some(widths)
+}
+
+/// Where nothing fits, the terminal cuts.
+fn narrowest(mut widths: [Option<usize>; COLUMNS]) -> [Option<usize>; COLUMNS] {
+    for (column, least) in NARROW {
+        widths[column] = widths[column].map(|width| width.min(least));
+    }
+    widths
+}
+
+/// How wide a line is.
+fn all(widths: [Option<usize>; COLUMNS]) -> usize {
+    let shown = widths.iter().flatten();
+    shown.clone().sum::<usize>() + GAP.len() * shown.count().saturating_sub(1)
+}
+
+fn rows_of(state: &KeyState) -> Vec<Row> {
+    match &*state.tenancies {
+        [] => vec![row(state, None)],
+        tenancies => tenancies.iter().map(|tenancy| row(state, Some(tenancy))).collect(),
+    }
+}
+
+/// A lock, or one of those who hold it.
+pub(crate) fn row(state: &KeyState, tenancy: Option<&Tenancy>) -> Row {
+    let nobody = || Cell::of(&state.damage.as_deref().map_or_else(|| "-".into(), plain));
+    let holder = tenancy.map_or_else(nobody, Cell::of_tenancy);
+    let fence = tenancy.and_then(|tenancy| tenancy.fence);
+    let held_for = tenancy.and_then(|tenancy| state.held_for(tenancy));
+    let left = tenancy.map_or_else(|| "-".into(), |tenancy| time::left(tenancy.remaining));
+    [
+        Cell::of(&plain(&state.key.to_string())),
+        holder,
+        Cell::of(&fence.map_or_else(|| "-".into(), |fence| fence.to_string())),
+        Cell::of(&held_for.map_or_else(|| "-".into(), time::shown)),
+        Cell::of(&left),
+        Cell::of(&state.line.len().to_string()),
+    ]
 }
 
 impl Cell {
@@ -99,43 +190,11 @@ impl Cell {
 
     fn cut(self, width: usize) -> String {
         match width.checked_sub(self.tail.width()) {
-            Some(room) if room > 0 || self.tail.is_empty() => cut(&self.text, room) + &self.tail,
+            Some(room) if room > 0 || self.tail.is_empty() => cut_amid(&self.text, room) + &self.tail,
             // The blank before the digits would be one too many.
             _ => self.tail.trim_start().into(),
         }
     }
-}
-
-/// Cut at its end, if it is wider.
-pub(crate) fn cut(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.into();
-    }
-    let mut shown: String = beginning(text.chars(), width.saturating_sub(1)).into_iter().collect();
-    shown.push('…');
-    shown
-}
-
-/// Cut in its middle, if it is wider.
-pub(crate) fn cut_amid(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.into();
-    }
-    let room = width.saturating_sub(1);
-    let mut shown: String = beginning(text.chars(), room.div_ceil(2)).into_iter().collect();
-    shown.push('…');
-    shown.extend(beginning(text.chars().rev(), room / 2).into_iter().rev());
-    shown
-}
-
-/// As many characters as there is room for.
-fn beginning(text: impl Iterator<Item = char>, room: usize) -> Vec<char> {
-    let mut taken = 0;
-    text.take_while(|c| {
-        taken += c.width().unwrap_or(0);
-        taken <= room
-    })
-    .collect()
 }
 
 #[cfg(test)]
@@ -188,11 +247,23 @@ mod tests {
             assert!(widest <= width && (width > 600 || widest == width), "{lines:?}");
             assert!(lines[1].contains("(01234567)"), "{lines:?}");
         }
-        assert!(lines(&states, Some(72))[2].starts_with("invoice:…"), "{:?}", lines(&states, Some(72)));
-        assert!(lines(&states, Some(72))[2].contains("21:42 "), "{:?}", lines(&states, Some(72)));
+        let narrow = lines(&states, Some(72));
+        assert!(narrow[2].starts_with("invoice:") && narrow[2].contains("21:42 "), "{narrow:?}");
         assert!(lines(&states, None)[1].contains(&"k".repeat(300)));
         // Too narrow for anything: it is not, but nothing panics.
         lines(&states, Some(1));
+    }
+
+    #[test]
+    fn a_fence_is_whole_or_left_out_and_the_time_left_goes_before_it() {
+        let long = || held(b"invoice:2024-11-21:42", Some("ada@web-3:4711 report"));
+        let heads = |states: &[KeyState], width| lines(states, Some(width))[0].split_whitespace().count();
+        assert_eq!([heads(&[long()], 90), heads(&[long()], 80), heads(&[long()], 60)], [6, 5, 4]);
+        let narrow = lines(&[long()], Some(80));
+        assert!(!narrow[0].contains("LEFT") && narrow[1].contains(" 1763713011000000 "), "{narrow:?}");
+        assert!(!lines(&[long()], Some(60))[0].contains("FENCE"));
+        let short = lines(&[held(b"deploy", Some("web-3"))], Some(60));
+        assert!(short[1].contains(" 1763713011000000 "), "{short:?}");
     }
 
     #[test]

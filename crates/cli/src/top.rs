@@ -1,6 +1,8 @@
 //! `leasehold top`: who holds what and who waits, as it changes.
 
 mod draw;
+mod remembered;
+mod rows;
 mod screen;
 mod view;
 mod watching;
@@ -16,8 +18,9 @@ use rustix::process::Signal;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::MissedTickBehavior;
 
+use self::remembered::{Marks, Remembered, Remembering, look_through};
 use self::screen::Screen;
-use self::view::{View, Wish};
+use self::view::{Page, View, Wish};
 use self::watching::Watching;
 use crate::args::TopArgs;
 use crate::exit::{End, Failure};
@@ -29,6 +32,14 @@ use crate::signals::{Event, Signals, stop};
 
 /// How often the screen is drawn when nothing is typed: time left is shown in seconds, and below ten in tenths.
 const FRAME: Duration = Duration::from_millis(250);
+
+/// What came of something that was asked of the store besides the locks.
+#[derive(Debug)]
+enum News {
+    Broken(Key, String),
+    Remembered(Key, Result<Remembered, String>),
+    Marks(Result<Marks, String>),
+}
 
 /// Shows it until somebody has seen enough.
 ///
@@ -46,6 +57,7 @@ pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
     let mut watching = Watching::begin(locks.survey(&prefix));
     let mut view = View::of(plain(locks.store()));
     let mut screen = Screen::take()?;
+    let mut remembering = Remembering::default();
     let mut keys = keyboard();
     let (tell, mut told) = unbounded_channel();
     let mut frames = tokio::time::interval(FRAME);
@@ -65,19 +77,29 @@ pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
                     Wish::Interrupt => return Ok(End::Signal(Signal::INT.as_raw())),
                     Wish::Stop => screen.leave_while(|| stop(Signal::TSTP))?,
                     Wish::Break(key, fence) => break_lease(&locks, key, fence, tell.clone()),
+                    Wish::Marks => look_through(&locks, &prefix, &tell),
                 },
                 Some(_) => {}
                 // The terminal is gone.
                 None => return Ok(End::Signal(Signal::HUP.as_raw())),
             },
-            Some((key, came_of_it)) = told.recv() => {
-                view.say(came_of_it);
-                watching.look_again(key);
-            }
+            Some(news) = told.recv() => match news {
+                News::Broken(key, came_of_it) => {
+                    view.say(came_of_it);
+                    watching.look_again(key);
+                }
+                News::Remembered(key, looked) => view.remember(&key, looked),
+                News::Marks(marks) => view.learn_marks(marks),
+            },
             known = watching.next() => view.learn(known?),
             _ = frames.tick() => {}
         }
-        watching.choose(view.chosen_key());
+        let page = match &view.page {
+            Page::Lock(key) => Some(key),
+            _ => None,
+        };
+        remembering.look_at(page, &locks, &tell);
+        watching.choose(page.cloned().or_else(|| view.chosen_key()));
         screen.draw(&mut view)?;
     }
 }
@@ -107,7 +129,7 @@ fn keyboard() -> UnboundedReceiver<Typed> {
     typed
 }
 
-fn break_lease(locks: &Locks, key: Key, fence: Fence, tell: UnboundedSender<(Key, String)>) {
+fn break_lease(locks: &Locks, key: Key, fence: Fence, tell: UnboundedSender<News>) {
     let locks = locks.clone();
     tokio::spawn(async move {
         let by = Label::new(&default_label(OsStr::new("top"))).ok();
@@ -119,6 +141,6 @@ fn break_lease(locks: &Locks, key: Key, fence: Fence, tell: UnboundedSender<(Key
             }
             Err(error) => error.to_string(),
         };
-        let _ = tell.send((key, plain(&came_of_it)));
+        let _ = tell.send(News::Broken(key, plain(&came_of_it)));
     });
 }

@@ -9,9 +9,9 @@ use leasehold::{Event as Happened, Events, Holder, Key, KeyState, Locks, Tenancy
 use rustix::termios::tcgetwinsize;
 use tokio::time::{sleep_until, timeout};
 
+use crate::cut::cut_amid;
 use crate::say;
 use crate::status::{Event, millis};
-use crate::table::cut_amid;
 use crate::time;
 use crate::wanted::Wanted;
 

@@ -31,16 +31,34 @@ pub(crate) struct TopArgs {
     pub(crate) prefixes: Vec<OsString>,
 }
 
-const EXAMPLE: &str = "\
-Keys:
+macro_rules! keys {
+    () => {
+        "\
   up, down, k, j, PgUp, PgDn, Home, End   choose a lock
-  /   show only locks in which this text stands: in the key, or in the label or the eight digits of who holds it or waits
-      for it. Enter keeps the filter, Esc clears it
+  i, Enter   all about the chosen lock; Esc goes back
+  /   show only locks with this text in the key, or in the
+      label or the eight digits of a holder or a waiter;
+      Enter keeps the filter, Esc clears it
   s   sort by another column; r: the other way round
+  m   what once and every ran, and when it is due
   b   break the chosen lease: asks first
-  q   end; so does Ctrl-C. Ctrl-Z stops until `fg`
+  ?   this help
+  q   end; so does Ctrl-C. Ctrl-Z stops until `fg`"
+    };
+}
+
+/// What each key does, for the help on the screen and on the command line.
+pub(crate) const KEYS: &str = keys!();
+
+const EXAMPLE: &str = concat!(
+    "Keys:\n",
+    keys!(),
+    "\n
+HELD is how long a lock has been held, LEFT is how long its lease lasts unless it is renewed. Where the terminal is too narrow, LEFT is
+left out, and then FENCE; `i` shows all. `m` looks through the store once, as `leasehold ls --marks` does.
 
 The exit code is 0 after q.
 
 Example: who holds up the nightly jobs?
-  leasehold top nightly:";
+  leasehold top nightly:"
+);

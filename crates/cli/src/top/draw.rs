@@ -1,17 +1,23 @@
 //! How it looks.
 
 use ratatui::Frame;
-use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Text};
-use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row as TableRow, Table, Wrap};
+use ratatui::widgets::{Block, Clear, Padding, Paragraph, Wrap};
 
-use leasehold::{Mode as Held, Tenant};
+use leasehold::{Key, Marked, Mode as Held};
 
-use super::view::{Confirming, Mode, Row, View};
+use super::remembered::Marks;
+use super::rows::Row;
+use super::view::{Confirming, Mode, Page, View};
+use crate::args::TOP_KEYS;
+use crate::cut::{cut, cut_amid};
+use crate::mark;
 use crate::print::plain;
 use crate::seen::mode;
-use crate::table::{cut, cut_amid};
+use crate::show;
+use crate::table::{STEADY, Table};
 use crate::time;
 
 /// Bold, dim and reversed: every terminal has them, and they mean the same on all.
@@ -19,31 +25,32 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-const HEADS: [&str; 7] = ["KEY", "MODE", "HOLDER", "LABEL", "FENCE", "LEFT", "WAITING"];
-/// How wide those are that are not cut, and the gaps: a fence has sixteen digits for some hundred years.
-const MODE: u16 = 9;
-const HOLDER: u16 = 8;
-const FENCE: u16 = 16;
-const LEFT: u16 = 7;
-const WAITING: u16 = 7;
-const SPACING: u16 = 2;
+/// How many rows are laid out together, those that are shown among them: the columns stay where they are while somebody looks through
+/// so many, and of a hundred thousand locks not all are computed with four times a second.
+const TOGETHER: usize = 1000;
 
 pub(crate) fn draw(frame: &mut Frame<'_>, view: &mut View) {
-    // A third for the line, if there is that much.
-    let pane = (frame.area().height / 3).clamp(2, 12);
-    let [head, table, line, foot] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Min(2),
-        Constraint::Length(pane),
-        Constraint::Length(1),
-    ])
-    .areas(frame.area());
+    let [head, middle, foot] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(2), Constraint::Length(1)])
+            .areas(frame.area());
     frame.render_widget(Paragraph::new(heading(view, head.width)), head);
-    locks(frame, view, table);
-    the_line(frame, view, line);
+    match view.page.clone() {
+        Page::Locks => {
+            // A third for the line, if there is that much.
+            let pane = (frame.area().height / 3).clamp(2, 12);
+            let [table, line] =
+                Layout::vertical([Constraint::Min(2), Constraint::Length(pane)]).areas(middle);
+            locks(frame, view, table);
+            the_line(frame, view, line);
+        }
+        Page::Lock(key) => read(frame, view, middle, &all_about(view, &key)),
+        Page::Marks => read(frame, view, middle, &marks(view.marks.as_ref())),
+    }
     frame.render_widget(footing(view), foot);
-    if let Mode::Confirming(asked) = &view.mode {
-        confirm(frame, asked);
+    match &view.mode {
+        Mode::Confirming(asked) => confirm(frame, asked),
+        Mode::Explaining => explain(frame),
+        Mode::Watching | Mode::Filtering => {}
     }
 }
 
@@ -68,60 +75,59 @@ fn heading(view: &View, width: u16) -> Line<'static> {
         (true, walked) => format!("; looking for more: {} %", walked / 10),
         (false, walked) => format!("; looked through {} % of the store so far", walked / 10),
     });
-    let text = format!("{}: {facts}", cut_amid(&view.store, usize::from(width / 3)));
-    Line::styled(text, BOLD)
+    let text = format!("{}: {facts}", cut_amid(&view.store, usize::from(width / 4)));
+    Line::styled(cut(&text, usize::from(width)), BOLD)
 }
 
 fn locks(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
     view.scroll(usize::from(area.height.saturating_sub(1)));
-    let fixed = MODE + HOLDER + FENCE + LEFT + WAITING + 6 * SPACING;
-    let free = area.width.saturating_sub(fixed).max(8);
-    // A key says more than a label.
-    let label = free * 2 / 5;
-    let widths = [free - label, MODE, HOLDER, label, FENCE, LEFT, WAITING];
     let since = view.since();
-    let shown = view.rows.iter().enumerate().skip(view.first).take(view.room).map(|(nth, row)| {
-        let style = if nth == view.chosen { CHOSEN } else { Style::new() };
-        TableRow::new(cells(row, since, widths)).style(style)
+    let begin = view.first / TOGETHER * TOGETHER;
+    let end = (view.first + view.room).max(begin + TOGETHER).min(view.rows.len());
+    let mut rows: Vec<_> = view.rows[begin..end].iter().map(|row: &Row| row.cells(since)).collect();
+    let table = Table::of(&rows, STEADY, usize::from(area.width));
+    let shown = rows.drain(view.first - begin..).take(view.room);
+    let lines = table.lines(shown).enumerate().map(|(nth, text)| {
+        let style = match nth.checked_sub(1) {
+            None => DIM,
+            Some(row) if view.first + row == view.chosen => CHOSEN,
+            Some(_) => Style::new(),
+        };
+        Line::styled(text, style)
     });
-    let heads = HEADS.iter().enumerate().map(|(column, head)| aligned(column, (*head).into()));
-    let table = Table::new(shown, widths.map(Constraint::Length))
-        .header(TableRow::new(heads).style(DIM))
-        .column_spacing(SPACING);
-    frame.render_widget(table, area);
+    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), area);
 }
 
-fn cells(row: &Row, since: std::time::Duration, widths: [u16; 7]) -> Vec<Cell<'static>> {
-    let tenancy = row.tenancy();
-    let none = || String::from("-");
-    let holder = match tenancy.map(|tenancy| &tenancy.tenant) {
-        Some(Tenant::Holder { holder, .. }) => holder.to_string(),
-        _ => none(),
-    };
-    let held = match tenancy.map(|tenancy| tenancy.mode) {
-        Some(Held::Permits { weight, of }) => format!("{weight}/{of}"),
-        Some(other) => mode(other),
-        None => "free".into(),
-    };
-    let fence = tenancy.and_then(|tenancy| tenancy.fence);
-    let left = tenancy.map_or_else(none, |_| time::left(row.left(since)));
-    let key = plain(&row.seen.state.key.to_string());
-    let texts = [
-        cut_amid(&key, usize::from(widths[0])),
-        held,
-        holder,
-        cut(&row.label(), usize::from(widths[3])),
-        fence.map_or_else(none, |fence| fence.to_string()),
-        left,
-        row.seen.state.line.len().to_string(),
-    ];
-    texts.into_iter().enumerate().map(|(column, text)| aligned(column, text)).collect()
+/// All that there is to know of one lock, as `leasehold show` has it.
+fn all_about(view: &View, key: &Key) -> String {
+    let remembered = view.remembered.as_ref().map_or_else(
+        || "looking for what was done and broken …\n".into(),
+        |known| show::remembered(Some(&known.marked), known.broken.as_ref()),
+    );
+    show::text(&view.about(key)) + &remembered
 }
 
-/// Numbers stand to the right.
-fn aligned(column: usize, text: String) -> Cell<'static> {
-    let alignment = if column < 4 { Alignment::Left } else { Alignment::Right };
-    Cell::new(Text::from(text).alignment(alignment))
+/// What `once` and `every` did, as `leasehold ls --marks` has it.
+fn marks(marks: Option<&Marks>) -> String {
+    let Some(Marks { all, at }) = marks else { return "looking for what once and every did …".into() };
+    if all.is_empty() {
+        return "nothing is noted as done".into();
+    }
+    let now = |marked: &Marked| Marked { now: marked.now + at.elapsed(), ..marked.clone() };
+    let all: Vec<_> = all.iter().map(|(key, marked)| (key.clone(), now(marked))).collect();
+    mark::table(&all)
+}
+
+/// A text from top to bottom, as far as it was scrolled.
+fn read(frame: &mut Frame<'_>, view: &mut View, area: Rect, text: &str) {
+    view.room = usize::from(area.height).max(1);
+    let text = Text::from(text);
+    // Those that are too long go on in the next line.
+    let width = usize::from(area.width.max(1));
+    let height: usize = text.lines.iter().map(|line| line.width().div_ceil(width).max(1)).sum();
+    view.scrolled = view.scrolled.min(height.saturating_sub(view.room));
+    let scrolled = u16::try_from(view.scrolled).unwrap_or(u16::MAX);
+    frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }).scroll((scrolled, 0)), area);
 }
 
 /// Who waits for the chosen lock, first come first.
@@ -169,8 +175,21 @@ fn footing(view: &View) -> Line<'static> {
         }
         (_, Some(said), _) => Line::styled(said.clone(), BOLD),
         (_, None, Some(fault)) => Line::styled(format!("{fault}; asking again"), BOLD),
-        (_, None, None) => Line::styled("j k choose   / filter   s sort   r reverse   b break   q end", DIM),
+        (_, None, None) => Line::styled(
+            match view.page {
+                Page::Locks => "? help  i info  / filter  s sort  m marks  b break  q end",
+                Page::Lock(_) => "? help  Esc back  j k scroll  b break  q end",
+                Page::Marks => "? help  Esc back  j k scroll  q end",
+            },
+            DIM,
+        ),
     }
+}
+
+fn explain(frame: &mut Frame<'_>) {
+    let keys =
+        TOP_KEYS.lines().map(Line::from).chain([Line::from(""), Line::styled("Esc closes this", BOLD)]);
+    in_a_box(frame, keys.collect());
 }
 
 fn confirm(frame: &mut Frame<'_>, asked: &Confirming) {
@@ -183,6 +202,11 @@ fn confirm(frame: &mut Frame<'_>, asked: &Confirming) {
         Line::from("The next in line has it at once. Its holder works on until it is told."),
         Line::styled("y breaks it, any other key does not", BOLD),
     ];
+    in_a_box(frame, text);
+}
+
+/// Above all else, in the middle.
+fn in_a_box(frame: &mut Frame<'_>, text: Vec<Line<'_>>) {
     let width = frame.area().width.min(76);
     // A long key takes some lines more.
     let rows: usize = text
@@ -192,7 +216,7 @@ fn confirm(frame: &mut Frame<'_>, asked: &Confirming) {
     let height = u16::try_from(rows + 2).unwrap_or(u16::MAX).min(frame.area().height);
     let area = frame.area().centered(Constraint::Length(width), Constraint::Length(height));
     frame.render_widget(Clear, area);
-    let block = Block::bordered().padding(ratatui::widgets::Padding::horizontal(1));
+    let block = Block::bordered().padding(Padding::horizontal(1));
     frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }).block(block), area);
 }
 
@@ -219,8 +243,8 @@ mod tests {
         let lines = drawn(&mut view, 90, 14);
         assert_eq!(lines[0], "memory:: 2 held or waited for, 1 waiting; by key");
         assert!(lines[1].starts_with("KEY ") && lines[1].ends_with("  WAITING"), "{lines:#?}");
-        assert!(lines[2].starts_with("deploy ") && lines[2].contains(" exclusive  "), "{lines:#?}");
-        assert!(lines[3].contains(" cron ") && lines[3].ends_with(" 1"), "{lines:#?}");
+        assert!(lines[2].starts_with("deploy   web-3 ("), "{lines:#?}");
+        assert!(lines[3].contains(" cron (") && lines[3].ends_with(" 1"), "{lines:#?}");
         let line = lines.iter().position(|line| line == "waiting for nightly: 1").unwrap();
         assert!(lines[line + 1].starts_with("1  ") && lines[line + 1].ends_with("  late"), "{lines:#?}");
         assert!(lines[13].contains("b break"), "{lines:#?}");

@@ -1,12 +1,13 @@
 //! What is to be seen: which locks, in which order, and which of them is chosen. Draws nothing and asks nothing.
 
-use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
-use leasehold::{Fence, Holder, Key, Sighting, Tenancy, Tenant};
+use leasehold::{Fence, Key, KeyState, Tenancy, Tenant};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::watching::{Known, left_of};
+use super::remembered::{Marks, Remembered};
+use super::rows::{Row, Sort, arranged, later};
+use super::watching::Known;
 use crate::print::plain;
 
 /// All of it.
@@ -19,6 +20,13 @@ pub(crate) struct View {
     pub(crate) sort: Sort,
     pub(crate) reversed: bool,
     pub(crate) mode: Mode,
+    pub(crate) page: Page,
+    /// The first line of a page on the screen.
+    pub(crate) scrolled: usize,
+    /// What the store remembers of the lock of the page.
+    pub(crate) remembered: Option<Remembered>,
+    /// What the store has noted as done, once that is known.
+    pub(crate) marks: Option<Marks>,
     /// What came of the last thing that was asked for.
     pub(crate) said: Option<String>,
     /// The locks that pass the filter, in order; a lock that several hold has a row for each.
@@ -31,11 +39,24 @@ pub(crate) struct View {
     pub(crate) room: usize,
 }
 
+/// What is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    /// All locks.
+    Locks,
+    /// All about one.
+    Lock(Key),
+    /// What `once` and `every` did.
+    Marks,
+}
+
 /// What typed letters mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Something to do.
     Watching,
+    /// The same, and they are explained.
+    Explaining,
     /// The filter's text.
     Filtering,
     /// Yes or no.
@@ -58,79 +79,8 @@ pub(crate) enum Wish {
     Interrupt,
     Stop,
     Break(Key, Fence),
-}
-
-/// By what rows are ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sort {
-    Key,
-    Waiting,
-    Left,
-    Fence,
-    Label,
-}
-
-impl Sort {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Key => "key",
-            Self::Waiting => "most waiting",
-            Self::Left => "least left",
-            Self::Fence => "newest fence",
-            Self::Label => "label",
-        }
-    }
-
-    const fn next(self) -> Self {
-        match self {
-            Self::Key => Self::Waiting,
-            Self::Waiting => Self::Left,
-            Self::Left => Self::Fence,
-            Self::Fence => Self::Label,
-            Self::Label => Self::Key,
-        }
-    }
-}
-
-/// A lock, or a share of one.
-#[derive(Clone, Debug)]
-pub(crate) struct Row {
-    pub(crate) seen: Sighting,
-    /// Which of the tenancies; `None` where nobody holds it.
-    nth: Option<usize>,
-}
-
-impl Row {
-    pub(crate) fn tenancy(&self) -> Option<&Tenancy> {
-        self.seen.state.tenancies.get(self.nth?)
-    }
-
-    /// What tells it from others, also when it was looked at again.
-    fn identity(&self) -> (&Key, Option<Holder>) {
-        let holder = self.tenancy().and_then(|tenancy| match &tenancy.tenant {
-            Tenant::Holder { holder, .. } => Some(*holder),
-            _ => None,
-        });
-        (&self.seen.state.key, holder)
-    }
-
-    pub(crate) fn label(&self) -> String {
-        match self.tenancy().map(|tenancy| &tenancy.tenant) {
-            Some(Tenant::Holder { label, .. }) => {
-                label.as_ref().map_or_else(String::new, |label| plain(label.as_str()))
-            }
-            Some(tenant) => plain(&tenant.to_string()),
-            None => String::new(),
-        }
-    }
-
-    pub(crate) fn left(&self, since: Duration) -> Option<Duration> {
-        left_of(self.tenancy()?.remaining, self.seen.ago + since)
-    }
-
-    fn fence(&self) -> Option<Fence> {
-        self.tenancy()?.fence
-    }
+    /// All that is noted as done.
+    Marks,
 }
 
 impl View {
@@ -142,6 +92,10 @@ impl View {
             sort: Sort::Key,
             reversed: false,
             mode: Mode::Watching,
+            page: Page::Locks,
+            scrolled: 0,
+            remembered: None,
+            marks: None,
             said: None,
             rows: Vec::new(),
             chosen: 0,
@@ -154,6 +108,22 @@ impl View {
     pub(crate) fn learn(&mut self, known: Known) {
         self.known = Some(known);
         self.arrange();
+    }
+
+    /// What the store remembers of the lock of the page, if that is still this one.
+    pub(crate) fn remember(&mut self, key: &Key, looked: Result<Remembered, String>) {
+        match looked {
+            Ok(remembered) if self.page == Page::Lock(key.clone()) => self.remembered = Some(remembered),
+            Ok(_) => {}
+            Err(error) => self.said = Some(error),
+        }
+    }
+
+    pub(crate) fn learn_marks(&mut self, marks: Result<Marks, String>) {
+        match marks {
+            Ok(marks) => self.marks = Some(marks),
+            Err(error) => self.said = Some(error),
+        }
     }
 
     pub(crate) fn say(&mut self, text: String) {
@@ -190,6 +160,9 @@ impl View {
         }
         match std::mem::replace(&mut self.mode, Mode::Watching) {
             Mode::Watching => return self.command(key.code),
+            // Whatever is pressed, they have been read; what means something does it.
+            Mode::Explaining if matches!(key.code, KeyCode::Char('?') | KeyCode::Esc | KeyCode::Enter) => {}
+            Mode::Explaining => return self.command(key.code),
             Mode::Filtering => self.write(key.code),
             // Nothing but a plain yes is one: whoever types ahead meant something else.
             Mode::Confirming(Confirming { key: lock, fence, .. }) => match key.code {
@@ -202,21 +175,63 @@ impl View {
 
     fn command(&mut self, code: KeyCode) -> Wish {
         self.said = None;
+        match code {
+            KeyCode::Char('q') => return Wish::End,
+            KeyCode::Char('?' | 'h') => self.mode = Mode::Explaining,
+            KeyCode::Char('m') if self.page != Page::Marks => {
+                self.turn_to(Page::Marks);
+                return Wish::Marks;
+            }
+            _ if self.page != Page::Locks => self.on_a_page(code),
+            _ => self.among_locks(code),
+        }
+        Wish::Nothing
+    }
+
+    /// On a page that is read from top to bottom.
+    fn on_a_page(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Char('i' | 'm') => {
+                self.turn_to(Page::Locks);
+            }
+            KeyCode::Up | KeyCode::Char('k') => self.scrolled = self.scrolled.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => self.scrolled += 1,
+            KeyCode::PageUp => self.scrolled = self.scrolled.saturating_sub(self.room),
+            KeyCode::PageDown | KeyCode::Char(' ') => self.scrolled += self.room,
+            KeyCode::Home | KeyCode::Char('g') => self.scrolled = 0,
+            KeyCode::End | KeyCode::Char('G') => self.scrolled = usize::MAX / 2,
+            KeyCode::Char('b') if self.page != Page::Marks => self.ask_to_break(),
+            _ => {}
+        }
+    }
+
+    fn turn_to(&mut self, page: Page) {
+        self.page = page;
+        self.scrolled = 0;
+        self.remembered = None;
+        self.marks = None;
+    }
+
+    fn among_locks(&mut self, code: KeyCode) {
         self.moved = match code {
             KeyCode::Home | KeyCode::Char('g') => false,
             KeyCode::Up | KeyCode::Down | KeyCode::PageUp | KeyCode::PageDown | KeyCode::End => true,
-            KeyCode::Char('j' | 'k' | 'G' | 'b') => true,
+            KeyCode::Enter | KeyCode::Char('j' | 'k' | 'G' | 'b' | 'i') => true,
             _ => self.moved,
         };
         let last = self.rows.len().saturating_sub(1);
         match code {
-            KeyCode::Char('q') => return Wish::End,
             KeyCode::Up | KeyCode::Char('k') => self.chosen = self.chosen.saturating_sub(1),
             KeyCode::Down | KeyCode::Char('j') => self.chosen = (self.chosen + 1).min(last),
             KeyCode::PageUp => self.chosen = self.chosen.saturating_sub(self.room),
             KeyCode::PageDown => self.chosen = (self.chosen + self.room).min(last),
             KeyCode::Home | KeyCode::Char('g') => self.chosen = 0,
             KeyCode::End | KeyCode::Char('G') => self.chosen = last,
+            KeyCode::Enter | KeyCode::Char('i') => {
+                if let Some(key) = self.chosen_key() {
+                    self.turn_to(Page::Lock(key));
+                }
+            }
             KeyCode::Char('/') => self.mode = Mode::Filtering,
             KeyCode::Esc if !self.filter.is_empty() => {
                 self.filter.clear();
@@ -233,7 +248,6 @@ impl View {
             KeyCode::Char('b') => self.ask_to_break(),
             _ => {}
         }
-        Wish::Nothing
     }
 
     /// A letter more of the filter, or the end of writing it.
@@ -254,9 +268,14 @@ impl View {
     }
 
     fn ask_to_break(&mut self) {
-        let Some(row) = self.chosen_row() else { return };
-        let key = row.seen.state.key.clone();
-        let refused = match row.tenancy() {
+        let key = match &self.page {
+            Page::Lock(key) => Some(key.clone()),
+            _ => self.chosen_key(),
+        };
+        let Some(key) = key else { return };
+        // What a page is about may be gone, and then something else is chosen.
+        let row = self.chosen_row().filter(|row| row.seen.state.key == key);
+        let refused = match row.and_then(Row::tenancy) {
             Some(Tenancy { tenant: tenant @ Tenant::Holder { .. }, fence: Some(fence), .. }) => {
                 let (who, fence) = (plain(&tenant.to_string()), *fence);
                 self.mode = Mode::Confirming(Confirming { key, who, fence });
@@ -275,24 +294,7 @@ impl View {
     fn arrange(&mut self) {
         let Some(known) = &self.known else { return };
         let chosen = self.rows.get(self.chosen).map(Row::identity).map(|(key, holder)| (key.clone(), holder));
-        let filter = self.filter.to_lowercase();
-        let mut rows: Vec<Row> =
-            known.sightings.iter().filter(|seen| passes(seen, &filter)).flat_map(rows_of).collect();
-        // Sorting is stable, and what is known is in the order of the keys.
-        match self.sort {
-            Sort::Key => {}
-            Sort::Waiting => rows.sort_by_key(|row| Reverse(row.seen.state.line.len())),
-            Sort::Left => rows.sort_by_key(|row| {
-                let left = row.left(Duration::ZERO);
-                (left.is_none(), left)
-            }),
-            Sort::Fence => rows.sort_by_key(|row| Reverse(row.fence())),
-            Sort::Label => rows.sort_by_cached_key(|row| (row.label().is_empty(), row.label())),
-        }
-        if self.reversed {
-            rows.reverse();
-        }
-        self.rows = rows;
+        self.rows = arranged(&known.sightings, &self.filter, self.sort, self.reversed);
         let at = chosen.and_then(|(key, holder)| {
             let same = |row: &Row| row.identity() == (&key, holder);
             let of_key = |row: &Row| row.seen.state.key == key;
@@ -300,6 +302,15 @@ impl View {
         });
         let at = if self.moved { at } else { Some(0) };
         self.chosen = at.unwrap_or(self.chosen).min(self.rows.len().saturating_sub(1));
+    }
+
+    /// The lock of the page, as far as it is known.
+    pub(crate) fn about(&self, key: &Key) -> KeyState {
+        let known = self.known.as_ref().and_then(|known| {
+            let at = known.sightings.binary_search_by(|seen| seen.state.key.cmp(key)).ok()?;
+            Some(later(&known.sightings[at], self.since()))
+        });
+        known.unwrap_or_else(|| KeyState::new(key.clone(), Vec::new(), Vec::new()))
     }
 
     /// Sees to it that the chosen row is among those that there is room for.
@@ -311,31 +322,11 @@ impl View {
     }
 }
 
-fn rows_of(seen: &Sighting) -> Vec<Row> {
-    let row = |nth| Row { seen: seen.clone(), nth };
-    match seen.state.tenancies.len() {
-        0 => vec![row(None)],
-        count => (0..count).map(Some).map(row).collect(),
-    }
-}
-
-/// Whether the text stands in the key, or in what is known of who holds it or waits.
-fn passes(seen: &Sighting, filter: &str) -> bool {
-    let has = |text: &str| text.to_lowercase().contains(filter);
-    let state = &seen.state;
-    filter.is_empty()
-        || has(&state.key.to_string())
-        || state.tenancies.iter().any(|tenancy| has(&tenancy.tenant.to_string()))
-        || state.line.iter().any(|waiter| {
-            has(&waiter.holder.to_string()) || waiter.label.as_ref().is_some_and(|label| has(label.as_str()))
-        })
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use std::sync::Arc;
 
-    use leasehold::{KeyState, Locks};
+    use leasehold::Locks;
 
     use super::*;
 
@@ -403,12 +394,12 @@ pub(super) mod tests {
         types(&mut view, "s");
         assert_eq!(view.chosen_key().unwrap().to_string(), "nightly", "nobody chose");
         types(&mut view, "js");
-        types(&mut view, "ssss");
+        types(&mut view, "sssss");
         assert_eq!((view.sort, keys(&view)), (Sort::Waiting, vec!["nightly".into(), "deploy".into()]));
         assert_eq!(view.chosen_key().unwrap().to_string(), "deploy");
         types(&mut view, "r");
         assert_eq!(keys(&view), ["deploy", "nightly"]);
-        types(&mut view, "rssss");
+        types(&mut view, "rsssss");
         assert_eq!((view.sort, view.chosen), (Sort::Key, 0));
         types(&mut view, "jj");
         assert_eq!(view.chosen_key().unwrap().to_string(), "nightly");
@@ -421,7 +412,7 @@ pub(super) mod tests {
     #[test]
     fn only_a_plain_yes_breaks_the_lease_that_was_named() {
         let mut view = view();
-        let fence = view.chosen_row().unwrap().fence().unwrap();
+        let fence = view.chosen_row().and_then(|row| row.tenancy()?.fence).unwrap();
         let key = Key::new("deploy").unwrap();
         for no in ["n", "b", "\n", "\x1b", "Y", "q"] {
             assert_eq!(types(&mut view, "b"), Wish::Nothing);

@@ -1,6 +1,6 @@
 //! The store watched by a task of its own, so that nothing that is typed makes it ask more.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use leasehold::{Key, Progress, Sighting, Survey};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -90,9 +90,4 @@ impl Known {
         let sightings = survey.found().collect();
         Self { sightings, at: Instant::now(), walked, complete: passes > 0, fault }
     }
-}
-
-/// How much of a time is left so long after it was seen.
-pub(crate) fn left_of(remaining: Option<Duration>, ago: Duration) -> Option<Duration> {
-    remaining.map(|remaining| remaining.saturating_sub(ago))
 }

@@ -35,4 +35,5 @@ mod status;
 mod surroundings;
 mod terminal;
 mod top;
+mod top_screens;
 mod waits;

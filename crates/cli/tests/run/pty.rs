@@ -30,18 +30,24 @@ pub(crate) struct Pty {
     shown: Arc<Mutex<Vec<u8>>>,
     /// What was waited for already.
     seen: usize,
+    size: [u16; 2],
     leader: Child,
 }
 
 impl Pty {
     /// Begins a session with this program, which finds `leasehold` as `$L`, with the store in `$LEASEHOLD_STORE`.
     pub(crate) fn start(site: &Site, program: &str, words: &[&str]) -> Self {
+        Self::sized(site, [ROWS, COLUMNS], program, words)
+    }
+
+    /// The same at a terminal of so many rows and columns.
+    pub(crate) fn sized(site: &Site, size: [u16; 2], program: &str, words: &[&str]) -> Self {
         let master =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
         grantpt(&master).expect("it is ours");
         unlockpt(&master).expect("it is ours");
-        let size = Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&master, size).expect("a terminal has a size");
+        let winsize = Winsize { ws_row: size[0], ws_col: size[1], ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&master, winsize).expect("a terminal has a size");
         let name = ptsname(&master, Vec::new()).expect("a terminal has a name");
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let device = File::from(open(&name, flags, Mode::empty()).expect("a terminal can be opened"));
@@ -63,7 +69,7 @@ impl Pty {
                 all.lock().expect("nobody panics").extend_from_slice(&some[..length]);
             }
         });
-        Self { keyboard, shown, seen: 0, leader }
+        Self { keyboard, shown, seen: 0, size, leader }
     }
 
     /// Begins a session with a script for bash, which is not interactive.
@@ -109,7 +115,7 @@ impl Pty {
 
     /// What the terminal shows now, and how it is set.
     pub(crate) fn terminal(&self) -> vt100::Screen {
-        let [rows, columns] = [ROWS, COLUMNS].map(|size| NonZero::new(size).expect("a terminal has a size"));
+        let [rows, columns] = self.size.map(|size| NonZero::new(size).expect("a terminal has a size"));
         let mut parser = vt100::Parser::new(rows, columns, 0);
         parser.process(&self.shown.lock().expect("nobody panics"));
         parser.screen().clone()

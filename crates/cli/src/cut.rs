@@ -1,0 +1,159 @@
+//! Text made to fit a column.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// Cut at its end, if it is wider.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.into();
+    }
+    let mut shown: String = beginning(text.chars(), width.saturating_sub(1)).into_iter().collect();
+    shown.push('…');
+    shown
+}
+
+/// Cut in its middle, if it is wider.
+pub(crate) fn cut_amid(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.into();
+    }
+    let room = width.saturating_sub(1);
+    gapped(text, room.div_ceil(2), text, room / 2)
+}
+
+/// Cut in such a way that two texts that differ never look the same; for widths from [`APART`]. Each is cut in its middle if that tells it
+/// from the others, or else it is shown from where they begin to differ. Where even that does not do, some digits stand for the rest.
+pub(crate) fn cut_apart<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
+    width: usize,
+) -> BTreeMap<&'a str, String> {
+    let all: BTreeSet<&str> = texts.into_iter().collect();
+    let (fit, wide): (Vec<_>, Vec<_>) = all.into_iter().partition(|text| text.width() <= width);
+    let mut looks = BTreeMap::new();
+    spread(wide, 0, width, &mut looks);
+    looks.extend(fit.into_iter().map(|text| (text, text.to_owned())));
+    for digits in 4..=16 {
+        let mut alike: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for (text, look) in &looks {
+            alike.entry(look.clone()).or_default().push(*text);
+        }
+        let alike: Vec<_> = alike.into_values().filter(|texts| texts.len() > 1).flatten().collect();
+        if alike.is_empty() {
+            break;
+        }
+        for text in alike.into_iter().filter(|text| text.width() > width) {
+            looks.insert(text, numbered(text, width, digits));
+        }
+    }
+    looks
+}
+
+/// The least width at which [`cut_apart`] does what it promises.
+pub(crate) const APART: usize = 8;
+
+/// Cuts texts in order that are the same up to some byte.
+fn spread<'a>(texts: Vec<&'a str>, same: usize, width: usize, looks: &mut BTreeMap<&'a str, String>) {
+    let mut alike: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for text in texts {
+        let look = if same == 0 { cut_amid(text, width) } else { from(text, same, width) };
+        alike.entry(look).or_default().push(text);
+    }
+    for (look, texts) in alike {
+        match (&*texts, texts.len()) {
+            (texts @ [first, .., last], _) if common(first, last) > same => {
+                spread(texts.to_vec(), common(first, last), width, looks);
+            }
+            _ => looks.extend(texts.into_iter().map(|text| (text, look.clone()))),
+        }
+    }
+}
+
+/// How many bytes of whole characters two texts begin with both.
+fn common(one: &str, other: &str) -> usize {
+    let pairs = one.char_indices().zip(other.chars());
+    let differs = pairs.clone().find(|((_, a), b)| a != b).map(|((at, _), _)| at);
+    differs.unwrap_or_else(|| one.len().min(other.len()))
+}
+
+/// The beginning, and what stands at some byte and behind it, or as much of the end as there is room for.
+fn from(text: &str, at: usize, width: usize) -> String {
+    let head = width / 3;
+    let room = width.saturating_sub(head + 1);
+    let rest = &text[at..];
+    if rest.width() <= room {
+        return gapped(text, head, text, room);
+    }
+    let rest: String = beginning(rest.chars(), room.saturating_sub(1)).into_iter().collect();
+    gapped(text, head, "", 0) + &rest + "…"
+}
+
+fn numbered(text: &str, width: usize, digits: usize) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let number = format!("{:016x}", hasher.finish());
+    gapped(text, width.saturating_sub(digits + 1), &number, digits)
+}
+
+/// Some of the beginning of a text, and some of the end of a text.
+fn gapped(begins: &str, head: usize, ends: &str, tail: usize) -> String {
+    let mut shown: String = beginning(begins.chars(), head).into_iter().collect();
+    shown.push('…');
+    shown.extend(beginning(ends.chars().rev(), tail).into_iter().rev());
+    shown
+}
+
+/// As many characters as there is room for.
+fn beginning(text: impl Iterator<Item = char>, room: usize) -> Vec<char> {
+    let mut taken = 0;
+    text.take_while(|c| {
+        taken += c.width().unwrap_or(0);
+        taken <= room
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::proptest;
+
+    use super::*;
+
+    fn apart(texts: &[&str], width: usize) -> Vec<String> {
+        let looks = cut_apart(texts.iter().copied(), width);
+        texts.iter().map(|text| looks[text].clone()).collect()
+    }
+
+    #[test]
+    fn what_fits_stays_and_what_does_not_loses_its_middle() {
+        assert_eq!(apart(&["deploy", "invoice:2024-11-21:42"], 16), ["deploy", "invoice:…1-21:42"]);
+    }
+
+    #[test]
+    fn keys_that_differ_in_their_middle_are_shown_from_there() {
+        let keys = ["invoice:2024-11-20:customer:0042", "invoice:2024-11-21:customer:0042"];
+        assert_eq!(apart(&keys, 20), ["invoic…0:customer:0…", "invoic…1:customer:0…"]);
+    }
+
+    #[test]
+    fn nothing_but_digits_tells_what_has_a_neighbour_that_looks_like_it() {
+        let looks = apart(&["aaaa…aaa", "aaaaaaaaaaaaaaaa"], 8);
+        assert_eq!(looks[0], "aaaa…aaa");
+        assert!(looks[1].starts_with("aaa…"), "{looks:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn two_that_differ_never_look_the_same_and_none_is_wider(
+            texts in vec("[ab…鍵]{0,40}", 0..60), width in APART..30,
+        ) {
+            let looks = cut_apart(texts.iter().map(String::as_str), width);
+            let distinct: BTreeSet<_> = looks.values().collect();
+            assert_eq!(distinct.len(), texts.iter().collect::<BTreeSet<_>>().len());
+            assert!(looks.values().all(|look| look.width() <= width), "{looks:?}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What the store remembers beyond leases, asked for when somebody wants to see it.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{BreakRecord, InspectError, Key, Locks, Marked};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::News;
+use crate::print::plain;
+
+/// How long it is shown before it is asked for again: jobs seldom run.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// What there is of one lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Remembered {
+    pub(crate) marked: Marked,
+    pub(crate) broken: Option<BreakRecord>,
+}
+
+/// What was noted as done, and when that was so.
+#[derive(Clone, Debug)]
+pub(crate) struct Marks {
+    pub(crate) all: Vec<(Key, Marked)>,
+    pub(crate) at: Instant,
+}
+
+/// Asks for what there is of the lock that is looked at, as often as it is worth it.
+#[derive(Debug, Default)]
+pub(crate) struct Remembering {
+    asked: Option<(Key, Instant)>,
+}
+
+impl Remembering {
+    pub(crate) fn look_at(&mut self, key: Option<&Key>, locks: &Locks, tell: &UnboundedSender<News>) {
+        let Some(key) = key else {
+            self.asked = None;
+            return;
+        };
+        if self.asked.as_ref().is_some_and(|(asked, at)| asked == key && at.elapsed() < FRESH) {
+            return;
+        }
+        self.asked = Some((key.clone(), Instant::now()));
+        let (key, locks, tell) = (key.clone(), locks.clone(), tell.clone());
+        tokio::spawn(async move {
+            let looked = look(&locks, &key).await.map_err(|error| plain(&error.to_string()));
+            let _ = tell.send(News::Remembered(key, looked));
+        });
+    }
+}
+
+async fn look(locks: &Locks, key: &Key) -> Result<Remembered, InspectError> {
+    let marked = locks.marked(key.as_bytes()).await?;
+    let broken = locks.last_break(key.as_bytes()).await?;
+    Ok(Remembered { marked, broken })
+}
+
+/// Asks for all that was noted as done, which a server is looked through for as by `leasehold ls --marks`.
+pub(crate) fn look_through(locks: &Locks, prefix: &[u8], tell: &UnboundedSender<News>) {
+    let (locks, prefix, tell) = (locks.clone(), prefix.to_vec(), tell.clone());
+    tokio::spawn(async move {
+        let all = locks.marks(&prefix).await.map_err(|error| plain(&error.to_string()));
+        let _ = tell.send(News::Marks(all.map(|all| Marks { all, at: Instant::now() })));
+    });
+}

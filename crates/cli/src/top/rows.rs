@@ -1,0 +1,142 @@
+//! The rows of the table: which locks, and in which order.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use leasehold::{Fence, Holder, Key, KeyState, Sighting, Tenancy, Tenant};
+
+use crate::print::plain;
+use crate::table;
+
+/// By what rows are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Key,
+    Waiting,
+    Held,
+    Left,
+    Fence,
+    Label,
+}
+
+impl Sort {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Waiting => "most waiting",
+            Self::Held => "longest held",
+            Self::Left => "least left",
+            Self::Fence => "newest fence",
+            Self::Label => "label",
+        }
+    }
+
+    pub(crate) const fn next(self) -> Self {
+        match self {
+            Self::Key => Self::Waiting,
+            Self::Waiting => Self::Held,
+            Self::Held => Self::Left,
+            Self::Left => Self::Fence,
+            Self::Fence => Self::Label,
+            Self::Label => Self::Key,
+        }
+    }
+}
+
+/// A lock, or a share of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) seen: Sighting,
+    /// Which of the tenancies; `None` where nobody holds it.
+    nth: Option<usize>,
+}
+
+impl Row {
+    pub(crate) fn tenancy(&self) -> Option<&Tenancy> {
+        self.seen.state.tenancies.get(self.nth?)
+    }
+
+    /// What tells it from others, also when it was looked at again.
+    pub(crate) fn identity(&self) -> (&Key, Option<Holder>) {
+        let holder = self.tenancy().and_then(|tenancy| match &tenancy.tenant {
+            Tenant::Holder { holder, .. } => Some(*holder),
+            _ => None,
+        });
+        (&self.seen.state.key, holder)
+    }
+
+    /// Its cells, so long after all that is known was.
+    pub(crate) fn cells(&self, since: Duration) -> table::Row {
+        let state = later(&self.seen, since);
+        table::row(&state, self.nth.and_then(|nth| state.tenancies.get(nth)))
+    }
+
+    fn label(&self) -> String {
+        self.tenancy().map_or_else(String::new, |tenancy| plain(&tenancy.tenant.to_string()))
+    }
+
+    fn left(&self) -> Option<Duration> {
+        Some(self.tenancy()?.remaining?.saturating_sub(self.seen.ago))
+    }
+
+    fn held_for(&self) -> Option<Duration> {
+        Some(self.seen.state.held_for(self.tenancy()?)? + self.seen.ago)
+    }
+
+    fn fence(&self) -> Option<Fence> {
+        self.tenancy()?.fence
+    }
+}
+
+/// A lock as it is by now if nothing has happened to it, so long after all that is known was.
+pub(crate) fn later(seen: &Sighting, since: Duration) -> KeyState {
+    let ago = seen.ago + since;
+    let mut state = KeyState::clone(&seen.state);
+    state.clock = state.clock.map(|clock| clock + ago);
+    for tenancy in &mut state.tenancies {
+        tenancy.remaining = tenancy.remaining.map(|left| left.saturating_sub(ago));
+    }
+    for waiter in &mut state.line {
+        waiter.waited += ago;
+    }
+    state
+}
+
+/// The locks that the filter lets pass, in order; what is known is in the order of the keys, and sorting is stable.
+pub(crate) fn arranged(sightings: &[Sighting], filter: &str, sort: Sort, reversed: bool) -> Vec<Row> {
+    let filter = filter.to_lowercase();
+    let mut rows: Vec<Row> =
+        sightings.iter().filter(|seen| passes(seen, &filter)).flat_map(rows_of).collect();
+    match sort {
+        Sort::Key => {}
+        Sort::Waiting => rows.sort_by_key(|row| Reverse(row.seen.state.line.len())),
+        Sort::Held => rows.sort_by_key(|row| Reverse(row.held_for())),
+        Sort::Left => rows.sort_by_key(|row| (row.left().is_none(), row.left())),
+        Sort::Fence => rows.sort_by_key(|row| Reverse(row.fence())),
+        Sort::Label => rows.sort_by_cached_key(|row| (row.tenancy().is_none(), row.label())),
+    }
+    if reversed {
+        rows.reverse();
+    }
+    rows
+}
+
+fn rows_of(seen: &Sighting) -> Vec<Row> {
+    let row = |nth| Row { seen: seen.clone(), nth };
+    match seen.state.tenancies.len() {
+        0 => vec![row(None)],
+        count => (0..count).map(Some).map(row).collect(),
+    }
+}
+
+/// Whether the text stands in the key, or in what is known of who holds it or waits.
+fn passes(seen: &Sighting, filter: &str) -> bool {
+    let has = |text: &str| text.to_lowercase().contains(filter);
+    let state = &seen.state;
+    filter.is_empty()
+        || has(&state.key.to_string())
+        || state.tenancies.iter().any(|tenancy| has(&tenancy.tenant.to_string()))
+        || state.line.iter().any(|waiter| {
+            has(&waiter.holder.to_string()) || waiter.label.as_ref().is_some_and(|label| has(label.as_str()))
+        })
+}

@@ -1,0 +1,176 @@
+//! What `leasehold top` shows on small terminals, with few locks and with many.
+
+use std::collections::BTreeSet;
+use std::thread::JoinHandle;
+
+use leasehold::Locks;
+use tokio::sync::oneshot;
+
+use crate::harness::Site;
+use crate::pty::Pty;
+use crate::top::shows;
+
+const SIZES: [[u16; 2]; 2] = [[24, 80], [24, 60]];
+
+/// Locks that are held by this process.
+struct Held {
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    fences: Vec<u64>,
+}
+
+impl Held {
+    /// Each with the label that a run would have by default.
+    fn all(site: &Site, keys: Vec<String>) -> Self {
+        let url = site.store().to_owned();
+        let (end, ended) = oneshot::channel();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let locks = Locks::connect(&url).await.unwrap();
+                let mut guards = Vec::new();
+                for key in keys {
+                    let label = "ada@web-3.example:4711 report";
+                    guards.push(locks.mutex(key).label(label).lock().await.unwrap());
+                }
+                tell.send(guards.iter().map(|guard| guard.fence().get()).collect()).unwrap();
+                let _ = ended.await;
+            });
+        });
+        let fences = told.recv().expect("all are held");
+        Self { end: Some(end), thread: Some(thread), fences }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn top(site: &Site, size: [u16; 2]) -> Pty {
+    Pty::sized(site, size, env!("CARGO_BIN_EXE_leasehold"), &["top"])
+}
+
+/// The cells of the first column, and the heads of all.
+fn keys(screen: &str) -> (Vec<String>, Vec<&str>) {
+    let mut lines = screen.lines().skip_while(|line| !line.starts_with("KEY "));
+    let heads = lines.next().expect("heads");
+    let width = heads.find("HOLDER").expect("a holder");
+    let rows = lines.take_while(|line| !line.starts_with("waiting for ") && !line.trim().is_empty());
+    let key = |line: &str| line.chars().take(width).collect::<String>().trim_end().to_owned();
+    (rows.map(key).collect(), heads.split_whitespace().collect())
+}
+
+#[test]
+fn without_a_lock_the_screen_says_so() {
+    for size in SIZES {
+        let site = Site::new();
+        let pty = top(&site, size);
+        let screen = shows(&pty, &["no lock is held or waited for", "? help"]);
+        let lines: Vec<_> = screen.lines().map(str::trim_end).collect();
+        assert!(lines[0].ends_with(": 0 held or waited for, 0 waiting; by key"), "{screen}");
+        assert_eq!(keys(&screen).1, ["KEY", "HOLDER", "FENCE", "HELD", "LEFT", "WAITING"]);
+        assert!(lines[23].ends_with("q end") && lines.len() == 24, "{screen}");
+    }
+}
+
+#[test]
+fn five_locks_fit_a_small_screen_and_each_can_be_told_from_the_others() {
+    let site = Site::new();
+    let name = |day: u8| format!("invoice:2024-11-{day}:customer:0042:renewal");
+    let held = Held::all(&site, vec![name(20), name(21), "deploy".into()]);
+    let _reader = site.start(site.run_script(&["--shared", "--label", "r", "data"], "exec sleep 60"));
+    let _trainer =
+        site.start(site.run_script(&["--permits", "1/4", "--label", "t", "gpus"], "exec sleep 60"));
+    site.finish(site.leasehold(&["every", "--store", site.store(), "2h", "report", "--", "true"]))
+        .is_silent(0);
+    for [rows, columns] in SIZES {
+        let mut pty = top(&site, [rows, columns]);
+        let screen = shows(&pty, &["5 held or waited for, 0 waiting; by key", "waiting for data: 0"]);
+        let (shown, heads) = keys(&screen);
+        assert_eq!(shown.iter().collect::<BTreeSet<_>>().len(), 5, "{screen}");
+        assert!(shown[3].starts_with("invoice") && shown[3].contains("0:"), "{screen}");
+        assert!(heads.contains(&"HELD") && !heads.contains(&"MODE"), "{screen}");
+        // A fence that is shown is whole.
+        let whole = held.fences.iter().filter(|fence| screen.contains(&fence.to_string())).count();
+        assert_eq!(whole, if heads.contains(&"FENCE") { 3 } else { 0 }, "{screen}");
+        assert_eq!(heads.contains(&"FENCE"), columns == 80, "{screen}");
+        assert!(screen.contains(") shared ") && screen.contains(") 1/4 "), "{screen}");
+        assert!(screen.lines().all(|line| line.chars().count() <= usize::from(columns)), "{screen}");
+
+        pty.types("?");
+        shows(&pty, &["all about the chosen lock", "what once and every ran", "q   end", "Esc closes this"]);
+        pty.types("\x1b");
+        // On its own, or it would be taken for the beginning of another key.
+        crate::harness::until("no help", || !pty.screen().contains("Esc closes this"));
+        pty.types("ki");
+        pty.types("\r");
+        shows(&pty, &["waiting for data: 0"]);
+        pty.types("G\r");
+        let fence = format!("fence    {}", held.fences[1]);
+        let words =
+            ["held by  ada@web-3.example:4711 report (", "mode     exclusive", "since    20", "waiting  0"];
+        shows(&pty, &[&[&*fence, &format!("key      {}", name(21))], &words[..]].concat());
+        pty.types("m");
+        let marks = shows(&pty, &["KEY     DUE", "LAST BEGUN", "report  20", ", in 1h59m"]);
+        assert!(!marks.contains("held by"), "{marks}");
+        pty.types("\r");
+        shows(&pty, &["5 held or waited for", "? help  i info"]);
+        pty.types("q");
+        pty.ends_with(0);
+    }
+}
+
+#[test]
+fn what_was_done_and_broken_is_on_the_page_of_a_lock_which_stays_when_nobody_holds_it() {
+    let site = Site::new();
+    site.finish(site.leasehold(&["once", "--store", site.store(), "--label", "ran", "k", "--", "true"]))
+        .is_silent(0);
+    let held = Held::all(&site, vec!["k".into()]);
+    let mut pty = top(&site, [24, 80]);
+    shows(&pty, &["1 held or waited for"]);
+    pty.types("i");
+    shows(&pty, &["done     20", "Z by ran, fence ", "due      never again"]);
+    pty.types("b");
+    shows(&pty, &["Break the lease on k", &format!("with fence {}?", held.fences[0])]);
+    pty.types("y");
+    shows(&pty, &["held by  nobody", "broken   20", &format!(", fence {} of ada@", held.fences[0])]);
+    pty.types("b");
+    shows(&pty, &["k: nobody holds it"]);
+}
+
+#[test]
+fn of_five_hundred_locks_no_two_look_the_same_on_any_page() {
+    let site = Site::new();
+    let names: Vec<_> = (0..500)
+        .map(|n| format!("app:2024-11-21:tenant-{:02}:job-{n:03}:customer-renewal", n % 25))
+        .collect();
+    let _held = Held::all(&site, names.clone());
+    let mut names = names;
+    names.sort();
+    // Its end may be cut.
+    let title = |name: &str| format!("waiting for {}", &name[..40]);
+    for size in SIZES {
+        let mut pty = top(&site, size);
+        let mut screen = shows(&pty, &["500 held or waited for, 0 waiting", &title(&names[0])]);
+        let room = keys(&screen).0.len();
+        let heads = screen.lines().nth(1).unwrap().to_owned();
+        let mut looks = BTreeSet::new();
+        let mut chosen = 0;
+        loop {
+            looks.extend(keys(&screen).0);
+            assert_eq!(screen.lines().nth(1).unwrap(), heads, "the columns stay where they are: {screen}");
+            if chosen == names.len() - 1 {
+                break;
+            }
+            pty.types("\x1b[6~");
+            chosen = (chosen + room).min(names.len() - 1);
+            // It is drawn from top to bottom, so the table is there when what is below it is.
+            screen = shows(&pty, &[&title(&names[chosen])]);
+        }
+        assert_eq!(looks.len(), 500, "{screen}");
+    }
+}
