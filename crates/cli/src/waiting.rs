@@ -168,15 +168,22 @@ impl<'a> Telling<'a> {
             return say::rewrite(wait.line(self.began.elapsed(), width - 1 - say::PREFIX.len()));
         }
         let key = &wait.held_by.key;
-        let due = match &self.written {
-            Some((_, last)) if last != key => self.wanted.is_aloud(),
-            Some((at, _)) => at.elapsed() >= BETWEEN_LINES,
-            None => self.wanted.is_aloud() || self.began.elapsed() >= BETWEEN_LINES,
-        };
+        let last = self.written.as_ref().map(|(at, last)| (at.elapsed(), last == key));
+        let due = is_due(self.wanted.is_aloud(), self.began.elapsed(), last);
         if due && !self.wanted.quiet {
             say::line(wait.line(self.began.elapsed(), usize::MAX));
             self.written = Some((Instant::now(), key.clone()));
         }
+    }
+}
+
+/// Whether to write a line where none is rewritten, for `waited` so far and a last line so long ago, about the same key or not. A log has
+/// none of a short wait, unless it is to have all.
+fn is_due(aloud: bool, waited: Duration, last: Option<(Duration, bool)>) -> bool {
+    match last {
+        None => aloud || waited >= FRAME,
+        Some((_, false)) if aloud => true,
+        Some((ago, _)) => ago >= BETWEEN_LINES,
     }
 }
 
@@ -233,6 +240,19 @@ mod tests {
         let tenant = Tenant::Holder { holder: Holder::from_bits(1 << 96), label };
         let held_by = Tenancy::exclusive(key, tenant, None, None);
         Wait { holder: US, held_by, held_for: None, place: Some(3), length: None }
+    }
+
+    #[test]
+    fn a_log_has_a_line_once_a_wait_is_long_and_then_one_each_half_minute() {
+        let seconds = Duration::from_secs;
+        assert!(!is_due(false, Duration::from_millis(999), None) && is_due(false, seconds(1), None));
+        assert!(is_due(true, Duration::ZERO, None));
+        for aloud in [false, true] {
+            assert!(!is_due(aloud, seconds(31), Some((seconds(29), true))));
+            assert!(is_due(aloud, seconds(31), Some((seconds(30), true))));
+        }
+        assert!(is_due(true, seconds(3), Some((seconds(2), false))), "another key is in the way");
+        assert!(!is_due(false, seconds(3), Some((seconds(2), false))));
     }
 
     #[test]

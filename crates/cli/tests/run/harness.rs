@@ -164,17 +164,18 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// What it wrote as errors, but for a first line that says that a store took longer than a second: where many tests share a machine,
-    /// a healthy one may.
+    /// What it wrote as errors, but for first lines that say that a store or a lock took longer than a second: where many tests share a
+    /// machine, a healthy one may.
     fn said(&self) -> &str {
-        match self.err.split_once('\n') {
-            Some((first, rest))
-                if first.starts_with("leasehold: cannot reach ") && first.ends_with(" in all") =>
-            {
-                rest
+        let mut said = &*self.err;
+        while let Some((first, rest)) = said.split_once('\n') {
+            let of_a_store = first.starts_with("leasehold: cannot reach ") && first.ends_with(" in all");
+            if !of_a_store && !first.starts_with("leasehold: waiting for ") {
+                break;
             }
-            _ => &self.err,
+            said = rest;
         }
+        said
     }
 
     /// Ended with this code and said nothing.

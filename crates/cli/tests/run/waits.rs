@@ -43,6 +43,26 @@ fn a_terminal_has_one_line_that_is_written_anew_each_second() {
     }
 }
 
+#[test]
+fn without_a_terminal_a_wait_has_a_line_unless_it_is_to_be_quiet() {
+    let site = Site::new();
+    let holder = others(&site, "k");
+    let quiet = site.start(site.run(&["-q", "k", "--", "true"]));
+    until("it waits", || {
+        let shown = site.finish(site.leasehold(&["show", "--store", site.store(), "k"]));
+        shown.out.contains("\nwaiting  1\n")
+    });
+    let waits = site.start(site.run(&["k", "--", "true"]));
+    until("it is said", || waits.err().ends_with('\n'));
+    fs::write(site.path("go"), "").unwrap();
+    holder.finish().is_silent(0);
+    let done = waits.finish();
+    assert!(done.err.starts_with("leasehold: waiting for k, held by "), "{done:?}");
+    assert!(done.err.contains("; place ") && done.err.lines().count() == 1, "{done:?}");
+    let done = quiet.finish();
+    assert_eq!((done.status.code(), &*done.err), (Some(0), ""), "{done:?}");
+}
+
 /// Who holds `k`, until there is a file of this name.
 fn holds(site: &Site, label: &str) -> Running {
     let script = format!("touch has-{label}; until [ -e go-{label} ]; do sleep 0.02; done");
