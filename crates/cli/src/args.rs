@@ -24,6 +24,7 @@ mod show;
 mod taking;
 mod top;
 mod waiting;
+mod watch;
 
 use clap::{Parser, Subcommand};
 
@@ -50,6 +51,7 @@ pub(crate) use self::show::ShowArgs;
 pub(crate) use self::taking::TakingArgs;
 pub(crate) use self::top::{KEYS as TOP_KEYS, TopArgs};
 pub(crate) use self::waiting::WaitingArgs;
+pub(crate) use self::watch::WatchArgs;
 
 /// Locks for commands: while one runs under a key, no other does
 #[derive(Debug, Parser)]
@@ -87,6 +89,7 @@ pub(crate) enum Task {
     Doctor(DoctorArgs),
     Bench(BenchArgs),
     Top(TopArgs),
+    Watch(WatchArgs),
     Metrics(MetricsArgs),
     Init(InitArgs),
     Help(HelpArgs),

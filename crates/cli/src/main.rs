@@ -9,6 +9,7 @@ mod default_store;
 mod doctor;
 mod environment;
 mod exit;
+mod follow;
 mod forget;
 #[cfg(test)]
 mod fuzzed;
@@ -97,6 +98,7 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Doctor(args) => looking(doctor::examine(args)),
         Task::Bench(args) => looking(bench::bench(args)),
         Task::Init(args) => looking(init::init(args)),
+        Task::Watch(args) => looking(follow::follow(args)),
         Task::Top(args) => looking(top::top(args)),
         Task::Help(args) => {
             help::print(&args);

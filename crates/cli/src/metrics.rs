@@ -126,6 +126,14 @@ mod tests {
             parts.filter_map(name).collect()
         };
         let printed = names(&printed);
+        let dashboard: serde_json::Value =
+            serde_json::from_str(include_str!("../../../docs/dashboard.json")).unwrap();
+        for panel in dashboard["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap() {
+                let query = target["expr"].as_str().unwrap();
+                assert!(!names(query).is_empty() && names(query).is_subset(&printed), "{query}");
+            }
+        }
         assert_eq!(names(include_str!("../../../docs/operating.md")), printed);
         for file in [include_str!("../../../docs/alerts.yml"), include_str!("../../../docs/dashboard.json")] {
             assert!(names(file).is_subset(&printed) && names(file).len() > 3, "{:?}", names(file));

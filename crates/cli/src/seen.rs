@@ -41,7 +41,7 @@ enum SeenTenant {
 }
 
 #[derive(Debug, Serialize)]
-struct SeenWaiter {
+pub(crate) struct SeenWaiter {
     place: usize,
     holder: String,
     label: Option<String>,
@@ -121,7 +121,7 @@ impl From<&Tenant> for SeenTenant {
 }
 
 impl SeenWaiter {
-    fn of((waiter, place): (&Waiter, usize)) -> Self {
+    pub(crate) fn of((waiter, place): (&Waiter, usize)) -> Self {
         Self {
             place,
             holder: waiter.holder.to_string(),

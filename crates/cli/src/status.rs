@@ -121,7 +121,7 @@ struct Line<'a> {
 }
 
 /// The version of the lines: it changes when something that is there means something else, or is left out.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// A key as JSON has it. Where it is not UTF-8 the text cannot be told from one with backslashes in it; the digits can.
 #[derive(Clone, Debug, Serialize)]

@@ -24,9 +24,10 @@ How leasehold ends:
   0    once, every: also when there was nothing to do; --skip-exit-code N changes this one
        hold: the reader has closed its end, and the lock was released
        show: somebody holds the lock; ls: all were listed, also if there was none
-       break: the lease with that fence was ended; top: it was left with q
+       break: the lease with that fence was ended; forget: what was done counts as not done
+       top: it was left with q; watch: nobody reads it any more; metrics: all was printed
        doctor: nothing endangers locks; bench: all was measured; init: the store is there
-  1    show, break: the lock is free
+  1    show, break: the lock is free; forget: nothing was noted as done
        ls --held-for: locks have been held for so long
        doctor: a failure would endanger locks, or something could not be seen
   2    doctor: locks are unsafe, or do not work

@@ -118,6 +118,10 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             "{} prefixes, and metrics takes one: name one, or none for all locks",
             args.prefixes.len()
         ))),
+        Task::Watch(args) if args.prefixes.len() > 1 => Some(Failure::usage(format!(
+            "{} prefixes, and watch takes one: name one, or none for all locks",
+            args.prefixes.len()
+        ))),
         Task::Top(args) if args.prefixes.len() > 1 => Some(Failure::usage(format!(
             "{} prefixes, and top takes one: name one, or filter with / on the screen",
             args.prefixes.len()
@@ -137,6 +141,7 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
         Task::Hold(_)
         | Task::Top(_)
         | Task::Metrics(_)
+        | Task::Watch(_)
         | Task::Doctor(_)
         | Task::Bench(_)
         | Task::Help(_)

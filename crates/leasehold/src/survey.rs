@@ -95,6 +95,8 @@ pub struct Progress {
     pub walked: u16,
     /// How many passes there were. Before the first has ended there may be locks that were not found yet.
     pub passes: u64,
+    /// How many names were come by that are still to be looked at: locks may be among them.
+    pub unseen: usize,
 }
 
 impl Survey {
@@ -191,8 +193,8 @@ impl Survey {
 
     /// How far it has come.
     #[must_use]
-    pub const fn progress(&self) -> Progress {
-        Progress { walked: self.walked, passes: self.passes }
+    pub fn progress(&self) -> Progress {
+        Progress { walked: self.walked, passes: self.passes, unseen: self.unseen.len() }
     }
 
     /// Has this lock looked at before the others.

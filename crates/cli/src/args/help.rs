@@ -11,7 +11,7 @@ pub(crate) struct HelpArgs {
 }
 
 /// The tasks, and what [`topic`](crate::topic) has a page about.
-const TOPICS: [&str; 17] = [
+const TOPICS: [&str; 18] = [
     "run",
     "once",
     "every",
@@ -22,6 +22,7 @@ const TOPICS: [&str; 17] = [
     "forget",
     "metrics",
     "top",
+    "watch",
     "doctor",
     "bench",
     "init",

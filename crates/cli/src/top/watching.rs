@@ -36,7 +36,7 @@ enum Ask {
 
 impl Watching {
     pub(crate) fn begin(survey: Survey) -> Self {
-        let (tell, known) = watch::channel(Known::of(&survey, None));
+        let (tell, known) = watch::channel(Known::of(&survey, None, false));
         let (asks, asked) = unbounded_channel();
         tokio::spawn(watch_over(survey, tell, asked));
         Self { known, asks, chosen: None }
@@ -78,16 +78,17 @@ async fn watch_over(mut survey: Survey, tell: watch::Sender<Known>, mut asked: U
             },
             () = survey.due() => {
                 let fault = survey.step().await.err().map(|error| plain(&error.to_string()));
-                tell.send_replace(Known::of(&survey, fault));
+                let complete = tell.borrow().complete;
+                tell.send_replace(Known::of(&survey, fault, complete));
             }
         }
     }
 }
 
 impl Known {
-    fn of(survey: &Survey, fault: Option<String>) -> Self {
-        let Progress { walked, passes, .. } = survey.progress();
+    fn of(survey: &Survey, fault: Option<String>, complete: bool) -> Self {
+        let Progress { walked, passes, unseen, .. } = survey.progress();
         let sightings = survey.found().collect();
-        Self { sightings, at: Instant::now(), walked, complete: passes > 0, fault }
+        Self { sightings, at: Instant::now(), walked, complete: complete || passes > 0 && unseen == 0, fault }
     }
 }

@@ -76,9 +76,9 @@ pub(super) fn task(typed: &str) -> Option<String> {
 
 /// The task whose name has the same letters, or all but one.
 fn near(typed: &str) -> Option<&'static str> {
-    const TASKS: [&str; 13] = [
-        "forget", "metrics", "run", "once", "every", "hold", "show", "ls", "break", "top", "doctor", "bench",
-        "help",
+    const TASKS: [&str; 14] = [
+        "forget", "metrics", "watch", "run", "once", "every", "hold", "show", "ls", "break", "top", "doctor",
+        "bench", "help",
     ];
     let sorted = |word: &str| {
         let mut letters: Vec<_> = word.chars().collect();

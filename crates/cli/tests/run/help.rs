@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use crate::harness::Site;
 
-const TASKS: [&str; 13] = [
+const TASKS: [&str; 14] = [
     "run", "once", "every", "hold", "show", "ls", "break", "doctor", "bench", "top", "init", "forget",
-    "metrics",
+    "metrics", "watch",
 ];
 const TOPICS: [&str; 4] = ["exit-codes", "environment", "stores", "events"];
 
@@ -29,6 +29,7 @@ fn options(site: &Site, task: &str) -> Vec<String> {
         "run" | "once" | "every" | "hold" => 9,
         // It prints nothing, so there is nothing to say about how.
         "top" | "metrics" => 3,
+        "watch" => 4,
         "init" => 2,
         _ => 5,
     };
@@ -116,7 +117,7 @@ fn the_manual_has_its_sections_every_option_and_every_topic() {
             "doctor" => "",
             "init" => " DIR",
             "every" => " PERIOD KEY",
-            "top" | "metrics" => " [PREFIX]",
+            "top" | "metrics" | "watch" => " [PREFIX]",
             "bench" => " [URL]...",
             _ => " KEY",
         };

@@ -37,3 +37,4 @@ mod terminal;
 mod top;
 mod top_screens;
 mod waits;
+mod watch;

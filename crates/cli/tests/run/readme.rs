@@ -85,7 +85,8 @@ fn each_line_that_runs_a_command_does_so_under_its_lock_and_with_a_fence() {
         // What is done once, or once in a while, is not done again; all else is.
         let again = say(&site, line);
         again.is_silent(0);
-        assert_eq!(again.out.is_empty(), !line.starts_with("leasehold run"), "{line}: {again:?}");
+        let runs_again = line.starts_with("leasehold run") || line.contains(" --now ");
+        assert_eq!(again.out.is_empty(), !runs_again, "{line}: {again:?}");
     }
 }
 
@@ -113,6 +114,9 @@ fn what_looks_sees_who_has_it_and_what_breaks_ends_that() {
     let list = say(line("ls"));
     list.is_silent(0);
     assert!(list.out.contains("nightly"), "{list:?}");
+    say(line("metrics")).is_silent(0);
+    let mut follows = Pty::start(&site, "env", &[&format!("PATH={}", path()), "sh", "-c", line("watch")]);
+    follows.wait_for("\"key\":\"nightly\"");
     let mut screen = Pty::start(&site, "env", &[&format!("PATH={}", path()), "sh", "-c", line("top")]);
     screen.wait_for("nightly");
 
@@ -124,6 +128,7 @@ fn what_looks_sees_who_has_it_and_what_breaks_ends_that() {
     let written = breaks.rsplit(' ').next().unwrap();
     say(&breaks.replace(written, fence)).is_silent(0);
     assert_eq!(say("leasehold show -q deploy").status.code(), Some(1));
+    assert_eq!(say(line("forget")).status.code(), Some(1), "it was not done");
 }
 
 #[test]

@@ -25,7 +25,7 @@ impl Survey {
 
     /// How far it has come.
     #[must_use]
-    pub const fn progress(&self) -> Progress {
+    pub fn progress(&self) -> Progress {
         self.0.progress()
     }
 

@@ -1,0 +1,46 @@
+//! What was typed behind `leasehold watch`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::{NamingArgs, PlaceArgs};
+
+/// Print what happens to locks, a line for each event
+///
+/// For all locks, or those whose names begin with PREFIX: who holds them and who waits as they are found, and from then on who takes one,
+/// gives it back, begins or ceases to wait, and which lease is broken.
+///
+/// It looks at each lock about once a second, as `leasehold top` does, with no more than twenty commands a second; what begins and ends
+/// between two looks is not seen. To miss nothing of one run, have it write its own events: `leasehold help events`.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "leasehold watch [OPTIONS] [PREFIX]",
+    after_help = "Exit codes: `leasehold help exit-codes`.",
+    after_long_help = EXAMPLE
+)]
+pub(crate) struct WatchArgs {
+    /// Print JSON, one object a line
+    ///
+    /// Each has event, at (milliseconds since 1970 by this machine's clock) and v (1): watching (store), caught_up (all that was there before has been
+    /// found), held, ended, waiting, left (it waits no more and was not seen to hold the lock), broken, fault (reason), back (the store answers
+    /// again). docs/json.md describes their fields.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    #[command(flatten)]
+    pub(crate) naming: NamingArgs,
+
+    /// What the names begin with
+    #[arg(value_name = "PREFIX", num_args = 0..)]
+    pub(crate) prefixes: Vec<OsString>,
+}
+
+const EXAMPLE: &str = "\
+It goes on until it is told to end by a signal, or nobody reads its lines any more. While the store does not answer it asks again.
+
+Example: write down who deploys:
+  leasehold watch --json deploy >>deploys.jsonl";

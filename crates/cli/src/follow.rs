@@ -1,0 +1,302 @@
+//! `leasehold watch`: what happens to the locks of a store, found by looking at them again and again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind, Write as _};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leasehold::{BreakRecord, Fence, Key, KeyState, Locks, Progress, Survey, Tenancy, Tenant, Waiter};
+use serde::Serialize;
+use tokio::time::{Instant, sleep_until};
+
+use crate::args::WatchArgs;
+use crate::exit::{End, Failure};
+use crate::keys::{beginning, naming};
+use crate::mark::{SeenBreak, broken};
+use crate::place::Place;
+use crate::print::plain;
+use crate::seen::{SeenTenancy, SeenWaiter};
+use crate::status::{KeyText, VERSION, millis};
+use crate::time;
+
+/// Writes it until nobody reads it.
+///
+/// # Errors
+///
+/// [`Failure`], when the store cannot be reached at first, or the lines cannot be written.
+pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
+    let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
+    let prefix = beginning(prefix, &naming(args.naming)?)?;
+    let place = Place::of(args.place)?;
+    let locks = place.look(false).await?;
+    let survey = locks.survey(&prefix);
+    let follower = Follower::of(locks, args.json);
+    match follower.go_on(survey).await {
+        // Whoever read has seen enough.
+        error if error.kind() == ErrorKind::BrokenPipe => Ok(End::SUCCESS),
+        error => Err(Failure::new(
+            End::CANNOT_EXECUTE,
+            format!("the events cannot be written: {error}: see where stdout goes"),
+        )),
+    }
+}
+
+/// What was seen, and what is still to be asked about it.
+struct Follower {
+    locks: Locks,
+    json: bool,
+    seen: BTreeMap<Key, Arc<KeyState>>,
+    /// Holdings that have ended, maybe because somebody broke them.
+    ended: VecDeque<(Key, Fence)>,
+    ask_at: Instant,
+    caught_up: bool,
+    faulty: bool,
+}
+
+/// Between two questions why a holding ended: beside what a survey asks, there is room for so many.
+const BETWEEN_QUESTIONS: Duration = Duration::from_millis(250);
+
+/// So many wait to be asked about; where more locks change hands than that, breaks of the oldest are not told.
+const QUESTIONS: usize = 1000;
+
+/// What there is to tell.
+enum Happened<'a> {
+    Watching,
+    CaughtUp,
+    Held(&'a KeyState, &'a Tenancy),
+    Ended(&'a KeyState, &'a Tenancy),
+    Waiting(&'a KeyState, usize, &'a Waiter),
+    Left(&'a KeyState, usize, &'a Waiter),
+    Broken(&'a BreakRecord),
+    Fault(&'a str),
+    Back,
+}
+
+impl Follower {
+    fn of(locks: Locks, json: bool) -> Self {
+        let (seen, ended) = (BTreeMap::new(), VecDeque::new());
+        Self { locks, json, seen, ended, ask_at: Instant::now(), caught_up: false, faulty: false }
+    }
+
+    /// Gives back why it ends, which is that a line could not be written.
+    async fn go_on(mut self, mut survey: Survey) -> io::Error {
+        let told = self.tell(Happened::Watching);
+        if let Err(error) = told {
+            return error;
+        }
+        loop {
+            let told = tokio::select! {
+                () = sleep_until(self.ask_at), if !self.ended.is_empty() => self.ask().await,
+                () = survey.due() => {
+                    let fault = survey.step().await.err().map(|error| error.to_string());
+                    self.learn(&survey, fault)
+                }
+            };
+            if let Err(error) = told {
+                return error;
+            }
+        }
+    }
+
+    /// Tells what is different from before.
+    fn learn(&mut self, survey: &Survey, fault: Option<String>) -> io::Result<()> {
+        if let Some(reason) = fault {
+            let first = !std::mem::replace(&mut self.faulty, true);
+            return if first { self.tell(Happened::Fault(&reason)) } else { Ok(()) };
+        }
+        if std::mem::take(&mut self.faulty) {
+            self.tell(Happened::Back)?;
+        }
+        let now: BTreeMap<_, _> =
+            survey.found().map(|found| (found.state.key.clone(), found.state)).collect();
+        let before = std::mem::replace(&mut self.seen, now.clone());
+        for (key, old) in &before {
+            let free = KeyState::new(key.clone(), Vec::new(), Vec::new());
+            match now.get(key) {
+                Some(new) if Arc::ptr_eq(old, new) => {}
+                new => self.compare(old, new.map_or(&free, |new| &**new))?,
+            }
+        }
+        for (key, new) in now.iter().filter(|(key, _)| !before.contains_key(*key)) {
+            self.compare(&KeyState::new(key.clone(), Vec::new(), Vec::new()), new)?;
+        }
+        let Progress { passes, unseen, .. } = survey.progress();
+        if passes > 0 && unseen == 0 && !std::mem::replace(&mut self.caught_up, true) {
+            self.tell(Happened::CaughtUp)?;
+        }
+        Ok(())
+    }
+
+    /// The end of a holding before the next one.
+    fn compare(&mut self, old: &KeyState, new: &KeyState) -> io::Result<()> {
+        for ended in old.tenancies.iter().filter(|old| !new.tenancies.iter().any(|new| is_same(old, new))) {
+            self.tell(Happened::Ended(old, ended))?;
+            if let Some(fence) = ended.fence {
+                if self.ended.len() == QUESTIONS {
+                    self.ended.pop_front();
+                }
+                self.ended.push_back((old.key.clone(), fence));
+            }
+        }
+        for held in new.tenancies.iter().filter(|new| !old.tenancies.iter().any(|old| is_same(old, new))) {
+            self.tell(Happened::Held(new, held))?;
+        }
+        let waits =
+            |state: &KeyState, waiter: &Waiter| state.line.iter().any(|other| other.holder == waiter.holder);
+        let holds = |waiter: &Waiter| {
+            new.tenancies
+                .iter()
+                .any(|held| matches!(&held.tenant, Tenant::Holder { holder, .. } if *holder == waiter.holder))
+        };
+        for (place, waiter) in
+            (1..).zip(&old.line).filter(|(_, waiter)| !waits(new, waiter) && !holds(waiter))
+        {
+            self.tell(Happened::Left(old, place, waiter))?;
+        }
+        for (place, waiter) in (1..).zip(&new.line).filter(|(_, waiter)| !waits(old, waiter)) {
+            self.tell(Happened::Waiting(new, place, waiter))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the holding that ended first was broken.
+    async fn ask(&mut self) -> io::Result<()> {
+        self.ask_at = Instant::now() + BETWEEN_QUESTIONS;
+        let Some((key, fence)) = self.ended.front().cloned() else { return Ok(()) };
+        // A store that does not answer is asked again, once it does.
+        let Ok(broken) = self.locks.last_break(key.as_bytes()).await else { return Ok(()) };
+        self.ended.pop_front();
+        broken
+            .filter(|broken| broken.fence == fence)
+            .map_or(Ok(()), |broken| self.tell(Happened::Broken(&broken)))
+    }
+
+    fn tell(&self, happened: Happened<'_>) -> io::Result<()> {
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let line = if self.json {
+            let line = Line { event: Told::of(&happened, self.locks.store()), at: millis(at), v: VERSION };
+            serde_json::to_string(&line).expect("text and numbers can be written as JSON")
+        } else {
+            format!("{}  {}", time::moment(millis(at)), text(&happened, self.locks.store()))
+        };
+        let mut stdout = io::stdout();
+        stdout.write_all((line + "\n").as_bytes()).and_then(|()| stdout.flush())
+    }
+}
+
+fn is_same(one: &Tenancy, other: &Tenancy) -> bool {
+    (&one.tenant, one.fence) == (&other.tenant, other.fence)
+}
+
+/// For people.
+fn text(happened: &Happened<'_>, store: &str) -> String {
+    let about = |what: &str, state: &KeyState, who: String| {
+        format!("{what:7}  {}  {}", plain(&state.key.to_string()), plain(&who))
+    };
+    let fence = |held: &Tenancy| held.fence.map_or_else(String::new, |fence| format!(", fence {fence}"));
+    let who = |waiter: &Waiter| {
+        waiter
+            .label
+            .as_ref()
+            .map_or_else(|| waiter.holder.to_string(), |label| format!("{label} ({})", waiter.holder))
+    };
+    match happened {
+        Happened::Watching => format!("watching {store}"),
+        Happened::CaughtUp => "all that was there before has been found".into(),
+        Happened::Held(state, held) => about("held", state, format!("by {}{}", held.tenant, fence(held))),
+        Happened::Ended(state, held) => {
+            let held_for = state.held_for(held);
+            let held_for =
+                held_for.map_or_else(String::new, |held_for| format!(", after {}", time::shown(held_for)));
+            about("ended", state, format!("held by {}{}{held_for}", held.tenant, fence(held)))
+        }
+        Happened::Waiting(state, place, waiter) => {
+            about("waiting", state, format!("{}, place {place}", who(waiter)))
+        }
+        Happened::Left(state, _, waiter) => {
+            about("left", state, format!("{}, after {}", who(waiter), time::shown(waiter.waited)))
+        }
+        Happened::Broken(record) => {
+            format!("{:7}  {}  {}", "broken", plain(&record.key.to_string()), broken(record))
+        }
+        Happened::Fault(reason) => format!("fault    {}; asking again", plain(reason)),
+        Happened::Back => format!("{store} answers again"),
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    event: Told<'a>,
+    at: u64,
+    v: u32,
+}
+
+/// The same as JSON has it.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Told<'a> {
+    Watching {
+        store: &'a str,
+    },
+    CaughtUp,
+    Held {
+        #[serde(flatten)]
+        key: KeyText,
+        #[serde(flatten)]
+        tenancy: SeenTenancy,
+    },
+    Ended {
+        #[serde(flatten)]
+        key: KeyText,
+        #[serde(flatten)]
+        tenancy: SeenTenancy,
+    },
+    Waiting {
+        #[serde(flatten)]
+        key: KeyText,
+        #[serde(flatten)]
+        waiter: SeenWaiter,
+    },
+    Left {
+        #[serde(flatten)]
+        key: KeyText,
+        #[serde(flatten)]
+        waiter: SeenWaiter,
+    },
+    Broken {
+        #[serde(flatten)]
+        key: KeyText,
+        #[serde(flatten)]
+        broken: SeenBreak,
+    },
+    Fault {
+        reason: &'a str,
+    },
+    Back,
+}
+
+impl<'a> Told<'a> {
+    fn of(happened: &Happened<'a>, store: &'a str) -> Self {
+        let tenancy = |state: &KeyState, held: &Tenancy| SeenTenancy::of(held, state.held_for(held));
+        match *happened {
+            Happened::Watching => Self::Watching { store },
+            Happened::CaughtUp => Self::CaughtUp,
+            Happened::Held(state, held) => {
+                Self::Held { key: (&state.key).into(), tenancy: tenancy(state, held) }
+            }
+            Happened::Ended(state, held) => {
+                Self::Ended { key: (&state.key).into(), tenancy: tenancy(state, held) }
+            }
+            Happened::Waiting(state, place, waiter) => {
+                Self::Waiting { key: (&state.key).into(), waiter: SeenWaiter::of((waiter, place)) }
+            }
+            Happened::Left(state, place, waiter) => {
+                Self::Left { key: (&state.key).into(), waiter: SeenWaiter::of((waiter, place)) }
+            }
+            Happened::Broken(record) => Self::Broken { key: (&record.key).into(), broken: record.into() },
+            Happened::Fault(reason) => Self::Fault { reason },
+            Happened::Back => Self::Back,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `leasehold watch`: what happens to the locks of a store.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use servers::{Flavor, Server};
+
+use crate::harness::{Running, Site, until};
+use crate::shell::in_shell;
+
+fn events(run: &Running) -> Vec<Value> {
+    let out = run.out();
+    // The last line may not be whole yet.
+    let whole = out.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect()
+}
+
+/// Waits for an event of a key, and gives it back with its place among the others.
+#[track_caller]
+fn wait_for(run: &Running, event: &str, label: &str) -> (usize, Value) {
+    let find = || {
+        let all = events(run);
+        let found = all.iter().position(|seen| seen["event"] == event && seen["label"] == label);
+        found.map(|at| (at, all[at].clone()))
+    };
+    until(&format!("{event} {label}"), || find().is_some());
+    find().unwrap()
+}
+
+#[test]
+fn holders_waiters_and_breaks_are_told_as_they_change() {
+    let server = Server::start(Flavor::Valkey91);
+    for site in [Site::new(), Site::on(&server.url())] {
+        let hold = "echo $LEASEHOLD_FENCE > fence; exec sleep 60";
+        let holder = site.start(site.run_script(&["--label", "web-3", "app:deploy"], hold));
+        let fence = site.wait_for("fence");
+        let number: u64 = fence.parse().unwrap();
+        let _other = site.start(site.run_script(&["--label", "none", "other"], "exec sleep 60"));
+        let watch = site.start(site.leasehold(&["watch", "--store", site.store(), "--json", "app:"]));
+        let (_, held) = wait_for(&watch, "held", "web-3");
+        assert_eq!(
+            (&held["key"], &held["v"], &held["mode"]),
+            (&"app:deploy".into(), &1.into(), &"exclusive".into())
+        );
+        assert!(held["fence"] == number && held["at"].as_u64() > held["granted_at"].as_u64(), "{held}");
+        let caught_up = || events(&watch).iter().position(|event| event["event"] == "caught_up");
+        until("all was found", || caught_up().is_some());
+        assert!(caught_up() > Some(wait_for(&watch, "held", "web-3").0), "{:?}", events(&watch));
+        assert_eq!(events(&watch)[0]["event"], "watching");
+
+        let script = "until [ -e go ]; do sleep 0.02; done";
+        let next = site.start(site.run_script(&["--label", "web-4", "app:deploy"], script));
+        let (_, waiting) = wait_for(&watch, "waiting", "web-4");
+        assert_eq!(waiting["place"], 1, "{waiting}");
+        let gives_up = site.start(site.run_script(&["-w", "60", "--label", "late", "app:deploy"], "true"));
+        wait_for(&watch, "waiting", "late");
+        gives_up.signal(rustix::process::Signal::TERM);
+        assert_eq!(wait_for(&watch, "left", "late").1["place"], 2);
+
+        let words =
+            ["break", "--store", site.store(), "app:deploy", "--fence", &fence, "--reason", "it hangs"];
+        site.finish(site.leasehold(&words)).is_silent(0);
+        holder.finish().says(70, &["somebody broke the lease"]);
+        let (ended, event) = wait_for(&watch, "ended", "web-3");
+        assert!(event["fence"] == number && event["held_ms"].as_u64().is_some(), "{event}");
+        assert!(ended < wait_for(&watch, "held", "web-4").0, "the end first: {:?}", events(&watch));
+        let broken = || events(&watch).into_iter().find(|event| event["event"] == "broken");
+        until("it is told that it was broken", || broken().is_some());
+        let broken = broken().unwrap();
+        assert_eq!(
+            (&broken["reason"], &broken["held_by"]),
+            (&"it hangs".into(), &"web-3".into()),
+            "{broken}"
+        );
+        assert_eq!(broken["fence"], number);
+
+        fs::write(site.path("go"), "").unwrap();
+        next.finish().is_silent(0);
+        wait_for(&watch, "ended", "web-4");
+        let told = events(&watch);
+        // Who waited and then held has not left, and what begins otherwise is not told of.
+        assert!(!told.iter().any(|event| event["event"] == "left" && event["label"] == "web-4"), "{told:?}");
+        assert!(!told.iter().any(|event| event["label"] == "none"), "{told:?}");
+        assert_eq!(told.iter().filter(|event| event["event"] == "held").count(), 2, "{told:?}");
+        fs::remove_file(site.path("fence")).unwrap();
+        fs::remove_file(site.path("go")).unwrap();
+    }
+}
+
+#[test]
+fn people_read_lines_and_an_outage_is_told_and_its_end() {
+    let server = Server::start(Flavor::Redis82);
+    let site = Site::on(&server.url());
+    let _holder =
+        site.start(site.run_script(&["--ttl", "60", "--label", "web-3", "k"], "touch has; exec sleep 60"));
+    until("it holds", || site.path("has").exists());
+    let watch = site.start(site.leasehold(&["watch", "--store", site.store()]));
+    let says = |words: &str| until(words, || watch.out().contains(words));
+    says("Z  watching redis://");
+    says("Z  held     k  by web-3 (");
+    says("Z  all that was there before has been found\n");
+    server.stop();
+    says("Z  fault    ");
+    let stopped = Instant::now();
+    until("it was asked again", || stopped.elapsed() > Duration::from_secs(8));
+    server.cont();
+    says(" answers again\n");
+    assert_eq!(watch.out().matches("  fault    ").count(), 1, "{}", watch.out());
+}
+
+#[test]
+fn it_ends_when_nobody_reads_it_and_refuses_two_prefixes() {
+    let site = Site::new();
+    let script = "leasehold watch | head -1; echo ${PIPESTATUS[0]}";
+    let watch = site.start(in_shell(&site, "bash", &["-c", script]));
+    until("it is read", || watch.out().contains("watching"));
+    let done = watch.finish();
+    assert!(done.out.ends_with("\n0\n") && done.err.is_empty(), "{done:?}");
+    site.finish(site.leasehold(&["watch", "a", "b"])).says(64, &["watch takes one"]);
+    let done = site.finish(site.leasehold(&["watch", "--store", "redis://127.0.0.1:1"]));
+    assert_eq!((done.status.code(), &*done.out), (Some(69), ""), "{done:?}");
+}
