@@ -1,12 +1,15 @@
 //! `leasehold doctor`: what would endanger the locks of a store.
 
 use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _};
+use std::sync::Arc;
 
-use leasehold::{Finding, Remedy, Severity};
+use leasehold::{Finding, InspectError, Key, KeyState, Locks, Remedy, Severity, Tenant};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use crate::exit::{End, Failure};
+use crate::keys::{key, naming};
 use crate::place::Place;
 use crate::print::{plain, print};
 
@@ -16,14 +19,23 @@ use crate::print::{plain, print};
 ///
 /// [`Failure`], when what was typed names no store.
 pub(crate) async fn examine(args: DoctorArgs) -> Result<End, Failure> {
+    let naming = naming(args.naming)?;
+    let key =
+        args.key.map(|name| key(name, &naming).map_err(|failure| failure.about("--key"))).transpose()?;
     let place = Place::of(args.place)?;
     let locks = place.unopened(place.to_look_at(), args.quiet)?;
-    let findings = locks.examine().await;
+    let mut findings = locks.examine().await;
+    // Whoever may use a file may use all of it, and it is not to be made.
+    if let Some(key) = key.filter(|_| !place.store.is_a_file()) {
+        findings.push(try_key(&locks, &key).await);
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    }
+    in_one_go(&mut findings);
     let worst = findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Note);
     if args.json {
         print(&object(locks.store(), worst, &findings))?;
     } else if !args.quiet {
-        print(&text(locks.store(), &findings, args.verbose))?;
+        print(&text(locks.store(), &findings, args.verbose, has_colours()))?;
     }
     Ok(match worst {
         Severity::Note => End::SUCCESS,
@@ -32,19 +44,122 @@ pub(crate) async fn examine(args: DoctorArgs) -> Result<End, Failure> {
     })
 }
 
+/// Whether this user can lock this. To look at a lock the server wants the same keys as to take it, and to be allowed to write them.
+async fn try_key(locks: &Locks, key: &Key) -> Finding {
+    const ABOUT: &str = "key";
+    let at = Arc::from(locks.store());
+    let looked = async {
+        let state = locks.inspect(key.as_bytes()).await?;
+        locks.marked(key.as_bytes()).await?;
+        locks.last_break(key.as_bytes()).await?;
+        Ok(state)
+    };
+    let error = match looked.await {
+        Ok(KeyState { damage: Some(damage), .. }) => {
+            let why = "who holds it or waits for it, or some of them, cannot be known";
+            return Finding::new(Severity::Unsafe, ABOUT, &at, format!("{key}: {damage}"), why);
+        }
+        Ok(state) if state.tenancies.iter().any(|tenancy| tenancy.tenant == Tenant::NotALock) => {
+            let what = format!("{key} holds something that is no lock");
+            let finding = Finding::new(Severity::Unsafe, ABOUT, &at, what, "nobody can lock it");
+            return finding.advice("name another key, or delete what is there");
+        }
+        Ok(_) => {
+            return Finding::note(
+                ABOUT,
+                &at,
+                format!("{key} can be locked, with all keys that the server has beside it"),
+            );
+        }
+        Err(InspectError::Store(fault)) => fault,
+        Err(error) => return Finding::new(Severity::Unsafe, ABOUT, &at, error, "it cannot be locked"),
+    };
+    let user =
+        error.reason.split_once(" may not ").map(|(who, _)| who.rsplit(' ').next().unwrap_or_default());
+    let text = pattern(key);
+    let rules = user.map(|user| format!("ACL SETUSER {user} ~{text} ~leasehold:*}}{text} &leasehold:*"));
+    let (severity, what, why) = if error.reason.contains(" may not use a key: ") {
+        let what = format!("{key}: {}", error.reason);
+        (Severity::Unsafe, what, "locks of this name cannot be taken, renewed or given back")
+    } else {
+        (
+            Severity::Unseen,
+            format!("{key} could not be tried: {}", error.reason),
+            "nobody says that it can be locked",
+        )
+    };
+    let mut finding = Finding::new(severity, ABOUT, &at, what, why);
+    // What it may not do before a key comes into it hides whether it may use the key.
+    if let Some(rules) = rules {
+        finding = finding.at_server(rules);
+    }
+    finding
+}
+
+/// A key as a rule for keys has it: of what is a pattern's, each character stands for itself.
+fn pattern(key: &Key) -> String {
+    let mut text = String::new();
+    for c in key.to_string().chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text
+}
+
+/// Makes one line of all rules that a user of a server lacks, in place of one for each finding: whoever may add one may add all.
+fn in_one_go(findings: &mut [Finding]) {
+    let rules = |finding: &Finding| match &finding.remedy {
+        Remedy::AtServer(command) => {
+            let (user, rules) = command.strip_prefix("ACL SETUSER ")?.split_once(' ')?;
+            Some((user.to_owned(), rules.to_owned()))
+        }
+        _ => None,
+    };
+    let all: Vec<_> = findings.iter().map(|finding| Some((finding.at.clone(), rules(finding)?))).collect();
+    for (finding, one) in findings.iter_mut().zip(&all) {
+        let Some((at, (user, _))) = one else { continue };
+        let of_user = all.iter().flatten().filter(|(other, (name, _))| at_same(other, at) && name == user);
+        let mut line = Vec::new();
+        for rule in of_user.flat_map(|(_, (_, rules))| rules.split(' ')) {
+            if !line.contains(&rule) {
+                line.push(rule);
+            }
+        }
+        finding.remedy = Remedy::AtServer(format!("ACL SETUSER {user} {}", line.join(" ")));
+    }
+}
+
+/// The master that sentinels name is the place that they stand for.
+fn at_same(one: &str, other: &str) -> bool {
+    let store = |at: &str| at.split(" (").next().unwrap_or_default().to_owned();
+    store(one) == store(other)
+}
+
+fn has_colours() -> bool {
+    let wanted = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let dumb = wanted("TERM").is_none_or(|term| term == "dumb");
+    io::stdout().is_terminal() && !dumb && wanted("NO_COLOR").is_none()
+}
+
 /// For people: what there is to mend, and how it all stands in a line.
-fn text(store: &str, findings: &[Finding], verbose: bool) -> String {
+fn text(store: &str, findings: &[Finding], verbose: bool, coloured: bool) -> String {
     let mut text = String::new();
     let mut line = |words: &str| {
         writeln!(text, "{}", plain(words)).expect("a String takes all that is written to it");
     };
+    let mut said: Vec<&Remedy> = Vec::new();
     for finding in findings.iter().filter(|finding| verbose || finding.severity != Severity::Note) {
         line(&format!("{:7}  {}: {} ({})", finding.severity, finding.about, finding.what, finding.at));
+        let again = said.contains(&&finding.remedy);
+        said.push(&finding.remedy);
         if !finding.why.is_empty() {
             line(&format!("    why   {}", finding.why));
         }
         match &finding.remedy {
             Remedy::Advice(advice) => line(&format!("    mend  {advice}")),
+            Remedy::AtServer(_) if again => line("    mend  by the same command as above"),
             Remedy::AtServer(command) => line(&format!("    mend  redis-cli> {command}")),
             Remedy::InShell(command) => line(&format!("    mend  $ {command}")),
             _ => {}
@@ -58,7 +173,23 @@ fn text(store: &str, findings: &[Finding], verbose: bool) -> String {
         count(Severity::Unseen),
         count(Severity::Note)
     ));
-    text
+    if coloured { in_colours(&text) } else { text }
+}
+
+/// How bad a finding is, red, yellow or cyan; all else as it is.
+fn in_colours(text: &str) -> String {
+    let coloured = |line: &str| {
+        for (severity, colour) in
+            [(Severity::Unsafe, "31;1"), (Severity::Warning, "33"), (Severity::Unseen, "36")]
+        {
+            let word = severity.to_string();
+            if let Some(rest) = line.strip_prefix(&*word) {
+                return format!("\x1b[{colour}m{word}\x1b[0m{rest}\n");
+            }
+        }
+        format!("{line}\n")
+    };
+    text.lines().map(coloured).collect()
 }
 
 #[derive(Serialize)]
@@ -114,7 +245,7 @@ mod tests {
 
     #[test]
     fn people_are_shown_what_is_wrong_and_how_to_mend_it() {
-        let shown = text("redis://h", &findings(), false);
+        let shown = text("redis://h", &findings(), false, false);
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(
             lines,
@@ -125,7 +256,36 @@ mod tests {
                 "redis://h: 1 unsafe, 0 warnings, 0 could not be seen, 1 as they should be",
             ]
         );
-        assert!(text("redis://h", &findings(), true).contains("note     version: Redis 8"));
+        assert!(text("redis://h", &findings(), true, false).contains("note     version: Redis 8"));
+    }
+
+    #[test]
+    fn how_bad_it_is_has_a_colour_and_nothing_else_has() {
+        let shown = text("redis://h", &findings(), true, true);
+        assert!(shown.starts_with("\x1b[31;1munsafe\x1b[0m   eviction: "), "{shown}");
+        assert_eq!(shown.matches('\x1b').count(), 2, "{shown}");
+        assert!(!shown.contains('\u{202e}'));
+    }
+
+    #[test]
+    fn one_line_has_all_rules_that_a_user_lacks_at_a_server_and_no_other_command() {
+        let finding = |at: &str, command: &str| {
+            Finding::new(Severity::Warning, "x", &at.into(), "", "").at_server(command)
+        };
+        let mut findings = [
+            finding("redis://a", "ACL SETUSER app +get +set"),
+            finding("redis://a", "CONFIG SET a b"),
+            finding("redis://a (master at b:1)", "ACL SETUSER app ~k +get"),
+            finding("redis://b", "ACL SETUSER app +del"),
+            finding("redis://a", "ACL SETUSER other +del"),
+        ];
+        in_one_go(&mut findings);
+        let commands = findings.map(|finding| match finding.remedy {
+            Remedy::AtServer(command) => command,
+            other => panic!("{other:?}"),
+        });
+        let all = "ACL SETUSER app +get +set ~k";
+        assert_eq!(commands, [all, "CONFIG SET a b", all, "ACL SETUSER app +del", "ACL SETUSER other +del"]);
     }
 
     #[test]

@@ -63,6 +63,11 @@ impl Stores {
         self.all.len() > 1
     }
 
+    /// Whether it is a file, or files.
+    pub(crate) fn is_a_file(&self) -> bool {
+        self.reveal().all(|url| url.starts_with("file:"))
+    }
+
     pub(crate) fn has_password(&self) -> bool {
         self.all.iter().any(StoreUrl::has_password)
     }

@@ -1,8 +1,10 @@
 //! What was typed behind `leasehold doctor`.
 
+use std::ffi::OsString;
+
 use clap::Args;
 
-use super::PlaceArgs;
+use super::{NamingArgs, PlaceArgs};
 
 /// Say what would endanger the locks of a store
 ///
@@ -25,6 +27,15 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
+    /// Also look whether a lock of this name can be taken: by the key and those beside it, as this user
+    ///
+    /// For a user who may use certain keys only. It asks about the key, its mark and its last break, and takes nothing.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<OsString>,
+
+    #[command(flatten)]
+    pub(crate) naming: NamingArgs,
+
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
 
@@ -43,5 +54,5 @@ Exit codes: 0 nothing endangers locks; 1 a failure would, or something could not
 What CONFIG SET and ACL SETUSER change is gone with a restart of the server, unless its configuration says it too: CONFIG REWRITE
 and ACL SAVE write it there.
 
-Example: what is wrong with this server?
-  leasehold doctor --store redis://10.0.0.5";
+Example: what is wrong with this server, and may this user lock what the application locks?
+  leasehold doctor --store redis://app@10.0.0.5 --key app:invoices";

@@ -71,6 +71,43 @@ fn what_is_out_of_reach_is_named_and_the_others_are_looked_at() {
 }
 
 #[test]
+fn one_pasted_line_lets_a_user_do_all_that_a_lock_on_a_key_needs() {
+    let server = Server::setup(Flavor::Valkey91).arg("appendonly", "yes").start();
+    let url = format!("redis://app@127.0.0.1:{}", server.port());
+    let site = Site::on(&url);
+    let words = ["--json", "--store", &url, "--key", "app:[x]"];
+    for allowed in [
+        // Other keys, and no channel; and next to no command.
+        "~other:* +@all -@admin -scan +config|get",
+        "~other:* +hello +client +ping",
+    ] {
+        let rules = format!("ACL SETUSER app reset on nopass {allowed}");
+        server.text(&rules.split(' ').collect::<Vec<_>>());
+        let done = doctor(&site, &words);
+        assert_eq!(done.status.code(), Some(2), "{done:?}");
+        let found = findings(&done, "key");
+        assert!(found[0]["what"].as_str().unwrap().starts_with("app:[x]"), "{done:?}");
+        let line = found[0]["remedy"]["text"].as_str().unwrap();
+        server.text(&line.split(' ').collect::<Vec<_>>());
+        let done = doctor(&site, &words);
+        assert!(
+            !done.out.contains("ACL SETUSER") || !findings(&done, "unseen").is_empty(),
+            "{line}: {done:?}"
+        );
+        assert!(findings(&done, "key").is_empty() && findings(&done, "push").is_empty(), "{done:?}");
+        site.finish(site.run(&["--ttl", "5", "app:[x]", "--", "true"])).is_silent(0);
+        site.finish(site.run(&["app:x", "--", "true"])).says(69, &["may not use a key"]);
+    }
+    server.text(&["RPUSH", "list", "x"]);
+    let done = doctor(&site, &["--json", "--store", &server.url(), "--key", "list"]);
+    assert!(findings(&done, "key")[0]["what"].as_str().unwrap().contains("no lock"), "{done:?}");
+    // A file is not made for it.
+    let file = Site::new();
+    doctor(&file, &["--store", file.store(), "--key", "k"]).is_silent(0);
+    assert!(!file.path("leases.db").exists());
+}
+
+#[test]
 fn a_refused_password_is_a_finding_and_no_password_is_shown() {
     let server = Server::setup(Flavor::Redis70).password("right").start();
     let site = Site::new();
