@@ -100,12 +100,25 @@ fn completions(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The options of all tasks behind which a value stands.
+fn options_with_values() -> Vec<String> {
+    let whole = CommandLine::command();
+    let all = whole.get_subcommands().flat_map(clap::Command::get_arguments);
+    let all = all.filter(|argument| argument.get_action().takes_values());
+    let names = all.flat_map(|argument| {
+        let short = argument.get_short().map(|short| format!("-{short}"));
+        argument.get_long().map(|long| format!("--{long}")).into_iter().chain(short)
+    });
+    names.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+}
+
 /// The script that completes for a shell.
 pub(crate) fn completions_for(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut CommandLine::command(), "leasehold", &mut script);
     let mut script = String::from_utf8_lossy(&script).into_owned();
     if shell == Shell::Bash {
+        script.push_str(&format!("\n_leasehold_with_value=' {} '\n", options_with_values().join(" ")));
         script.push_str(include_str!("completions.bash"));
     }
     script

@@ -307,7 +307,16 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
             }
         }
         (ErrorKind::UnknownArgument, Some(given)) => {
-            Failure::usage(format!("there is no option {}: {help} lists them", shown(&given)))
+            let failure = Failure::usage(format!("there is no option {}: {help} lists them", shown(&given)));
+            match task {
+                Some(task @ ("show" | "hold" | "break" | "forget" | "ls"))
+                    if suggested.is_none() && !given.starts_with("--") =>
+                {
+                    let hint = format!("a key that begins with - stands behind --: leasehold {task} -- -KEY");
+                    return failure.hint(hint);
+                }
+                _ => failure,
+            }
         }
         (ErrorKind::MissingRequiredArgument, Some(given)) => {
             Failure::usage(format!("{given} is missing: see {help}"))

@@ -63,13 +63,14 @@ pub(super) fn option(typed: &str) -> Option<&'static str> {
 pub(super) fn task(typed: &str) -> Option<String> {
     Some(match typed {
         "status" | "info" | "get" | "who" => "leasehold show KEY".into(),
-        "list" | "locks" => "leasehold ls --all".into(),
+        "list" | "locks" | "ps" => "leasehold ls --all".into(),
         "lock" | "acquire" | "exec" => "leasehold run KEY -- COMMAND".into(),
         "unlock" | "release" | "kill" => {
             "a lock is released when its command ends; leasehold break KEY --fence N ends somebody else's"
                 .into()
         }
         "version" => "leasehold --version".into(),
+        "log" | "logs" | "events" | "follow" => "leasehold watch".into(),
         _ => format!("did you mean {}?", near(typed)?),
     })
 }

@@ -2,8 +2,9 @@
 
 use servers::{Flavor, Server};
 
-use crate::harness::Site;
-use crate::shell::{in_shell, others, path};
+use crate::harness::{Site, until};
+use crate::pty::Pty;
+use crate::shell::{others, path};
 
 #[test]
 fn what_other_programs_call_it_is_answered_with_what_it_is_called_here() {
@@ -16,6 +17,8 @@ fn what_other_programs_call_it_is_answered_with_what_it_is_called_here() {
         (&["unlock", "k"], "no task unlock", "leasehold break KEY --fence N"),
         (&["version"], "no task version", "leasehold --version"),
         (&["rnu", "k", "--", "true"], "no task rnu", "did you mean run?"),
+        (&["logs"], "no task logs", "leasehold watch"),
+        (&["show", "-k"], "no option -k", "leasehold show -- -KEY"),
     ] {
         let done = site.finish(site.leasehold(words));
         let hinted = done.err.lines().nth(1).unwrap_or_default();
@@ -97,22 +100,35 @@ fn completions_are_printed_and_bash_completes_keys_and_the_command_behind_dashes
         done.is_silent(0);
         assert!(done.out.contains(has), "{shell}");
     }
-    let complete = |line: &str| {
-        let words: Vec<_> = line.split(' ').collect();
-        let script = format!(
-            "eval \"$(leasehold completions bash)\"; COMP_WORDS=({}); COMP_CWORD={}; _leasehold_here leasehold '{}' '{}'; \
-             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-            words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
-            words.len() - 1,
-            words[words.len() - 1],
-            words[words.len() - 2],
-        );
-        let done = site.finish(in_shell(&site, "bash", &["-c", &script]));
-        done.is_silent(0);
-        done.out.lines().map(str::to_owned).collect::<Vec<_>>()
-    };
-    assert_eq!(complete("leasehold show night"), ["nightly:report"]);
-    assert!(complete("leasehold run k -- setsi").contains(&"setsid".to_owned()));
+    let marked = site.leasehold(&["every", "--store", site.store(), "2h", "marked:one", "--", "true"]);
+    site.finish(marked).is_silent(0);
+    let _spaced = site.start(site.run(&["app:my job", "--", "sleep", "60"]));
+    until("it holds", || {
+        let show = site.leasehold(&["show", "-q", "--store", site.store(), "app:my job"]);
+        site.finish(show).status.code() == Some(0)
+    });
+    // As somebody types it, with a tab at the end.
+    let mut bash =
+        Pty::start(&site, "env", &[&format!("PATH={}", path()), "bash", "--norc", "--noprofile", "-i"]);
+    bash.types("PS1='rea''dy>'; unset LEASEHOLD_STORE; eval \"$(leasehold completions bash)\"\n");
+    bash.wait_for("ready>");
+    let store = format!("--store {}", site.store());
+    for (typed, completed) in [
+        (format!("show {store} night"), "nightly:report "),
+        (format!("show {store} -v nightly:re"), "nightly:report "),
+        (format!("run --store={} -n -w 5 nightly:r", site.store()), "nightly:report "),
+        (format!("forget {store} mark"), "marked:one "),
+        (format!("show {store} app:m"), "app:my\\ job "),
+        (format!("watch {store} night"), "nightly:report "),
+        ("run k -- setsi".into(), "setsid "),
+        ("run --outage-l".into(), "--outage-limit "),
+    ] {
+        let word = typed.rsplit(' ').next().unwrap();
+        bash.types(&format!("leasehold {typed}\t"));
+        bash.wait_for(&format!("leasehold {typed}{}", &completed[word.len()..]));
+        bash.types("\x15\n");
+        bash.wait_for("ready>");
+    }
 }
 
 #[test]
