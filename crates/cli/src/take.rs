@@ -13,7 +13,8 @@ use crate::exit::Failure;
 use crate::say;
 use crate::signals::Signals;
 use crate::status::{Event, Status, millis};
-use crate::waiting::Telling;
+use crate::time;
+use crate::waiting::{Telling, since};
 use crate::wanted::{Patience, Wanted};
 
 /// What came of the wish.
@@ -192,7 +193,14 @@ pub(crate) async fn tell_keeping(status: Arc<Status>, held: Held) -> Infallible 
 pub(crate) fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Failure {
     let LockError::TimedOut { key, held_by, place, waited, .. } = &error else { return Failure::from(error) };
     let tenant = held_by.as_ref().map(|held_by| held_by.tenant.to_string());
-    let held_by = held_by.as_ref().map_or_else(|| "others".into(), ToString::to_string);
+    let held_by = held_by.as_ref().map_or_else(
+        || "others".into(),
+        |held_by| {
+            let since = held_by.fence.and_then(|fence| since(fence.get()));
+            let taken = since.map_or_else(String::new, |since| format!(", taken {} ago", time::shown(since)));
+            format!("{held_by}{taken}")
+        },
+    );
     let line = match wanted.patience {
         Patience::OneTry => {
             format!(

@@ -53,7 +53,8 @@ What leasehold reads:
 
   LEASEHOLD_STORE   the store, if --store does not name one; or several, with white space between them
   LEASEHOLD_MAX_TTL the longest ttl of all who use several stores together, if --max-ttl does not name one
-  LEASEHOLD_TTL, LEASEHOLD_MAX_HOLD, LEASEHOLD_GRACE, LEASEHOLD_WITHIN, LEASEHOLD_OUTAGE_LIMIT, LEASEHOLD_NAMING
+  LEASEHOLD_TTL, LEASEHOLD_MAX_HOLD, LEASEHOLD_GRACE, LEASEHOLD_WITHIN, LEASEHOLD_OUTAGE_LIMIT, LEASEHOLD_NAMING,
+  LEASEHOLD_BUSY_EXIT_CODE, LEASEHOLD_SKIP_EXIT_CODE
                     what the option of that name says, where it is not given
   LEASEHOLD_LABEL   the same for --label; not within the command of a run, which finds that run's label there
 

@@ -222,7 +222,7 @@ impl Wait {
 }
 
 /// How long ago a moment of the store's clock was, by ours: nobody has asked the store for its own.
-fn since(micros: u64) -> Option<Duration> {
+pub(crate) fn since(micros: u64) -> Option<Duration> {
     SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(Duration::from_micros(micros))
 }
 

@@ -188,9 +188,16 @@ pub(crate) fn time_of(option: &str, text: Option<String>) -> Result<Option<Durat
     time.map_err(|error| Failure::usage(error.to_string()).about(option))
 }
 
-/// An option's exit code.
+/// An option's exit code, or else what the environment has in its place.
 pub(crate) fn exit_code(option: &str, text: Option<String>) -> Result<Option<u8>, Failure> {
-    let Some(text) = text else { return Ok(None) };
+    let name = environment::name(option);
+    let (option, text) = match text {
+        Some(text) => (option, text),
+        None => match std::env::var_os(&name) {
+            Some(text) => (&*name, text.to_string_lossy().into_owned()),
+            None => return Ok(None),
+        },
+    };
     // Only digits: what reads `+5` or ` 5` as five hides a slip.
     let digits = Some(&text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     digits.and_then(|digits| digits.parse().ok()).map(Some).ok_or_else(|| {
