@@ -28,7 +28,7 @@ const ROOMY: [(usize, usize); 2] = [(HOLDER, 22), (KEY, 20)];
 const LEAST_NEEDED: [usize; 2] = [LEFT, FENCE];
 
 /// How narrow they may become after that. The digits of a holder stay, and keys can be told from each other.
-const NARROW: [(usize, usize); 2] = [(HOLDER, 10), (KEY, APART)];
+const NARROW: [(usize, usize); 6] = [ROOMY[0], ROOMY[1], (HOLDER, 16), (KEY, 12), (HOLDER, 10), (KEY, APART)];
 
 /// What stands in a cell: a text that can be cut, and behind it one that stays.
 #[derive(Clone, Debug, Default)]

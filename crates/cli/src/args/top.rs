@@ -33,11 +33,10 @@ pub(crate) struct TopArgs {
 
 macro_rules! keys {
     () => {
-        "\
-  up, down, k, j, PgUp, PgDn, Home, End   choose a lock
+        "  up, down, k, j, PgUp, PgDn, Home, End   choose a lock
   i, Enter   all about the chosen lock; Esc goes back
-  /   show only locks with this text in the key, or in the
-      label or the eight digits of a holder or a waiter;
+  /   show only locks with this text in the key, or in
+      the label or digits of a holder or a waiter;
       Enter keeps the filter, Esc clears it
   s   sort by another column; r: the other way round
   m   what once and every ran, and when it is due
@@ -54,8 +53,9 @@ const EXAMPLE: &str = concat!(
     "Keys:\n",
     keys!(),
     "\n
-HELD is how long a lock has been held, LEFT is how long its lease lasts unless it is renewed. Where the terminal is too narrow, LEFT is
-left out, and then FENCE; `i` shows all. `m` looks through the store once, as `leasehold ls --marks` does.
+HELD is how long a lock has been held, LEFT is how long its lease lasts unless it is renewed.
+Where the terminal is too narrow, LEFT is left out, and then FENCE; `i` shows all.
+`m` looks through the store once, as `leasehold ls --marks` does.
 
 The exit code is 0 after q.
 
