@@ -1,8 +1,8 @@
-//! `leasehold init`: a store that several users share.
+//! `leasehold init`: a store that several users share, or the tables of one in a database.
 
 use std::path::absolute;
 
-use leasehold::Locks;
+use leasehold::{Locks, postgres};
 use nix::unistd::{Group, Uid};
 
 use crate::args::InitArgs;
@@ -16,6 +16,29 @@ use crate::store_url::StoreUrl;
 ///
 /// [`Failure`], when it is not there.
 pub(crate) async fn init(args: InitArgs) -> Result<End, Failure> {
+    match &args.store {
+        Some(url) => make_tables(url, args.print_sql).await,
+        None => make_for_a_group(args).await,
+    }
+}
+
+async fn make_tables(url: &str, only_print: bool) -> Result<End, Failure> {
+    let store = StoreUrl::new(url)?;
+    if !store.is_postgres() {
+        return Err(Failure::usage(
+            "only a PostgreSQL store has tables to make: the others are made when they are first used",
+        ));
+    }
+    if only_print {
+        print(&postgres::schema_sql(store.reveal())?)?;
+        return Ok(End::SUCCESS);
+    }
+    postgres::init(store.reveal()).await.map_err(|fault| Failure::new(End::NO_STORE, fault.to_string()))?;
+    print(&format!("{store}\n"))?;
+    Ok(End::SUCCESS)
+}
+
+async fn make_for_a_group(args: InitArgs) -> Result<End, Failure> {
     let name = args.group.unwrap_or_default();
     let directory = absolute(args.directories.into_iter().next().unwrap_or_default()).map_err(|error| {
         Failure::usage(format!("the working directory is unknown ({error}): give an absolute path"))

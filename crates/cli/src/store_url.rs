@@ -79,6 +79,15 @@ impl StoreUrl {
         self.place() == other.place()
     }
 
+    /// Whether it is a PostgreSQL database, whose tables `init` makes.
+    pub(crate) fn is_postgres(&self) -> bool {
+        self.0.split_once(':').is_some_and(|(kind, _)| Self::is_postgres_scheme(kind))
+    }
+
+    fn is_postgres_scheme(kind: &str) -> bool {
+        matches!(kind, "postgres" | "postgresql")
+    }
+
     fn place(&self) -> String {
         if let Some(path) = self.0.strip_prefix("file:") {
             let path = Path::new(path);
@@ -89,6 +98,9 @@ impl StoreUrl {
         }
         let Some(parts) = self.parts() else { return self.0.clone() };
         let scheme = parts.scheme.to_ascii_lowercase();
+        if Self::is_postgres_scheme(&scheme) {
+            return place_of_postgres(&parts);
+        }
         let in_query = parts.parameters().find_map(|parameter| parameter.strip_prefix("db="));
         if scheme == "redis+unix" {
             return format!("{scheme}:{}?{}", parts.path, in_query.unwrap_or("0"));
@@ -100,7 +112,7 @@ impl StoreUrl {
             return format!("{scheme}:{}{}?{}", hosts.join(","), parts.path, in_query.unwrap_or("0"));
         }
         let in_path = Some(parts.path.trim_matches('/')).filter(|db| !db.is_empty());
-        let mut hosts: Vec<_> = parts.host.split(',').map(with_port).collect();
+        let mut hosts: Vec<_> = parts.host.split(',').map(|host| with_port(host, "6379")).collect();
         // A cluster is named by any of its nodes, in any order.
         hosts.sort_unstable();
         format!("{scheme}:{}/{}", hosts.join(","), in_path.or(in_query).unwrap_or("0"))
@@ -121,7 +133,7 @@ impl StoreUrl {
 }
 
 /// What stands before the colon. The library knows more, which is of no use to a command.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 10] = [
     "file",
     "redis",
     "rediss",
@@ -130,11 +142,13 @@ const KINDS: [&str; 8] = [
     "rediss+sentinel",
     "redis+cluster",
     "rediss+cluster",
+    "postgres",
+    "postgresql",
 ];
 
 /// How to name a store.
-const WRITE: &str = "write file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET, redis+sentinel://HOST,HOST/MASTER or \
-    redis+cluster://HOST,HOST";
+const WRITE: &str = "write file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET, redis+sentinel://HOST,HOST/MASTER, \
+    redis+cluster://HOST,HOST or postgres://HOST/DATABASE";
 
 /// The pieces of a URL, by the rules of RFC 3986.
 struct Parts<'a> {
@@ -151,10 +165,26 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn with_port(host: &str) -> String {
+/// The servers in any order, the database, which is named as the user where it has no name, and the schema.
+fn place_of_postgres(parts: &Parts<'_>) -> String {
+    let of = |name: &str| {
+        let named = |parameter: &&str| parameter.split_once('=').is_some_and(|(given, _)| given == name);
+        parts.parameters().find(named).and_then(|parameter| parameter.split_once('=')).map(|(_, value)| value)
+    };
+    let hosts = if parts.host.is_empty() { of("host").unwrap_or_default() } else { parts.host };
+    let port = of("port").unwrap_or("5432");
+    let mut hosts: Vec<_> = hosts.split(',').map(|host| with_port(host, port)).collect();
+    hosts.sort_unstable();
+    let user = parts.user_info.and_then(|user_info| user_info.split(':').next()).or(of("user"));
+    let database = Some(parts.path.trim_matches('/')).filter(|name| !name.is_empty()).or(user);
+    let schema = of("schema").unwrap_or("leasehold");
+    format!("postgres:{}/{}?{schema}", hosts.join(","), database.unwrap_or_default())
+}
+
+fn with_port(host: &str, default: &str) -> String {
     let host = host.to_ascii_lowercase();
     let with_port = host.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
-    let (host, port) = with_port.unwrap_or((&host, "6379"));
+    let (host, port) = with_port.unwrap_or((&host, default));
     let host = if host == "localhost" { "127.0.0.1" } else { host };
     format!("{host}:{port}")
 }
@@ -192,6 +222,8 @@ mod tests {
             ("redis+cluster://web:s3cret@a,b:7", "redis+cluster://web@a,b:7"),
             ("redis://:s3:cr@et@h", "redis://h"),
             ("rediss://u:s3cret@[::1]:7/1?ca=/etc/ca.pem", "rediss://u@[::1]:7/1?ca=/etc/ca.pem"),
+            ("postgres://web:s3cret@h:7000/app?schema=locks", "postgres://web@h:7000/app?schema=locks"),
+            ("postgresql://h/app?user=web&password=s3cret", "postgresql://h/app?user=web"),
             ("redis+unix://web:s3cret@/run/r.sock?db=2", "redis+unix://web@/run/r.sock?db=2"),
             (
                 "redis+unix:///run/r.sock?user=web&password=s3cret&db=2",
@@ -222,6 +254,9 @@ mod tests {
             ("redis://[::1]", "redis://[::1]:6379/"),
             ("redis+sentinel://a:1,b:2/locks", "redis+sentinel://u:pw@B:2,a:1/locks?db=0"),
             ("redis+cluster://a,localhost:7", "redis+cluster://u:pw@127.0.0.1:7,A:6379"),
+            ("postgres://h/app", "postgresql://u:pw@H:5432/app?schema=leasehold&sslmode=require"),
+            ("postgres://a,localhost:7/app", "postgres://127.0.0.1:7,A/app"),
+            ("postgres://web@h", "postgres:///web?host=h"),
             (&file, &dotted),
             ("file:///nowhere/a.db", "file:/nowhere/a.db"),
         ] {
@@ -230,6 +265,8 @@ mod tests {
         for (one, other) in [
             ("redis://h", "redis://h/1"),
             ("redis://h", "redis://h:7"),
+            ("postgres://h/app", "postgres://h/app?schema=locks"),
+            ("postgres://h/app", "postgres://h/other"),
             ("file:/a", "file:/b"),
             ("redis+sentinel://a/locks", "redis+sentinel://a/cache"),
             ("redis+sentinel://a/locks", "redis+sentinel://a/locks?db=1"),

@@ -88,6 +88,10 @@ Where the locks are, by --store or LEASEHOLD_STORE:
                                 a cluster, by some of its nodes; rediss+cluster: over TLS. Keys that are taken together
                                 need one hash tag, as {order:7}:stock and {order:7}:bill
 
+  postgres://[USER[:PASSWORD]@]HOST[:PORT][,HOST...]/DATABASE[?schema=NAME]
+                                a PostgreSQL database, in whose schema `leasehold init --store URL` has made the tables;
+                                ?sslmode=verify-full is TLS, and sslrootcert=FILE names the certificate authority
+
 Behind a question mark, with & between them, a server's URL may have:
 
   password-file=FILE            the password, read for each connection; refused if others can read the file

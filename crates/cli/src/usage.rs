@@ -126,6 +126,10 @@ fn unruly(task: &Task, words: &[OsString]) -> Option<Failure> {
             "{} prefixes, and top takes one: name one, or filter with / on the screen",
             args.prefixes.len()
         ))),
+        Task::Init(args) if args.store.is_some() => (args.group.is_some() || !args.directories.is_empty())
+            .then(|| {
+                Failure::usage("a store URL and a directory: make the tables of a database, or a directory")
+            }),
         Task::Init(args) => match (&args.group, args.directories.len()) {
             (None, _) => Some(Failure::usage(
                 "no --group: name the group of those who are to use the store: `leasehold init --group NAME DIR`",

@@ -91,6 +91,7 @@ pub(crate) fn from_url(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Arc<dyn 
         "file" => file(rest, runtime),
         "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => redis(url, runtime),
         "redis+cluster" | "rediss+cluster" => cluster(url, runtime),
+        "postgres" | "postgresql" => postgres(url, runtime),
         _ => Err(refused(&format!("the kind of this store URL is not known; {KNOWN}"))),
     }
 }
@@ -125,8 +126,18 @@ fn cluster(url: &str, runtime: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misus
     redis(url, runtime)
 }
 
+#[cfg(feature = "postgres")]
+fn postgres(url: &str, runtime: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
+    Ok(Arc::new(leasehold_postgres::PostgresStore::from_url(url, runtime)?))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn postgres(_: &str, _: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
+    Err(refused("this build has no PostgreSQL store: enable the feature `postgres`"))
+}
+
 const KNOWN: &str = "known are memory:, file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET, \
-    redis+sentinel://HOST,HOST/MASTER and redis+cluster://HOST,HOST";
+    redis+sentinel://HOST,HOST/MASTER, redis+cluster://HOST,HOST and postgres://HOST/DATABASE";
 
 /// Never quotes the URL: there may be a password in it, wherever it stands.
 fn refused(fact: &str) -> Misuse {

@@ -8,6 +8,7 @@
 
 mod address;
 mod channel;
+mod checking;
 mod connect;
 mod deadline;
 mod ear;
@@ -24,5 +25,6 @@ mod transaction;
 mod trouble;
 mod worker;
 
+pub use checking::{FENCE, KEY, LOST, check_sql};
 pub use init::{Made, init, schema_sql};
 pub use store::PostgresStore;

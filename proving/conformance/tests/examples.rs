@@ -54,6 +54,13 @@ macro_rules! example {
     };
 }
 
+example!(checked_write, "checked_write.rs", |test| {
+    let server = servers::Postgres::start();
+    let made = tokio::runtime::Runtime::new().unwrap().block_on(leasehold::postgres::init(&server.url()));
+    assert_eq!(made, Ok(leasehold::postgres::Made::Now));
+    assert_eq!(super::said(test, Some(&server.url())), ["charged invoice 42"]);
+});
+
 example!(job, "job.rs", |test| super::on_every_store(test, |said| {
     let expected =
         ["invoice 42: charged", "invoice 42: charged", "invoice 42: refused, somebody was here since"];

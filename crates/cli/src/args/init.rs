@@ -4,9 +4,12 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-/// Make a store that several users of this machine share
+/// Make a store that several users of this machine share, or the tables of a PostgreSQL database
 ///
-/// Run it as root: it makes the directory DIR for the users of a group, with the file leases.db in it, and prints the store's URL.
+/// With --store it makes the tables in the schema that the URL names, in one transaction, unless they are there. It takes a user who may
+/// create a schema; who uses the locks needs less (docs/postgres.md). --print-sql prints the statements, and connects to nothing.
+///
+/// Otherwise run it as root: it makes the directory DIR for the users of a group, with the file leases.db in it, and prints the store's URL.
 /// Without it each user has a default store of their own, and `leasehold run deploy` and `sudo leasehold run deploy` do not exclude
 /// each other.
 ///
@@ -14,7 +17,7 @@ use clap::Args;
 /// keep it from the others, and end processes that use it. Nothing else of each other's is in their reach.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "leasehold init [OPTIONS] DIR --group NAME",
+    override_usage = "leasehold init [OPTIONS] DIR --group NAME\n       leasehold init --store URL [--print-sql]",
     after_help = "Exit codes: 0 it is there; `leasehold help exit-codes`.",
     after_long_help = EXAMPLE
 )]
@@ -22,6 +25,14 @@ pub(crate) struct InitArgs {
     /// The group of those who are to use the store
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Option<String>,
+
+    /// The PostgreSQL database whose tables are to be made: postgres://HOST/DATABASE
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// Print the SQL that makes the tables, for those who migrate by hand
+    #[arg(long, requires = "store")]
+    pub(crate) print_sql: bool,
 
     /// The directory, which must be empty or not there yet; one that was made so for the same group is completed
     #[arg(value_name = "DIR", num_args = 0..)]
@@ -35,4 +46,8 @@ Example: one store for all who deploy. The first three lines are root's:
   groupadd deployers
   usermod -aG deployers anne
   leasehold init --group deployers /var/lib/leasehold
-  leasehold run --store file:/var/lib/leasehold/leases.db deploy -- ./deploy";
+  leasehold run --store file:/var/lib/leasehold/leases.db deploy -- ./deploy
+
+Example: locks in a database:
+  leasehold init --store postgres://owner@db/app
+  leasehold run --store postgres://web@db/app deploy -- ./deploy";

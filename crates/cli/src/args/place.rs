@@ -7,8 +7,8 @@ use clap::Args;
 pub(crate) struct PlaceArgs {
     /// Where the locks are [default: $LEASEHOLD_STORE, or a file in this user's home]
     ///
-    /// file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET, redis+sentinel://HOST,HOST/MASTER or redis+cluster://HOST,HOST;
-    /// `leasehold help stores` says more. Every user of this machine can see what stands here: a password belongs into a file
+    /// file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET, redis+sentinel://HOST,HOST/MASTER, redis+cluster://HOST,HOST or
+    /// postgres://HOST/DATABASE; `leasehold help stores` says more. Every user of this machine can see what stands here: a password belongs into a file
     /// (?password-file=FILE), or the URL into LEASEHOLD_STORE.
     ///
     /// Given several times, the locks are in a majority of these stores: name the same ones everywhere, in the same order.

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bench;
 mod breaking;
+mod database;
 mod doctor;
 mod environment;
 mod exclusion;

@@ -57,6 +57,12 @@ impl Guard {
         self.held.keys()
     }
 
+    /// The store that the lock is held at.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn store_name(&self) -> &str {
+        self.place.store.name()
+    }
+
     /// The id of this holding, shown by its first eight digits.
     #[must_use]
     pub fn holder(&self) -> Holder {

@@ -1,0 +1,186 @@
+//! A writer whose lock is lost cannot commit, and one that was checked keeps everybody else out until its transaction ends.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use leasehold::postgres::{CheckError, init};
+use leasehold::{Guard, Locks, Renewal};
+use rustix::process::{Pid, Signal, kill_process};
+use servers::Postgres;
+use tokio_postgres::{Client, NoTls};
+
+/// Short enough to wait for, and long enough that a busy machine is not too late to check.
+const TTL: Duration = Duration::from_secs(2);
+
+async fn server() -> Postgres {
+    let server = tokio::task::spawn_blocking(Postgres::start).await.unwrap();
+    init(&server.url()).await.unwrap();
+    let db = db(&server).await;
+    db.batch_execute("CREATE TABLE account (id int PRIMARY KEY, by text)").await.unwrap();
+    db.batch_execute("INSERT INTO account VALUES (1, 'nobody')").await.unwrap();
+    server
+}
+
+async fn db(server: &Postgres) -> Client {
+    let (client, connection) = tokio_postgres::connect(&server.config(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+async fn writer(client: &Client) -> String {
+    client.query_one("SELECT by FROM account", &[]).await.unwrap().get(0)
+}
+
+/// A lock that its holder does not renew, as if it were stopped.
+async fn stalled(locks: &Locks) -> Guard {
+    locks.mutex("account:1").ttl(TTL).renewal(Renewal::Off).lock().await.unwrap()
+}
+
+/// `psql`, as somebody uses it who knows SQL only.
+struct Psql {
+    child: Child,
+    says: ChildStdin,
+    hears: BufReader<ChildStdout>,
+}
+
+impl Psql {
+    fn on(server: &Postgres) -> Self {
+        let mut child = Command::new(Postgres::programs().unwrap().join("psql"))
+            .args(["-XqAt", "-v", "VERBOSITY=verbose", "-d", &server.url()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (says, hears) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, says, hears }
+    }
+
+    fn say(&mut self, sql: &str) {
+        writeln!(self.says, "{sql}").unwrap();
+    }
+
+    /// Waits until all before was done.
+    fn is_through(&mut self) {
+        self.say("\\echo through");
+        let mut line = String::new();
+        while line.trim() != "through" {
+            line.clear();
+            assert_ne!(self.hears.read_line(&mut line).unwrap(), 0, "psql ended");
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// What it complained of.
+    fn end(self) -> String {
+        drop(self.says);
+        String::from_utf8(self.child.wait_with_output().unwrap().stderr).unwrap()
+    }
+}
+
+/// The writer begins its transaction, is stopped for longer than its lease, and wakes up when another has written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_was_stopped_and_wakes_up_late_cannot_commit() {
+    let server = server().await;
+    let (one, other) =
+        (Locks::connect(&server.url()).await.unwrap(), Locks::connect(&server.url()).await.unwrap());
+    let guard = stalled(&one).await;
+    let mut late = Psql::on(&server);
+    late.say("BEGIN;");
+    late.is_through();
+    late.signal(Signal::STOP);
+
+    let next = other.mutex("account:1").lock().await.unwrap();
+    let mut db = db(&server).await;
+    let transaction = db.transaction().await.unwrap();
+    transaction.execute("UPDATE account SET by = 'the next'", &[]).await.unwrap();
+    next.check(&transaction).await.unwrap();
+    transaction.commit().await.unwrap();
+
+    late.signal(Signal::CONT);
+    late.say("UPDATE account SET by = 'the late';");
+    late.say(&format!("SELECT leasehold.check('account:1', {});", guard.fence()));
+    late.say("COMMIT;");
+    late.is_through();
+    let complaint = late.end();
+    assert!(complaint.contains("LH001: the lock on account:1 is not held under fence"), "{complaint}");
+    assert!(complaint.contains("It was granted again since, under fence"), "{complaint}");
+    assert_eq!(writer(&db).await, "the next");
+
+    let transaction = db.transaction().await.unwrap();
+    let refused = guard.check(&transaction).await.unwrap_err();
+    assert!(matches!(&refused, CheckError::Lost { .. }), "{refused:?}");
+}
+
+/// Without the row lock of the check, the next holder would read what the first has not committed yet, and write over it.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_checked_keeps_others_out_until_its_transaction_ends_also_past_its_lease() {
+    let server = server().await;
+    let (one, other) =
+        (Locks::connect(&server.url()).await.unwrap(), Locks::connect(&server.url()).await.unwrap());
+    let (guard, mut db) = (stalled(&one).await, db(&server).await);
+    let transaction = db.transaction().await.unwrap();
+    guard.check(&transaction).await.unwrap();
+    tokio::time::timeout(5 * TTL, guard.lost()).await.unwrap();
+
+    let late = other.mutex("account:1").lock().within(TTL).await;
+    assert!(late.is_err(), "granted under an open transaction of {}", guard.fence());
+    transaction.execute("UPDATE account SET by = 'the first'", &[]).await.unwrap();
+    transaction.commit().await.unwrap();
+
+    let next = other.mutex("account:1").lock().within(10 * TTL).await.unwrap();
+    assert!(next.fence() > guard.fence());
+    assert_eq!(writer(&db).await, "the first");
+}
+
+/// A permit or a shared lock is a row of its own, and the same must hold of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_was_checked_keeps_a_writer_out_until_its_transaction_ends() {
+    let server = server().await;
+    let (one, other) =
+        (Locks::connect(&server.url()).await.unwrap(), Locks::connect(&server.url()).await.unwrap());
+    let reader = one.rw_lock("account:1").ttl(TTL).renewal(Renewal::Off).read().await.unwrap();
+    let mut db = db(&server).await;
+    let transaction = db.transaction().await.unwrap();
+    reader.check(&transaction).await.unwrap();
+    tokio::time::timeout(5 * TTL, reader.lost()).await.unwrap();
+
+    assert!(other.rw_lock("account:1").write().within(TTL).await.is_err());
+    transaction.commit().await.unwrap();
+    let _writer = other.rw_lock("account:1").write().within(10 * TTL).await.unwrap();
+    let transaction = db.transaction().await.unwrap();
+    assert!(matches!(reader.check(&transaction).await, Err(CheckError::Lost { .. })));
+}
+
+/// A lease that has ended is refused also while nobody else has been granted the lock, and renewals do not disturb who was checked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_has_ended_is_refused_and_a_renewal_does_not_wait_for_a_transaction() {
+    let server = server().await;
+    let locks = Locks::connect(&server.url()).await.unwrap();
+    let mut db = db(&server).await;
+    let guard = locks.mutex("account:1").ttl(TTL).renewal(Renewal::Off).lock().await.unwrap();
+    let transaction = db.transaction().await.unwrap();
+    guard.check(&transaction).await.unwrap();
+    guard.renew(TTL).await.unwrap();
+    transaction.rollback().await.unwrap();
+    tokio::time::timeout(5 * TTL, guard.lost()).await.unwrap();
+    // The server's clock ends it a little later than its holder believes.
+    let refused = loop {
+        let transaction = db.transaction().await.unwrap();
+        if let Err(refused) = guard.check(&transaction).await {
+            break refused.to_string();
+        }
+        transaction.rollback().await.unwrap();
+        tokio::time::sleep(TTL / 20).await;
+    };
+    assert!(refused.contains("is not held under fence"), "{refused}");
+
+    let elsewhere = Locks::connect("memory:").await.unwrap();
+    let guard = elsewhere.mutex("account:1").lock().await.unwrap();
+    let transaction = db.transaction().await.unwrap();
+    assert!(matches!(guard.check(&transaction).await, Err(CheckError::OtherStore { .. })));
+}
