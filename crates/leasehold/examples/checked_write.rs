@@ -6,8 +6,7 @@
 //! cargo run --features postgres --example checked_write
 //! ```
 
-use std::error::Error;
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use leasehold::{Guard, Locks};
 use tokio_postgres::{Client, NoTls};

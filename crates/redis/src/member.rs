@@ -49,6 +49,7 @@ impl Client {
         }
     }
 
+    /// Asked also where no run vouches for leases (`quarantine=no`): a server that two URLs lead to must not be counted twice.
     async fn ask_run(&self, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
         let Some(live) = route.live.clone() else {
             return Err(self.faults.lasting(
@@ -64,19 +65,15 @@ impl Client {
             Ok(value) => run_of(&value).map(Arc::from).ok_or_else(|| {
                 self.faults.lasting(
                     "the server does not tell its run_id (INFO server), so nobody would notice that it was started anew \
-                     without its leases: name the server itself and no proxy, or leave it out of the quorum",
+                     without its leases, or that another URL leads to it, too: name the server itself and no proxy, or \
+                     leave it out of the quorum",
                 )
             }),
             Err(refusal) => Err(self.faults.of_refusal(&refusal)),
         };
-        match run {
-            Ok(run) => {
-                *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&run));
-                Ok(self.vouched_by(live.run.get_or_init(|| run)))
-            }
-            Err(_) if !self.quarantine => Ok(Run::default()),
-            Err(fault) => Err(fault),
-        }
+        let run = run?;
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&run));
+        Ok(self.vouched_by(live.run.get_or_init(|| run)))
     }
 
     fn vouched_by(&self, run: &Arc<str>) -> Run {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{ConnectError, Fence, Guard, LockError, Locks, Loss, ReleaseError, Tenant};
+use leasehold::{AnyStore, ConnectError, Fence, Guard, LockError, Locks, Loss, ReleaseError, Tenant};
 use servers::{Flavor, Proxy, Reply, Server};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -176,4 +176,45 @@ async fn scripts_that_the_server_forgot_are_sent_again_unnoticed() {
         guard.release().await.unwrap();
         server.text(&["SCRIPT", "FLUSH"]);
     }
+}
+
+/// A user with permissions for other keys said all the time that a lease was broken at a server that lost it. The quorum believed that,
+/// and never let this server take the lease again: the next failure of another would have ended it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_takes_a_lease_again_whatever_strangers_say_of_a_break() {
+    let rules = "on >secret ~other:* &leasehold:* -@all +publish";
+    let flavors = [Flavor::Redis70, Flavor::Valkey91, Flavor::Redis82];
+    let servers = flavors.map(|flavor| Server::setup(flavor).acl_user("hostile", rules).start());
+    let store = |server: &Server| AnyStore::from_url(&format!("{}?quarantine=no", server.url())).unwrap();
+    let locks = Locks::builder().ttl(3 * SECOND).quorum(servers.iter().map(store), 10 * SECOND).unwrap();
+    let guard = take(&locks).await;
+    let Reply::Bulk(Some(value)) = servers[0].text(&["GET", "k"]) else { panic!("not at the first") };
+    let digits = String::from_utf8(value).unwrap()[4..36].to_owned();
+
+    let mut hostile = servers[0].connect().unwrap();
+    hostile.text(&["AUTH", "hostile", "secret"]).unwrap();
+    assert!(matches!(hostile.text(&["GET", "k"]).unwrap(), Reply::Error(_)));
+    let (says, began) = (format!("b {digits}"), Instant::now());
+    let mut wait_for = async |what: &str, done: &mut dyn FnMut(&Reply) -> bool| {
+        while !done(&hostile.text(&["PUBLISH", "leasehold:broken", &says]).unwrap()) {
+            assert!(began.elapsed() < 30 * SECOND, "{what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    wait_for("nobody hears of breaks", &mut |heard| *heard == Reply::Integer(1)).await;
+    servers[0].text(&["DEL", "k"]);
+    let is_back = || matches!(servers[0].text(&["GET", "k"]), Reply::Bulk(Some(_)));
+    wait_for("it is not taken again", &mut |_| is_back()).await;
+    assert!(guard.is_held());
+
+    // Said of a majority it has the holder ask, and believe the answer.
+    let mut others = servers.each_ref().map(|server| server.connect().unwrap());
+    for _ in 0..100 {
+        for other in &mut others {
+            other.text(&["PUBLISH", "leasehold:broken", &says]).unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
 }

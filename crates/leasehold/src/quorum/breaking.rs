@@ -4,7 +4,8 @@
 //! was slow when that was settled. So the attempt is found first, and then broken at each member by what is seen there.
 //!
 //! A member takes a lease again that it has not (`keeping`), which must not bring back what was broken: where a member had
-//! it at the last word, or told that it was broken, it is only renewed there.
+//! it at the last word, it is only renewed there, and where a message says that it was broken, the member's record of breaks is read
+//! first. The message alone proves nothing, because whoever may publish may have written it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,11 +13,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_core::{
-    Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Holder, Key, Notice,
-    Notices, Stamp, Store, Tenancy, Vote,
+    Attempt, Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Holder, Key,
+    Notice, Notices, Stamp, Store, Tenancy, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::contest::Stake;
 use super::desk::Desk;
 use super::looking::{MANY_KEYS_LIMIT, all_say, each_says, held_by_a_majority, is_same};
 
@@ -159,11 +161,35 @@ impl Notices for Fan {
 }
 
 impl Desk {
-    /// A member told that it broke what it had under this id. Whose lease is lost by that, because no majority can keep it any more.
+    /// A message says that a member broke what it had under this id. Whose lease is lost by that, if it is true, because no majority
+    /// can keep it any more: the holder then asks, and believes the answer.
     fn broken_at(&self, member: usize, id: Holder) -> Option<Holder> {
         let (attempt, contest) = self.contests.find_by_id(member, id)?;
-        contest.stakes[member].breaks();
-        let kept = contest.stakes.iter().filter(|stake| !stake.was_broken()).count();
+        contest.stakes[member].hears_of_a_break();
+        let kept = contest.stakes.iter().filter(|stake| !stake.may_be_broken()).count();
         (kept < self.majority()).then_some(attempt)
     }
+}
+
+/// Whether the member may take a lease again that it has not, where messages said that it was broken there. While its record cannot be
+/// read it may not.
+pub(super) async fn is_unbroken(store: &dyn Store, attempt: &Attempt, stake: &Stake, agreed: Fence) -> bool {
+    let rumours = stake.rumours();
+    if rumours == 0 {
+        return true;
+    }
+    let Ok(admin) = store.admin() else { return false };
+    let least = stake.least_fence(agreed);
+    for key in attempt.claim.keys() {
+        match admin.last_break(key).await {
+            Ok(Some(record)) if record.fence >= least => {
+                stake.breaks();
+                return false;
+            }
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+    stake.denies(rumours);
+    true
 }

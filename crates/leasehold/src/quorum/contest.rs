@@ -23,7 +23,12 @@ struct State {
     release: Release,
     /// The last word of the member was that it has the lease.
     had: bool,
-    /// The member told that somebody broke it there.
+    /// The first fence that it answered.
+    fence: Option<Fence>,
+    /// How many messages said that somebody broke it there, since the member last answered what became of it. Whoever may publish may
+    /// have written them.
+    rumours: u32,
+    /// The member's record says that somebody broke it there.
     broken: bool,
 }
 
@@ -93,17 +98,46 @@ impl Stake {
         self.state().had = has_it;
     }
 
-    /// Somebody broke it at the member.
+    /// The member granted it, with this fence there.
+    pub(super) fn was_granted(&self, fence: Fence) {
+        self.state().fence.get_or_insert(fence);
+    }
+
+    /// The least fence that a record of a break of this lease has; `agreed` where the member took the lease later than others.
+    pub(super) fn least_fence(&self, agreed: Fence) -> Fence {
+        self.state().fence.unwrap_or(agreed)
+    }
+
+    /// A message says that somebody broke it at the member.
+    pub(super) fn hears_of_a_break(&self) {
+        let mut state = self.state();
+        state.rumours = state.rumours.saturating_add(1);
+    }
+
+    /// How many messages say so.
+    pub(super) fn rumours(&self) -> u32 {
+        self.state().rumours
+    }
+
+    /// The member answered after so many messages, and they were not true.
+    pub(super) fn denies(&self, rumours: u32) {
+        let mut state = self.state();
+        state.rumours = state.rumours.saturating_sub(rumours);
+    }
+
+    /// The member's record shows that somebody broke it there.
     pub(super) fn breaks(&self) {
         self.state().broken = true;
     }
 
-    pub(super) fn was_broken(&self) -> bool {
-        self.state().broken
+    /// Whether it is said to be broken there, which may be a lie.
+    pub(super) fn may_be_broken(&self) -> bool {
+        let state = self.state();
+        state.broken || state.rumours > 0
     }
 
-    /// Whether the member may take the lease, if it has it not. If it had it just now it lost it by nobody's absence: it was broken
-    /// there, or deleted, and should so many members say so that no majority is left, the lease is lost.
+    /// Whether the member may take the lease, if it has it not and nobody broke it there. If it had it just now it lost it by nobody's
+    /// absence: it was broken there, or deleted, and should so many members say so that no majority is left, the lease is lost.
     pub(super) fn may_rejoin(&self) -> bool {
         let state = self.state();
         !state.had && !state.broken
@@ -245,11 +279,23 @@ mod tests {
         had.says(false);
         assert!(had.may_rejoin(), "it did not answer since");
         broken.breaks();
-        assert!(!broken.may_rejoin() && broken.was_broken());
+        assert!(!broken.may_rejoin() && broken.may_be_broken());
         broken.says(false);
         assert!(!broken.may_rejoin(), "for good");
         lost.says(false);
-        assert!(lost.may_rejoin() && !lost.was_broken());
+        assert!(lost.may_rejoin() && !lost.may_be_broken());
+    }
+
+    #[test]
+    fn a_denial_ends_the_rumours_that_came_before_it_was_asked_for_and_no_later_one() {
+        let stake = Stake::new(0, Holder::from_bits(1));
+        stake.hears_of_a_break();
+        let before = stake.rumours();
+        stake.hears_of_a_break();
+        stake.denies(before);
+        assert!(stake.may_be_broken() && stake.rumours() == 1);
+        stake.denies(1);
+        assert!(!stake.may_be_broken());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use leasehold_core::{Attempt, Ballot, BoxFuture, Fault, FaultKind, Fence, HoldAn
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::asking::COURTESY;
+use super::breaking;
 use super::contest::{Contest, Stage, Stake};
 use super::desk::Desk;
 
@@ -77,7 +78,14 @@ async fn hold(desk: &Arc<Desk>, batch: &[Kept<'_>], rejoins: bool) -> Vec<(usize
 
 /// Renews leases at a member, and where it may lets it take those again that it has not.
 async fn keep_at(store: &dyn Store, there: Vec<(Attempt, Arc<Stake>)>, rejoins: bool) -> Vec<Answer> {
-    let may_rejoin: Vec<_> = there.iter().map(|(_, stake)| rejoins && stake.may_rejoin()).collect();
+    let mut may_rejoin = Vec::new();
+    for (attempt, stake) in &there {
+        let agreed = attempt.proposal.map_or(Fence::MAX, |proposal| proposal.fence);
+        may_rejoin.push(
+            rejoins && stake.may_rejoin() && breaking::is_unbroken(store, attempt, stake, agreed).await,
+        );
+    }
+    let rumours: Vec<_> = there.iter().map(|(_, stake)| stake.rumours()).collect();
     let those = |which: bool| {
         let chosen = there.iter().zip(&may_rejoin).filter(move |(_, may)| **may == which);
         chosen.map(|((attempt, _), _)| attempt.clone()).collect::<Vec<_>>()
@@ -92,11 +100,15 @@ async fn keep_at(store: &dyn Store, there: Vec<(Attempt, Arc<Stake>)>, rejoins: 
         async { if renewed.is_empty() { Vec::new() } else { store.renew(&renewed).await } },
     );
     let (mut rejoined, mut renewed) = (rejoined.into_iter(), renewed.into_iter());
-    let answers = there.iter().zip(may_rejoin).map(|((_, stake), may)| {
+    let answers = there.iter().zip(may_rejoin).zip(rumours).map(|(((_, stake), may), rumours)| {
         let answer = if may { rejoined.next() } else { renewed.next() };
         let answer =
             answer.unwrap_or_else(|| Err(Fault::passing(store.name(), "it left a renewal unanswered")));
-        stake.says(matches!(answer, Ok(HoldAnswer::Done)));
+        let has_it = matches!(answer, Ok(HoldAnswer::Done));
+        stake.says(has_it);
+        if has_it {
+            stake.denies(rumours);
+        }
         answer
     });
     answers.collect()

@@ -30,6 +30,9 @@ impl Desk {
         let asked = stake.clone();
         let does = Box::pin(async move {
             let answer = store.grant(&at_member, manner).await;
+            if let Ok(GrantAnswer::Granted { fence }) = answer {
+                asked.was_granted(fence);
+            }
             asked.says(matches!(answer, Ok(GrantAnswer::Granted { .. })));
             answer.map(Heard::Grant)
         });

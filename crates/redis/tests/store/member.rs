@@ -285,8 +285,14 @@ async fn a_server_tells_who_it_is_however_it_is_named() {
 async fn a_server_that_does_not_say_which_run_it_is_and_a_lent_connection_are_no_members() {
     let server = Server::setup(Flavor::Redis70).acl_user("blind", "on >secret ~* &* +@all -info").start();
     let url = format!("redis://blind:secret@127.0.0.1:{}", server.port());
-    lasting(grant(&store(&url), &proposing(&["k"])).await, &["user blind", "+info"]);
-    granted(grant(&store(&format!("{url}?quarantine=no")), &proposing(&["k"])).await);
+    for url in [url.clone(), format!("{url}?quarantine=no")] {
+        let store = store(&url);
+        lasting(grant(&store, &proposing(&["k"])).await, &["user blind", "+info"]);
+        lasting(rejoin(&store, &proposing(&["k"])).await, &["user blind", "+info"]);
+        assert_eq!(value(&server, "k"), None, "nothing is granted there");
+        granted(grant(&store, &attempt(&["k"])).await);
+        server.text(&["DEL", "k"]);
+    }
     let connection =
         redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
     let lent = RedisStore::from_connection(connection, "ours", runtime());
