@@ -1,9 +1,13 @@
 //! `cargo xtask package`: the crates as a registry would get them, each built from the packages of the others alone.
 
-use std::process::ExitCode;
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use crate::{
-    step::{Step, account},
+    step::{Step, account, workspace},
     takes_no_arguments,
 };
 
@@ -21,7 +25,49 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(refused) = takes_no_arguments("package", arguments) {
         return refused;
     }
+    let target = workspace().join("target/packages");
+    if let Err(error) = remove_unpacked().and_then(|()| remove(&target)) {
+        eprintln!("xtask: cannot remove what an earlier run packaged: {error}");
+        return ExitCode::FAILURE;
+    }
+    let target = target.to_string_lossy();
     let chosen = CRATES.iter().flat_map(|name| ["--package", name]);
-    let line: Vec<_> = ["package", "--locked"].into_iter().chain(chosen).collect();
+    let line: Vec<_> = ["package", "--locked", "--target-dir", &target].into_iter().chain(chosen).collect();
     account("package", &[Step::cargo(&line, &[])])
+}
+
+/// Removes the packages that an earlier run unpacked in cargo's home.
+///
+/// To build a package, cargo makes a registry of the other packages in the target directory and unpacks them from it. It
+/// unpacks a name and version only once from a registry at the same path, and compiles it only once in the same target
+/// directory. So each run starts with an empty target directory, and with nothing unpacked: otherwise it would build the
+/// packages of an earlier commit.
+fn remove_unpacked() -> io::Result<()> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
+    let Some(sources) = home.map(|home| home.join("registry/src")) else { return Ok(()) };
+    if !sources.exists() {
+        return Ok(());
+    }
+    for registry in fs::read_dir(sources)? {
+        let registry = registry?;
+        // A registry of the network is named after its host, one at a path has no name before the hyphen.
+        if !registry.file_name().to_string_lossy().starts_with('-') {
+            continue;
+        }
+        for package in fs::read_dir(registry.path())? {
+            let package = package?;
+            let name = package.file_name().to_string_lossy().into_owned();
+            if CRATES.iter().any(|ours| name == format!("{ours}-{}", env!("CARGO_PKG_VERSION"))) {
+                remove(&package.path())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn remove(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
