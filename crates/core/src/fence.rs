@@ -1,7 +1,15 @@
 //! The number that only grows.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
+
+use crate::{Escaped, Misuse};
+
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "serde")]
+mod serde;
 
 /// A fencing token: every grant of a key carries a greater one than all grants of that key before it.
 ///
@@ -10,6 +18,17 @@ use std::time::Duration;
 ///
 /// It counts microseconds since 1970 when nothing greater was handed out, so it stays below 2⁵³ − 1 for two centuries and
 /// fits every database's and every language's numbers.
+///
+/// It is written as its number, by [`Display`](fmt::Display) and, with the feature `serde`, by serde. A service that receives one
+/// reads it back with [`FromStr`] or [`TryFrom`].
+///
+/// ```
+/// # use leasehold_core::{Fence, Misuse};
+/// let fence: Fence = "1763713011000000".parse()?;
+/// assert_eq!(fence, Fence::try_from(1_763_713_011_000_000_i64)?);
+/// assert!(Fence::try_from(-1_i64).is_err());
+/// # Ok::<(), Misuse>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
 
@@ -68,6 +87,39 @@ impl From<Fence> for u64 {
     }
 }
 
+impl TryFrom<u64> for Fence {
+    type Error = Misuse;
+
+    fn try_from(number: u64) -> Result<Self, Misuse> {
+        Self::new(number).ok_or(Misuse::FenceOutOfRange { number: number.into() })
+    }
+}
+
+impl TryFrom<i64> for Fence {
+    type Error = Misuse;
+
+    fn try_from(number: i64) -> Result<Self, Misuse> {
+        let fence = u64::try_from(number).ok().and_then(Self::new);
+        fence.ok_or(Misuse::FenceOutOfRange { number: number.into() })
+    }
+}
+
+/// Reads what [`Display`](fmt::Display) writes: decimal digits and nothing else.
+impl FromStr for Fence {
+    type Err = Misuse;
+
+    fn from_str(text: &str) -> Result<Self, Misuse> {
+        // `parse` alone would take a plus as well.
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let number: Option<u128> = digits.then(|| text.parse().ok()).flatten();
+        let Some(number) = number else {
+            return Err(Misuse::FenceNotANumber { text: Escaped(text.as_bytes()).to_string() });
+        };
+        let fence = u64::try_from(number).ok().and_then(Self::new);
+        fence.ok_or(Misuse::FenceOutOfRange { number: i128::try_from(number).unwrap_or(i128::MAX) })
+    }
+}
+
 impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -116,5 +168,22 @@ mod tests {
     #[test]
     fn a_fence_is_its_number_to_whoever_writes_it_down() {
         assert_eq!((u64::from(fence(7)), i64::from(fence(7)), fence(7).to_string()), (7, 7, "7".into()));
+    }
+
+    #[test]
+    fn a_fence_is_read_back_from_what_it_was_written_as() {
+        for number in [0, 7, Fence::MAX.get()] {
+            assert_eq!(fence(number).to_string().parse(), Ok(fence(number)));
+            assert_eq!(Fence::try_from(i64::from(fence(number))), Ok(fence(number)));
+            assert_eq!(Fence::try_from(number), Ok(fence(number)));
+        }
+        for text in ["", "+7", "-7", " 7", "7.0", "0x7", "seven"] {
+            let read: Result<Fence, _> = text.parse();
+            assert!(matches!(read, Err(Misuse::FenceNotANumber { .. })), "{text}: {read:?}");
+        }
+        let over = 1_u64 << 53;
+        assert_eq!(over.to_string().parse::<Fence>(), Err(Misuse::FenceOutOfRange { number: over.into() }));
+        assert_eq!(Fence::try_from(over), Err(Misuse::FenceOutOfRange { number: over.into() }));
+        assert_eq!(Fence::try_from(-1_i64), Err(Misuse::FenceOutOfRange { number: -1 }));
     }
 }

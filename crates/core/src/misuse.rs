@@ -77,6 +77,16 @@ pub enum Misuse {
         /// What was asked for.
         asked: Duration,
     },
+    /// A number that cannot be a fence: it is negative, or greater than [`Fence::MAX`].
+    FenceOutOfRange {
+        /// The number.
+        number: i128,
+    },
+    /// A text that is not the decimal digits of a fence.
+    FenceNotANumber {
+        /// The text, escaped for one line.
+        text: String,
+    },
     /// A drift that leaves nothing of a lease.
     Drift {
         /// The thousandths of the ttl that it takes off.
@@ -199,6 +209,12 @@ impl fmt::Display for Misuse {
                 asked.as_secs_f64(),
                 Fence::LEAST_MAX_TTL.as_secs_f64()
             ),
+            Self::FenceOutOfRange { number } => {
+                write!(f, "{number} is not a fence: fences are from 0 to {}", Fence::MAX)
+            }
+            Self::FenceNotANumber { text } => {
+                write!(f, "{text:?} is not a fence: write its number in decimal digits")
+            }
             Self::Drift { per_thousand } => write!(
                 f,
                 "a drift of {per_thousand} thousandths of the ttl leaves no lease: 1 is usual, 500 is the most"
