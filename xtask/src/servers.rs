@@ -26,13 +26,16 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
     for flavor in Flavor::ALL {
         match flavor.find() {
-            Ok(program) => println!("{flavor:<10}  {}", program.display()),
+            Ok(program) => println!("{flavor:<11}  {}", program.display()),
             Err(not_found) => println!("{not_found}"),
         }
     }
-    match Postgres::programs() {
-        Some(programs) => println!("{:<10}  {}", "postgres", programs.display()),
-        None => println!("postgres is not there"),
+    let postgres = Postgres::all_programs();
+    if postgres.is_empty() {
+        println!("postgres is not there");
+    }
+    for (version, programs) in postgres {
+        println!("{:<11}  {}", format!("postgres-{version}"), programs.display());
     }
     ExitCode::SUCCESS
 }

@@ -119,7 +119,22 @@ impl Venue {
     /// When the server cannot be had, and outside of a tokio runtime of several threads.
     #[must_use]
     pub fn postgres() -> Self {
-        let server = Arc::new(Postgres::start());
+        Self::on_postgres(Postgres::start())
+    }
+
+    /// The same of the newest version that the tests have.
+    ///
+    /// # Panics
+    ///
+    /// As [`postgres`](Self::postgres).
+    #[must_use]
+    pub fn newest_postgres() -> Self {
+        let newest = Postgres::all_programs().into_values().next_back();
+        Self::on_postgres(Postgres::of(&newest.expect("run `cargo xtask servers`"), &[]))
+    }
+
+    fn on_postgres(server: Postgres) -> Self {
+        let server = Arc::new(server);
         let url = server.url();
         let make = {
             let url = url.clone();

