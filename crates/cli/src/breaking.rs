@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use leasehold::{BreakError, BreakNote, FaultKind, Fence, Key, Label, Tenancy};
+use leasehold::{BreakError, BreakNote, FaultKind, Fence, HolderInfo, Key, Label};
 use serde::Serialize;
 
 use crate::args::BreakArgs;
@@ -12,7 +12,7 @@ use crate::label::default_label;
 use crate::place::Place;
 use crate::print::{plain, print};
 use crate::say;
-use crate::seen::SeenTenancy;
+use crate::seen::HolderJson;
 use crate::status::KeyText;
 
 /// Ends it, if its fence is the one that was named.
@@ -35,20 +35,20 @@ pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
     }
     let broken = locks.break_lease_noting(key.as_bytes(), fence, note).await;
     if args.json {
-        let tenancy = match &broken {
-            Ok(tenancy) => Some(tenancy),
+        let holding = match &broken {
+            Ok(holding) => Some(holding),
             Err(BreakError::OtherFence { held_by, .. } | BreakError::Foreign { held_by, .. }) => {
                 Some(&**held_by)
             }
             Err(_) => None,
         };
-        if matches!(broken, Ok(_) | Err(BreakError::NotHeld { .. })) || tenancy.is_some() {
-            print(&object(&key, broken.is_ok(), tenancy))?;
+        if matches!(broken, Ok(_) | Err(BreakError::NotHeld { .. })) || holding.is_some() {
+            print(&object(&key, broken.is_ok(), holding))?;
         }
     }
-    let tenancy = broken?;
+    let holding = broken?;
     if !args.quiet && !args.json {
-        let who = plain(&tenancy.tenant.to_string());
+        let who = plain(&holding.owner.to_string());
         print(&format!(
             "{}: broken, and with fence {fence} held no more by {who}\n",
             plain(&key.to_string())
@@ -71,12 +71,12 @@ struct Broken {
     #[serde(flatten)]
     key: KeyText,
     broken: bool,
-    tenancy: Option<SeenTenancy>,
+    holding: Option<HolderJson>,
 }
 
-fn object(key: &Key, broken: bool, tenancy: Option<&Tenancy>) -> String {
+fn object(key: &Key, broken: bool, holding: Option<&HolderInfo>) -> String {
     let object =
-        Broken { key: key.into(), broken, tenancy: tenancy.map(|tenancy| SeenTenancy::of(tenancy, None)) };
+        Broken { key: key.into(), broken, holding: holding.map(|holding| HolderJson::of(holding, None)) };
     serde_json::to_string(&object).expect("text and numbers can be written as JSON") + "\n"
 }
 

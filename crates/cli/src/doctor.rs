@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 
-use leasehold::{Finding, InspectError, Key, KeyState, Locks, Remedy, Severity, Tenant};
+use leasehold::{Finding, InspectError, Key, KeyState, Locks, Owner, Remedy, Severity};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
@@ -18,13 +18,13 @@ use crate::print::{plain, print};
 /// # Errors
 ///
 /// [`Failure`], when what was typed names no store.
-pub(crate) async fn examine(args: DoctorArgs) -> Result<End, Failure> {
+pub(crate) async fn diagnose(args: DoctorArgs) -> Result<End, Failure> {
     let naming = naming(args.naming)?;
     let key =
         args.key.map(|name| key(name, &naming).map_err(|failure| failure.about("--key"))).transpose()?;
     let place = Place::of(args.place)?;
     let locks = place.unopened(place.to_look_at(), args.quiet)?;
-    let mut findings = locks.examine().await;
+    let mut findings = locks.diagnose().await;
     // Whoever may use a file may use all of it, and it is not to be made.
     if let Some(key) = key.filter(|_| !place.store.is_a_file()) {
         findings.push(try_key(&locks, &key).await);
@@ -59,7 +59,7 @@ async fn try_key(locks: &Locks, key: &Key) -> Finding {
             let why = "who holds it or waits for it, or some of them, cannot be known";
             return Finding::new(Severity::Unsafe, ABOUT, &at, format!("{key}: {damage}"), why);
         }
-        Ok(state) if state.tenancies.iter().any(|tenancy| tenancy.tenant == Tenant::NotALock) => {
+        Ok(state) if state.holders.iter().any(|holding| holding.owner == Owner::NotALock) => {
             let what = format!("{key} holds something that is no lock");
             let finding = Finding::new(Severity::Unsafe, ABOUT, &at, what, "nobody can lock it");
             return finding.advice("name another key, or delete what is there");
@@ -193,7 +193,7 @@ fn in_colours(text: &str) -> String {
 }
 
 #[derive(Serialize)]
-struct Examined<'a> {
+struct JsonDiagnosis<'a> {
     store: &'a str,
     worst: String,
     findings: Vec<Found<'a>>,
@@ -229,7 +229,7 @@ fn object(store: &str, worst: Severity, findings: &[Finding]) -> String {
             _ => None,
         },
     });
-    let object = Examined { store, worst: worst.to_string(), findings: findings.collect() };
+    let object = JsonDiagnosis { store, worst: worst.to_string(), findings: findings.collect() };
     serde_json::to_string(&object).expect("text can be written as JSON") + "\n"
 }
 

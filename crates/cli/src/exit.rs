@@ -23,9 +23,9 @@ impl End {
     pub(crate) const FREE: Self = Self::Code(1);
     /// Locks have been held for as long as was asked about: monitoring is to notice.
     pub(crate) const FOUND: Self = Self::FREE;
-    /// A failure would endanger the locks that were examined, or something could not be seen.
+    /// A failure would endanger the locks that were diagnosed, or something could not be seen.
     pub(crate) const DOUBTFUL: Self = Self::FREE;
-    /// The locks that were examined are unsafe, or do not work.
+    /// The locks that were diagnosed are unsafe, or do not work.
     pub(crate) const UNSAFE: Self = Self::Code(2);
     /// `EX_USAGE` of sysexits.h: what was typed makes no sense.
     pub(crate) const USAGE: Self = Self::Code(64);

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold::{BreakRecord, Fence, Key, KeyState, Locks, Progress, Survey, Tenancy, Tenant, Waiter};
+use leasehold::{BreakRecord, Fence, HolderInfo, Key, KeyState, Locks, Owner, Progress, Survey, Waiter};
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
@@ -15,7 +15,7 @@ use crate::keys::{beginning, naming};
 use crate::mark::{SeenBreak, broken};
 use crate::place::Place;
 use crate::print::plain;
-use crate::seen::{SeenTenancy, SeenWaiter};
+use crate::seen::{HolderJson, SeenWaiter};
 use crate::status::{KeyText, VERSION, millis};
 use crate::time;
 
@@ -63,8 +63,8 @@ const QUESTIONS: usize = 1000;
 enum Happened<'a> {
     Watching,
     CaughtUp,
-    Held(&'a KeyState, &'a Tenancy),
-    Ended(&'a KeyState, &'a Tenancy),
+    Held(&'a KeyState, &'a HolderInfo),
+    Ended(&'a KeyState, &'a HolderInfo),
     Waiting(&'a KeyState, usize, &'a Waiter),
     Left(&'a KeyState, usize, &'a Waiter),
     Broken(&'a BreakRecord),
@@ -129,7 +129,7 @@ impl Follower {
 
     /// The end of a holding before the next one.
     fn compare(&mut self, old: &KeyState, new: &KeyState) -> io::Result<()> {
-        for ended in old.tenancies.iter().filter(|old| !new.tenancies.iter().any(|new| is_same(old, new))) {
+        for ended in old.holders.iter().filter(|old| !new.holders.iter().any(|new| is_same(old, new))) {
             self.tell(Happened::Ended(old, ended))?;
             if let Some(fence) = ended.fence {
                 if self.ended.len() == QUESTIONS {
@@ -138,15 +138,15 @@ impl Follower {
                 self.ended.push_back((old.key.clone(), fence));
             }
         }
-        for held in new.tenancies.iter().filter(|new| !old.tenancies.iter().any(|old| is_same(old, new))) {
+        for held in new.holders.iter().filter(|new| !old.holders.iter().any(|old| is_same(old, new))) {
             self.tell(Happened::Held(new, held))?;
         }
         let waits =
             |state: &KeyState, waiter: &Waiter| state.line.iter().any(|other| other.holder == waiter.holder);
         let holds = |waiter: &Waiter| {
-            new.tenancies
+            new.holders
                 .iter()
-                .any(|held| matches!(&held.tenant, Tenant::Holder { holder, .. } if *holder == waiter.holder))
+                .any(|held| matches!(&held.owner, Owner::Holder { holder, .. } if *holder == waiter.holder))
         };
         for (place, waiter) in
             (1..).zip(&old.line).filter(|(_, waiter)| !waits(new, waiter) && !holds(waiter))
@@ -184,8 +184,8 @@ impl Follower {
     }
 }
 
-fn is_same(one: &Tenancy, other: &Tenancy) -> bool {
-    (&one.tenant, one.fence) == (&other.tenant, other.fence)
+fn is_same(one: &HolderInfo, other: &HolderInfo) -> bool {
+    (&one.owner, one.fence) == (&other.owner, other.fence)
 }
 
 /// For people.
@@ -193,7 +193,7 @@ fn text(happened: &Happened<'_>, store: &str) -> String {
     let about = |what: &str, state: &KeyState, who: String| {
         format!("{what:7}  {}  {}", plain(&state.key.to_string()), plain(&who))
     };
-    let fence = |held: &Tenancy| held.fence.map_or_else(String::new, |fence| format!(", fence {fence}"));
+    let fence = |held: &HolderInfo| held.fence.map_or_else(String::new, |fence| format!(", fence {fence}"));
     let who = |waiter: &Waiter| {
         waiter
             .label
@@ -203,12 +203,12 @@ fn text(happened: &Happened<'_>, store: &str) -> String {
     match happened {
         Happened::Watching => format!("watching {store}"),
         Happened::CaughtUp => "all that was there before has been found".into(),
-        Happened::Held(state, held) => about("held", state, format!("by {}{}", held.tenant, fence(held))),
+        Happened::Held(state, held) => about("held", state, format!("by {}{}", held.owner, fence(held))),
         Happened::Ended(state, held) => {
             let held_for = state.held_for(held);
             let held_for =
                 held_for.map_or_else(String::new, |held_for| format!(", after {}", time::shown(held_for)));
-            about("ended", state, format!("held by {}{}{held_for}", held.tenant, fence(held)))
+            about("ended", state, format!("held by {}{}{held_for}", held.owner, fence(held)))
         }
         Happened::Waiting(state, place, waiter) => {
             about("waiting", state, format!("{}, place {place}", who(waiter)))
@@ -244,13 +244,13 @@ enum Told<'a> {
         #[serde(flatten)]
         key: KeyText,
         #[serde(flatten)]
-        tenancy: SeenTenancy,
+        holding: HolderJson,
     },
     Ended {
         #[serde(flatten)]
         key: KeyText,
         #[serde(flatten)]
-        tenancy: SeenTenancy,
+        holding: HolderJson,
     },
     Waiting {
         #[serde(flatten)]
@@ -278,15 +278,15 @@ enum Told<'a> {
 
 impl<'a> Told<'a> {
     fn of(happened: &Happened<'a>, store: &'a str) -> Self {
-        let tenancy = |state: &KeyState, held: &Tenancy| SeenTenancy::of(held, state.held_for(held));
+        let holding = |state: &KeyState, held: &HolderInfo| HolderJson::of(held, state.held_for(held));
         match *happened {
             Happened::Watching => Self::Watching { store },
             Happened::CaughtUp => Self::CaughtUp,
             Happened::Held(state, held) => {
-                Self::Held { key: (&state.key).into(), tenancy: tenancy(state, held) }
+                Self::Held { key: (&state.key).into(), holding: holding(state, held) }
             }
             Happened::Ended(state, held) => {
-                Self::Ended { key: (&state.key).into(), tenancy: tenancy(state, held) }
+                Self::Ended { key: (&state.key).into(), holding: holding(state, held) }
             }
             Happened::Waiting(state, place, waiter) => {
                 Self::Waiting { key: (&state.key).into(), waiter: SeenWaiter::of((waiter, place)) }

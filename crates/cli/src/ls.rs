@@ -38,10 +38,10 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     let mut states = locks.list(&prefix).await?;
     if let Some(least) = least {
         states.retain_mut(|state| {
-            let held_for: Vec<_> = state.tenancies.iter().map(|tenancy| state.held_for(tenancy)).collect();
+            let held_for: Vec<_> = state.holders.iter().map(|holding| state.held_for(holding)).collect();
             let mut held_for = held_for.into_iter();
-            state.tenancies.retain(|_| held_for.next().flatten() >= Some(least));
-            !state.tenancies.is_empty()
+            state.holders.retain(|_| held_for.next().flatten() >= Some(least));
+            !state.holders.is_empty()
         });
     }
     if states.is_empty() {

@@ -95,7 +95,7 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Break(args) => looking(breaking::break_lease(args)),
         Task::Forget(args) => looking(forget::forget(args)),
         Task::Metrics(args) => looking(metrics::metrics(args)),
-        Task::Doctor(args) => looking(doctor::examine(args)),
+        Task::Doctor(args) => looking(doctor::diagnose(args)),
         Task::Bench(args) => looking(bench::bench(args)),
         Task::Init(args) => looking(init::init(args)),
         Task::Watch(args) => looking(follow::follow(args)),

@@ -49,10 +49,10 @@ fn text(
     };
     let count = |count: usize| u32::try_from(count).map_or(f64::MAX, f64::from);
     let longest = |times: &mut dyn Iterator<Item = Duration>| times.max().unwrap_or_default().as_secs_f64();
-    let held = states.iter().flat_map(|state| state.tenancies.iter().map(move |tenancy| (state, tenancy)));
+    let held = states.iter().flat_map(|state| state.holders.iter().map(move |holding| (state, holding)));
     gauge("held", "Locks, shares and permits that are held.", count(held.clone().count()));
     gauge("waiting", "Requests that wait.", count(states.iter().map(|state| state.line.len()).sum()));
-    let held_for = held.filter_map(|(state, tenancy)| state.held_for(tenancy));
+    let held_for = held.filter_map(|(state, holding)| state.held_for(holding));
     gauge(
         "longest_held_seconds",
         "How long the lock that is held for the longest time has been held.",
@@ -80,17 +80,17 @@ fn text(
 
 #[cfg(test)]
 mod tests {
-    use leasehold::{Fence, Holder, Label, Stamp, Tenancy, Tenant, Waiter};
+    use leasehold::{Fence, Holder, HolderInfo, Label, Owner, Stamp, Waiter};
 
     use super::*;
 
     #[test]
     fn each_figure_is_a_gauge_with_the_store_as_a_label() {
         let key = Key::new("k").unwrap();
-        let tenant = Tenant::Holder { holder: Holder::from_bits(1), label: None };
-        let tenancy = Tenancy::exclusive(key.clone(), tenant, Fence::new(1_000_000), None);
+        let owner = Owner::Holder { holder: Holder::from_bits(1), label: None };
+        let holding = HolderInfo::exclusive(key.clone(), owner, Fence::new(1_000_000), None);
         let waiter = |seconds| Waiter::exclusive(Holder::from_bits(2), None, Duration::from_secs(seconds));
-        let state = KeyState::new(key.clone(), vec![tenancy], vec![waiter(5), waiter(7)]);
+        let state = KeyState::new(key.clone(), vec![holding], vec![waiter(5), waiter(7)]);
         let state = state.at(Stamp::from_micros(91_500_000));
         let mark = |at| Mark::new(Stamp::from_micros(at), Fence::new(1).unwrap(), Label::new("x").ok());
         let now = Stamp::from_micros(100_000_000);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{BreakRecord, Fence, KeyState, Mark, Mode, Tenancy, Tenant, Waiter};
+use leasehold::{BreakRecord, Fence, HolderInfo, KeyState, Mark, Mode, Owner, Waiter};
 use serde::Serialize;
 
 use crate::mark::{SeenBreak, SeenMark};
@@ -14,16 +14,16 @@ pub(crate) struct Seen {
     #[serde(flatten)]
     key: KeyText,
     held: bool,
-    tenancies: Vec<SeenTenancy>,
+    holders: Vec<HolderJson>,
     line: Vec<SeenWaiter>,
     #[serde(skip_serializing_if = "Option::is_none")]
     damaged: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct SeenTenancy {
+pub(crate) struct HolderJson {
     #[serde(flatten)]
-    tenant: SeenTenant,
+    owner: OwnerJson,
     #[serde(flatten)]
     mode: SeenMode,
     fence: Option<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct SeenTenancy {
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum SeenTenant {
+enum OwnerJson {
     Lease { holder: String, label: Option<String> },
     Foreign { value: String },
     NotALock,
@@ -78,11 +78,11 @@ impl From<&KeyState> for Seen {
     fn from(state: &KeyState) -> Self {
         Self {
             key: (&state.key).into(),
-            held: !state.tenancies.is_empty(),
-            tenancies: state
-                .tenancies
+            held: !state.holders.is_empty(),
+            holders: state
+                .holders
                 .iter()
-                .map(|tenancy| SeenTenancy::of(tenancy, state.held_for(tenancy)))
+                .map(|holding| HolderJson::of(holding, state.held_for(holding)))
                 .collect(),
             line: state.line.iter().zip(1..).map(SeenWaiter::of).collect(),
             damaged: state.damage.as_deref().map(str::to_owned),
@@ -91,30 +91,30 @@ impl From<&KeyState> for Seen {
 }
 
 /// When a holding that has lasted for a known time began: milliseconds since 1970, by the store's clock, as its fence has it.
-pub(crate) fn granted_at(tenancy: &Tenancy, held_for: Option<Duration>) -> Option<u64> {
-    held_for.and(tenancy.fence).map(|fence| fence.get() / 1000)
+pub(crate) fn granted_at(holding: &HolderInfo, held_for: Option<Duration>) -> Option<u64> {
+    held_for.and(holding.fence).map(|fence| fence.get() / 1000)
 }
 
-impl SeenTenancy {
-    pub(crate) fn of(tenancy: &Tenancy, held_for: Option<Duration>) -> Self {
+impl HolderJson {
+    pub(crate) fn of(holding: &HolderInfo, held_for: Option<Duration>) -> Self {
         Self {
-            tenant: SeenTenant::from(&tenancy.tenant),
-            mode: tenancy.mode.into(),
-            fence: tenancy.fence.map(Fence::get),
-            granted_at: granted_at(tenancy, held_for),
+            owner: OwnerJson::from(&holding.owner),
+            mode: holding.mode.into(),
+            fence: holding.fence.map(Fence::get),
+            granted_at: granted_at(holding, held_for),
             held_ms: held_for.map(millis),
-            remaining_ms: tenancy.remaining.map(millis),
+            remaining_ms: holding.remaining.map(millis),
         }
     }
 }
 
-impl From<&Tenant> for SeenTenant {
-    fn from(tenant: &Tenant) -> Self {
-        match tenant {
-            Tenant::Holder { holder, label } => {
+impl From<&Owner> for OwnerJson {
+    fn from(owner: &Owner) -> Self {
+        match owner {
+            Owner::Holder { holder, label } => {
                 Self::Lease { holder: holder.to_string(), label: label.as_ref().map(ToString::to_string) }
             }
-            Tenant::Foreign { value } => Self::Foreign { value: readable(value) },
+            Owner::Foreign { value } => Self::Foreign { value: readable(value) },
             _ => Self::NotALock,
         }
     }
@@ -185,32 +185,37 @@ mod tests {
     #[test]
     fn permits_are_a_mode_with_two_numbers() {
         let key = Key::new("k").unwrap();
-        let tenant = Tenant::Holder { holder: HOLDER, label: None };
-        let tenancy = Tenancy::exclusive(key.clone(), tenant, Fence::new(7), None)
+        let owner = Owner::Holder { holder: HOLDER, label: None };
+        let holding = HolderInfo::exclusive(key.clone(), owner, Fence::new(7), None)
             .in_mode(Mode::Permits { weight: 2, of: 4 });
         let waiter = Waiter::exclusive(HOLDER, None, Duration::ZERO).in_mode(Mode::Shared);
-        let line = Seen::line(&KeyState::new(key, vec![tenancy], vec![waiter]));
+        let line = Seen::line(&KeyState::new(key, vec![holding], vec![waiter]));
         assert!(line.contains(r#""mode":"permits","permits":2,"of":4,"fence":7"#), "{line}");
         assert!(line.contains(r#""mode":"shared","waited_ms":0"#), "{line}");
     }
 
     #[test]
-    fn each_kind_of_tenant_and_a_waiter_have_these_fields() {
+    fn each_kind_of_owner_and_a_waiter_have_these_fields() {
         let key = Key::new(b"k\xff\"").unwrap();
         let label = Label::new("web \"3\"").ok();
-        let ours = Tenant::Holder { holder: HOLDER, label: label.clone() };
-        let foreign = Tenant::Foreign { value: b"x\n\xff".as_slice().into() };
-        let tenancies = vec![
-            Tenancy::exclusive(key.clone(), ours, Fence::new(7_999_999), Some(Duration::from_millis(1500))),
-            Tenancy::exclusive(key.clone(), foreign, None, None),
-            Tenancy::exclusive(key.clone(), Tenant::NotALock, None, None),
+        let ours = Owner::Holder { holder: HOLDER, label: label.clone() };
+        let foreign = Owner::Foreign { value: b"x\n\xff".as_slice().into() };
+        let holders = vec![
+            HolderInfo::exclusive(
+                key.clone(),
+                ours,
+                Fence::new(7_999_999),
+                Some(Duration::from_millis(1500)),
+            ),
+            HolderInfo::exclusive(key.clone(), foreign, None, None),
+            HolderInfo::exclusive(key.clone(), Owner::NotALock, None, None),
         ];
         let waiter = Waiter::exclusive(HOLDER, None, Duration::from_secs(2));
-        let state = KeyState::new(key, tenancies, vec![waiter]).at(Stamp::from_micros(70_000_000));
+        let state = KeyState::new(key, holders, vec![waiter]).at(Stamp::from_micros(70_000_000));
         assert_eq!(
             Seen::line(&state),
             concat!(
-                r#"{"key":"k\\xff\"","key_hex":"6bff22","held":true,"tenancies":["#,
+                r#"{"key":"k\\xff\"","key_hex":"6bff22","held":true,"holders":["#,
                 r#"{"kind":"lease","holder":"01234567","label":"web \"3\"","mode":"exclusive","fence":7999999,"granted_at":7999,"held_ms":62000,"remaining_ms":1500},"#,
                 r#"{"kind":"foreign","value":"x\n\\xff","mode":"exclusive","fence":null,"granted_at":null,"held_ms":null,"remaining_ms":null},"#,
                 r#"{"kind":"not_a_lock","mode":"exclusive","fence":null,"granted_at":null,"held_ms":null,"remaining_ms":null}],"#,

@@ -1,6 +1,6 @@
 //! `leasehold show`: who holds a lock, and who waits for it.
 
-use leasehold::{BreakRecord, KeyState, Marked, Mode, Tenancy, Tenant};
+use leasehold::{BreakRecord, HolderInfo, KeyState, Marked, Mode, Owner};
 use std::fmt::Write as _;
 
 use crate::args::ShowArgs;
@@ -38,7 +38,7 @@ pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
             text(&state) + &remembered(marked.as_ref(), broken.as_ref())
         })?;
     }
-    if state.tenancies.iter().any(|tenancy| tenancy.tenant == Tenant::NotALock) {
+    if state.holders.iter().any(|holding| holding.owner == Owner::NotALock) {
         let failure = Failure::new(
             End::NOT_A_LOCK,
             format!(
@@ -47,7 +47,7 @@ pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
         );
         return Err(if args.quiet { failure.silent() } else { failure });
     }
-    Ok(if state.tenancies.is_empty() { End::FREE } else { End::SUCCESS })
+    Ok(if state.holders.is_empty() { End::FREE } else { End::SUCCESS })
 }
 
 /// What the store remembers of the key beyond leases: a line for each fact.
@@ -70,23 +70,23 @@ pub(crate) fn text(state: &KeyState) -> String {
         writeln!(text, "{name:7}  {value}").expect("a String takes all that is written to it");
     };
     fact("key", &plain(&state.key.to_string()));
-    if state.tenancies.is_empty() && state.damage.is_none() {
+    if state.holders.is_empty() && state.damage.is_none() {
         fact("held by", "nobody");
     }
     if let Some(damage) = &state.damage {
         fact("damaged", &plain(damage));
     }
-    for tenancy in &state.tenancies {
-        fact("held by", &plain(&tenancy.tenant.to_string()));
-        fact("mode", &mode(tenancy.mode));
-        if let Some(fence) = tenancy.fence {
+    for holding in &state.holders {
+        fact("held by", &plain(&holding.owner.to_string()));
+        fact("mode", &mode(holding.mode));
+        if let Some(fence) = holding.fence {
             fact("fence", &fence.to_string());
         }
-        let held_for = state.held_for(tenancy);
-        if let (Some(since), Some(held_for)) = (granted_at(tenancy, held_for), held_for) {
+        let held_for = state.held_for(holding);
+        if let (Some(since), Some(held_for)) = (granted_at(holding, held_for), held_for) {
             fact("since", &format!("{}, for {}", time::moment(since), time::shown(held_for)));
         }
-        fact("left", &left(tenancy));
+        fact("left", &left(holding));
     }
     fact("waiting", &state.line.len().to_string());
     let width = state.line.len().to_string().len();
@@ -113,9 +113,9 @@ pub(crate) fn text(state: &KeyState) -> String {
     text
 }
 
-fn left(tenancy: &Tenancy) -> String {
-    match (tenancy.remaining, &tenancy.tenant) {
-        (Some(left), Tenant::Holder { .. }) => format!("{}, unless it is renewed", time::shown(left)),
+fn left(holding: &HolderInfo) -> String {
+    match (holding.remaining, &holding.owner) {
+        (Some(left), Owner::Holder { .. }) => format!("{}, unless it is renewed", time::shown(left)),
         (left, _) => time::left(left),
     }
 }
@@ -136,13 +136,13 @@ mod tests {
     #[test]
     fn people_are_shown_who_holds_it_and_then_the_line_in_order() {
         let key = Key::new("deploy\n").unwrap();
-        let tenant = Tenant::Holder { holder: Holder::from_bits(1 << 96), label: Label::new("web-3").ok() };
+        let owner = Owner::Holder { holder: Holder::from_bits(1 << 96), label: Label::new("web-3").ok() };
         let left = Some(Duration::from_millis(28_300));
-        let tenancy = Tenancy::exclusive(key.clone(), tenant, Fence::new(1_763_713_011_000_000), left);
+        let holding = HolderInfo::exclusive(key.clone(), owner, Fence::new(1_763_713_011_000_000), left);
         let mut line = vec![waiter(2, Some("web\u{202e}4"), 125), waiter(3, None, 9)];
         line.extend((4..12).map(|bits| waiter(bits, None, 0)));
         let clock = Stamp::from_micros(1_763_713_011_000_000 + 3_725_000_000);
-        let text = text(&KeyState::new(key, vec![tenancy], line).at(clock));
+        let text = text(&KeyState::new(key, vec![holding], line).at(clock));
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(
             lines[..9],
@@ -164,10 +164,10 @@ mod tests {
     #[test]
     fn a_lock_of_another_programs_has_neither_fence_nor_renewal() {
         let key = Key::new("k").unwrap();
-        let foreign = Tenant::Foreign { value: b"theirs".as_slice().into() };
+        let foreign = Owner::Foreign { value: b"theirs".as_slice().into() };
         for (left, shown) in [(None, "no end"), (Some(Duration::from_secs(90)), "1m30s")] {
-            let tenancy = Tenancy::exclusive(key.clone(), foreign.clone(), None, left);
-            let text = text(&KeyState::new(key.clone(), vec![tenancy], Vec::new()));
+            let holding = HolderInfo::exclusive(key.clone(), foreign.clone(), None, left);
+            let text = text(&KeyState::new(key.clone(), vec![holding], Vec::new()));
             let lines: Vec<_> = text.lines().collect();
             assert_eq!(lines[1], "held by  another program's lock (theirs)");
             assert_eq!(lines[2..], ["mode     exclusive", &format!("left     {shown}"), "waiting  0"]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Label, Mark, Tenancy};
+use leasehold::{HolderInfo, Label, Mark};
 
 use crate::job::{Job, When};
 use crate::say;
@@ -17,7 +17,7 @@ pub(crate) enum Skip {
     /// It was done in this period, of which so much is left.
     Until { left: Duration, mark: Mark },
     /// Somebody is at it; this is when it was last done.
-    Underway { held_by: Option<Box<Tenancy>>, mark: Option<Mark> },
+    Underway { held_by: Option<Box<HolderInfo>>, mark: Option<Mark> },
 }
 
 /// Says why nothing was run: to people at a terminal or with `-v`, and to programs.
@@ -32,7 +32,7 @@ pub(crate) fn tell_skipped(job: &Job, skip: &Skip) {
     let by = mark.and_then(by);
     let fence = mark.map(|mark| mark.fence.get());
     let due_at = mark.and_then(|mark| due_at(mark, job.when));
-    let held_by = skip.held_by().map(|held_by| held_by.tenant.to_string());
+    let held_by = skip.held_by().map(|held_by| held_by.owner.to_string());
     let held_by = held_by.as_deref();
     wanted.status.tell(match skip {
         Skip::Done { .. } => Event::AlreadyDone { begun_at, by, fence, code },
@@ -84,7 +84,7 @@ impl Skip {
         }
     }
 
-    fn held_by(&self) -> Option<&Tenancy> {
+    fn held_by(&self) -> Option<&HolderInfo> {
         let Self::Underway { held_by, .. } = self else { return None };
         held_by.as_deref()
     }

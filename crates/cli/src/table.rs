@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use leasehold::{KeyState, Mode, Tenancy, Tenant};
+use leasehold::{HolderInfo, KeyState, Mode, Owner};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::cut::{APART, cut_amid, cut_apart};
@@ -142,19 +142,19 @@ fn all(widths: [Option<usize>; COLUMNS]) -> usize {
 }
 
 fn rows_of(state: &KeyState) -> Vec<Row> {
-    match &*state.tenancies {
+    match &*state.holders {
         [] => vec![row(state, None)],
-        tenancies => tenancies.iter().map(|tenancy| row(state, Some(tenancy))).collect(),
+        holders => holders.iter().map(|holding| row(state, Some(holding))).collect(),
     }
 }
 
 /// A lock, or one of those who hold it.
-pub(crate) fn row(state: &KeyState, tenancy: Option<&Tenancy>) -> Row {
+pub(crate) fn row(state: &KeyState, holding: Option<&HolderInfo>) -> Row {
     let nobody = || Cell::of(&state.damage.as_deref().map_or_else(|| "-".into(), plain));
-    let holder = tenancy.map_or_else(nobody, Cell::of_tenancy);
-    let fence = tenancy.and_then(|tenancy| tenancy.fence);
-    let held_for = tenancy.and_then(|tenancy| state.held_for(tenancy));
-    let left = tenancy.map_or_else(|| "-".into(), |tenancy| time::left(tenancy.remaining));
+    let holder = holding.map_or_else(nobody, Cell::of_holding);
+    let fence = holding.and_then(|holding| holding.fence);
+    let held_for = holding.and_then(|holding| state.held_for(holding));
+    let left = holding.map_or_else(|| "-".into(), |holding| time::left(holding.remaining));
     [
         Cell::of(&plain(&state.key.to_string())),
         holder,
@@ -170,17 +170,17 @@ impl Cell {
         Self { text: text.into(), tail: String::new() }
     }
 
-    fn of_tenancy(tenancy: &Tenancy) -> Self {
-        let mode = match tenancy.mode {
+    fn of_holding(holding: &HolderInfo) -> Self {
+        let mode = match holding.mode {
             Mode::Shared => " shared".into(),
             Mode::Permits { weight, of } => format!(" {weight}/{of}"),
             _ => String::new(),
         };
-        match &tenancy.tenant {
-            Tenant::Holder { holder, label: Some(label) } => {
+        match &holding.owner {
+            Owner::Holder { holder, label: Some(label) } => {
                 Self { text: plain(label.as_str()), tail: format!(" ({holder}){mode}") }
             }
-            tenant => Self { text: plain(&tenant.to_string()), tail: mode },
+            owner => Self { text: plain(&owner.to_string()), tail: mode },
         }
     }
 
@@ -210,11 +210,11 @@ mod tests {
     fn held(key: &[u8], label: Option<&str>) -> KeyState {
         let label = label.map(|text| Label::new(text).unwrap());
         let key = Key::new(key).unwrap();
-        let tenant = Tenant::Holder { holder: DIGITS, label };
+        let owner = Owner::Holder { holder: DIGITS, label };
         let left = Some(Duration::from_millis(28_300));
-        let tenancy = Tenancy::exclusive(key.clone(), tenant, Fence::new(1_763_713_011_000_000), left);
+        let holding = HolderInfo::exclusive(key.clone(), owner, Fence::new(1_763_713_011_000_000), left);
         let clock = Stamp::from_micros(1_763_713_011_000_000 + 125_000_000);
-        KeyState::new(key, vec![tenancy], Vec::new()).at(clock)
+        KeyState::new(key, vec![holding], Vec::new()).at(clock)
     }
 
     fn lines(states: &[KeyState], width: Option<usize>) -> Vec<String> {

@@ -192,7 +192,7 @@ pub(crate) async fn tell_keeping(status: Arc<Status>, held: Held) -> Infallible 
 
 pub(crate) fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Failure {
     let LockError::TimedOut { key, held_by, place, waited, .. } = &error else { return Failure::from(error) };
-    let tenant = held_by.as_ref().map(|held_by| held_by.tenant.to_string());
+    let owner = held_by.as_ref().map(|held_by| held_by.owner.to_string());
     let held_by = held_by.as_ref().map_or_else(
         || "others".into(),
         |held_by| {
@@ -219,7 +219,7 @@ pub(crate) fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Fai
     let failure = Failure::new(wanted.busy, line);
     wanted.status.tell(Event::Busy {
         key,
-        held_by: tenant.as_deref(),
+        held_by: owner.as_deref(),
         waited_ms: millis(*waited),
         code: failure.code(),
     });

@@ -136,8 +136,8 @@ fn break_lease(locks: &Locks, key: Key, fence: Fence, tell: UnboundedSender<News
         let note = BreakNote { by, reason: None };
         let broken = locks.break_lease_noting(key.as_bytes(), fence, note).await;
         let came_of_it = match broken {
-            Ok(tenancy) => {
-                format!("{key}: broken, and with fence {fence} held no more by {}", tenancy.tenant)
+            Ok(holding) => {
+                format!("{key}: broken, and with fence {fence} held no more by {}", holding.owner)
             }
             Err(error) => error.to_string(),
         };

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use leasehold::{Event as Happened, Events, Holder, Key, KeyState, Locks, Tenancy, Tenant};
+use leasehold::{Event as Happened, Events, Holder, HolderInfo, Key, KeyState, Locks, Owner};
 use rustix::termios::tcgetwinsize;
 use tokio::time::{sleep_until, timeout};
 
@@ -29,7 +29,7 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 struct Wait {
     /// The attempt that waits.
     holder: Holder,
-    held_by: Tenancy,
+    held_by: HolderInfo,
     held_for: Option<Duration>,
     place: Option<u64>,
     /// How many wait, where that was looked at.
@@ -47,7 +47,7 @@ pub(crate) struct Telling<'a> {
     outage_limit: Option<Duration>,
     wait: Option<Wait>,
     /// The holder that programs were told of.
-    told: Option<(Key, Tenant)>,
+    told: Option<(Key, Owner)>,
     /// When a line was written last, and about which key.
     written: Option<(Instant, Key)>,
     silent_since: Option<Instant>,
@@ -137,15 +137,15 @@ impl<'a> Telling<'a> {
 
     fn tell_programs(&mut self) {
         let Some(Wait { holder, held_by, place, held_for, .. }) = &self.wait else { return };
-        let is_told = |(key, tenant): &(Key, Tenant)| (key, tenant) == (&held_by.key, &held_by.tenant);
+        let is_told = |(key, owner): &(Key, Owner)| (key, owner) == (&held_by.key, &held_by.owner);
         if self.told.as_ref().is_some_and(is_told) {
             return;
         }
-        self.told = Some((held_by.key.clone(), held_by.tenant.clone()));
+        self.told = Some((held_by.key.clone(), held_by.owner.clone()));
         self.wanted.status.asks_as(*holder);
         self.wanted.status.tell(Event::Waiting {
             key: &held_by.key,
-            held_by: &held_by.tenant.to_string(),
+            held_by: &held_by.owner.to_string(),
             held_ms: held_for.map(millis),
             place: *place,
             remaining_ms: held_by.remaining.map(millis),
@@ -195,10 +195,10 @@ impl Drop for Telling<'_> {
 
 impl Wait {
     fn see(&mut self, state: &KeyState) {
-        let same = state.tenancies.iter().find(|tenancy| tenancy.tenant == self.held_by.tenant);
-        if let Some(tenancy) = same.or_else(|| state.tenancies.first()) {
-            self.held_by = tenancy.clone();
-            self.held_for = state.held_for(tenancy);
+        let same = state.holders.iter().find(|holding| holding.owner == self.held_by.owner);
+        if let Some(holding) = same.or_else(|| state.holders.first()) {
+            self.held_by = holding.clone();
+            self.held_for = state.held_for(holding);
         }
         self.length = Some(state.line.len());
         let place = state.line.iter().zip(1..).find(|(waiter, _)| waiter.holder == self.holder);
@@ -217,7 +217,7 @@ impl Wait {
         let before = format!("waiting for {}, held by ", self.held_by.key);
         let behind = format!("{held_for}; {place}waited {}", time::shown(waited));
         let room = width.saturating_sub(before.chars().count() + behind.chars().count()).max(10);
-        cut_amid(&(before + &cut_amid(&self.held_by.tenant.to_string(), room) + &behind), width)
+        cut_amid(&(before + &cut_amid(&self.held_by.owner.to_string(), room) + &behind), width)
     }
 }
 
@@ -237,8 +237,8 @@ mod tests {
     fn wait() -> Wait {
         let key = Key::new("deploy").unwrap();
         let label = Label::new("ada@web-3:4711 deploy").ok();
-        let tenant = Tenant::Holder { holder: Holder::from_bits(1 << 96), label };
-        let held_by = Tenancy::exclusive(key, tenant, None, None);
+        let owner = Owner::Holder { holder: Holder::from_bits(1 << 96), label };
+        let held_by = HolderInfo::exclusive(key, owner, None, None);
         Wait { holder: US, held_by, held_for: None, place: Some(3), length: None }
     }
 

@@ -4,7 +4,9 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use crate::backoff::{Dice, jitter};
-use crate::{Backoff, Drift, Fault, FaultKind, Fence, GrantAnswer, Instant, Key, Lease, Tenancy, Ttl, Wake};
+use crate::{
+    Backoff, Drift, Fault, FaultKind, Fence, GrantAnswer, HolderInfo, Instant, Key, Lease, Ttl, Wake,
+};
 
 /// How long a caller waits, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +56,14 @@ pub enum Outcome {
     /// Somebody else held it for as long as the caller waited.
     Busy {
         /// Who held it at the last answer; `None` if there was none.
-        held_by: Option<Tenancy>,
+        held_by: Option<HolderInfo>,
         /// How many stood before the attempt at the last answer, if it stood in line.
         before: Option<u64>,
     },
     /// So many waited already that it did not join them.
     LineFull {
         /// Who holds the lock.
-        held_by: Tenancy,
+        held_by: HolderInfo,
         /// How many wait.
         length: u64,
     },
@@ -112,7 +114,7 @@ pub struct Acquire {
     asks: u32,
     rests: u32,
     /// Who held it at the last answer, where a deadline may make that the outcome. In a box: very many may wait, mostly without one.
-    held_by: Option<Box<Tenancy>>,
+    held_by: Option<Box<HolderInfo>>,
     before: Option<u64>,
     silence: Option<Silence>,
 }
@@ -279,7 +281,7 @@ impl Acquire {
     }
 
     /// Rests, but not beyond the holder's end: whoever crashed does not come to release.
-    fn rest_while_held(&mut self, now: Instant, held_by: Tenancy) -> State {
+    fn rest_while_held(&mut self, now: Instant, held_by: HolderInfo) -> State {
         if self.is_one_ask {
             return State::over(Outcome::Busy { held_by: Some(held_by), before: None });
         }
@@ -298,7 +300,7 @@ impl Acquire {
         State::Resting { until: now + rest }
     }
 
-    fn note_holder(&mut self, held_by: Tenancy) {
+    fn note_holder(&mut self, held_by: HolderInfo) {
         self.held_by = self.deadline.map(|_| Box::new(held_by));
     }
 

@@ -243,13 +243,13 @@ fn check_quarantine(records: &Records, attempt: &Attempt, now: Stamp) -> Result<
 #[must_use]
 pub fn inspect(records: &Records, key: Key, scene: &Scene<'_>) -> KeyState {
     let now = scene.now;
-    let tenancies = records.tenancies(&key, now);
+    let holders = records.holders(&key, now);
     let line = records.line(&key, now).into_iter().flat_map(Line::waiters).map(|(ticket, standing)| {
         let waited = Stamp::from_micros(ticket.get()).saturating_until(now);
         Waiter::exclusive(standing.holder, standing.label.clone(), waited).in_mode(standing.mode)
     });
     let line = line.collect();
-    KeyState::new(key, tenancies, line).at(Stamp::from_micros(scene.floor.get()))
+    KeyState::new(key, holders, line).at(Stamp::from_micros(scene.floor.get()))
 }
 
 #[cfg(test)]

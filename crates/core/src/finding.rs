@@ -52,10 +52,10 @@ pub enum Remedy {
     InShell(String),
 }
 
-/// Which part the store that is examined has.
+/// Which part the store that is diagnosed has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Seat {
+pub enum StoreRole {
     /// It decides alone.
     Alone,
     /// It is a member of a quorum.
@@ -65,10 +65,10 @@ pub enum Seat {
     },
 }
 
-/// What an examination brought.
+/// What a diagnosis brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Examination {
+pub struct Diagnosis {
     /// In the order in which it was looked at.
     pub findings: Vec<Finding>,
     /// The clocks that were read.

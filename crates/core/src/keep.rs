@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Backoff, Drift, Handed, HoldAnswer, Instant, Key, Lease, Tenancy, Ttl};
+use crate::{Backoff, Drift, Handed, HoldAnswer, HolderInfo, Instant, Key, Lease, Ttl};
 
 /// Whether and for how long a lease is renewed while its guard lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,7 +37,7 @@ pub enum Loss {
     /// The store says that somebody else holds the key.
     TakenByOther {
         /// Who.
-        held_by: Tenancy,
+        held_by: HolderInfo,
     },
     /// The store has no such lease any more: it was deleted, it expired there, or the store lost its state.
     Gone {

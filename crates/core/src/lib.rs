@@ -19,11 +19,13 @@ mod finding;
 mod holder;
 mod keep;
 mod key;
+mod key_state;
 mod lease;
 mod line;
 mod mark;
 mod misuse;
 mod mode;
+mod quorum_report;
 mod records;
 mod request;
 mod round;
@@ -32,8 +34,6 @@ mod settle;
 mod share;
 mod signal;
 mod store;
-mod tally;
-mod tenancy;
 mod ttl;
 mod waiting;
 mod walk;
@@ -55,15 +55,17 @@ pub use bare::Bare;
 pub use bulletin::Bulletin;
 pub use claim::{Attempt, Claim, Proposal, Want};
 pub use fence::Fence;
-pub use finding::{ClockSeen, Examination, Finding, Remedy, Seat, Severity};
+pub use finding::{ClockSeen, Diagnosis, Finding, Remedy, Severity, StoreRole};
 pub use holder::{Holder, Label};
 pub use keep::{Keep, Keeping, Loss, Renewal};
 pub use key::{Escaped, Key};
+pub use key_state::{HolderInfo, KeyState, Owner, Waiter};
 pub use lease::{Drift, Lease};
 pub use line::{Channel, Line, Nonce, Standing, Ticket, Unclaimed};
 pub use mark::{BreakNote, BreakRecord, Mark, Marked};
 pub use misuse::Misuse;
 pub use mode::{Family, Mode};
+pub use quorum_report::{MemberVote, QuorumReport};
 pub use records::{Content, LastFence, Lock, Records};
 pub use request::{
     Answer, BreakAnswer, GrantAnswer, HoldAnswer, News, Place, Push, RaiseAnswer, Request, Served, Wait,
@@ -77,8 +79,6 @@ pub use store::{
     AdminStore, BaselineStore, Fault, FaultCause, FaultKind, InspectStore, Limits, Manner, MarkStore,
     MemberStore, Notice, Notices, Parts, ProcessStore, Store, Wake,
 };
-pub use tally::{Stance, Tally};
-pub use tenancy::{KeyState, Tenancy, Tenant, Waiter};
 pub use ttl::Ttl;
 pub use waiting::{Proof, Waiting};
 pub use walk::{Bookmark, Stretch};

@@ -131,7 +131,7 @@ impl Records {
     /// The keys that begin with a prefix and are held by one of ours or waited for, in byte order.
     #[must_use]
     pub fn keys_in_use(&self, prefix: &[u8], now: Stamp) -> Vec<Key> {
-        let held = self.locks.keys().filter(|key| !self.holders(key, now).is_empty());
+        let held = self.locks.keys().filter(|key| !self.holder_ids(key, now).is_empty());
         let waited_for =
             self.lines.keys().filter(|key| self.line(key, now).is_some_and(|line| !line.is_empty()));
         let keys: BTreeSet<_> =

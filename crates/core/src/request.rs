@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Attempt, BreakNote, Channel, Fence, Holder, Key, KeyState, Mark, Marked, Nonce, Stamp, Tenancy, Ticket,
-    Ttl,
+    Attempt, BreakNote, Channel, Fence, Holder, HolderInfo, Key, KeyState, Mark, Marked, Nonce, Stamp,
+    Ticket, Ttl,
 };
 
 /// What a store is asked.
@@ -117,14 +117,14 @@ pub enum GrantAnswer {
     /// Somebody holds one of the keys.
     Busy {
         /// Who, at the first key in byte order that is taken.
-        held_by: Tenancy,
+        held_by: HolderInfo,
         /// Where the attempt stands in the line of that key, if it waits. It keeps the keys before that one meanwhile.
         place: Option<Place>,
     },
     /// So many stand in the line of a key that the attempt did not join; it holds nothing.
     LineFull {
         /// Who holds the key.
-        held_by: Tenancy,
+        held_by: HolderInfo,
         /// How many wait.
         length: u64,
     },
@@ -236,7 +236,7 @@ pub enum HoldAnswer {
         /// The first such key, in byte order.
         key: Key,
         /// Who holds it now; `None` when nobody does.
-        held_by: Option<Tenancy>,
+        held_by: Option<HolderInfo>,
     },
 }
 
@@ -254,7 +254,7 @@ pub enum RaiseAnswer {
         /// The first such key, in byte order.
         key: Key,
         /// Who holds it now; `None` when nobody does.
-        held_by: Option<Tenancy>,
+        held_by: Option<HolderInfo>,
     },
 }
 
@@ -265,11 +265,11 @@ pub enum BreakAnswer {
     /// The lease has been ended.
     Broken {
         /// What it was.
-        tenancy: Tenancy,
+        holding: HolderInfo,
     },
     /// No lease of ours has this fence at the key; nothing was broken.
     NotHeld {
         /// Who holds the key; `None` when nobody does.
-        held_by: Option<Tenancy>,
+        held_by: Option<HolderInfo>,
     },
 }

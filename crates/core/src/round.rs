@@ -8,8 +8,8 @@ mod ballot;
 
 pub use ballot::{Ballot, Vote};
 
-use crate::tally::{Stance, Tally};
-use crate::{Fault, FaultKind, Fence, Instant, Tenancy};
+use crate::quorum_report::{MemberVote, QuorumReport};
+use crate::{Fault, FaultKind, Fence, HolderInfo, Instant};
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ enum State {
         /// The fence that it was asked to raise to.
         raising: Option<Fence>,
     },
-    Out(Stance),
+    Out(MemberVote),
 }
 
 impl Round {
@@ -98,13 +98,13 @@ impl Round {
     }
 
     /// A member says that somebody holds the key, or that the attempt does not hold it any more.
-    pub fn handle_refused(&mut self, member: usize, held_by: Option<Tenancy>) {
-        self.out(member, held_by.map_or(Stance::Gone, Stance::Held));
+    pub fn handle_refused(&mut self, member: usize, held_by: Option<HolderInfo>) {
+        self.out(member, held_by.map_or(MemberVote::Gone, MemberVote::Held));
     }
 
     /// A member did not do what it was asked. An answer that comes later counts all the same.
     pub fn handle_fault(&mut self, member: usize, fault: Fault) {
-        self.out(member, Stance::of(fault));
+        self.out(member, MemberVote::of(fault));
     }
 
     /// A member that refused is to be asked once more, under the same id.
@@ -127,18 +127,18 @@ impl Round {
     }
 
     /// The members at which somebody else holds the key, and who.
-    pub fn held_elsewhere(&self) -> impl Iterator<Item = (usize, &Tenancy)> {
+    pub fn held_elsewhere(&self) -> impl Iterator<Item = (usize, &HolderInfo)> {
         self.states.iter().enumerate().filter_map(|(n, state)| match state {
-            State::Out(Stance::Held(held_by)) => Some((n, held_by)),
+            State::Out(MemberVote::Held(held_by)) => Some((n, held_by)),
             _ => None,
         })
     }
 
     /// Who else holds the key at a member.
     #[must_use]
-    pub fn held_by(&self, member: usize) -> Option<&Tenancy> {
+    pub fn held_by(&self, member: usize) -> Option<&HolderInfo> {
         match self.states.get(member)? {
-            State::Out(Stance::Held(held_by)) => Some(held_by),
+            State::Out(MemberVote::Held(held_by)) => Some(held_by),
             _ => None,
         }
     }
@@ -150,7 +150,7 @@ impl Round {
     }
 
     /// Whether a single holder, told apart by `same`, has the key at a majority: then this is no split vote.
-    pub fn is_held_by_one(&self, same: impl Fn(&Tenancy, &Tenancy) -> bool) -> bool {
+    pub fn is_held_by_one(&self, same: impl Fn(&HolderInfo, &HolderInfo) -> bool) -> bool {
         let held: Vec<_> = self.held_elsewhere().map(|(_, held_by)| held_by).collect();
         held.iter().any(|one| held.iter().filter(|other| same(one, other)).count() >= self.majority())
     }
@@ -159,7 +159,7 @@ impl Round {
     /// that have not answered yet, `hoped` says which are likely to.
     pub fn could_be_won(&self, hoped: impl Fn(usize) -> bool) -> bool {
         let served = |(member, state): &(usize, &State)| match state {
-            State::Granted { .. } | State::Out(Stance::Held(_) | Stance::Gone) => true,
+            State::Granted { .. } | State::Out(MemberVote::Held(_) | MemberVote::Gone) => true,
             State::Idle | State::Asked => hoped(*member),
             State::Out(_) => false,
         };
@@ -169,9 +169,9 @@ impl Round {
     /// Whether a majority could grant once the members that abstain vote again.
     #[must_use]
     pub fn waits_for_quarantine(&self) -> bool {
-        let abstains = |state: &State| matches!(state, State::Out(Stance::Refused(fault)) if fault.kind == FaultKind::Quarantined);
+        let abstains = |state: &State| matches!(state, State::Out(MemberVote::Refused(fault)) if fault.kind == FaultKind::Quarantined);
         let serves = |state: &&State| {
-            matches!(state, State::Granted { .. } | State::Out(Stance::Held(_) | Stance::Gone))
+            matches!(state, State::Granted { .. } | State::Out(MemberVote::Held(_) | MemberVote::Gone))
                 || abstains(state)
         };
         self.states.iter().any(abstains) && self.states.iter().filter(serves).count() >= self.majority()
@@ -181,20 +181,20 @@ impl Round {
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
         let lasting =
-            |state: &&State| matches!(state, State::Out(Stance::Refused(fault)) if fault.is_lasting());
+            |state: &&State| matches!(state, State::Out(MemberVote::Refused(fault)) if fault.is_lasting());
         self.states.len() - self.states.iter().filter(lasting).count() < self.majority()
     }
 
     /// What each member said; `names` are in the members' order.
     #[must_use]
-    pub fn tally(&self, names: impl Iterator<Item = Arc<str>>) -> Tally {
-        let stance = |state: &State| match state {
-            State::Idle | State::Asked => Stance::Undecided,
-            State::Granted { .. } => Stance::Agreed,
-            State::Out(stance) => stance.clone(),
+    pub fn quorum_report(&self, names: impl Iterator<Item = Arc<str>>) -> QuorumReport {
+        let vote = |state: &State| match state {
+            State::Idle | State::Asked => MemberVote::Undecided,
+            State::Granted { .. } => MemberVote::Agreed,
+            State::Out(vote) => vote.clone(),
         };
-        let members = names.zip(self.states.iter().map(stance)).collect();
-        Tally::new(members, self.majority(), "granted")
+        let members = names.zip(self.states.iter().map(vote)).collect();
+        QuorumReport::new(members, self.majority(), "granted")
     }
 
     /// What to do next. What it says to ask counts as asked.
@@ -247,15 +247,15 @@ impl Round {
                 State::Granted { fence: answered.max(*fence), raising: *raising }
             }
             // Whoever lost the key there does not have it by an answer from before.
-            State::Out(Stance::Gone | Stance::Held(_)) => return,
+            State::Out(MemberVote::Gone | MemberVote::Held(_)) => return,
             _ => State::Granted { fence: answered, raising: None },
         };
         self.greatest = self.greatest.max(Some(answered));
     }
 
-    fn out(&mut self, member: usize, stance: Stance) {
+    fn out(&mut self, member: usize, vote: MemberVote) {
         if let Some(state) = self.states.get_mut(member) {
-            *state = State::Out(stance);
+            *state = State::Out(vote);
         }
     }
 }

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use crate::backoff::{Dice, jitter};
 use crate::{
-    Attempt, Backoff, BoxFuture, Channel, Fence, GrantAnswer, Holder, Instant, Key, Line, News, Nonce, Place,
-    Runtime, Tenancy, Tenant, Ticket, Wake,
+    Attempt, Backoff, BoxFuture, Channel, Fence, GrantAnswer, Holder, HolderInfo, Instant, Key, Line, News,
+    Nonce, Owner, Place, Runtime, Ticket, Wake,
 };
 
 /// The waiters of one store in this process.
@@ -308,7 +308,7 @@ impl Waiters {
     fn stands(
         &mut self,
         attempt: &Attempt,
-        held_by: &Tenancy,
+        held_by: &HolderInfo,
         place: Place,
         now: Instant,
         woken: &mut Vec<Waker>,
@@ -353,7 +353,7 @@ impl Waiters {
     }
 
     /// How long the one that asks for all rests after an answer.
-    fn rest(&mut self, held_by: &Tenancy, place: Place, rests: u32, told: bool) -> Duration {
+    fn rest(&mut self, held_by: &HolderInfo, place: Place, rests: u32, told: bool) -> Duration {
         let first = place.before == 0;
         if !told {
             let often = Backoff::WHILE_HELD.delay(rests, self.dice.roll());
@@ -361,7 +361,7 @@ impl Waiters {
             return held_by.remaining.map_or(often, |left| often.min(left.saturating_add(ROUNDING + spread)));
         }
         // Another program's lock goes without a word to the line.
-        if first && !matches!(held_by.tenant, Tenant::Holder { .. }) {
+        if first && !matches!(held_by.owner, Owner::Holder { .. }) {
             return Backoff::WHILE_HELD.delay(rests, self.dice.roll());
         }
         let spread = if first {

@@ -170,7 +170,7 @@ impl Ledger {
             let written = table::load(connection, keys.iter(), None, 1)?;
             let records = void_the_dead(written, side, now).records;
             let seen = keys.iter().map(|key| {
-                let (holders, is_idle) = (records.holders(key, now), records.is_idle(key, now));
+                let (holders, is_idle) = (records.holder_ids(key, now), records.is_idle(key, now));
                 Seen { key: key.clone(), holders, is_idle }
             });
             Ok(seen.collect())

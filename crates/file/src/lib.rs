@@ -27,7 +27,7 @@ mod boot;
 mod census;
 mod clock;
 mod connection;
-mod examine;
+mod diagnose;
 mod file_system;
 mod ledger;
 mod logs;

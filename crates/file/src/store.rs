@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Answer, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Drift,
-    Examination, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark,
-    MarkStore, Marked, MemberStore, Notices, Parts, ProcessStore, RaiseAnswer, Records, Request, Runtime,
-    Seat, Store, Wait, Wake,
+    AdminStore, Answer, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
+    Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner,
+    Mark, MarkStore, Marked, MemberStore, Notices, Parts, ProcessStore, RaiseAnswer, Records, Request,
+    Runtime, Store, StoreRole, Wait, Wake,
 };
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
@@ -374,8 +374,8 @@ impl AdminStore for FileStore {
     }
 
     /// Looks only from outside, so that it tells also of a file that cannot be used.
-    fn examine(&self, _: Seat) -> BoxFuture<'_, Examination> {
-        Box::pin(async { crate::examine::examine(&self.path, &self.name) })
+    fn diagnose(&self, _: StoreRole) -> BoxFuture<'_, Diagnosis> {
+        Box::pin(async { crate::diagnose::diagnose(&self.path, &self.name) })
     }
 }
 

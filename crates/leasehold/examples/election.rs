@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::task::yield_now().await;
     }
     let leader = election.leader().await?.ok_or("nobody")?;
-    println!("leads: {}", leader.tenant);
+    println!("leads: {}", leader.owner);
     for candidate in election.candidates().await? {
         println!("would lead next: {}", candidate.label.ok_or("nameless")?.as_str());
     }

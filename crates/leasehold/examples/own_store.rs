@@ -113,7 +113,7 @@ impl Store for MapStore {
         self.waiters.called(attempt.holder, &*self.runtime)
     }
 
-    /// It cannot be a member of a quorum, and there is nothing for operators to examine.
+    /// It cannot be a member of a quorum, and there is nothing for operators to diagnose.
     fn parts(&self) -> Parts<'_> {
         Parts { inspect: Some(self), marks: Some(self), admin: Some(self), ..Parts::default() }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use leasehold_core::{BreakAnswer, BreakNote, Fault, Fence, Key, Misuse, Tenancy, Tenant};
+use leasehold_core::{BreakAnswer, BreakNote, Fault, Fence, HolderInfo, Key, Misuse, Owner};
 
 use crate::event::Event;
 use crate::locks::Locks;
@@ -24,7 +24,7 @@ impl Locks {
     /// # Cancel safety
     ///
     /// When the future is dropped, the lease may have been broken or not.
-    pub async fn break_lease(&self, name: impl AsRef<[u8]>, fence: Fence) -> Result<Tenancy, BreakError> {
+    pub async fn break_lease(&self, name: impl AsRef<[u8]>, fence: Fence) -> Result<HolderInfo, BreakError> {
         self.break_lease_noting(name, fence, BreakNote::default()).await
     }
 
@@ -43,7 +43,7 @@ impl Locks {
         name: impl AsRef<[u8]>,
         fence: Fence,
         note: BreakNote,
-    ) -> Result<Tenancy, BreakError> {
+    ) -> Result<HolderInfo, BreakError> {
         let key = self.key(name.as_ref())?;
         let by = match note.by {
             Some(by) => Some(by),
@@ -54,15 +54,15 @@ impl Locks {
         let answer = async { self.place().store.admin()?.break_lease(&key, fence, &note).await }.await;
         report.answered(&answer);
         match answer {
-            Ok(BreakAnswer::Broken { tenancy }) => {
-                report.tell(|| Event::Broke { tenancy: tenancy.clone() });
-                Ok(tenancy)
+            Ok(BreakAnswer::Broken { holding }) => {
+                report.tell(|| Event::Broke { holding: holding.clone() });
+                Ok(holding)
             }
             Ok(BreakAnswer::NotHeld { held_by: None }) => Err(BreakError::NotHeld { key, fence }),
             Ok(BreakAnswer::NotHeld { held_by: Some(held_by) }) => {
                 let held_by = Box::new(held_by);
-                Err(match held_by.tenant {
-                    Tenant::Holder { .. } => BreakError::OtherFence { fence, held_by },
+                Err(match held_by.owner {
+                    Owner::Holder { .. } => BreakError::OtherFence { fence, held_by },
                     _ => BreakError::Foreign { held_by },
                 })
             }
@@ -89,13 +89,13 @@ pub enum BreakError {
         /// What was to be broken.
         fence: Fence,
         /// Who holds it.
-        held_by: Box<Tenancy>,
+        held_by: Box<HolderInfo>,
     },
     /// Another program holds it, in its own way.
     #[non_exhaustive]
     Foreign {
         /// What stands there.
-        held_by: Box<Tenancy>,
+        held_by: Box<HolderInfo>,
     },
     /// The request makes no sense; nothing was sent.
     Misuse(Misuse),
@@ -119,7 +119,7 @@ impl fmt::Display for BreakError {
             Self::Foreign { held_by } => write!(
                 f,
                 "{}: {} is not ours to break: release it where it was taken, or delete the key there",
-                held_by.key, held_by.tenant
+                held_by.key, held_by.owner
             ),
             Self::Misuse(misuse) => misuse.fmt(f),
             Self::Store(fault) => fault.fmt(f),

@@ -123,7 +123,7 @@ impl LocksBuilder {
     }
 
     /// The store at a URL, without connecting to it: that is done by the first who asks for something. For whoever wants to
-    /// [examine](Locks::examine) a store that cannot be connected to, or to begin while it is down.
+    /// [diagnose](Locks::diagnose) a store that cannot be connected to, or to begin while it is down.
     ///
     /// # Errors
     ///

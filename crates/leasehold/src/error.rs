@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Fault, Key, Loss, Misuse, Tally, Tenancy, Ttl};
+use leasehold_core::{Fault, HolderInfo, Key, Loss, Misuse, QuorumReport, Ttl};
 
 /// Why there is no guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum LockError {
         /// The key that was wanted.
         key: Key,
         /// Who held it at the last answer.
-        held_by: Option<Box<Tenancy>>,
+        held_by: Option<Box<HolderInfo>>,
         /// The place in line at the last answer, 1 being the next to have the lock; `None` where it was not waited in line.
         place: Option<u64>,
         /// How long the caller waited.
@@ -30,7 +30,7 @@ pub enum LockError {
         /// The key that was wanted.
         key: Key,
         /// Who holds it.
-        held_by: Box<Tenancy>,
+        held_by: Box<HolderInfo>,
         /// How many wait for it.
         length: u64,
     },
@@ -54,7 +54,7 @@ pub enum LockError {
         /// The key that was wanted.
         key: Key,
         /// What each store said, and how many had to grant.
-        tally: Arc<Tally>,
+        quorum_report: Arc<QuorumReport>,
         /// How long the caller waited.
         waited: Duration,
         /// How often the stores were asked.
@@ -115,7 +115,7 @@ impl LockError {
         match self {
             Self::Unreachable { fault, .. } => fault.as_ref(),
             Self::Refused { fault, .. } => Some(fault),
-            Self::NoQuorum { tally, .. } => tally.faults().next(),
+            Self::NoQuorum { quorum_report, .. } => quorum_report.faults().next(),
             _ => None,
         }
     }
@@ -136,7 +136,9 @@ impl fmt::Display for LockError {
                 Some(fault) => write!(f, "{key}: no answer within {}: {fault}", Seconds(*waited)),
                 None => write!(f, "{key}: no answer within {} from {store}", Seconds(*waited)),
             },
-            Self::NoQuorum { key, tally, waited: _, attempts: _ } => write!(f, "{key}: {tally}"),
+            Self::NoQuorum { key, quorum_report, waited: _, attempts: _ } => {
+                write!(f, "{key}: {quorum_report}")
+            }
             Self::Refused { key, fault } => write!(f, "{key}: {fault}"),
             Self::NotALock { key } => write!(
                 f,
@@ -159,7 +161,7 @@ impl std::error::Error for LockError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Unreachable { fault: Some(fault), .. } | Self::Refused { fault, .. } => Some(fault),
-            Self::NoQuorum { tally, .. } => Some(&**tally),
+            Self::NoQuorum { quorum_report, .. } => Some(&**quorum_report),
             Self::Misuse(misuse) => Some(misuse),
             _ => None,
         }
@@ -192,7 +194,7 @@ pub enum ReleaseError {
     #[non_exhaustive]
     TakenByOther {
         /// Who.
-        held_by: Box<Tenancy>,
+        held_by: Box<HolderInfo>,
     },
     /// These locks had been closed, or the runtime that kept them had ended: the lease was given up then.
     #[non_exhaustive]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Claim, Fault, Fence, Holder, Key, Label, Loss, Tenancy, Ttl};
+use leasehold_core::{Attempt, Claim, Fault, Fence, Holder, HolderInfo, Key, Label, Loss, Ttl};
 
 use crate::error::LockError;
 
@@ -21,7 +21,7 @@ pub enum Event {
         /// Who waits, and for what.
         who: Who,
         /// Who holds it.
-        held_by: Tenancy,
+        held_by: HolderInfo,
         /// The place in line, 1 being the next to have the lock; `None` where it does not wait in line.
         place: Option<u64>,
         /// How long the request has taken so far.
@@ -105,7 +105,7 @@ pub enum Event {
     #[non_exhaustive]
     Broke {
         /// What it was.
-        tenancy: Tenancy,
+        holding: HolderInfo,
     },
     /// The store did not do what it was asked.
     #[non_exhaustive]
@@ -234,7 +234,7 @@ impl fmt::Display for Event {
                 write!(f, "{who} given back after {held_for:.1?}, which was not confirmed: {fault}")
             }
             Self::Lost { who, held_for, why, .. } => write!(f, "{who} lost after {held_for:.1?}: {why}"),
-            Self::Broke { tenancy } => write!(f, "{}: broke the lease of {tenancy}", tenancy.key),
+            Self::Broke { holding } => write!(f, "{}: broke the lease of {holding}", holding.key),
             Self::StoreFault { fault, .. } => fault.fmt(f),
             Self::StoreBack { store, faults } => write!(f, "{store} answers again after {faults} faults"),
             Self::MemberDown { fault } => write!(f, "member down: {fault}"),

@@ -24,10 +24,10 @@ pub mod blocking;
 mod breaking;
 mod builder;
 mod defaults;
+mod diagnose;
 mod error;
 mod event;
 mod events;
-mod examine;
 mod lock;
 mod locks;
 pub mod manual;
@@ -57,9 +57,9 @@ pub use error::{CloseError, ConnectError, HoldError, InspectError, LockError, Re
 pub use event::{Event, Who};
 pub use events::Events;
 pub use leasehold_core::{
-    Backoff, BreakNote, BreakRecord, Claim, Drift, Fault, FaultCause, FaultKind, Fence, Finding, Holder, Key,
-    KeyState, Label, Loss, Mark, Marked, Misuse, Mode, Remedy, Renewal, Runtime, Severity, Signal, Stamp,
-    Stance, Store, Tally, Tenancy, Tenant, Ttl, Waiter, Want,
+    Backoff, BreakNote, BreakRecord, Claim, Drift, Fault, FaultCause, FaultKind, Fence, Finding, Holder,
+    HolderInfo, Key, KeyState, Label, Loss, Mark, Marked, MemberVote, Misuse, Mode, Owner, QuorumReport,
+    Remedy, Renewal, Runtime, Severity, Signal, Stamp, Store, Ttl, Waiter, Want,
 };
 #[cfg(feature = "redis")]
 pub use leasehold_redis::RedisStore;

@@ -92,7 +92,7 @@ impl Mutex {
     pub async fn is_locked(&self) -> Result<bool, InspectError> {
         for key in self.claim.clone()?.keys() {
             let state = self.askers.place().inspect(key).await.map_err(InspectError::Store)?;
-            if !state.tenancies.is_empty() {
+            if !state.holders.is_empty() {
                 return Ok(true);
             }
         }

@@ -8,7 +8,7 @@ mod bare;
 mod breaking;
 mod contest;
 mod desk;
-mod examining;
+mod diagnosing;
 mod health;
 mod keeping;
 mod looking;
@@ -22,9 +22,9 @@ use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Attempt, BackgroundReleases, Ballot, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer,
-    BreakNote, BreakRecord, Claim, Examination, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
+    BreakNote, BreakRecord, Claim, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
     KeyState, Limits, Manner, Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, Runtime,
-    Seat, Store, Stretch, Ttl, Vote, Wake,
+    Store, StoreRole, Stretch, Ttl, Vote, Wake,
 };
 
 use desk::Desk;
@@ -256,8 +256,8 @@ impl AdminStore for QuorumStore {
     }
 
     /// Each member, and then what only shows when they are seen together.
-    fn examine(&self, _: Seat) -> BoxFuture<'_, Examination> {
-        Box::pin(examining::examine(&self.desk))
+    fn diagnose(&self, _: StoreRole) -> BoxFuture<'_, Diagnosis> {
+        Box::pin(diagnosing::diagnose(&self.desk))
     }
 }
 

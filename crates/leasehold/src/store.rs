@@ -9,8 +9,8 @@
 
 pub use leasehold_core::{
     AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
-    Bulletin, Channel, Ears, Examination, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant,
+    Bulletin, Channel, Diagnosis, Ears, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant,
     Limits, Manner, MarkStore, Marked, MemberStore, News, Nonce, Notice, Notices, Parts, Place, ProcessStore,
-    Proof, Proposal, Push, Quarantined, RaiseAnswer, Records, Scene, Seat, Served, Store, Stretch, Ticket,
-    Wait, Waiting, Wake, serve,
+    Proof, Proposal, Push, Quarantined, RaiseAnswer, Records, Scene, Served, Store, StoreRole, Stretch,
+    Ticket, Wait, Waiting, Wake, serve,
 };

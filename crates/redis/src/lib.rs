@@ -6,7 +6,7 @@
 //! The way of one uncontended `lock()`: [`RedisStore`] → `in_line` (a grant, with or without a place in the queue) → `batch` (which
 //! requests leave together) → [`script`] (what is sent, what is answered) → `link` (the connection). What is not on that way is reached
 //! by a call that says so: `confirm` asks replicas, `member` finds out which run of the server vouches, `clock` reads the server's
-//! time, `topology` finds the server, `examine` diagnoses it.
+//! time, `topology` finds the server, `diagnose` diagnoses it.
 //!
 //! Programs use the `leasehold` crate.
 
@@ -22,9 +22,9 @@ mod confirm;
 mod connect;
 mod contended;
 mod deadline;
+mod diagnose;
 mod dial;
 mod ear;
-mod examine;
 mod fault;
 mod hearing;
 mod in_line;

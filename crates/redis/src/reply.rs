@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, BreakAnswer, Fence, GrantAnswer, HoldAnswer, Holder, Key, KeyState, Label, Marked,
-    Misuse, Mode, Place, RaiseAnswer, Request, Stamp, Tenancy, Tenant, Ticket, Waiter,
+    Answer, Attempt, BreakAnswer, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, KeyState, Label,
+    Marked, Misuse, Mode, Owner, Place, RaiseAnswer, Request, Stamp, Ticket, Waiter,
 };
 use redis::Value;
 
@@ -184,8 +184,8 @@ impl Fields {
     }
 
     /// Who holds the key that the attempt did not get.
-    fn held_by(&self, attempt: &Attempt) -> Result<Tenancy, String> {
-        self.tenancy(self.key(attempt)?)?.ok_or_else(|| self.strange())
+    fn held_by(&self, attempt: &Attempt) -> Result<HolderInfo, String> {
+        self.holding(self.key(attempt)?)?.ok_or_else(|| self.strange())
     }
 
     fn hold(&self, attempt: &Attempt) -> Result<HoldAnswer, String> {
@@ -195,7 +195,7 @@ impl Fields {
             _ => {}
         }
         let key = self.key(attempt)?;
-        Ok(HoldAnswer::NotHeld { key: key.clone(), held_by: self.tenancy(key)? })
+        Ok(HoldAnswer::NotHeld { key: key.clone(), held_by: self.holding(key)? })
     }
 
     fn marked(&self, key: &Key) -> Result<Marked, String> {
@@ -213,45 +213,45 @@ impl Fields {
 
     fn broken(&self, key: &Key) -> Result<BreakAnswer, String> {
         if self.code != DONE {
-            return Ok(BreakAnswer::NotHeld { held_by: self.tenancy(key)? });
+            return Ok(BreakAnswer::NotHeld { held_by: self.holding(key)? });
         }
-        let tenancy = self.tenancy(key)?.ok_or_else(|| self.strange())?;
-        Ok(BreakAnswer::Broken { tenancy })
+        let holding = self.holding(key)?.ok_or_else(|| self.strange())?;
+        Ok(BreakAnswer::Broken { holding })
     }
 
     /// Who the answer says holds a key; of several, whose share ends first.
-    fn tenancy(&self, key: &Key) -> Result<Option<Tenancy>, String> {
-        let (tenant, mode, fence, remaining) = match (self.code, self.rest.as_slice()) {
+    fn holding(&self, key: &Key) -> Result<Option<HolderInfo>, String> {
+        let (owner, mode, fence, remaining) = match (self.code, self.rest.as_slice()) {
             (FREE, _) => return Ok(None),
-            (NO_LOCK, [_, Value::Int(pttl), ..]) => (Tenant::NotALock, Mode::Exclusive, None, *pttl),
+            (NO_LOCK, [_, Value::Int(pttl), ..]) => (Owner::NotALock, Mode::Exclusive, None, *pttl),
             (
                 DONE | HELD | STANDS | FULL,
                 [_, Value::BulkString(value), Value::Int(pttl), Value::BulkString(fence), ..],
             ) => {
-                let tenant = wire::read(value);
-                let ours = matches!(tenant, Tenant::Holder { .. });
-                (tenant, Mode::Exclusive, Some(fence).filter(|_| ours), *pttl)
+                let owner = wire::read(value);
+                let ours = matches!(owner, Owner::Holder { .. });
+                (owner, Mode::Exclusive, Some(fence).filter(|_| ours), *pttl)
             }
             (
                 DONE | HELD | STANDS | FULL,
                 [_, Value::Array(share), Value::Int(left), Value::BulkString(fence), ..],
             ) => {
-                let (tenant, mode) =
+                let (owner, mode) =
                     holder_of_a_share(share).ok_or_else(|| strangers(1, Side::Holders, key))?;
-                (tenant, mode, Some(fence), *left)
+                (owner, mode, Some(fence), *left)
             }
             _ => return Err(self.strange()),
         };
         let fence = fence.and_then(|fence| number(fence)).and_then(Fence::new);
         let remaining = u64::try_from(remaining).ok().map(Duration::from_millis);
-        Ok(Some(Tenancy::exclusive(key.clone(), tenant, fence, remaining).in_mode(mode)))
+        Ok(Some(HolderInfo::exclusive(key.clone(), owner, fence, remaining).in_mode(mode)))
     }
 
     /// What an inspection says of a key.
     fn seen(&self, key: &Key) -> Result<KeyState, String> {
-        let (tenancies, strange_holders) = self.tenancies(key)?;
+        let (holders, strange_holders) = self.holders(key)?;
         let (line, strange_waiters) = self.waiters()?;
-        let state = KeyState::new(key.clone(), tenancies, line).at(self.time()?);
+        let state = KeyState::new(key.clone(), holders, line).at(self.time()?);
         let mut strange = [(strange_holders, Side::Holders), (strange_waiters, Side::Line)].into_iter();
         Ok(match strange.find(|(count, _)| *count > 0) {
             Some((count, side)) => state.damaged(strangers(count, side, key)),
@@ -260,13 +260,13 @@ impl Fields {
     }
 
     /// All who an inspection says hold a key, in order of their fences; and how many it names who are not ours.
-    fn tenancies(&self, key: &Key) -> Result<(Vec<Tenancy>, usize), String> {
+    fn holders(&self, key: &Key) -> Result<(Vec<HolderInfo>, usize), String> {
         let (HELD_TOGETHER, [_, Value::BulkString(marker), Value::Array(shares), ..]) =
             (self.code, self.rest.as_slice())
         else {
-            return Ok((self.tenancy(key)?.into_iter().collect(), 0));
+            return Ok((self.holding(key)?.into_iter().collect(), 0));
         };
-        let (now, mut tenancies, mut strange) = (self.time()?, Vec::new(), 0);
+        let (now, mut holders, mut strange) = (self.time()?, Vec::new(), 0);
         for share in shares.chunks(5) {
             let read = || {
                 let [digits, Value::BulkString(ends), weight, Value::BulkString(fence), tail] = share else {
@@ -274,23 +274,23 @@ impl Fields {
                 };
                 let marker = Value::BulkString(marker.clone());
                 let share = [&marker, digits, weight, tail].map(Clone::clone);
-                let (tenant, mode) = holder_of_a_share(&share)?;
+                let (owner, mode) = holder_of_a_share(&share)?;
                 let ends = Stamp::from_micros(number(ends)?.checked_mul(1000)?);
                 let fence = number(fence).and_then(Fence::new);
                 let remaining = Some(now.saturating_until(ends));
-                Some(Tenancy::exclusive(key.clone(), tenant, fence, remaining).in_mode(mode))
+                Some(HolderInfo::exclusive(key.clone(), owner, fence, remaining).in_mode(mode))
             };
             match read() {
-                Some(tenancy) => tenancies.push(tenancy),
+                Some(holding) => holders.push(holding),
                 None => strange += 1,
             }
         }
-        let holder = |tenancy: &Tenancy| match tenancy.tenant {
-            Tenant::Holder { holder, .. } => Some(holder),
+        let holder = |holding: &HolderInfo| match holding.owner {
+            Owner::Holder { holder, .. } => Some(holder),
             _ => None,
         };
-        tenancies.sort_by_key(|tenancy| (tenancy.fence, holder(tenancy)));
-        Ok((tenancies, strange))
+        holders.sort_by_key(|holding| (holding.fence, holder(holding)));
+        Ok((holders, strange))
     }
 
     /// The key that the answer is about.
@@ -361,7 +361,7 @@ fn no_mark(key: &Key) -> String {
 }
 
 /// Who has a share, and how: the marker, digits, weight and tail.
-fn holder_of_a_share(said: &[Value]) -> Option<(Tenant, Mode)> {
+fn holder_of_a_share(said: &[Value]) -> Option<(Owner, Mode)> {
     let [
         Value::BulkString(marker),
         Value::BulkString(digits),
@@ -373,8 +373,8 @@ fn holder_of_a_share(said: &[Value]) -> Option<(Tenant, Mode)> {
     };
     let weight = number(weight).and_then(|weight| u32::try_from(weight).ok())?;
     let label = tail.strip_prefix(b" ").map(Label::read);
-    let tenant = Tenant::Holder { holder: Holder::from_digits(digits)?, label };
-    Some((tenant, wire::family(marker)?.mode(weight)))
+    let owner = Owner::Holder { holder: Holder::from_digits(digits)?, label };
+    Some((owner, wire::family(marker)?.mode(weight)))
 }
 
 /// Scripts count from 1.
@@ -421,8 +421,8 @@ mod tests {
             Attempt::new(Claim::exclusive(key.clone()), Holder::from_bits(0xab), None, Ttl::DEFAULT);
         let request = Request::Grant { attempt, wait: None, not_after: None };
         let value = held_by_a_share(&["lh1 permits 4", DIGITS, "2", " web-3"]);
-        let tenant = Tenant::Holder { holder: Holder::from_bits(0xcd), label: Label::new("web-3").ok() };
-        let held_by = Tenancy::exclusive(key, tenant, Fence::new(7), Some(Duration::from_millis(1500)))
+        let owner = Owner::Holder { holder: Holder::from_bits(0xcd), label: Label::new("web-3").ok() };
+        let held_by = HolderInfo::exclusive(key, owner, Fence::new(7), Some(Duration::from_millis(1500)))
             .in_mode(Mode::permits(2, 4).unwrap());
         let answer = Answer::Grant(GrantAnswer::Busy { held_by, place: None });
         assert_eq!(decode(&request, value), Ok(Reply { answer, unfinished: Vec::new() }));

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
-    Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner,
-    Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, Seat, Store, Stretch,
-    Wake,
+    Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner,
+    Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, Store, StoreRole,
+    Stretch, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -335,8 +335,8 @@ impl AdminStore for RedisStore {
         Box::pin(self.client.list_breaks(prefix))
     }
 
-    fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
-        Box::pin(self.client.examine(seat))
+    fn diagnose(&self, role: StoreRole) -> BoxFuture<'_, Diagnosis> {
+        Box::pin(self.client.diagnose(role))
     }
 }
 

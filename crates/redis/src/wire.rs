@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use leasehold_core::{
-    BreakNote, BreakRecord, Channel, Family, Fence, Holder, Key, Label, Mark, Mode, News, Nonce, Stamp,
-    Tenant, Ttl,
+    BreakNote, BreakRecord, Channel, Family, Fence, Holder, Key, Label, Mark, Mode, News, Nonce, Owner,
+    Stamp, Ttl,
 };
 
 /// What all our values begin with: the version of the format.
@@ -71,10 +71,10 @@ pub(crate) fn write_tail(label: Option<&Label>, to: &mut Vec<u8>) {
 
 /// Who a value says holds the key. What is not exactly of our form is another program's.
 #[must_use]
-pub fn read(value: &[u8]) -> Tenant {
+pub fn read(value: &[u8]) -> Owner {
     match ours(value) {
-        Some((_, holder, label)) => Tenant::Holder { holder, label },
-        None => Tenant::Foreign { value: value.into() },
+        Some((_, holder, label)) => Owner::Holder { holder, label },
+        None => Owner::Foreign { value: value.into() },
     }
 }
 
@@ -236,8 +236,8 @@ mod tests {
     const HOLDER: Holder = Holder::from_bits(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
     const DIGITS: &str = "0123456789abcdef0011223344556677";
 
-    fn holder(label: Option<&str>) -> Tenant {
-        Tenant::Holder { holder: HOLDER, label: label.map(|label| Label::read(label.as_bytes())) }
+    fn holder(label: Option<&str>) -> Owner {
+        Owner::Holder { holder: HOLDER, label: label.map(|label| Label::read(label.as_bytes())) }
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
         ];
         for value in foreign {
             let value = value.as_bytes();
-            assert_eq!(read(value), Tenant::Foreign { value: value.into() });
+            assert_eq!(read(value), Owner::Foreign { value: value.into() });
         }
     }
 
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn a_marker_is_no_lease() {
         for marker in [marker_of(Family::Shared), marker_of(Family::Permits { of: 4 })] {
-            assert_eq!(read(&marker), Tenant::Foreign { value: marker.as_slice().into() });
+            assert_eq!(read(&marker), Owner::Foreign { value: marker.as_slice().into() });
         }
     }
 
@@ -414,7 +414,7 @@ mod tests {
             let holder = Holder::from_bits(bits);
             let label = label.map(|label| Label::new(&label).unwrap());
             let value = value_of(Flag::Awaited, holder, label.as_ref());
-            prop_assert_eq!(read(&value), Tenant::Holder { holder, label });
+            prop_assert_eq!(read(&value), Owner::Holder { holder, label });
         }
 
         #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use leasehold::{Locks, TokioRuntime};
 use leasehold_core::{
-    Attempt, Claim, Fence, GrantAnswer, HoldAnswer, Holder, Key, Label, Manner, Runtime, Store, Tenancy,
-    Tenant, Ttl,
+    Attempt, Claim, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, Label, Manner, Owner, Runtime,
+    Store, Ttl,
 };
 
 mod breaking;
@@ -179,7 +179,7 @@ async fn take(store: &dyn Store, attempt: &Attempt) -> Fence {
     }
 }
 
-async fn refused(store: &dyn Store, attempt: &Attempt) -> Tenancy {
+async fn refused(store: &dyn Store, attempt: &Attempt) -> HolderInfo {
     match ask(store, attempt).await {
         GrantAnswer::Busy { held_by, .. } => held_by,
         other => panic!("{attempt:?} should be refused: {other:?}"),
@@ -190,8 +190,8 @@ async fn renew(store: &dyn Store, attempt: &Attempt) -> HoldAnswer {
     store.renew(std::slice::from_ref(attempt)).await.pop().unwrap().unwrap()
 }
 
-async fn holders(store: &dyn Store, name: &str) -> Vec<Tenancy> {
-    store.inspector().unwrap().inspect(&key(name)).await.unwrap().tenancies
+async fn holders(store: &dyn Store, name: &str) -> Vec<HolderInfo> {
+    store.inspector().unwrap().inspect(&key(name)).await.unwrap().holders
 }
 
 /// Asks until it is granted, for no longer than `limit`; says how long it took.
@@ -238,13 +238,13 @@ pub async fn busy_says_who_and_for_how_long(venue: &Venue) {
     one.label = Some(Label::new("web-3: größe").unwrap());
     let fence = take(&*store, &one).await;
     let seen = refused(&*store, &attempt(&["k"], LONG)).await;
-    assert_eq!(seen.tenant, Tenant::Holder { holder: one.holder, label: one.label.clone() });
+    assert_eq!(seen.owner, Owner::Holder { holder: one.holder, label: one.label.clone() });
     assert_eq!((seen.key.clone(), seen.fence), (key("k"), Some(fence)));
     let left = seen.remaining.unwrap();
     assert!(left <= LONG && left > LONG - Duration::from_secs(10), "{left:?} left");
     let looked = holders(&*venue.store(), "k").await;
     assert_eq!(looked.len(), 1);
-    assert_eq!((&looked[0].tenant, looked[0].fence), (&seen.tenant, seen.fence));
+    assert_eq!((&looked[0].owner, looked[0].fence), (&seen.owner, seen.fence));
 }
 
 /// A holder that says nothing more keeps the others out for its ttl, and no longer.
@@ -280,7 +280,7 @@ pub async fn only_the_holder_renews(venue: &Venue) {
     let HoldAnswer::NotHeld { held_by: Some(held_by), .. } = renew(&*store, &one).await else {
         panic!("the other holds it")
     };
-    assert_eq!(held_by.tenant, Tenant::Holder { holder: other.holder, label: None });
+    assert_eq!(held_by.owner, Owner::Holder { holder: other.holder, label: None });
 }
 
 /// One lost lease in a batch costs the others nothing; more than fit into one batch are no trouble.
@@ -398,9 +398,9 @@ pub async fn any_key_and_label_will_do(venue: &Venue) {
         held.push(one);
     }
     for one in held {
-        let seen = store.inspector().unwrap().inspect(one.claim.first_key()).await.unwrap().tenancies;
+        let seen = store.inspector().unwrap().inspect(one.claim.first_key()).await.unwrap().holders;
         assert_eq!(seen.len(), 1, "{:?}", one.claim);
-        assert_eq!(seen[0].tenant, Tenant::Holder { holder: one.holder, label: one.label.clone() });
+        assert_eq!(seen[0].owner, Owner::Holder { holder: one.holder, label: one.label.clone() });
         assert_eq!(renew(&*store, &one).await, HoldAnswer::Done);
         assert_eq!(store.release(&one).await.unwrap(), HoldAnswer::Done);
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, BreakAnswer, BreakRecord, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, Key,
-    LastFence, Line, Marked, Mode, News, Place, RaiseAnswer, Share, Shares, Stamp, Tenancy, Ticket, Waiter,
+    Answer, BreakAnswer, BreakRecord, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo,
+    Key, LastFence, Line, Marked, Mode, News, Place, RaiseAnswer, Share, Shares, Stamp, Ticket, Waiter,
 };
 use leasehold_redis::wire::mode_of;
 
@@ -172,10 +172,10 @@ impl Tolerance {
         Ticket::new(self.number(ticket.get()))
     }
 
-    fn tenancy(self, mut tenancy: Tenancy) -> Tenancy {
-        tenancy.remaining = Self::left(tenancy.remaining);
-        tenancy.fence = tenancy.fence.map(|fence| self.fence(fence));
-        tenancy
+    fn holding(self, mut holding: HolderInfo) -> HolderInfo {
+        holding.remaining = Self::left(holding.remaining);
+        holding.fence = holding.fence.map(|fence| self.fence(fence));
+        holding
     }
 
     /// A dump without what is left out.
@@ -230,11 +230,11 @@ impl Tolerance {
 
     /// An answer that names one of several who hold a key, as if it had named whom the other side did: of two shares whose ends
     /// are compared as one, each may be said to end first.
-    pub fn name_alike(self, answer: &mut Answer, right: &Answer, holders: &[Tenancy]) {
+    pub fn name_alike(self, answer: &mut Answer, right: &Answer, holders: &[HolderInfo]) {
         if let (Some(named), Some(right)) = (named(answer), named(&mut right.clone()))
             && named.mode != Mode::Exclusive
             && named.remaining == right.remaining
-            && holders.iter().any(|holder| self.tenancy(holder.clone()) == *named)
+            && holders.iter().any(|holder| self.holding(holder.clone()) == *named)
         {
             *named = right.clone();
         }
@@ -245,7 +245,7 @@ impl Tolerance {
     pub fn answer(self, answer: Answer) -> Answer {
         let held = |answer| match answer {
             HoldAnswer::NotHeld { key, held_by } => {
-                HoldAnswer::NotHeld { key, held_by: held_by.map(|held_by| self.tenancy(held_by)) }
+                HoldAnswer::NotHeld { key, held_by: held_by.map(|held_by| self.holding(held_by)) }
             }
             HoldAnswer::Done => HoldAnswer::Done,
         };
@@ -264,20 +264,20 @@ impl Tolerance {
             }
             Answer::Raise(RaiseAnswer::NotHeld { key, held_by }) => Answer::Raise(RaiseAnswer::NotHeld {
                 key,
-                held_by: held_by.map(|held_by| self.tenancy(held_by)),
+                held_by: held_by.map(|held_by| self.holding(held_by)),
             }),
             Answer::Quarantined { .. } => Answer::Quarantined { left: Duration::ZERO },
             Answer::Inspect(mut state) => {
-                state.tenancies = state.tenancies.into_iter().map(|seen| self.tenancy(seen)).collect();
+                state.holders = state.holders.into_iter().map(|seen| self.holding(seen)).collect();
                 state.line = state.line.into_iter().map(Self::waiter).collect();
                 state.clock = state.clock.map(|clock| Stamp::from_micros(self.number(clock.as_micros())));
                 Answer::Inspect(state)
             }
-            Answer::Break(BreakAnswer::Broken { tenancy }) => {
-                Answer::Break(BreakAnswer::Broken { tenancy: self.tenancy(tenancy) })
+            Answer::Break(BreakAnswer::Broken { holding }) => {
+                Answer::Break(BreakAnswer::Broken { holding: self.holding(holding) })
             }
             Answer::Break(BreakAnswer::NotHeld { held_by }) => {
-                let held_by = held_by.map(|held_by| self.tenancy(held_by));
+                let held_by = held_by.map(|held_by| self.holding(held_by));
                 Answer::Break(BreakAnswer::NotHeld { held_by })
             }
             Answer::Advance => Answer::Advance,
@@ -288,11 +288,11 @@ impl Tolerance {
         match answer {
             GrantAnswer::Granted { fence } => GrantAnswer::Granted { fence: self.fence(fence) },
             GrantAnswer::Busy { held_by, place } => GrantAnswer::Busy {
-                held_by: self.tenancy(held_by),
+                held_by: self.holding(held_by),
                 place: place.map(|place| Place { ticket: self.ticket(place.ticket), ..place }),
             },
             GrantAnswer::LineFull { held_by, length } => {
-                GrantAnswer::LineFull { held_by: self.tenancy(held_by), length }
+                GrantAnswer::LineFull { held_by: self.holding(held_by), length }
             }
             GrantAnswer::TooLate { now } => {
                 GrantAnswer::TooLate { now: Stamp::from_micros(self.number(now.as_micros())) }
@@ -310,7 +310,7 @@ impl Tolerance {
 }
 
 /// Whom an answer names.
-const fn named(answer: &mut Answer) -> Option<&mut Tenancy> {
+const fn named(answer: &mut Answer) -> Option<&mut HolderInfo> {
     match answer {
         Answer::Grant(GrantAnswer::Busy { held_by, .. } | GrantAnswer::LineFull { held_by, .. }) => {
             Some(held_by)

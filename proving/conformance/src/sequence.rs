@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, BreakNote, Channel, Claim, Content, Ears, Fence, GrantAnswer, Holder, Key, Label,
-    LastFence, Lock, Mark, Nonce, Proposal, Records, Request, Scene, Served, Stamp, Tenancy, Ticket, Ttl,
-    Wait, apply,
+    Answer, Attempt, BreakNote, Channel, Claim, Content, Ears, Fence, GrantAnswer, Holder, HolderInfo, Key,
+    Label, LastFence, Lock, Mark, Nonce, Proposal, Records, Request, Scene, Served, Stamp, Ticket, Ttl, Wait,
+    apply,
 };
 use leasehold_redis::wire::{self, channel_of, mark_of};
 use rand::rngs::StdRng;
@@ -468,7 +468,7 @@ impl Tickets {
             self.tickets.insert(attempt.holder, (held_by.key.clone(), place.ticket));
         }
         if let Answer::Inspect(state) = answer {
-            let fences = state.tenancies.iter().filter_map(|held_by| held_by.fence);
+            let fences = state.holders.iter().filter_map(|held_by| held_by.fence);
             self.fences.extend(fences.map(|fence| (state.key.clone(), fence)));
         }
     }
@@ -547,7 +547,7 @@ impl Oracle {
 
     /// Takes one step; what came of what was asked, and who held those keys before it or after it. The clock moves on by a tick
     /// with each request, as every store's does.
-    pub fn take(&mut self, step: &Step) -> Vec<(Served, Vec<Tenancy>)> {
+    pub fn take(&mut self, step: &Step) -> Vec<(Served, Vec<HolderInfo>)> {
         let requests = self.tickets.requests(step);
         let served = requests.into_iter().map(|request| {
             self.now = self.now + Duration::from_micros(1);
@@ -574,7 +574,7 @@ impl Oracle {
     }
 
     /// All who hold a key that a request is about.
-    fn holders_of(&mut self, request: &Request) -> Vec<Tenancy> {
+    fn holders_of(&mut self, request: &Request) -> Vec<HolderInfo> {
         let keys: Vec<_> = match request {
             Request::Grant { attempt, .. }
             | Request::Renew(attempt)
@@ -589,7 +589,7 @@ impl Oracle {
         let scene = Scene::new(self.now, floor);
         let inspect = |key: &Key| match apply(&mut self.records, Request::Inspect(key.clone()), &scene).answer
         {
-            Answer::Inspect(state) => state.tenancies,
+            Answer::Inspect(state) => state.holders,
             _ => Vec::new(),
         };
         keys.into_iter().flat_map(inspect).collect()

@@ -15,7 +15,7 @@ fn what_endangers_locks_is_seen_by_who_blocks() {
     let server = Server::start(Flavor::Valkey91);
     let locks = Locks::connect(&server.url()).unwrap();
     let about_eviction = || {
-        let findings = locks.examine();
+        let findings = locks.diagnose();
         assert!(findings.is_sorted_by(|one, next| one.severity >= next.severity), "the worst first");
         findings.into_iter().find(|finding| finding.what.contains("maxmemory-policy")).map(|it| it.severity)
     };
@@ -27,10 +27,10 @@ fn what_endangers_locks_is_seen_by_who_blocks() {
 }
 
 #[test]
-fn a_server_that_is_not_there_can_be_examined() {
+fn a_server_that_is_not_there_can_be_diagnosed() {
     let builder = leasehold::Locks::builder();
     let locks = Locks::unopened_with(builder, "redis://127.0.0.1:1").unwrap();
-    let findings = locks.examine();
+    let findings = locks.diagnose();
     assert!(findings.iter().any(|finding| finding.severity > Severity::Note), "{findings:?}");
 }
 
@@ -109,7 +109,7 @@ fn who_blocks_can_do_all_that_the_others_can() {
         // There is one builder.
         (
             "Locks",
-            sources!("locks.rs" "breaking.rs" "examine.rs" "survey.rs"),
+            sources!("locks.rs" "breaking.rs" "diagnose.rs" "survey.rs"),
             sources!("blocking/locks.rs" "blocking/survey.rs"),
             // A step waits until it is due.
             &["builder", "due"],

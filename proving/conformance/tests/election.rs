@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{HoldError, Locks, Tenancy, Tenant};
+use leasehold::{HoldError, HolderInfo, Locks, Owner};
 use servers::{Flavor, Server};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -38,9 +38,9 @@ impl Place {
     }
 }
 
-fn name(tenancy: &Tenancy) -> String {
-    match &tenancy.tenant {
-        Tenant::Holder { label: Some(label), .. } => label.as_str().to_owned(),
+fn name(holding: &HolderInfo) -> String {
+    match &holding.owner {
+        Owner::Holder { label: Some(label), .. } => label.as_str().to_owned(),
         other => panic!("{other}"),
     }
 }

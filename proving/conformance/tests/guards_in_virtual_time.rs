@@ -119,8 +119,8 @@ async fn a_guard_whose_lease_was_broken_on_its_way_is_lost_as_soon_as_the_store_
     world.store.set(Weather::Slow(SECOND));
     let granted = tokio::spawn(world.locks.mutex("k").lock().into_future());
     sleep(SECOND / 2).await;
-    let tenancy = world.others().inspect("k").await.unwrap().tenancies.pop().unwrap();
-    world.others().break_lease("k", tenancy.fence.unwrap()).await.unwrap();
+    let holding = world.others().inspect("k").await.unwrap().holders.pop().unwrap();
+    world.others().break_lease("k", holding.fence.unwrap()).await.unwrap();
     let guard = granted.await.unwrap().unwrap();
     let granted = world.time.now();
     assert!(matches!(guard.lost().await, Loss::Broken { .. }));
@@ -708,7 +708,7 @@ async fn who_waits_is_told_for_whom_and_who_does_not_wait_is_not() {
     ask(mutex.lock()).within(SECOND).await.unwrap_err();
     let heard = std::mem::take(&mut *told.lock().unwrap());
     assert!(!heard.is_empty());
-    let is_holder = |held_by: &leasehold::Tenancy| held_by.to_string().starts_with("the holder (");
+    let is_holder = |held_by: &leasehold::HolderInfo| held_by.to_string().starts_with("the holder (");
     assert!(heard.iter().all(is_holder), "{heard:?}");
     guard.release().await.unwrap();
 }

@@ -94,7 +94,7 @@ async fn of_ten_who_begin_at_once_one_does_it_and_the_others_find_it_done() {
             }
         }
         assert_eq!((ran, times.load(Ordering::SeqCst)), (1, 1), "{}", place.locks().await.store());
-        assert!(place.locks().await.inspect("migrate").await.unwrap().tenancies.is_empty());
+        assert!(place.locks().await.inspect("migrate").await.unwrap().holders.is_empty());
     }
 }
 

@@ -157,8 +157,7 @@ fn leave_nothing(test: &str, programs: &[(&str, usize)], stores: &[String]) {
             ended(test, program, stores);
             for locks in &locks {
                 let found = looking.block_on(locks.list("")).unwrap();
-                let found =
-                    found.iter().filter(|state| !state.tenancies.is_empty() || !state.line.is_empty());
+                let found = found.iter().filter(|state| !state.holders.is_empty() || !state.line.is_empty());
                 left.extend(found.map(|state| format!("run {time}: {} at {}", state.key, locks.store())));
             }
             assert!(left.is_empty(), "{program}: {left:?}");

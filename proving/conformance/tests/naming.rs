@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Event, Locks, Naming, Tenant};
+use leasehold::{Event, Locks, Naming, Owner};
 use servers::{Flavor, Reply, Server};
 use tokio::time::timeout;
 
@@ -38,7 +38,7 @@ async fn what_redlock_net_shedlock_and_exclusive_lock_write_keeps_us_out_and_our
         assert_eq!(server.text(&theirs), Reply::Simple("OK".into()), "{naming}");
         assert!(locks.mutex(name).try_lock().await.unwrap().is_none(), "{naming}");
         let state = locks.inspect(name).await.unwrap();
-        assert_eq!(state.tenancies[0].tenant, Tenant::Foreign { value: value.as_bytes().into() }, "{naming}");
+        assert_eq!(state.holders[0].owner, Owner::Foreign { value: value.as_bytes().into() }, "{naming}");
         server.text(&["DEL", key]);
 
         let guard = locks.mutex(name).lock().await.unwrap();

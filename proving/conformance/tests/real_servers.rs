@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{AnyStore, ConnectError, Fence, Guard, LockError, Locks, Loss, ReleaseError, Tenant};
+use leasehold::{AnyStore, ConnectError, Fence, Guard, LockError, Locks, Loss, Owner, ReleaseError};
 use servers::{Flavor, Proxy, Reply, Server};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -142,7 +142,7 @@ async fn a_foreign_lock_keeps_us_out_for_its_ttl_and_ours_keeps_it_out() {
         let set = Instant::now();
         let error = locks.mutex("k").lock().within(Duration::ZERO).await.unwrap_err();
         let LockError::TimedOut { held_by: Some(held_by), .. } = error else { panic!("{flavor}: {error:?}") };
-        assert!(matches!(&held_by.tenant, Tenant::Foreign { value } if **value == *b"x"), "{held_by:?}");
+        assert!(matches!(&held_by.owner, Owner::Foreign { value } if **value == *b"x"), "{held_by:?}");
         let guard = take(&locks).await;
         let waited = set.elapsed();
         assert!(waited > SECOND && waited < 2 * SECOND, "{flavor}: after {waited:?}");

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use leasehold::{KeyState, Locks, Tenant};
+use leasehold::{KeyState, Locks, Owner};
 use servers::Process;
 use tokio::runtime::Runtime;
 
@@ -132,8 +132,8 @@ impl Crowd {
     /// If the store does not answer.
     #[must_use]
     pub fn has_the_lock(&self) -> Option<u32> {
-        match &self.look().tenancies.first()?.tenant {
-            Tenant::Holder { label: Some(label), .. } => label.as_str().parse().ok(),
+        match &self.look().holders.first()?.owner {
+            Owner::Holder { label: Some(label), .. } => label.as_str().parse().ok(),
             _ => None,
         }
     }
@@ -146,7 +146,7 @@ impl Crowd {
     #[must_use]
     pub fn is_forgotten(&self) -> bool {
         let state = self.look();
-        state.tenancies.is_empty() && state.line.is_empty()
+        state.holders.is_empty() && state.line.is_empty()
     }
 
     /// The longest that the machine left this process without a turn. Servers and workers are not better off.

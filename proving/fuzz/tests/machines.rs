@@ -10,9 +10,9 @@ use std::{
 
 use fuzz::{Asleep, Verdict, holds, hunt};
 use leasehold_core::{
-    Acquire, Attempt, Ballot, Claim, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, Instant, Keep,
-    Keeping, Key, Lease, Line, News, Outcome, Patience, Place, Renewal, Round, Stamp, Step, Tenancy, Tenant,
-    Ticket, Ttl, Turn, Vote, Waiting, Wake, majority_of,
+    Acquire, Attempt, Ballot, Claim, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo,
+    Instant, Keep, Keeping, Key, Lease, Line, News, Outcome, Owner, Patience, Place, Renewal, Round, Stamp,
+    Step, Ticket, Ttl, Turn, Vote, Waiting, Wake, majority_of,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -56,11 +56,11 @@ fn key() -> Key {
     Key::new("k").expect("a key")
 }
 
-fn tenancy() -> impl Strategy<Value = Tenancy> {
+fn holding() -> impl Strategy<Value = HolderInfo> {
     (prop::option::of(foreign_time()), any::<bool>()).prop_map(|(remaining, foreign)| {
-        let ours = Tenant::Holder { holder: Holder::from_bits(9), label: None };
-        let tenant = if foreign { Tenant::Foreign { value: b"x"[..].into() } } else { ours };
-        Tenancy::exclusive(key(), tenant, None, remaining)
+        let ours = Owner::Holder { holder: Holder::from_bits(9), label: None };
+        let owner = if foreign { Owner::Foreign { value: b"x"[..].into() } } else { ours };
+        HolderInfo::exclusive(key(), owner, None, remaining)
     })
 }
 
@@ -76,8 +76,8 @@ fn place() -> impl Strategy<Value = Place> {
 fn grant_answer() -> impl Strategy<Value = GrantAnswer> {
     prop_oneof![
         3 => fence().prop_map(|fence| GrantAnswer::Granted { fence }),
-        4 => (tenancy(), prop::option::of(place())).prop_map(|(held_by, place)| GrantAnswer::Busy { held_by, place }),
-        1 => (tenancy(), any::<u64>()).prop_map(|(held_by, length)| GrantAnswer::LineFull { held_by, length }),
+        4 => (holding(), prop::option::of(place())).prop_map(|(held_by, place)| GrantAnswer::Busy { held_by, place }),
+        1 => (holding(), any::<u64>()).prop_map(|(held_by, length)| GrantAnswer::LineFull { held_by, length }),
         2 => Just(GrantAnswer::Unfinished),
         2 => any::<u64>().prop_map(|now| GrantAnswer::TooLate { now: Stamp::from_micros(now) }),
         1 => Just(GrantAnswer::NotALock { key: key() }),
@@ -88,7 +88,7 @@ fn grant_answer() -> impl Strategy<Value = GrantAnswer> {
 fn hold_answer() -> impl Strategy<Value = HoldAnswer> {
     prop_oneof![
         5 => Just(HoldAnswer::Done),
-        1 => prop::option::of(tenancy()).prop_map(|held_by| HoldAnswer::NotHeld { key: key(), held_by }),
+        1 => prop::option::of(holding()).prop_map(|held_by| HoldAnswer::NotHeld { key: key(), held_by }),
     ]
 }
 
@@ -267,7 +267,7 @@ fn a_lease_is_kept_by_answers_alone() {
 enum AtRound {
     Granted(usize, Fence),
     Raised(usize, Fence),
-    Refused(usize, Option<Tenancy>),
+    Refused(usize, Option<HolderInfo>),
     Fault(usize, bool),
     AskAgain(usize),
     Next,
@@ -279,7 +279,7 @@ fn at_round() -> impl Strategy<Value = AtRound> {
         4 => Just(AtRound::Next),
         4 => (member(), fence()).prop_map(|(member, fence)| AtRound::Granted(member, fence)),
         4 => (member(), fence()).prop_map(|(member, fence)| AtRound::Raised(member, fence)),
-        2 => (member(), prop::option::of(tenancy())).prop_map(|(member, by)| AtRound::Refused(member, by)),
+        2 => (member(), prop::option::of(holding())).prop_map(|(member, by)| AtRound::Refused(member, by)),
         2 => (member(), any::<bool>()).prop_map(|(member, lasting)| AtRound::Fault(member, lasting)),
         1 => member().prop_map(AtRound::AskAgain),
     ]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fuzz::{Verdict, bytes_near, holds, hunt};
 use leasehold_core::{
-    Answer, Attempt, BreakNote, Claim, Fence, Holder, Key, Mark, Mode, Request, Stamp, Tenant, Ttl, Wait,
+    Answer, Attempt, BreakNote, Claim, Fence, Holder, Key, Mark, Mode, Owner, Request, Stamp, Ttl, Wait,
 };
 use leasehold_redis::{
     script::{call_for, decode},
@@ -121,8 +121,8 @@ fn ask(connection: &mut Connection, request: &Request) -> Verdict {
     let said: Result<Value, _> = call.by_text().query(connection);
     let after = value(connection);
     let Some(before) = before else { return Ok(()) };
-    let tenant = wire::read(&before);
-    let foreign = matches!(tenant, Tenant::Foreign { .. }) && wire::family(&before).is_none();
+    let owner = wire::read(&before);
+    let foreign = matches!(owner, Owner::Foreign { .. }) && wire::family(&before).is_none();
     if foreign {
         holds(after.as_ref() == Some(&before), || {
             format!("{request:?} made {after:?} of somebody else's lock")
@@ -134,8 +134,8 @@ fn ask(connection: &mut Connection, request: &Request) -> Verdict {
             holds(!foreign, || "somebody else's lock was granted".into())
         }
         Ok(Answer::Inspect(state)) if wire::family(&before).is_none() => {
-            let same = state.tenancies.first().is_some_and(|tenancy| tenancy.tenant == tenant);
-            holds(same, || format!("{tenant:?} is seen as {:?}", state.tenancies))
+            let same = state.holders.first().is_some_and(|holding| holding.owner == owner);
+            holds(same, || format!("{owner:?} is seen as {:?}", state.holders))
         }
         // Words are for what a stranger wrote: our own answers are always understood.
         _ => Ok(()),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fuzz::{bytes_near, holds, hunt};
 use leasehold_core::{
-    Answer, Attempt, BreakNote, Claim, Fence, Holder, Key, Label, Mark, News, Nonce, Proposal, Request,
-    Stamp, Tenant, Ttl,
+    Answer, Attempt, BreakNote, Claim, Fence, Holder, Key, Label, Mark, News, Nonce, Owner, Proposal,
+    Request, Stamp, Ttl,
 };
 use leasehold_redis::{
     script::decode,
@@ -38,14 +38,14 @@ const VALUES: [&[u8]; 18] = [
 #[test]
 fn a_value_is_a_lease_a_marker_or_somebody_elses_and_never_two_of_them() {
     hunt(20_000, bytes_near(&VALUES), |value| {
-        let (tenant, flag, family) = (wire::read(&value), wire::flag(&value), wire::family(&value));
+        let (owner, flag, family) = (wire::read(&value), wire::flag(&value), wire::family(&value));
         if let Some(family) = family {
             holds(flag.is_none(), || "a marker has a flag".into())?;
             holds(wire::marker_of(family) == value, || "it is written in another way".into())?;
         }
-        let told = tenant.to_string();
+        let told = owner.to_string();
         holds(!told.chars().any(char::is_control), || format!("what it tells is no line: {told:?}"))?;
-        let Tenant::Holder { holder, label } = tenant else {
+        let Owner::Holder { holder, label } = owner else {
             return holds(flag.is_none(), || "what is not ours has a flag".into());
         };
         let Some(flag) = flag else { return Err("a lease without a flag".into()) };

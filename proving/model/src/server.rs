@@ -98,7 +98,7 @@ impl Server {
 
     /// All who hold something here or stand in a line.
     pub(crate) fn known(&self, now: Now) -> impl Iterator<Item = Holder> {
-        let held = self.records.locks.keys().flat_map(move |key| self.records.holders(key, now.stamp()));
+        let held = self.records.locks.keys().flat_map(move |key| self.records.holder_ids(key, now.stamp()));
         let lines = self.records.lines.values().flat_map(Line::waiters);
         held.chain(lines.map(|(_, standing)| standing.holder))
     }
@@ -111,10 +111,10 @@ impl Server {
             }
             return;
         };
-        let ours = |records: &Records| records.holders(&key, now).contains(&attempt.holder);
+        let ours = |records: &Records| records.holder_ids(&key, now).contains(&attempt.holder);
         match (flaw, &mut *request) {
             (Flaw::ReleaseWithoutCompare, Request::Release(attempt)) => {
-                attempt.holder = records.holders(&key, now).first().copied().unwrap_or(attempt.holder);
+                attempt.holder = records.holder_ids(&key, now).first().copied().unwrap_or(attempt.holder);
             }
             (Flaw::RenewalShortens, Request::Renew(_)) | (Flaw::GrantShortens, Request::Grant { .. })
                 if ours(records) =>

@@ -164,7 +164,7 @@ impl Store {
 
     fn holds(&self, holder: Holder) -> bool {
         let mut keys = self.server.records.locks.keys();
-        keys.any(|key| self.server.records.holders(key, self.now.stamp()).contains(&holder))
+        keys.any(|key| self.server.records.holder_ids(key, self.now.stamp()).contains(&holder))
     }
 
     /// Who holds something loses it without being told.
@@ -274,7 +274,7 @@ impl Store {
             Step::SomebodyLooks => {
                 self.left.breaks_of_leases -= 1;
                 let (fence, stamp) = (self.server.records.fence(&key, self.now.stamp()), self.now.stamp());
-                let holder = self.server.records.holders(&key, stamp).first().copied();
+                let holder = self.server.records.holder_ids(&key, stamp).first().copied();
                 self.ghost().seen = holder.zip(fence);
             }
             _ => self.break_what_was_seen(&key),

@@ -1,7 +1,7 @@
 //! What a trace calls things: short, and with the round of an attempt, which `Display` leaves out.
 
 use leasehold_core::{
-    Answer, Attempt, GrantAnswer, HoldAnswer, Holder, News, Push, RaiseAnswer, Request, Tenancy, Tenant,
+    Answer, Attempt, GrantAnswer, HoldAnswer, Holder, HolderInfo, News, Owner, Push, RaiseAnswer, Request,
 };
 
 use crate::network::Says;
@@ -53,12 +53,12 @@ fn answer(answer: &Answer) -> String {
         Answer::Grant(GrantAnswer::Granted { fence }) => format!("granted {fence}"),
         Answer::Grant(GrantAnswer::Busy { held_by, place }) => {
             let place = place.map_or(String::new(), |place| format!(", {} before", place.before));
-            format!("busy: {}{place}", tenancy(held_by))
+            format!("busy: {}{place}", holding(held_by))
         }
         Answer::Renew(held) | Answer::Rejoin(held) | Answer::Release(held) => match held {
             HoldAnswer::Done => "done".into(),
             HoldAnswer::NotHeld { key, held_by } => {
-                format!("not held: {key}, {}", held_by.as_ref().map_or("free".into(), tenancy))
+                format!("not held: {key}, {}", held_by.as_ref().map_or("free".into(), holding))
             }
         },
         Answer::Raise(RaiseAnswer::Raised { fence }) => format!("raised {fence}"),
@@ -66,12 +66,12 @@ fn answer(answer: &Answer) -> String {
     }
 }
 
-fn tenancy(tenancy: &Tenancy) -> String {
-    let who = match &tenancy.tenant {
-        Tenant::Holder { holder, .. } => id(*holder),
+fn holding(holding: &HolderInfo) -> String {
+    let who = match &holding.owner {
+        Owner::Holder { holder, .. } => id(*holder),
         other => format!("{other:?}"),
     };
-    format!("{who} for {:?}", tenancy.remaining.unwrap_or_default())
+    format!("{who} for {:?}", holding.remaining.unwrap_or_default())
 }
 
 pub(crate) fn pushes(pushes: &[Push]) -> String {

@@ -38,8 +38,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a break ends a lease whatever its fence",
         file: "crates/core/src/apply/breaking.rs",
-        from: "ours.filter(|(tenancy, _)| tenancy.fence == Some(fence))",
-        to: "ours.filter(|(tenancy, _)| tenancy.fence.is_some())",
+        from: "ours.filter(|(holding, _)| holding.fence == Some(fence))",
+        to: "ours.filter(|(holding, _)| holding.fence.is_some())",
         tests: &[(EveryStore, "memory::a_break_ends_the_holding_with_that_fence_and_no_other")],
     },
     // Released only where granted.

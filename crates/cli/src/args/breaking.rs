@@ -29,7 +29,7 @@ pub(crate) struct BreakArgs {
 
     /// Print one JSON object
     ///
-    /// key, broken, and tenancy: what was broken, or who holds the lock instead (null: nobody), as `leasehold show --json` has it.
+    /// key, broken, and holding: what was broken, or who holds the lock instead (null: nobody), as `leasehold show --json` has it.
     #[arg(long)]
     pub(crate) json: bool,
 

@@ -21,7 +21,7 @@ use super::{NamingArgs, PlaceArgs};
 pub(crate) struct ShowArgs {
     /// Print one JSON object
     ///
-    /// key, held, tenancies and line. A tenancy is of a kind: \"lease\" (holder, label), \"foreign\" (value: another program's lock)
+    /// key, held, holders and line. A holding is of a kind: \"lease\" (holder, label), \"foreign\" (value: another program's lock)
     /// or \"not_a_lock\"; each has mode, fence, granted_at and held_ms (null: not known) and remaining_ms (null: it has no end). granted_at is
     /// in milliseconds since 1970 by the store's clock, and held_ms is the time since then. Who stands in line has place,
     /// holder, label, mode and waited_ms. A mode is \"exclusive\", \"shared\" or \"permits\", and has beside it then permits and of: how

@@ -254,7 +254,7 @@ mod tests {
     fn the_question_names_key_holder_and_fence() {
         let mut view = view();
         types(&mut view, "b");
-        let fence = view.chosen_row().and_then(|row| row.tenancy()?.fence).unwrap();
+        let fence = view.chosen_row().and_then(|row| row.holding()?.fence).unwrap();
         let screen = drawn(&mut view, 80, 24).join("\n");
         for words in
             ["Break the lease on deploy", "held by web-3 (", &format!("with fence {fence}?"), "y breaks it"]

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use leasehold::{Fence, Holder, Key, KeyState, Sighting, Tenancy, Tenant};
+use leasehold::{Fence, Holder, HolderInfo, Key, KeyState, Owner, Sighting};
 
 use crate::print::plain;
 use crate::table;
@@ -47,19 +47,19 @@ impl Sort {
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) seen: Sighting,
-    /// Which of the tenancies; `None` where nobody holds it.
+    /// Which of the holders; `None` where nobody holds it.
     nth: Option<usize>,
 }
 
 impl Row {
-    pub(crate) fn tenancy(&self) -> Option<&Tenancy> {
-        self.seen.state.tenancies.get(self.nth?)
+    pub(crate) fn holding(&self) -> Option<&HolderInfo> {
+        self.seen.state.holders.get(self.nth?)
     }
 
     /// What tells it from others, also when it was looked at again.
     pub(crate) fn identity(&self) -> (&Key, Option<Holder>) {
-        let holder = self.tenancy().and_then(|tenancy| match &tenancy.tenant {
-            Tenant::Holder { holder, .. } => Some(*holder),
+        let holder = self.holding().and_then(|holding| match &holding.owner {
+            Owner::Holder { holder, .. } => Some(*holder),
             _ => None,
         });
         (&self.seen.state.key, holder)
@@ -68,23 +68,23 @@ impl Row {
     /// Its cells, so long after all that is known was.
     pub(crate) fn cells(&self, since: Duration) -> table::Row {
         let state = later(&self.seen, since);
-        table::row(&state, self.nth.and_then(|nth| state.tenancies.get(nth)))
+        table::row(&state, self.nth.and_then(|nth| state.holders.get(nth)))
     }
 
     fn label(&self) -> String {
-        self.tenancy().map_or_else(String::new, |tenancy| plain(&tenancy.tenant.to_string()))
+        self.holding().map_or_else(String::new, |holding| plain(&holding.owner.to_string()))
     }
 
     fn left(&self) -> Option<Duration> {
-        Some(self.tenancy()?.remaining?.saturating_sub(self.seen.ago))
+        Some(self.holding()?.remaining?.saturating_sub(self.seen.ago))
     }
 
     fn held_for(&self) -> Option<Duration> {
-        Some(self.seen.state.held_for(self.tenancy()?)? + self.seen.ago)
+        Some(self.seen.state.held_for(self.holding()?)? + self.seen.ago)
     }
 
     fn fence(&self) -> Option<Fence> {
-        self.tenancy()?.fence
+        self.holding()?.fence
     }
 }
 
@@ -93,8 +93,8 @@ pub(crate) fn later(seen: &Sighting, since: Duration) -> KeyState {
     let ago = seen.ago + since;
     let mut state = KeyState::clone(&seen.state);
     state.clock = state.clock.map(|clock| clock + ago);
-    for tenancy in &mut state.tenancies {
-        tenancy.remaining = tenancy.remaining.map(|left| left.saturating_sub(ago));
+    for holding in &mut state.holders {
+        holding.remaining = holding.remaining.map(|left| left.saturating_sub(ago));
     }
     for waiter in &mut state.line {
         waiter.waited += ago;
@@ -113,7 +113,7 @@ pub(crate) fn arranged(sightings: &[Sighting], filter: &str, sort: Sort, reverse
         Sort::Held => rows.sort_by_key(|row| Reverse(row.held_for())),
         Sort::Left => rows.sort_by_key(|row| (row.left().is_none(), row.left())),
         Sort::Fence => rows.sort_by_key(|row| Reverse(row.fence())),
-        Sort::Label => rows.sort_by_cached_key(|row| (row.tenancy().is_none(), row.label())),
+        Sort::Label => rows.sort_by_cached_key(|row| (row.holding().is_none(), row.label())),
     }
     if reversed {
         rows.reverse();
@@ -123,7 +123,7 @@ pub(crate) fn arranged(sightings: &[Sighting], filter: &str, sort: Sort, reverse
 
 fn rows_of(seen: &Sighting) -> Vec<Row> {
     let row = |nth| Row { seen: seen.clone(), nth };
-    match seen.state.tenancies.len() {
+    match seen.state.holders.len() {
         0 => vec![row(None)],
         count => (0..count).map(Some).map(row).collect(),
     }
@@ -135,7 +135,7 @@ fn passes(seen: &Sighting, filter: &str) -> bool {
     let state = &seen.state;
     filter.is_empty()
         || has(&state.key.to_string())
-        || state.tenancies.iter().any(|tenancy| has(&tenancy.tenant.to_string()))
+        || state.holders.iter().any(|holding| has(&holding.owner.to_string()))
         || state.line.iter().any(|waiter| {
             has(&waiter.holder.to_string()) || waiter.label.as_ref().is_some_and(|label| has(label.as_str()))
         })

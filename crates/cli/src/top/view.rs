@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Fence, Key, KeyState, Tenancy, Tenant};
+use leasehold::{Fence, HolderInfo, Key, KeyState, Owner};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::remembered::{Marks, Remembered};
@@ -275,13 +275,13 @@ impl View {
         let Some(key) = key else { return };
         // What a page is about may be gone, and then something else is chosen.
         let row = self.chosen_row().filter(|row| row.seen.state.key == key);
-        let refused = match row.and_then(Row::tenancy) {
-            Some(Tenancy { tenant: tenant @ Tenant::Holder { .. }, fence: Some(fence), .. }) => {
-                let (who, fence) = (plain(&tenant.to_string()), *fence);
+        let refused = match row.and_then(Row::holding) {
+            Some(HolderInfo { owner: owner @ Owner::Holder { .. }, fence: Some(fence), .. }) => {
+                let (who, fence) = (plain(&owner.to_string()), *fence);
                 self.mode = Mode::Confirming(Confirming { key, who, fence });
                 return;
             }
-            Some(Tenancy { tenant: Tenant::Holder { .. }, .. }) => {
+            Some(HolderInfo { owner: Owner::Holder { .. }, .. }) => {
                 "its fence is not known, so it cannot be said which lease to break"
             }
             Some(_) => "another program's lock is not ours to break: release it where it was taken",
@@ -412,7 +412,7 @@ pub(super) mod tests {
     #[test]
     fn only_a_plain_yes_breaks_the_lease_that_was_named() {
         let mut view = view();
-        let fence = view.chosen_row().and_then(|row| row.tenancy()?.fence).unwrap();
+        let fence = view.chosen_row().and_then(|row| row.holding()?.fence).unwrap();
         let key = Key::new("deploy").unwrap();
         for no in ["n", "b", "\n", "\x1b", "Y", "q"] {
             assert_eq!(types(&mut view, "b"), Wish::Nothing);
@@ -435,12 +435,12 @@ pub(super) mod tests {
         let mut view = view();
         let mut known = view.known.clone().unwrap();
         let key = Key::new("k").unwrap();
-        let foreign = Tenant::Foreign { value: b"theirs".as_slice().into() };
-        for (tenancies, words) in [
+        let foreign = Owner::Foreign { value: b"theirs".as_slice().into() };
+        for (holders, words) in [
             (vec![], "nobody holds it"),
-            (vec![Tenancy::exclusive(key.clone(), foreign, None, None)], "not ours to break"),
+            (vec![HolderInfo::exclusive(key.clone(), foreign, None, None)], "not ours to break"),
         ] {
-            let state = KeyState::new(key.clone(), tenancies, Vec::new());
+            let state = KeyState::new(key.clone(), holders, Vec::new());
             known.sightings.truncate(1);
             known.sightings[0].state = Arc::new(state);
             view.learn(known.clone());

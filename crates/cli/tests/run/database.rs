@@ -27,7 +27,7 @@ fn a_database_is_made_ready_once_and_then_has_locks_as_any_other_store() {
     let fence = site.wait_for("fence");
     site.finish(site.run(&["-n", "deploy", "--", "true"])).says(75, &["deploy: ", "held by"]);
     let shown: Value = serde_json::from_str(task(&["show", "--json", "deploy"]).out.trim()).unwrap();
-    assert_eq!(shown["tenancies"][0]["fence"].to_string(), fence, "{shown}");
+    assert_eq!(shown["holders"][0]["fence"].to_string(), fence, "{shown}");
     assert!(task(&["ls", "--all"]).out.contains("deploy"));
     task(&["break", "deploy", "--fence", &fence, "--reason", "a test"]);
     // Its renewal or a notification tells the holder.

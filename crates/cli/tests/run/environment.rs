@@ -50,7 +50,7 @@ fn the_label_of_a_hold_names_the_script_that_reads_it() {
     program(&site, "deploy.sh", "leasehold hold k | { read -r fence; leasehold show --json k; }");
     let done = site.finish(in_shell(&site, "./deploy.sh", &[]));
     let shown: serde_json::Value = serde_json::from_str(&done.out).unwrap();
-    let label = shown["tenancies"][0]["label"].as_str().unwrap();
+    let label = shown["holders"][0]["label"].as_str().unwrap();
     assert!(label.contains('@') && label.ends_with(" deploy.sh"), "{label}");
 }
 

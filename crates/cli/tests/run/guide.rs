@@ -128,7 +128,7 @@ fn locks_are_taken_together_and_shown() {
 #[test]
 fn a_store_is_looked_at_and_measured() {
     let site = Site::new();
-    let done = site.finish(in_shell(&site, "sh", &["-c", &block("examine")]));
+    let done = site.finish(in_shell(&site, "sh", &["-c", &block("diagnose")]));
     assert_eq!(done.status.code(), Some(0), "{done:?}");
     assert!(
         done.out.contains(": 0 unsafe, ") && done.out.contains("\npairs a second, 16 tasks "),
@@ -173,7 +173,7 @@ fn a_program_reads_the_list() {
     done.is_silent(0);
     let object: serde_json::Value = serde_json::from_str(&done.out).unwrap();
     assert_eq!(object["key"], "nightly:report");
-    assert!(object["tenancies"][0]["remaining_ms"].as_u64().unwrap() < 60_000, "{object}");
+    assert!(object["holders"][0]["remaining_ms"].as_u64().unwrap() < 60_000, "{object}");
 }
 
 #[test]

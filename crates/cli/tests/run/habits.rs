@@ -69,8 +69,8 @@ fn the_environment_stands_for_options_that_are_not_given() {
         });
         done.is_silent(0);
         let shown: serde_json::Value = serde_json::from_str(&done.out).unwrap();
-        let tenancy = &shown["tenancies"][0];
-        (tenancy["remaining_ms"].as_u64().unwrap(), tenancy["label"].as_str().unwrap().to_owned())
+        let holding = &shown["holders"][0];
+        (holding["remaining_ms"].as_u64().unwrap(), holding["label"].as_str().unwrap().to_owned())
     };
     let (left, label) = show(&[("LEASEHOLD_TTL", "300s"), ("LEASEHOLD_LABEL", "web-3")], &[]);
     assert!(left > 200_000 && label == "web-3", "{left} {label}");

@@ -47,8 +47,8 @@ fn what_is_held_is_listed_in_order_for_people_and_for_programs() {
         done.is_silent(0);
         assert_eq!(keys(&done), ["job:*", "job:10", "job:2"]);
         let second: Value = serde_json::from_str(done.out.lines().nth(1).unwrap()).unwrap();
-        let tenancy = &second["tenancies"][0];
-        assert_eq!((&tenancy["label"], tenancy["fence"].to_string()), (&"web-3".into(), fence));
+        let holding = &second["holders"][0];
+        assert_eq!((&holding["label"], holding["fence"].to_string()), (&"web-3".into(), fence));
         assert_eq!(keys(&ls(&site, &["--json", "job:*"])), ["job:*"]);
         assert_eq!(keys(&ls(&site, &["--json", "-a"])).len(), 5);
     }

@@ -42,7 +42,7 @@ fn permits_are_taken_by_number_and_shown_so() {
     let two = holder(&site, &["--permits", "2/3", "k"], "two");
     let one = holder(&site, &["--permits", "3", "k"], "one");
     let seen: Value = serde_json::from_str(&shown(&site, &["--json", "k"])).unwrap();
-    let modes = seen["tenancies"].as_array().unwrap().iter();
+    let modes = seen["holders"].as_array().unwrap().iter();
     let modes: Vec<_> = modes.map(|it| json!([it["label"], it["mode"], it["permits"], it["of"]])).collect();
     assert_eq!(modes, [json!(["two", "permits", 2, 3]), json!(["one", "permits", 1, 3])]);
     site.finish(site.run(&["-n", "--permits", "1/3", "k", "--", "true"])).says(75, &["with 2 of 3 permits"]);

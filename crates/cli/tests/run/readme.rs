@@ -132,7 +132,7 @@ fn what_looks_sees_who_has_it_and_what_breaks_ends_that() {
 }
 
 #[test]
-fn a_server_is_examined_mended_and_measured() {
+fn a_server_is_diagnosed_mended_and_measured() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::new();
     // It keeps nothing on a disk.

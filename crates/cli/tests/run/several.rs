@@ -36,7 +36,7 @@ fn several_keys_have_one_fence_whatever_order_they_are_named_in() {
         for (line, key) in lines[5..].iter().zip(["b", "a", "c"]) {
             let seen: Value = serde_json::from_str(line).unwrap();
             assert_eq!(seen["key"], key);
-            assert_eq!(seen["tenancies"][0]["fence"].to_string(), lines[4], "{key}");
+            assert_eq!(seen["holders"][0]["fence"].to_string(), lines[4], "{key}");
         }
         for key in ["a", "b", "c"] {
             assert_eq!(shown(&site, key)["held"], false, "{key}");
@@ -142,7 +142,7 @@ fn a_script_holds_several_keys_under_the_fence_that_it_reads() {
     let lines: Vec<_> = done.out.lines().collect();
     for line in &lines[1..3] {
         let seen: Value = serde_json::from_str(line).unwrap();
-        assert_eq!(seen["tenancies"][0]["fence"].to_string(), lines[0]);
+        assert_eq!(seen["holders"][0]["fence"].to_string(), lines[0]);
     }
     assert_eq!(lines[3..], ["75", "0"]);
 }

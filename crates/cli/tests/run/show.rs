@@ -61,16 +61,16 @@ fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
         let done = show(&site, &["--json", "k"]);
         done.is_silent(0);
         let shown = object(&done);
-        let tenancy = &shown["tenancies"][0];
+        let holding = &shown["holders"][0];
         assert_eq!((&shown["key"], &shown["held"], &shown["line"]), (&json!("k"), &json!(true), &json!([])));
-        assert_eq!((&tenancy["kind"], &tenancy["label"]), (&json!("lease"), &json!("web 3: größe")));
-        assert_eq!(tenancy["fence"].to_string(), site.read("fence"));
-        assert_eq!(tenancy["granted_at"], json!(since));
-        let held = tenancy["held_ms"].as_u64().unwrap();
+        assert_eq!((&holding["kind"], &holding["label"]), (&json!("lease"), &json!("web 3: größe")));
+        assert_eq!(holding["fence"].to_string(), site.read("fence"));
+        assert_eq!(holding["granted_at"], json!(since));
+        let held = holding["held_ms"].as_u64().unwrap();
         assert!((1100..LIMIT.as_millis() as u64).contains(&held), "{shown}");
-        let digits = tenancy["holder"].as_str().unwrap();
+        let digits = holding["holder"].as_str().unwrap();
         assert!(digits.len() == 8 && lines[1].ends_with(&format!("({digits})")), "{lines:?} {shown}");
-        let left = tenancy["remaining_ms"].as_u64().unwrap();
+        let left = holding["remaining_ms"].as_u64().unwrap();
         assert!(left > 0 && left <= 20_000, "{shown}");
 
         let done = show(&site, &["-q", "k"]);
@@ -93,7 +93,7 @@ fn a_lock_that_is_free_is_1() {
             done.is_silent(1);
             assert_eq!(
                 object(&done),
-                json!({"key": key, "held": false, "last_break": null, "mark": null, "tenancies": [], "line": []})
+                json!({"key": key, "held": false, "last_break": null, "mark": null, "holders": [], "line": []})
             );
             let done = show(&site, &["-q", key]);
             done.is_silent(1);
@@ -112,15 +112,15 @@ fn another_programs_lock_is_held_and_what_is_no_lock_is_65() {
     done.is_silent(0);
     assert!(done.out.contains("held by  another program's lock (x\\u{1b}[2J)\n"), "{done:?}");
     assert!(!done.out.contains("fence"), "{done:?}");
-    let tenancy = &object(&show(&site, &["--json", "theirs"]))["tenancies"][0];
-    assert_eq!((&tenancy["kind"], &tenancy["value"]), (&json!("foreign"), &json!("x\u{1b}[2J")));
+    let holding = &object(&show(&site, &["--json", "theirs"]))["holders"][0];
+    assert_eq!((&holding["kind"], &holding["value"]), (&json!("foreign"), &json!("x\u{1b}[2J")));
 
     let done = show(&site, &["list"]);
     done.says(65, &["list: ", "no lock", "delete it there"]);
     assert!(done.out.contains("held by  a value that is no lock\n"), "{done:?}");
     let done = show(&site, &["--json", "list"]);
     assert_eq!(done.status.code(), Some(65));
-    assert_eq!(object(&done)["tenancies"][0]["kind"], "not_a_lock");
+    assert_eq!(object(&done)["holders"][0]["kind"], "not_a_lock");
     show(&site, &["-q", "list"]).is_silent(65);
 }
 

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Holder, Place, Tenant, Ticket};
+use crate::{Holder, Owner, Place, Ticket};
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
@@ -18,9 +18,9 @@ fn granted() -> GrantAnswer {
     GrantAnswer::Granted { fence: Fence::new(5).unwrap() }
 }
 
-fn held_for(left: Duration) -> Tenancy {
-    let tenant = Tenant::Holder { holder: Holder::from_bits(1), label: None };
-    Tenancy::exclusive(Key::new("k").unwrap(), tenant, None, Some(left))
+fn held_for(left: Duration) -> HolderInfo {
+    let owner = Owner::Holder { holder: Holder::from_bits(1), label: None };
+    HolderInfo::exclusive(Key::new("k").unwrap(), owner, None, Some(left))
 }
 
 fn busy(left: Duration) -> GrantAnswer {

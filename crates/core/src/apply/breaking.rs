@@ -3,7 +3,7 @@
 use super::advance::{advance, leave};
 use super::mark::wall;
 use super::{Scene, Told};
-use crate::{BreakAnswer, BreakNote, BreakRecord, Fence, Holder, Key, News, Records, Stamp, Tenant, Ttl};
+use crate::{BreakAnswer, BreakNote, BreakRecord, Fence, Holder, Key, News, Owner, Records, Stamp, Ttl};
 
 /// Ends the lease whose fence this is, and no other; hands the key on. Others who hold the key together with that one keep their
 /// shares.
@@ -23,12 +23,12 @@ pub(super) fn break_lease(
     // Not passed over for it: who was handed the key and has not been heard yet did not let it end.
     let named = sharer(records, key, fence, now);
     records.settle(key, named, now);
-    let ours = records.tenancies(key, now).into_iter().find_map(|tenancy| match tenancy.tenant {
-        Tenant::Holder { holder, .. } if named.is_none_or(|named| named == holder) => Some((tenancy, holder)),
+    let ours = records.holders(key, now).into_iter().find_map(|holding| match holding.owner {
+        Owner::Holder { holder, .. } if named.is_none_or(|named| named == holder) => Some((holding, holder)),
         _ => None,
     });
-    let Some((tenancy, holder)) = ours.filter(|(tenancy, _)| tenancy.fence == Some(fence)) else {
-        let held_by = records.tenancy(key, now);
+    let Some((holding, holder)) = ours.filter(|(holding, _)| holding.fence == Some(fence)) else {
+        let held_by = records.holding(key, now);
         advance(records, key, None, scene, told);
         return BreakAnswer::NotHeld { held_by };
     };
@@ -36,8 +36,8 @@ pub(super) fn break_lease(
     if let Some(above) = Fence::next(records.fence(key, now), scene.floor) {
         records.remember(key, above, Ttl::DEFAULT, now);
     }
-    let said = match &tenancy.tenant {
-        Tenant::Holder { label, .. } => label.clone(),
+    let said = match &holding.owner {
+        Owner::Holder { label, .. } => label.clone(),
         _ => None,
     };
     let at = wall(scene);
@@ -46,7 +46,7 @@ pub(super) fn break_lease(
     leave(records, key, holder);
     told.push(key, None, holder, News::Broken);
     advance(records, key, None, scene, told);
-    BreakAnswer::Broken { tenancy }
+    BreakAnswer::Broken { holding }
 }
 
 /// Whose share has this fence, where several hold the key.

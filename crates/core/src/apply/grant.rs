@@ -141,7 +141,7 @@ fn step(
     let joined = records.lines.get(key).is_some_and(|line| line.ticket(holder).is_some());
     if !joined {
         if wait.line_limit.is_some_and(|limit| length >= limit) {
-            let held_by = records.tenancy(key, now)?;
+            let held_by = records.holding(key, now)?;
             return Some(GrantAnswer::LineFull { held_by, length });
         }
         join(records, want, attempt, wait, scene);
@@ -155,7 +155,7 @@ fn step(
 }
 
 fn busy(records: &Records, key: &Key, place: Option<Place>, scene: &Scene<'_>) -> Option<GrantAnswer> {
-    records.tenancy(key, scene.now).map(|held_by| GrantAnswer::Busy { held_by, place })
+    records.holding(key, scene.now).map(|held_by| GrantAnswer::Busy { held_by, place })
 }
 
 fn join(records: &mut Records, want: &Want, attempt: &Attempt, wait: &Wait, scene: &Scene<'_>) {

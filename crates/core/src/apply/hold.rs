@@ -51,7 +51,7 @@ pub(super) fn rejoin(
             continue;
         }
         if turn(records, want, None, scene, told) != Turn::Anybodys {
-            let held_by = records.tenancy(key, now);
+            let held_by = records.holding(key, now);
             refused = refused.or(Some(HoldAnswer::NotHeld { key: key.clone(), held_by }));
         }
     }
@@ -126,5 +126,5 @@ pub(super) fn release(
 fn first_not_held(records: &Records, attempt: &Attempt, scene: &Scene<'_>) -> Option<HoldAnswer> {
     let now = scene.now;
     let key = attempt.claim.keys().find(|key| !records.is_held_by(key, attempt.holder, now))?;
-    Some(HoldAnswer::NotHeld { key: key.clone(), held_by: records.tenancy(key, now) })
+    Some(HoldAnswer::NotHeld { key: key.clone(), held_by: records.holding(key, now) })
 }

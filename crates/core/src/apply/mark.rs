@@ -17,7 +17,7 @@ pub fn mark(
     let now = scene.now;
     let is_alone = |key: &&Key| records.is_held_in(key, attempt.holder, Mode::Exclusive, now);
     if let Some(key) = attempt.claim.keys().find(|key| !is_alone(key)) {
-        return HoldAnswer::NotHeld { key: key.clone(), held_by: records.tenancy(key, now) };
+        return HoldAnswer::NotHeld { key: key.clone(), held_by: records.holding(key, now) };
     }
     let ends = wall(scene) + keep;
     for key in attempt.claim.keys() {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Attempt, Claim, Content, GrantAnswer, HoldAnswer, Holder, Label, LastFence, Lock, News, Place,
-    RaiseAnswer, Tenancy, Tenant, Ticket, Ttl, Wait,
+    Attempt, Claim, Content, GrantAnswer, HoldAnswer, Holder, HolderInfo, Label, LastFence, Lock, News,
+    Owner, Place, RaiseAnswer, Ticket, Ttl, Wait,
 };
 
 fn key(name: &str) -> Key {

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Holder, Tenant};
+use crate::{Holder, Owner};
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
@@ -17,9 +17,9 @@ fn keep(renewal: Renewal) -> Keep {
 }
 
 fn taken() -> HoldAnswer {
-    let tenant = Tenant::Holder { holder: Holder::from_bits(1), label: None };
+    let owner = Owner::Holder { holder: Holder::from_bits(1), label: None };
     let key = Key::new("k").unwrap();
-    HoldAnswer::NotHeld { key: key.clone(), held_by: Some(Tenancy::exclusive(key, tenant, None, None)) }
+    HoldAnswer::NotHeld { key: key.clone(), held_by: Some(HolderInfo::exclusive(key, owner, None, None)) }
 }
 
 #[test]

@@ -49,14 +49,14 @@ fn at_its_very_end_a_lease_is_nobodys() {
         ask(&mut records, &one, 100);
         let just_before = Stamp::from_micros(at(110).as_micros() - 1);
         assert!(records.is_held_by(&key("a"), one.holder, just_before));
-        assert_eq!(records.holders(&key("a"), just_before), [one.holder]);
-        assert!(records.tenancy(&key("a"), just_before).is_some());
-        assert_eq!(records.tenancies(&key("a"), just_before).len(), 1);
+        assert_eq!(records.holder_ids(&key("a"), just_before), [one.holder]);
+        assert!(records.holding(&key("a"), just_before).is_some());
+        assert_eq!(records.holders(&key("a"), just_before).len(), 1);
 
         assert!(!records.is_held_by(&key("a"), one.holder, at(110)));
+        assert!(records.holder_ids(&key("a"), at(110)).is_empty());
+        assert_eq!(records.holding(&key("a"), at(110)), None);
         assert!(records.holders(&key("a"), at(110)).is_empty());
-        assert_eq!(records.tenancy(&key("a"), at(110)), None);
-        assert!(records.tenancies(&key("a"), at(110)).is_empty());
         assert!(matches!(
             apply(&mut records, Request::Renew(one), &scene(110)).answer,
             Answer::Renew(HoldAnswer::NotHeld { .. })
@@ -71,10 +71,10 @@ fn at_its_very_end_a_share_is_nobodys_though_others_hold_the_key() {
     ask(&mut records, &reader(1), 100);
     ask(&mut records, &reader(2), 105);
     assert!(!records.is_held_by(&key("a"), Holder::from_bits(1), at(110)));
-    assert_eq!(records.holders(&key("a"), at(110)), [Holder::from_bits(2)]);
-    let seen = records.tenancies(&key("a"), at(110));
+    assert_eq!(records.holder_ids(&key("a"), at(110)), [Holder::from_bits(2)]);
+    let seen = records.holders(&key("a"), at(110));
     assert_eq!(seen.iter().map(|seen| seen.remaining).collect::<Vec<_>>(), [Some(Duration::from_secs(5))]);
-    assert_eq!(records.tenancy(&key("a"), at(110)), seen.first().cloned());
+    assert_eq!(records.holding(&key("a"), at(110)), seen.first().cloned());
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_share_whose_holder_is_dead_ends_at_once_and_the_others_stay() {
     ask(&mut records, &reader(1), 100);
     ask(&mut records, &reader(2), 101);
     records.end_share(&key("a"), Holder::from_bits(2));
-    assert_eq!(records.holders(&key("a"), at(102)), [Holder::from_bits(1)]);
+    assert_eq!(records.holder_ids(&key("a"), at(102)), [Holder::from_bits(1)]);
     assert_eq!(records.locks[&key("a")].ends, Some(at(110)), "the marker ends with the share that is left");
     assert_eq!(records.family(&key("a"), at(102)), Some(Family::Shared));
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{Content, Lock, Records};
-use crate::{Family, Fence, Holder, Key, Line, Mode, Share, Shares, Stamp, Tenancy, Tenant, Ttl};
+use crate::{Family, Fence, Holder, HolderInfo, Key, Line, Mode, Owner, Share, Shares, Stamp, Ttl};
 
 impl Records {
     /// How long the shares of a key are remembered after the last of them has ended: as long as a line, in which the waiters of
@@ -93,7 +93,7 @@ impl Records {
 
     /// All who hold this key now, in no particular order; several if they hold it together.
     #[must_use]
-    pub fn holders(&self, key: &Key, now: Stamp) -> Vec<Holder> {
+    pub fn holder_ids(&self, key: &Key, now: Stamp) -> Vec<Holder> {
         match self.lock(key, now).map(|lock| &lock.content) {
             Some(Content::Lease { holder, .. }) => vec![*holder],
             Some(Content::Marker(_)) => {
@@ -194,27 +194,27 @@ impl Records {
     }
 
     /// Who holds the key now, as an onlooker sees it; of several, whose share ends first.
-    pub(crate) fn tenancy(&self, key: &Key, now: Stamp) -> Option<Tenancy> {
+    pub(crate) fn holding(&self, key: &Key, now: Stamp) -> Option<HolderInfo> {
         let lock = self.lock(key, now)?;
-        let (tenant, fence) = match &lock.content {
+        let (owner, fence) = match &lock.content {
             Content::Lease { holder, label, .. } => {
-                (Tenant::Holder { holder: *holder, label: label.clone() }, self.fence(key, now))
+                (Owner::Holder { holder: *holder, label: label.clone() }, self.fence(key, now))
             }
             Content::Marker(family) => {
                 let (holder, share) = self.shares.get(key)?.by_end().find(|(_, share)| now < share.ends)?;
                 return Some(together(key, *family, holder, share, now));
             }
-            Content::Foreign(value) => (Tenant::Foreign { value: value.clone() }, None),
-            Content::NotALock => (Tenant::NotALock, None),
+            Content::Foreign(value) => (Owner::Foreign { value: value.clone() }, None),
+            Content::NotALock => (Owner::NotALock, None),
         };
         let remaining = lock.ends.map(|ends| now.saturating_until(ends));
-        Some(Tenancy::exclusive(key.clone(), tenant, fence, remaining))
+        Some(HolderInfo::exclusive(key.clone(), owner, fence, remaining))
     }
 
     /// All who hold the key now, as an onlooker sees them, in order of their fences.
-    pub(crate) fn tenancies(&self, key: &Key, now: Stamp) -> Vec<Tenancy> {
+    pub(crate) fn holders(&self, key: &Key, now: Stamp) -> Vec<HolderInfo> {
         let Some(family) = self.family(key, now) else {
-            return self.tenancy(key, now).into_iter().collect();
+            return self.holding(key, now).into_iter().collect();
         };
         let shares = self.shares.get(key).into_iter().flat_map(Shares::all);
         let mut shares: Vec<_> = shares.filter(|(_, share)| now < share.ends).collect();
@@ -227,8 +227,8 @@ fn has_ended(shares: &Shares, now: Stamp) -> bool {
     shares.first_to_end().is_some_and(|(_, share)| share.ends <= now)
 }
 
-fn together(key: &Key, family: Family, holder: Holder, share: &Share, now: Stamp) -> Tenancy {
-    let tenant = Tenant::Holder { holder, label: share.label.clone() };
+fn together(key: &Key, family: Family, holder: Holder, share: &Share, now: Stamp) -> HolderInfo {
+    let owner = Owner::Holder { holder, label: share.label.clone() };
     let remaining = Some(now.saturating_until(share.ends));
-    Tenancy::exclusive(key.clone(), tenant, share.fence, remaining).in_mode(family.mode(share.weight))
+    HolderInfo::exclusive(key.clone(), owner, share.fence, remaining).in_mode(family.mode(share.weight))
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::majority_of;
-use crate::tally::{Stance, Tally};
-use crate::{Fault, HoldAnswer, Key, Tenancy};
+use crate::quorum_report::{MemberVote, QuorumReport};
+use crate::{Fault, HoldAnswer, HolderInfo, Key};
 
 /// What came of a call to all members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ pub enum Vote {
         /// The key that the first of them named.
         key: Key,
         /// Who holds it at most of them, if anybody does.
-        held_by: Option<Tenancy>,
+        held_by: Option<HolderInfo>,
     },
     /// Too many did not answer.
     Unknown,
@@ -30,7 +30,7 @@ pub enum Vote {
 /// Invariant: done and not held exclude each other, and a fault is neither.
 #[derive(Clone, Debug, Hash)]
 pub struct Ballot {
-    stances: Vec<Stance>,
+    votes: Vec<MemberVote>,
     key: Option<Key>,
 }
 
@@ -38,38 +38,38 @@ impl Ballot {
     /// A call to so many members.
     #[must_use]
     pub fn new(members: usize) -> Self {
-        Self { stances: vec![Stance::Undecided; members], key: None }
+        Self { votes: vec![MemberVote::Undecided; members], key: None }
     }
 
     /// A member answered, or ended in a fault; an answer that comes after a fault counts.
     pub fn handle(&mut self, member: usize, answer: Result<HoldAnswer, Fault>) {
-        let Some(stance) = self.stances.get_mut(member) else { return };
-        *stance = match answer {
-            Ok(HoldAnswer::Done) => Stance::Agreed,
+        let Some(vote) = self.votes.get_mut(member) else { return };
+        *vote = match answer {
+            Ok(HoldAnswer::Done) => MemberVote::Agreed,
             Ok(HoldAnswer::NotHeld { key, held_by }) => {
                 self.key.get_or_insert(key);
-                held_by.map_or(Stance::Gone, Stance::Held)
+                held_by.map_or(MemberVote::Gone, MemberVote::Held)
             }
-            Err(fault) => Stance::of(fault),
+            Err(fault) => MemberVote::of(fault),
         };
     }
 
     /// What it comes to so far. Once it is not open, further answers change it no more, unless it was unknown.
     #[must_use]
     pub fn vote(&self) -> Vote {
-        let count = |which: fn(&Stance) -> bool| self.stances.iter().filter(|stance| which(stance)).count();
-        let needed = majority_of(self.stances.len());
-        let done = count(|stance| matches!(stance, Stance::Agreed));
+        let count = |which: fn(&MemberVote) -> bool| self.votes.iter().filter(|vote| which(vote)).count();
+        let needed = majority_of(self.votes.len());
+        let done = count(|vote| matches!(vote, MemberVote::Agreed));
         if done >= needed {
             return Vote::Done;
         }
-        let gone = count(|stance| matches!(stance, Stance::Gone | Stance::Held(_)));
-        if let Some(key) = self.key.as_ref().filter(|_| self.stances.len() - gone < needed) {
+        let gone = count(|vote| matches!(vote, MemberVote::Gone | MemberVote::Held(_)));
+        if let Some(key) = self.key.as_ref().filter(|_| self.votes.len() - gone < needed) {
             return Vote::NotHeld { key: key.clone(), held_by: self.successor() };
         }
-        let open = count(|stance| matches!(stance, Stance::Undecided));
+        let open = count(|vote| matches!(vote, MemberVote::Undecided));
         // While answers are out it may yet turn out to be lost, and that is worth knowing at once.
-        if open == 0 || (done + open < needed && self.stances.len() - gone - open >= needed) {
+        if open == 0 || (done + open < needed && self.votes.len() - gone - open >= needed) {
             return Vote::Unknown;
         }
         Vote::Open
@@ -77,18 +77,18 @@ impl Ballot {
 
     /// What each member said; `names` are in the members' order.
     #[must_use]
-    pub fn tally(&self, names: impl Iterator<Item = Arc<str>>, verb: &'static str) -> Tally {
-        let members = names.zip(self.stances.iter().cloned()).collect();
-        Tally::new(members, majority_of(self.stances.len()), verb)
+    pub fn quorum_report(&self, names: impl Iterator<Item = Arc<str>>, verb: &'static str) -> QuorumReport {
+        let members = names.zip(self.votes.iter().cloned()).collect();
+        QuorumReport::new(members, majority_of(self.votes.len()), verb)
     }
 
     /// Who holds it now, if most of those who do not have the lease say that somebody does.
-    fn successor(&self) -> Option<Tenancy> {
-        let held = self.stances.iter().filter_map(|stance| match stance {
-            Stance::Held(held_by) => Some(held_by),
+    fn successor(&self) -> Option<HolderInfo> {
+        let held = self.votes.iter().filter_map(|vote| match vote {
+            MemberVote::Held(held_by) => Some(held_by),
             _ => None,
         });
-        let gone = self.stances.iter().filter(|stance| **stance == Stance::Gone).count();
+        let gone = self.votes.iter().filter(|vote| **vote == MemberVote::Gone).count();
         held.clone().next().filter(|_| held.count() >= gone).cloned()
     }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{HoldAnswer, Holder, Key, Tenant};
+use crate::{HoldAnswer, Holder, Key, Owner};
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 
@@ -15,9 +15,9 @@ fn silent() -> Fault {
     Fault::passing("m", "timed out")
 }
 
-fn someone(bits: u128) -> Tenancy {
-    let tenant = Tenant::Holder { holder: Holder::from_bits(bits), label: None };
-    Tenancy::exclusive(Key::new("k").unwrap(), tenant, None, None)
+fn someone(bits: u128) -> HolderInfo {
+    let owner = Owner::Holder { holder: Holder::from_bits(bits), label: None };
+    HolderInfo::exclusive(Key::new("k").unwrap(), owner, None, None)
 }
 
 /// A round of so many members, all of them asked.
@@ -104,9 +104,9 @@ fn a_split_vote_is_told_from_a_holder() {
     round.handle_refused(0, Some(someone(1)));
     round.handle_refused(1, Some(someone(2)));
     assert!(round.is_held_elsewhere());
-    assert!(!round.is_held_by_one(|one, other| one.tenant == other.tenant));
+    assert!(!round.is_held_by_one(|one, other| one.owner == other.owner));
     round.handle_refused(2, Some(someone(1)));
-    assert!(round.is_held_by_one(|one, other| one.tenant == other.tenant));
+    assert!(round.is_held_by_one(|one, other| one.owner == other.owner));
 }
 
 #[test]

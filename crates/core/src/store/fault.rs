@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::tally::Tally;
+use crate::quorum_report::QuorumReport;
 
 /// Why a store did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,13 +19,13 @@ pub struct Fault {
     /// What happened, and the remedy where there is one.
     pub reason: Arc<str>,
     /// Where the store is a quorum: what each member said.
-    pub tally: Option<Arc<Tally>>,
+    pub quorum_report: Option<Arc<QuorumReport>>,
 }
 
 impl Fault {
     fn new(kind: FaultKind, store: &str, reason: impl fmt::Display) -> Self {
         let cause = FaultCause::Other;
-        Self { kind, cause, store: store.into(), reason: reason.to_string().into(), tally: None }
+        Self { kind, cause, store: store.into(), reason: reason.to_string().into(), quorum_report: None }
     }
 
     /// The same fault, of which the cause is known.
@@ -57,10 +57,10 @@ impl Fault {
 
     /// A quorum to which too few of its members said yes.
     #[must_use]
-    pub fn of_quorum(kind: FaultKind, store: &str, tally: Tally) -> Self {
-        let cause = tally.faults().next().map_or(FaultCause::Other, |fault| fault.cause);
+    pub fn of_quorum(kind: FaultKind, store: &str, quorum_report: QuorumReport) -> Self {
+        let cause = quorum_report.faults().next().map_or(FaultCause::Other, |fault| fault.cause);
         let fault = Self::new(kind, store, "no majority of its stores agreed").caused_by(cause);
-        Self { tally: Some(Arc::new(tally)), ..fault }
+        Self { quorum_report: Some(Arc::new(quorum_report)), ..fault }
     }
 
     /// Whether it stays until somebody mends it.
@@ -113,8 +113,8 @@ pub enum FaultKind {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.tally {
-            Some(tally) => write!(f, "{}: {tally}", self.store),
+        match &self.quorum_report {
+            Some(quorum_report) => write!(f, "{}: {quorum_report}", self.store),
             None => write!(f, "{}: {}", self.store, self.reason),
         }
     }
@@ -122,6 +122,6 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.tally.as_deref().map(|tally| tally as _)
+        self.quorum_report.as_deref().map(|quorum_report| quorum_report as _)
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{Fault, Notices, Store};
 use crate::{
-    Attempt, BackgroundReleases, Bare, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Examination,
-    Fence, HoldAnswer, Key, KeyState, Mark, Marked, Misuse, RaiseAnswer, Seat, Stretch,
+    Attempt, BackgroundReleases, Bare, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis,
+    Fence, HoldAnswer, Key, KeyState, Mark, Marked, Misuse, RaiseAnswer, StoreRole, Stretch,
 };
 
 /// The parts that a store has; [`Parts::default`] has none.
@@ -104,11 +104,11 @@ impl dyn Store {
         self.parts().admin.map(AdminStore::warnings).unwrap_or_default()
     }
 
-    /// Looks for what would endanger locks here; see [`AdminStore::examine`]. A store without that part finds nothing.
-    pub fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
+    /// Looks for what would endanger locks here; see [`AdminStore::diagnose`]. A store without that part finds nothing.
+    pub fn diagnose(&self, role: StoreRole) -> BoxFuture<'_, Diagnosis> {
         match self.parts().admin {
-            Some(admin) => admin.examine(seat),
-            None => Box::pin(async { Examination::default() }),
+            Some(admin) => admin.diagnose(role),
+            None => Box::pin(async { Diagnosis::default() }),
         }
     }
 
@@ -253,9 +253,9 @@ pub trait AdminStore: fmt::Debug + Send + Sync {
 
     /// Looks for what would endanger locks here, in the role that the store has. Changes nothing, costs the store a bounded number of
     /// small questions, and does not fail: what cannot be asked or does not answer is a finding.
-    fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
-        let _ = seat;
-        Box::pin(async { Examination::default() })
+    fn diagnose(&self, role: StoreRole) -> BoxFuture<'_, Diagnosis> {
+        let _ = role;
+        Box::pin(async { Diagnosis::default() })
     }
 
     /// What a person should know of how this store is set up, each on one line; nothing that keeps it from serving.

@@ -60,9 +60,9 @@ fn attempt(who: u128, names: &[&str]) -> Attempt {
     Attempt::new(claim, holder(who), None, Ttl::new(30 * SECOND).unwrap())
 }
 
-fn held(left: Duration) -> Tenancy {
-    let tenant = Tenant::Holder { holder: holder(99), label: None };
-    Tenancy::exclusive(key("a"), tenant, None, Some(left))
+fn held(left: Duration) -> HolderInfo {
+    let owner = Owner::Holder { holder: holder(99), label: None };
+    HolderInfo::exclusive(key("a"), owner, None, Some(left))
 }
 
 fn busy(who: u128, left: Duration, before: u64, stood: bool) -> GrantAnswer {
@@ -115,7 +115,7 @@ fn behind_another_programs_lock_the_first_asks_often_and_who_comes_later_does_no
     for (before, soon) in [(0, true), (1, false)] {
         let waiting = Waiting::new(1);
         waiting.asks(holder(1), None, START);
-        let held_by = Tenancy::exclusive(key("a"), Tenant::Foreign { value: b"x"[..].into() }, None, None);
+        let held_by = HolderInfo::exclusive(key("a"), Owner::Foreign { value: b"x"[..].into() }, None, None);
         let place = Place { ticket: Ticket::new(1), before, stood: false };
         let answer = GrantAnswer::Busy { held_by, place: Some(place) };
         waiting.answered(&attempt(1, &["a"]), &answer, START);

@@ -79,7 +79,7 @@ fn a_process_in_a_time_namespace_counts_leases_as_all_others_do() {
     let Answer::Inspect(state) = ledger.serve(Request::Inspect(key("a"))).unwrap().answer else {
         panic!("another answer");
     };
-    let left = state.tenancies[0].remaining.unwrap();
+    let left = state.holders[0].remaining.unwrap();
     let least = Duration::from_secs(59).saturating_sub(begun.elapsed());
     assert!((least..=Duration::from_secs(60)).contains(&left), "{left:?}");
 }

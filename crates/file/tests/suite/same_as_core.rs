@@ -292,11 +292,11 @@ impl World {
         };
         let now = self.now();
         for key in self.plain.locks.keys() {
-            for holder in self.plain.holders(key, now) {
+            for holder in self.plain.holder_ids(key, now) {
                 let place = (key.clone(), holder);
                 if asks_for(key, holder) {
                     self.lives.insert(place, ledger);
-                } else if !before.holders(key, now).contains(&holder) {
+                } else if !before.holder_ids(key, now).contains(&holder) {
                     let life = self.waiting[&place];
                     self.lives.insert(place, life);
                 }
@@ -562,9 +562,9 @@ impl Seen {
             Answer::Break(BreakAnswer::Broken { .. }) => self.broken += 1,
             Answer::Renew(HoldAnswer::Done) | Answer::Release(HoldAnswer::Done) => self.done += 1,
             Answer::Renew(_) | Answer::Release(_) => self.not_held += 1,
-            Answer::Inspect(state) if !state.tenancies.is_empty() => {
+            Answer::Inspect(state) if !state.holders.is_empty() => {
                 self.held += 1;
-                self.together += u32::from(state.tenancies.len() > 1);
+                self.together += u32::from(state.holders.len() > 1);
             }
             _ => {}
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::acquire::Acquire;
 use super::wait;
-use crate::{InspectError, Tenancy, Waiter};
+use crate::{HolderInfo, InspectError, Waiter};
 
 /// A leadership that one of several candidates has at a time, as [`leasehold::Election`](crate::Election).
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl Election {
     /// # Errors
     ///
     /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
-    pub fn leader(&self) -> Result<Option<Tenancy>, InspectError> {
+    pub fn leader(&self) -> Result<Option<HolderInfo>, InspectError> {
         wait(self.0.leader())
     }
 
@@ -69,7 +69,7 @@ impl Leaders<'_> {
     /// # Errors
     ///
     /// [`InspectError`], when the store refuses, or did not answer within the outage limit. The next call asks again.
-    pub fn wait_next(&mut self) -> Result<Option<Tenancy>, InspectError> {
+    pub fn wait_next(&mut self) -> Result<Option<HolderInfo>, InspectError> {
         wait(self.0.next())
     }
 }

@@ -13,8 +13,8 @@ use super::semaphore::Semaphore;
 use super::survey::Survey;
 use super::wait;
 use crate::{
-    AnyStore, BreakError, BreakNote, BreakRecord, CloseError, ConnectError, Fence, Finding, Held,
-    InspectError, Key, KeyState, LocksBuilder, Mark, Marked, Store, Tenancy,
+    AnyStore, BreakError, BreakNote, BreakRecord, CloseError, ConnectError, Fence, Finding, Held, HolderInfo,
+    InspectError, Key, KeyState, LocksBuilder, Mark, Marked, Store,
 };
 
 /// The locks of one place, as [`leasehold::Locks`](crate::Locks). Cheap to clone.
@@ -198,7 +198,7 @@ impl Locks {
     /// # Errors
     ///
     /// [`BreakError`]: nothing was broken; or the store did not answer, and then it may have been.
-    pub fn break_lease(&self, name: impl AsRef<[u8]>, fence: Fence) -> Result<Tenancy, BreakError> {
+    pub fn break_lease(&self, name: impl AsRef<[u8]>, fence: Fence) -> Result<HolderInfo, BreakError> {
         wait(self.0.break_lease(name, fence))
     }
 
@@ -213,7 +213,7 @@ impl Locks {
         name: impl AsRef<[u8]>,
         fence: Fence,
         note: BreakNote,
-    ) -> Result<Tenancy, BreakError> {
+    ) -> Result<HolderInfo, BreakError> {
         wait(self.0.break_lease_noting(name, fence, note))
     }
 
@@ -262,22 +262,22 @@ impl Locks {
         wait(self.0.forget(name))
     }
 
-    /// What would endanger these locks where they live, the worst first, as [`leasehold::Locks::examine`](crate::Locks::examine). It does
+    /// What would endanger these locks where they live, the worst first, as [`leasehold::Locks::diagnose`](crate::Locks::diagnose). It does
     /// not fail, and blocks for a few seconds at most unless servers are slow.
     ///
     /// ```
     /// # fn example() -> Result<(), leasehold::ConnectError> {
     /// use leasehold::{Severity, blocking::Locks};
     /// let locks = Locks::unopened_with(leasehold::Locks::builder(), "redis://127.0.0.1:1")?;
-    /// let worst = locks.examine().into_iter().next();
+    /// let worst = locks.diagnose().into_iter().next();
     /// assert!(worst.is_some_and(|finding| finding.severity > Severity::Note));     // nobody is there
     /// # Ok(())
     /// # }
     /// # example().unwrap();
     /// ```
     #[must_use]
-    pub fn examine(&self) -> Vec<Finding> {
-        wait(self.0.examine())
+    pub fn diagnose(&self) -> Vec<Finding> {
+        wait(self.0.diagnose())
     }
 
     /// What happens to these locks and all their clones from now on, as [`leasehold::Locks::events`](crate::Locks::events).

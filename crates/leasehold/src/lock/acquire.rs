@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Backoff, BoxFuture, Misuse, Tenancy};
+use leasehold_core::{Backoff, BoxFuture, HolderInfo, Misuse};
 
 use super::drive::{OnWait, Terms, acquire};
 use super::guard::Guard;
@@ -122,7 +122,7 @@ impl Acquire {
 #[non_exhaustive]
 pub struct Waiting {
     /// Who holds what it asks for.
-    pub held_by: Tenancy,
+    pub held_by: HolderInfo,
     /// The place in line, 1 being the next to have the lock; `None` where it does not wait in line.
     pub place: Option<u64>,
 }

@@ -241,6 +241,6 @@ impl Drop for Armed<'_> {
 /// The same for the same place behind the same holding, whatever is left of that by now.
 fn digest(Waiting { held_by, place }: &Waiting) -> NonZeroU64 {
     let mut hasher = DefaultHasher::new();
-    (&held_by.key, &held_by.tenant, held_by.fence, place).hash(&mut hasher);
+    (&held_by.key, &held_by.owner, held_by.fence, place).hash(&mut hasher);
     NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MAX)
 }

@@ -107,8 +107,8 @@ pub(super) fn failure(
         Outcome::LineFull { held_by, length } => {
             LockError::LineFull { key: held_by.key.clone(), held_by: Box::new(held_by), length }
         }
-        Outcome::Silent { fault: Some(Fault { tally: Some(tally), .. }) } => {
-            LockError::NoQuorum { key, tally, waited, attempts }
+        Outcome::Silent { fault: Some(Fault { quorum_report: Some(quorum_report), .. }) } => {
+            LockError::NoQuorum { key, quorum_report, waited, attempts }
         }
         Outcome::Silent { fault } => {
             LockError::Unreachable { key, store: place.store.name().into(), fault, waited, attempts }

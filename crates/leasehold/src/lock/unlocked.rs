@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Acquire as Machine, Backoff, BoxFuture, Claim, Fault, GrantAnswer, KeyState, Misuse, Patience, Step,
-    Tenant, Ttl,
+    Acquire as Machine, Backoff, BoxFuture, Claim, Fault, GrantAnswer, KeyState, Misuse, Owner, Patience,
+    Step, Ttl,
 };
 
 use super::drive::failure;
@@ -105,10 +105,10 @@ async fn unlocked(place: &Place, claim: Claim, patience: Patience) -> Result<(),
 /// What a request for these keys would be refused with; `None` when all are free.
 async fn look(place: &Place, claim: &Claim) -> Result<Option<GrantAnswer>, Fault> {
     for key in claim.keys() {
-        let KeyState { tenancies, .. } = place.inspect(key).await?;
-        let Some(held_by) = tenancies.into_iter().next() else { continue };
-        return Ok(Some(match held_by.tenant {
-            Tenant::NotALock => GrantAnswer::NotALock { key: key.clone() },
+        let KeyState { holders, .. } = place.inspect(key).await?;
+        let Some(held_by) = holders.into_iter().next() else { continue };
+        return Ok(Some(match held_by.owner {
+            Owner::NotALock => GrantAnswer::NotALock { key: key.clone() },
             _ => GrantAnswer::Busy { held_by, place: None },
         }));
     }

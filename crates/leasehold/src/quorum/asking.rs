@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Fault, FaultKind, GrantAnswer, Instant, Lease, Line, Manner, Mode, Place, Proposal,
-    RaiseAnswer, Round, Tenancy, Tenant, Turn, Want,
+    Attempt, BoxFuture, Fault, FaultKind, GrantAnswer, HolderInfo, Instant, Lease, Line, Manner, Mode, Owner,
+    Place, Proposal, RaiseAnswer, Round, Turn, Want,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -91,8 +91,8 @@ async fn ask_the_line(
 }
 
 /// A lock of another program's, which may stay for ever and of whose rounds nothing is known.
-fn is_foreign(held_by: &Tenancy) -> bool {
-    !matches!(held_by.tenant, Tenant::Holder { .. })
+fn is_foreign(held_by: &HolderInfo) -> bool {
+    !matches!(held_by.owner, Owner::Holder { .. })
 }
 
 /// One round, and what the attempt makes of it.
@@ -322,7 +322,7 @@ impl<'a> Asking<'a> {
     }
 
     /// The reader that holds the line member's key, if this reader was refused there all the same: then others wait before it.
-    fn queues_before(&self) -> Option<&Tenancy> {
+    fn queues_before(&self) -> Option<&HolderInfo> {
         let held_by = self.round.held_by(self.line)?;
         let shares = |want: &Want| want.key == held_by.key && want.mode == Mode::Shared;
         (held_by.mode == Mode::Shared && self.attempt.claim.wants().iter().any(shares)).then_some(held_by)
@@ -351,8 +351,8 @@ impl<'a> Asking<'a> {
     }
 
     /// It is this attempt that has the key there, under an id whose release is under way.
-    fn is_our_own(&self, held_by: &Tenancy) -> bool {
-        matches!(held_by.tenant, Tenant::Holder { holder, .. } if is_same_attempt(holder, self.attempt.holder))
+    fn is_our_own(&self, held_by: &HolderInfo) -> bool {
+        matches!(held_by.owner, Owner::Holder { holder, .. } if is_same_attempt(holder, self.attempt.holder))
     }
 
     /// No majority can grant any more.
@@ -361,7 +361,7 @@ impl<'a> Asking<'a> {
             return Some(self.too_few());
         }
         let winnable = self.round.could_be_won(|member| !self.desk.members[member].is_silent());
-        let held: Vec<(usize, Tenancy)> =
+        let held: Vec<(usize, HolderInfo)> =
             self.round.held_elsewhere().map(|(member, held_by)| (member, held_by.clone())).collect();
         let Some((_, held_by)) = held.first().cloned().filter(|_| winnable) else {
             if let Some(until) = self.last_words(now) {
@@ -395,7 +395,7 @@ impl<'a> Asking<'a> {
 
     /// Who has this member's key goes on, and who waits stands in its line: the first that answers and at which no other program's lock
     /// is in the way. If other programs have so many that no majority is left, their locks are what everybody waits for.
-    fn choose_line(&self, held: &[(usize, Tenancy)]) -> usize {
+    fn choose_line(&self, held: &[(usize, HolderInfo)]) -> usize {
         let foreign = |member: usize| self.round.held_by(member).is_some_and(is_foreign);
         let count = held.iter().filter(|(_, held_by)| is_foreign(held_by)).count();
         let skips = self.desk.members.len() - count >= self.desk.majority();
@@ -408,7 +408,12 @@ impl<'a> Asking<'a> {
     }
 
     /// A try that goes on while rivals have only parts, which they give back when they find that they are not to go on.
-    async fn ask_the_rivals(&mut self, now: Instant, held: &[(usize, Tenancy)], held_by: Tenancy) -> Outcome {
+    async fn ask_the_rivals(
+        &mut self,
+        now: Instant,
+        held: &[(usize, HolderInfo)],
+        held_by: HolderInfo,
+    ) -> Outcome {
         let split = SPLIT.min(self.attempt.ttl.duration() / 4);
         if now < *self.split_until.get_or_insert(now + split) {
             self.split_tries += 1;
@@ -421,7 +426,7 @@ impl<'a> Asking<'a> {
     }
 
     /// Stands in a member's line, and has nothing anywhere else.
-    fn stand(&mut self, line: usize, held_by: Tenancy, looks_on: bool) -> Outcome {
+    fn stand(&mut self, line: usize, held_by: HolderInfo, looks_on: bool) -> Outcome {
         if line != self.line && self.moves < self.desk.members.len() {
             let before = std::mem::replace(&mut self.line, line);
             self.moves += 1;
@@ -451,14 +456,19 @@ impl<'a> Asking<'a> {
     }
 
     /// Goes, and leaves nothing.
-    fn leave(&self, held_by: Tenancy) -> GrantAnswer {
+    fn leave(&self, held_by: HolderInfo) -> GrantAnswer {
         self.desk.begin_anew(self.attempt);
         GrantAnswer::Busy { held_by, place: None }
     }
 
     /// It is this attempt's turn, but others have a majority, or a part of one. It waits where they are, without asking; not for
     /// long, since one of them may be waiting here.
-    fn join_the_refusers(&mut self, now: Instant, held: &[(usize, Tenancy)], held_by: Tenancy) -> Outcome {
+    fn join_the_refusers(
+        &mut self,
+        now: Instant,
+        held: &[(usize, HolderInfo)],
+        held_by: HolderInfo,
+    ) -> Outcome {
         let window = Line::WINDOW.min(self.attempt.ttl.duration() / 2);
         let until = *self.contested_until.get_or_insert_with(|| now + self.desk.about(window));
         let joined = self.refusers.len();
@@ -498,6 +508,6 @@ impl<'a> Asking<'a> {
             () if self.round.waits_for_quarantine() => FaultKind::Quarantined,
             () => FaultKind::Passing,
         };
-        Err(self.desk.fault(kind, self.round.tally(self.desk.names())))
+        Err(self.desk.fault(kind, self.round.quorum_report(self.desk.names())))
     }
 }

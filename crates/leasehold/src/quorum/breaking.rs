@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_core::{
-    Attempt, Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Holder, Key,
-    Notice, Notices, Stamp, Store, Tenancy, Vote,
+    Attempt, Ballot, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, HoldAnswer, Holder,
+    HolderInfo, Key, Notice, Notices, Stamp, Store, Vote,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -43,7 +43,7 @@ pub(super) async fn break_lease(
     let (tell, mut heard) = unbounded_channel();
     let mut ballot = Ballot::new(desk.members.len());
     for (n, state) in seen.into_iter().enumerate() {
-        let there = state.map(|state| state.tenancies.into_iter().find(|one| is_same(one, &held)));
+        let there = state.map(|state| state.holders.into_iter().find(|one| is_same(one, &held)));
         match there {
             Some(None) => ballot.handle(n, Ok(HoldAnswer::Done)),
             // Who did not answer just now most likely has the fence that the others have.
@@ -60,7 +60,7 @@ pub(super) async fn break_lease(
         ballot.handle(member, answer.map(|()| HoldAnswer::Done));
     }
     desk.verdict(&ballot, "broke the lease")?;
-    Ok(BreakAnswer::Broken { tenancy: held })
+    Ok(BreakAnswer::Broken { holding: held })
 }
 
 /// Sees to it that one member has a holding no more. Its fence there may rise meanwhile, to the one that the others answered.
@@ -68,7 +68,7 @@ fn end(
     store: Arc<dyn Store>,
     key: Key,
     mut fence: Fence,
-    held: Tenancy,
+    held: HolderInfo,
     note: BreakNote,
 ) -> BoxFuture<'static, Result<(), Fault>> {
     /// It is raised once in a round; more says that somebody asks anew all the time.

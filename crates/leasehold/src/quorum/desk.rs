@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Attempt, BackgroundRelease, BackgroundReleases, BoxFuture, Drift, Fault, Fence, Holder, Instant,
-    Proposal, Round, Runtime, Store, Tally, Ttl, majority_of,
+    Proposal, QuorumReport, Round, Runtime, Store, Ttl, majority_of,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -293,8 +293,8 @@ impl Desk {
     }
 
     /// Too few members agreed.
-    pub(super) fn fault(&self, kind: leasehold_core::FaultKind, tally: Tally) -> Fault {
-        Fault::of_quorum(kind, &self.name, tally)
+    pub(super) fn fault(&self, kind: leasehold_core::FaultKind, quorum_report: QuorumReport) -> Fault {
+        Fault::of_quorum(kind, &self.name, quorum_report)
     }
 
     /// An even number of members, in words.

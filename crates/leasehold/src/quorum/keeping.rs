@@ -195,7 +195,7 @@ impl Desk {
             Vote::Done => Ok(HoldAnswer::Done),
             Vote::NotHeld { key, held_by } => Ok(HoldAnswer::NotHeld { key, held_by }),
             Vote::Open | Vote::Unknown => {
-                Err(self.fault(FaultKind::Passing, ballot.tally(self.names(), verb)))
+                Err(self.fault(FaultKind::Passing, ballot.quorum_report(self.names(), verb)))
             }
         }
     }

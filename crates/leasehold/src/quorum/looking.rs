@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Ballot, Bookmark, BoxFuture, Fault, HoldAnswer, Key, KeyState, Store, Stretch, Tenancy, Tenant,
+    Ballot, Bookmark, BoxFuture, Fault, HoldAnswer, HolderInfo, Key, KeyState, Owner, Store, Stretch,
 };
 
 use super::contest::is_same_attempt;
@@ -36,7 +36,7 @@ pub(super) async fn list(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<KeyState
     }
     let states = by_key.into_iter().map(|(key, states)| seen(desk, key, &states));
     let is_shown =
-        |state: &KeyState| !state.tenancies.is_empty() || !state.line.is_empty() || state.damage.is_some();
+        |state: &KeyState| !state.holders.is_empty() || !state.line.is_empty() || state.damage.is_some();
     Ok(states.filter(is_shown).collect())
 }
 
@@ -105,8 +105,8 @@ pub(super) async fn each_says<T: Send + 'static>(
 
 fn seen(desk: &Desk, key: Key, states: &[KeyState]) -> KeyState {
     let line = states.iter().map(|state| &state.line).find(|line| !line.is_empty());
-    let tenancies = held_by_a_majority(states, desk.majority());
-    let mut state = KeyState::new(key, tenancies, line.cloned().unwrap_or_default());
+    let holders = held_by_a_majority(states, desk.majority());
+    let mut state = KeyState::new(key, holders, line.cloned().unwrap_or_default());
     state.damage = states.iter().find_map(|state| state.damage.clone());
     // Of fences that are within a margin of each member's clock, none is then later than now.
     let clock = states.iter().filter_map(|state| state.clock).max();
@@ -117,24 +117,24 @@ fn seen(desk: &Desk, key: Key, states: &[KeyState]) -> KeyState {
 }
 
 /// In order of the fences; several where they hold it together.
-pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Tenancy> {
-    let all: Vec<&Tenancy> = states.iter().flat_map(|state| &state.tenancies).collect();
-    let mut seen: Vec<Tenancy> = Vec::new();
+pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<HolderInfo> {
+    let all: Vec<&HolderInfo> = states.iter().flat_map(|state| &state.holders).collect();
+    let mut seen: Vec<HolderInfo> = Vec::new();
     for one in &all {
-        let mut same: Vec<&Tenancy> = all.iter().filter(|other| is_same(one, other)).copied().collect();
+        let mut same: Vec<&HolderInfo> = all.iter().filter(|other| is_same(one, other)).copied().collect();
         if same.len() < majority || seen.iter().any(|held| is_same(one, held)) {
             continue;
         }
         // It is held for as long as a majority of the members keep it; what never ends lasts longest.
-        same.sort_by_key(|tenancy| {
-            std::cmp::Reverse(tenancy.remaining.map_or((1, None), |left| (0, Some(left))))
+        same.sort_by_key(|holding| {
+            std::cmp::Reverse(holding.remaining.map_or((1, None), |left| (0, Some(left))))
         });
         let mut held = (*one).clone();
         held.remaining = same[majority - 1].remaining;
         // The one that a majority shows was agreed on: a member that was slow may have answered a greater one since.
-        let shown = |fence| same.iter().filter(|tenancy| tenancy.fence == fence).count();
-        let agreed = same.iter().map(|tenancy| tenancy.fence).find(|fence| shown(*fence) >= majority);
-        held.fence = agreed.unwrap_or_else(|| same.iter().filter_map(|tenancy| tenancy.fence).max());
+        let shown = |fence| same.iter().filter(|holding| holding.fence == fence).count();
+        let agreed = same.iter().map(|holding| holding.fence).find(|fence| shown(*fence) >= majority);
+        held.fence = agreed.unwrap_or_else(|| same.iter().filter_map(|holding| holding.fence).max());
         seen.push(held);
     }
     seen.sort_by_key(|held| held.fence);
@@ -142,9 +142,9 @@ pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Te
 }
 
 /// Whether two members speak of one holding.
-pub(super) fn is_same(one: &Tenancy, other: &Tenancy) -> bool {
-    match (&one.tenant, &other.tenant) {
-        (Tenant::Holder { holder: one, .. }, Tenant::Holder { holder: other, .. }) => {
+pub(super) fn is_same(one: &HolderInfo, other: &HolderInfo) -> bool {
+    match (&one.owner, &other.owner) {
+        (Owner::Holder { holder: one, .. }, Owner::Holder { holder: other, .. }) => {
             is_same_attempt(*one, *other)
         }
         (one, other) => one == other,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, FaultKind, KeyState, Misuse, Renewal, Tenancy, Tenant, Ttl, Waiter};
+use leasehold_core::{Claim, FaultKind, HolderInfo, KeyState, Misuse, Owner, Renewal, Ttl, Waiter};
 
 use crate::defaults::Defaults;
 use crate::error::{HoldError, InspectError};
@@ -68,8 +68,8 @@ impl Election {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub async fn leader(&self) -> Result<Option<Tenancy>, InspectError> {
-        Ok(self.state().await?.tenancies.into_iter().next())
+    pub async fn leader(&self) -> Result<Option<HolderInfo>, InspectError> {
+        Ok(self.state().await?.holders.into_iter().next())
     }
 
     /// Who would lead next, in order. The leader is not among them.
@@ -136,7 +136,7 @@ impl Candidate {
 pub struct Leaders<'a> {
     election: &'a Election,
     /// Who was led by, when that was last told; `None` within: by nobody.
-    told: Option<Option<Tenant>>,
+    told: Option<Option<Owner>>,
 }
 
 impl Leaders<'_> {
@@ -153,7 +153,7 @@ impl Leaders<'_> {
     /// # Cancel safety
     ///
     /// Cancel safe: what was not returned is told by the next call.
-    pub async fn next(&mut self) -> Result<Option<Tenancy>, InspectError> {
+    pub async fn next(&mut self) -> Result<Option<HolderInfo>, InspectError> {
         let place = self.election.askers.place();
         let mut silent_since = None;
         let mut tries = 0;
@@ -161,9 +161,9 @@ impl Leaders<'_> {
             let now = place.runtime.now();
             let again = match self.election.leader().await {
                 Ok(leader) => {
-                    let tenant = leader.as_ref().map(|leader| leader.tenant.clone());
-                    if self.told.as_ref() != Some(&tenant) {
-                        self.told = Some(tenant);
+                    let owner = leader.as_ref().map(|leader| leader.owner.clone());
+                    if self.told.as_ref() != Some(&owner) {
+                        self.told = Some(owner);
                         return Ok(leader);
                     }
                     (silent_since, tries) = (None, 0);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Mark, Marked, Misuse, Renewal, Tenancy};
+use leasehold_core::{Claim, HolderInfo, Mark, Marked, Misuse, Renewal};
 
 use super::doing::{Doing, Job};
 use super::error::{BeginError, JobError};
@@ -71,7 +71,7 @@ pub enum NotDue {
     /// Somebody is at it. If they fail, it is due as soon as they let go.
     Underway {
         /// Who; `None` where the store could not say.
-        held_by: Option<Box<Tenancy>>,
+        held_by: Option<Box<HolderInfo>>,
         /// When it was last done, and by whom; `None` when it never was, or so long ago that nobody remembers.
         mark: Option<Mark>,
     },

@@ -117,9 +117,9 @@ pub(super) fn write(store: &str, event: &Event) {
             let reason = reason(why);
             about!(warn, who, "lost", fence = fence.get(), held_for = ?held_for, reason = reason, why = %why);
         }
-        Event::Broke { tenancy } => {
-            let (key, fence) = (&tenancy.key, tenancy.fence.map(Fence::get));
-            warn!(target: TARGET, store, %key, fence, held_by = %tenancy, "broke a lease");
+        Event::Broke { holding } => {
+            let (key, fence) = (&holding.key, holding.fence.map(Fence::get));
+            warn!(target: TARGET, store, %key, fence, held_by = %holding, "broke a lease");
         }
         Event::StoreFault { fault, in_a_row: 1 } => {
             warn!(target: TARGET, store, %fault, "the store did not do what it was asked");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::{AdminStore as _, BreakNote, Fence, InspectStore as _, Key, KeyState, Tenancy};
+use leasehold_core::{AdminStore as _, BreakNote, Fence, HolderInfo, InspectStore as _, Key, KeyState};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::hand::Hand;
@@ -217,9 +217,9 @@ impl World {
     /// # Panics
     ///
     /// As [`until`](Self::until).
-    pub async fn until_held(&self, key: impl AsRef<[u8]>) -> Tenancy {
-        let state = self.until(key, |state| !state.tenancies.is_empty()).await;
-        state.tenancies.into_iter().next().expect("what was waited for")
+    pub async fn until_held(&self, key: impl AsRef<[u8]>) -> HolderInfo {
+        let state = self.until(key, |state| !state.holders.is_empty()).await;
+        state.holders.into_iter().next().expect("what was waited for")
     }
 
     /// Waits until a key looks like this: that so many wait in line, or that it is free. No time of the world passes.
@@ -273,7 +273,7 @@ impl World {
 
     fn fence_at(&self, key: &Key) -> Option<Fence> {
         let state = pollster::block_on(self.store.inspect(key)).ok()?;
-        state.tenancies.first()?.fence
+        state.holders.first()?.fence
     }
 
     /// Lets the store forget everything, as a server does that is started anew without its state: locks, lines, fences and marks.

@@ -37,7 +37,7 @@ if s.room and s.shares.mine then
   said = mine.tail
   shares().drop(s)
 else
-  answer = tenancy(s)
+  answer = holding(s)
   if s.owner and last == ARGV[1] then
     answer[1], me = 0, s.owner
     said = string.sub(s.value, 37)

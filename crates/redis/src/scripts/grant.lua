@@ -93,7 +93,7 @@ local function step(s)
     return { 9 }
   end
   local length = s.line and s.line.length or 0
-  local answer = tenancy(s)
+  local answer = holding(s)
   if not (s.line and s.line.me) then
     if limit and length >= limit then
       answer[1], answer[6] = 8, length
@@ -110,7 +110,7 @@ local function try()
   local refused
   for n, s in ipairs(all) do
     local turn = not holds(s, s.want) and advance(s)
-    if turn == 'taken' then refused = refused or tenancy(s) end
+    if turn == 'taken' then refused = refused or holding(s) end
     if turn == 'unknown' then refused = refused or { 9 } end
   end
   if not refused then for _, s in ipairs(all) do take(s, tail, ttl) end end

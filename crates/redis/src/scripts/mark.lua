@@ -15,7 +15,7 @@ local count, answer = #KEYS / 7, nil
 for n = 1, count do
   local s = see(n)
   settle(s)
-  if s.owner ~= me then answer = answer or tenancy(s) end
+  if s.owner ~= me then answer = answer or holding(s) end
 end
 if answer then return answer end
 

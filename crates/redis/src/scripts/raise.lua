@@ -23,7 +23,7 @@ for n = 1, #KEYS / 6 do
   local last = tonumber(fence(s) or 0) or 0
   if s.odd then return { 5, n, {} } end
   if not holds(s) then
-    answer = answer or tenancy(s)
+    answer = answer or holding(s)
   elseif s.room then
     local mine = tonumber(s.shares.mine.fence)
     if mine and mine >= proposed then

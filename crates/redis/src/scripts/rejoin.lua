@@ -33,7 +33,7 @@ if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
     if holds(s, s.want) then
       put_back(s)
     elseif advance(s) ~= 'free' then
-      answer = answer or tenancy(s)
+      answer = answer or holding(s)
     end
   end
 

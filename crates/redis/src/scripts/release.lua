@@ -17,7 +17,7 @@ local all, answer = {}, nil
 for n = 1, #KEYS / 6 do
   all[n] = see(n)
   settle(all[n])
-  if not holds(all[n]) then answer = answer or tenancy(all[n]) end
+  if not holds(all[n]) then answer = answer or holding(all[n]) end
 end
 for _, s in ipairs(all) do give_back(s) end
 return finish(all, answer or { 0 })

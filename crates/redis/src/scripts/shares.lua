@@ -139,7 +139,7 @@ local function make_shares()
   end
 
   -- How a key is held whose share ends first: a code, and the fields that go with it.
-  local function tenancy(s)
+  local function holding(s)
     local digits, share = first_to_end(s)
     if not share then return { 6, s.n } end
     if not share.weight then
@@ -179,7 +179,7 @@ local function make_shares()
   end
 
   return {
-    settle = settle, share_out = share_out, prolong = prolong, stamp = stamp, first_to_end = first_to_end, drop = drop, tenancy = tenancy,
+    settle = settle, share_out = share_out, prolong = prolong, stamp = stamp, first_to_end = first_to_end, drop = drop, holding = holding,
     last_end = last_end, write = write_shares,
   }
 end
@@ -226,10 +226,10 @@ local function left(s)
 end
 
 -- Who holds a key, and so why somebody else does not: a code, and the fields that go with it. Of several, who is to be waited for first.
-local function tenancy(s)
+local function holding(s)
   if s.other then return { 3, s.n, left(s) } end
   if not s.value then return { 6, s.n } end
-  if s.room then return shares().tenancy(s) end
+  if s.room then return shares().holding(s) end
   return { 1, s.n, s.value, left(s), (fence(s)) or '' }
 end
 

@@ -3,7 +3,7 @@
 //! Each node is spoken with by a client of its own, as if it stood alone. What is here finds out whose a key is, and follows where the
 //! nodes send us; each step is a request of ours with the same attempt, so that nothing is resent behind anybody's back.
 
-mod examine;
+mod diagnose;
 mod learn;
 mod list;
 mod map;

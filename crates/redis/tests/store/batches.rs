@@ -6,8 +6,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BreakAnswer, Claim, Fault, Fence, GrantAnswer, HoldAnswer, Manner, Proposal, Stamp,
-    Store, Tenant, Ttl,
+    AdminStore, Attempt, BreakAnswer, Claim, Fault, Fence, GrantAnswer, HoldAnswer, Manner, Owner, Proposal,
+    Stamp, Store, Ttl,
 };
 use leasehold_redis::script::{Vouching, grant_batch, read_done, read_grants, renew_batch};
 use leasehold_redis::slot::{Side, side_key, slot_of};
@@ -224,9 +224,9 @@ async fn a_release_in_a_batch_deletes_only_what_is_the_callers() {
             let is_right = match *name {
                 "taken" => held_by.is_some_and(|by| {
                     by.fence == Some(fence)
-                        && by.tenant == Tenant::Holder { holder: next.holder, label: next.label.clone() }
+                        && by.owner == Owner::Holder { holder: next.holder, label: next.label.clone() }
                 }),
-                "list" => held_by.is_some_and(|by| by.tenant == Tenant::NotALock),
+                "list" => held_by.is_some_and(|by| by.owner == Owner::NotALock),
                 "gone" => answer == Ok(HoldAnswer::NotHeld { key: key("gone"), held_by: None }),
                 _ => answer == Ok(HoldAnswer::Done),
             };

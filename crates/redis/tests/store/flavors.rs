@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 use std::time::Duration;
 
-use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, MarkStore as _, Store, Tenant, Ttl};
+use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, MarkStore as _, Owner, Store, Ttl};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
@@ -22,7 +22,7 @@ async fn everything_works(server: &Server, store: &RedisStore) {
     let busy = grant(store, &rival).await.unwrap();
     let GrantAnswer::Busy { held_by, .. } = busy else { panic!("{busy:?}") };
     assert_eq!((held_by.key, held_by.fence), (key("b"), Some(first)));
-    assert_eq!(held_by.tenant, Tenant::Holder { holder: ours.holder, label: ours.label.clone() });
+    assert_eq!(held_by.owner, Owner::Holder { holder: ours.holder, label: ours.label.clone() });
     assert!(
         held_by
             .remaining
@@ -42,13 +42,13 @@ async fn everything_works(server: &Server, store: &RedisStore) {
     assert!(pttl(server, "leasehold:f{b}b") > 790_000);
 
     let seen = store.inspect(&key("b")).await.unwrap();
-    assert_eq!((seen.tenancies.len(), seen.tenancies[0].fence), (1, Some(again)));
+    assert_eq!((seen.holders.len(), seen.holders[0].fence), (1, Some(again)));
 
     assert!(matches!(store.release(&rival).await, Ok(HoldAnswer::NotHeld { .. })));
     assert_eq!(value(server, "b"), Some(value_of_ours));
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
     assert_eq!((value(server, "b"), value(server, "a{x}")), (None, None));
-    assert_eq!(store.inspect(&key("b")).await.unwrap().tenancies, []);
+    assert_eq!(store.inspect(&key("b")).await.unwrap().holders, []);
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::NotHeld { key: key("a{x}"), held_by: None }));
     assert!(granted(grant(store, &rival).await) > again);
     store.give_up(&rival).await.unwrap();
@@ -62,7 +62,7 @@ async fn strangers_are_left_alone(server: &Server, store: &RedisStore) {
     server.text(&["RPUSH", "list", "1"]);
     let busy = grant(store, &attempt(&["s"])).await.unwrap();
     let GrantAnswer::Busy { held_by, .. } = busy else { panic!("{busy:?}") };
-    assert_eq!((held_by.tenant, held_by.fence), (Tenant::Foreign { value: b"theirs"[..].into() }, None));
+    assert_eq!((held_by.owner, held_by.fence), (Owner::Foreign { value: b"theirs"[..].into() }, None));
     let busy = grant(store, &attempt(&["forever"])).await.unwrap();
     assert!(matches!(busy, GrantAnswer::Busy { held_by, .. } if held_by.remaining.is_none()));
 
@@ -74,9 +74,9 @@ async fn strangers_are_left_alone(server: &Server, store: &RedisStore) {
         [store.renew(from_ref(&attempt_on_list)).await.remove(0), store.release(&attempt_on_list).await]
     {
         let Ok(HoldAnswer::NotHeld { held_by: Some(by), .. }) = answer else { panic!("{answer:?}") };
-        assert_eq!((by.tenant, by.remaining), (Tenant::NotALock, None));
+        assert_eq!((by.owner, by.remaining), (Owner::NotALock, None));
     }
-    assert_eq!(store.inspect(&key("list")).await.unwrap().tenancies[0].tenant, Tenant::NotALock);
+    assert_eq!(store.inspect(&key("list")).await.unwrap().holders[0].owner, Owner::NotALock);
     assert_eq!(server.text(&["LLEN", "list"]).as_integer(), Some(1));
 
     server.text(&["SET", "leasehold:f{a}a", "9007199254740991", "PX", "60000"]);
@@ -123,7 +123,7 @@ async fn forgotten_scripts_are_sent_again(server: &Server, store: &RedisStore) {
     server.text(&["SCRIPT", "FLUSH"]);
     assert_eq!(store.renew(&attempts).await, [const { Ok(HoldAnswer::Done) }; 3]);
     server.text(&["SCRIPT", "FLUSH"]);
-    assert_eq!(store.inspect(&key("a")).await.unwrap().tenancies.len(), 1);
+    assert_eq!(store.inspect(&key("a")).await.unwrap().holders.len(), 1);
     server.text(&["SCRIPT", "FLUSH"]);
     for attempt in &attempts {
         assert_eq!(store.release(attempt).await, Ok(HoldAnswer::Done));

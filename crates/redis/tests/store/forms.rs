@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{GrantAnswer, InspectStore as _, Manner, Store, Tenant};
+use leasehold_core::{GrantAnswer, InspectStore as _, Manner, Owner, Store};
 use leasehold_redis::wire;
 use servers::{Flavor, Reply, Server};
 
@@ -89,14 +89,14 @@ async fn scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_c
         let store = store(&server.url());
         for (value, is_ours) in values() {
             let shown = value.escape_ascii().to_string();
-            let read_as_ours = matches!(wire::read(&value), Tenant::Holder { .. });
+            let read_as_ours = matches!(wire::read(&value), Owner::Holder { .. });
             assert_eq!(read_as_ours, is_ours, "{shown}");
             server.text(&["FLUSHALL"]);
             server.command(&[b"SET", b"k", &value, b"PX", b"60000"]);
             let waits = attempt(&["k"]);
             let answer = store.grant(&waits, Manner::Wait { line_limit: None }).await.unwrap();
             let GrantAnswer::Busy { held_by, .. } = answer else { panic!("{flavor} {shown}: {answer:?}") };
-            assert_eq!(held_by.tenant, wire::read(&value), "{flavor} {shown}");
+            assert_eq!(held_by.owner, wire::read(&value), "{flavor} {shown}");
             // Who waits marks a lease, so that its holder releases it by a script.
             let expected = if is_ours { [&b"lh1+"[..], &value[4..]].concat() } else { value.clone() };
             let is_there = |when| {
@@ -106,11 +106,11 @@ async fn scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_c
             is_there("marked by a waiter");
             store.grant(&attempt(&["k"]), Manner::Try).await.unwrap();
             let seen = store.inspect(&key("k")).await.unwrap();
-            assert_eq!(seen.tenancies[0].tenant, wire::read(&value), "{flavor} {shown}");
+            assert_eq!(seen.holders[0].owner, wire::read(&value), "{flavor} {shown}");
             store.release(&waits).await.unwrap();
             store.give_up(&waits).await.unwrap();
             is_there("left by who gave up");
-            assert!(seen.tenancies[0].remaining > Some(Duration::from_secs(50)));
+            assert!(seen.holders[0].remaining > Some(Duration::from_secs(50)));
         }
     }
 }

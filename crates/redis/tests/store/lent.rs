@@ -13,7 +13,7 @@ pub(crate) async fn it_works(server: &Server, store: &RedisStore) {
     granted(grant(store, &ours).await);
     assert_eq!(store.renew(&[ours.clone(), ours.clone()]).await, [const { Ok(HoldAnswer::Done) }; 2]);
     server.text(&["SCRIPT", "FLUSH"]);
-    assert_eq!(store.inspect(&key("k")).await.unwrap().tenancies.len(), 1);
+    assert_eq!(store.inspect(&key("k")).await.unwrap().holders.len(), 1);
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
     store.give_up(&ours).await.unwrap();
     assert_eq!(value(server, "k"), None);

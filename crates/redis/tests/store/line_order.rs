@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Attempt, GrantAnswer, HoldAnswer, Manner, Store, Tenant};
+use leasehold_core::{Attempt, GrantAnswer, HoldAnswer, Manner, Owner, Store};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
@@ -289,10 +289,7 @@ async fn a_try_that_meets_a_key_free_hands_it_to_who_is_first_in_line() {
         assert_eq!(server.text(&["DEL", "k"]).as_integer(), Some(1));
         let answer = here.grant(&late, Manner::Try).await.unwrap();
         let GrantAnswer::Busy { held_by, place: None } = answer else { panic!("{flavor}: {answer:?}") };
-        assert!(
-            matches!(held_by.tenant, Tenant::Holder { holder, .. } if holder == first.holder),
-            "{held_by}"
-        );
+        assert!(matches!(held_by.owner, Owner::Holder { holder, .. } if holder == first.holder), "{held_by}");
         waits.await.unwrap();
         let_go(&there, &first).await;
     }

@@ -217,7 +217,7 @@ async fn the_second_connection_does_not_die_unnoticed() {
     let_go(&store, &holder).await;
     waiting.await.unwrap();
     assert!(began.elapsed() < SOON);
-    assert_eq!(store.inspect(&key("k")).await.unwrap().tenancies.len(), 1);
+    assert_eq!(store.inspect(&key("k")).await.unwrap().holders.len(), 1);
 }
 
 /// The network keeps the push for a while. What is asked meanwhile, PINGs too, says nothing of when the lease began.

@@ -48,7 +48,7 @@ async fn a_user_with_the_documented_permissions_can_do_everything() {
             granted(grant(&store, &ours).await);
             grant(&store, &attempt(&["app:b"])).await.unwrap();
             assert_eq!(store.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
-            assert_eq!(store.inspect(&key("app:b")).await.unwrap().tenancies.len(), 1);
+            assert_eq!(store.inspect(&key("app:b")).await.unwrap().holders.len(), 1);
             let mark = Mark::new(Stamp::from_micros(1), Fence::MAX, None);
             assert_eq!(store.mark(&ours, &mark, Duration::from_secs(1)).await, Ok(HoldAnswer::Done));
             assert_eq!(store.marked(&key("app:b")).await.unwrap().mark, Some(mark));

@@ -6,8 +6,7 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Claim, GrantAnswer, HoldAnswer, Holder, InspectStore as _, Key, Label, Manner, Store, Tenant,
-    Ttl,
+    Attempt, Claim, GrantAnswer, HoldAnswer, Holder, InspectStore as _, Key, Label, Manner, Owner, Store, Ttl,
 };
 use servers::{Connection, Flavor, Reply, Server};
 
@@ -59,10 +58,10 @@ async fn what_an_older_build_left_is_seen_as_it_meant_it() {
         let server = left_by_the_older_build(flavor);
         let store = store(&server.url());
         let state = store.inspect(&Key::new(KEY).unwrap()).await.unwrap();
-        let [tenancy] = &state.tenancies[..] else { panic!("{state:?}") };
-        let Tenant::Holder { holder, label } = &tenancy.tenant else { panic!("{tenancy:?}") };
+        let [holding] = &state.holders[..] else { panic!("{state:?}") };
+        let Owner::Holder { holder, label } = &holding.owner else { panic!("{holding:?}") };
         assert_eq!((holder.digits(), label.as_ref().map(Label::as_str)), (HOLDER.into(), Some("14212")));
-        assert_eq!(tenancy.fence.map(u64::from), Some(FENCE), "{flavor}");
+        assert_eq!(holding.fence.map(u64::from), Some(FENCE), "{flavor}");
         let line: Vec<_> = state.line.iter().map(|waiter| waiter.holder.digits()).collect();
         assert_eq!(line, [FIRST, SECOND], "{flavor}");
         assert!(matches!(grant(&store, &attempt(&[KEY])).await, Ok(GrantAnswer::Busy { .. })));

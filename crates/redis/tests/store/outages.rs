@@ -52,7 +52,7 @@ async fn a_black_hole_is_left_for_a_new_connection() {
     passing(store.inspect(&key("k")).await, &["no answer"]);
     passing(store.inspect(&key("k")).await, &["no connection"]);
     proxy.heal();
-    assert_eq!(store.inspect(&key("k")).await.unwrap().tenancies.len(), 1);
+    assert_eq!(store.inspect(&key("k")).await.unwrap().holders.len(), 1);
     proxy.cut();
     // Whether the cut is seen before the call goes out is a matter of luck; after one call it was.
     let _ = store.inspect(&key("k")).await;
@@ -89,7 +89,7 @@ async fn a_call_that_had_no_answer_in_time_costs_nobody_else_a_connection_that_a
     proxy.heal();
     // On the connection on which it was granted meanwhile.
     store.give_up(&impatient).await.unwrap();
-    assert!(store.inspect(&key("k")).await.unwrap().tenancies.is_empty());
+    assert!(store.inspect(&key("k")).await.unwrap().holders.is_empty());
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, Claim, GrantAnswer, HoldAnswer, InspectStore as _, Manner, Mode, Request, Store, Tenant,
+    Answer, Attempt, Claim, GrantAnswer, HoldAnswer, InspectStore as _, Manner, Mode, Owner, Request, Store,
     Ttl, Wait, Wake,
 };
 use leasehold_redis::RedisStore;
@@ -36,7 +36,7 @@ fn writer() -> Attempt {
     attempt(&["invoice:42"])
 }
 
-async fn is_refused(store: &RedisStore, attempt: &Attempt) -> leasehold_core::Tenancy {
+async fn is_refused(store: &RedisStore, attempt: &Attempt) -> leasehold_core::HolderInfo {
     match grant(store, attempt).await {
         Ok(GrantAnswer::Busy { held_by, .. }) => held_by,
         other => panic!("{other:?}"),
@@ -176,7 +176,7 @@ end";
     assert_eq!(server.command(&fill), Reply::Bulk(None));
     let state = store(&server.url()).inspect(&key("invoice:42")).await.unwrap();
     let fences: Vec<_> =
-        state.tenancies.iter().filter_map(|it| it.fence).map(leasehold_core::Fence::get).collect();
+        state.holders.iter().filter_map(|it| it.fence).map(leasehold_core::Fence::get).collect();
     assert_eq!(fences, (1..=2500).collect::<Vec<_>>());
     let waiters: Vec<_> = state.line.iter().map(|waiter| waiter.holder.bits()).collect();
     assert_eq!(waiters, (1..=2500).collect::<Vec<_>>());
@@ -210,7 +210,7 @@ async fn of_two_shares_that_end_together_that_of_the_smaller_digits_is_waited_fo
         }
         assert_eq!(store.release(&writes).await, Ok(HoldAnswer::Done));
         let held_by = is_refused(&store, &writer()).await;
-        let Tenant::Holder { holder, .. } = held_by.tenant else { panic!("{held_by:?}") };
+        let Owner::Holder { holder, .. } = held_by.owner else { panic!("{held_by:?}") };
         let least = readers.iter().map(|reader| reader.holder).min_by_key(|holder| holder.bits());
         assert_eq!(Some(holder), least, "order {n}");
         for reader in &readers {
@@ -229,12 +229,9 @@ async fn readers_are_listed_as_holders() {
     server.text(&["SET", "invoice:44", "theirs"]);
     let listed = store.list(b"inv").await.unwrap();
     let [state] = &listed[..] else { panic!("{listed:?}") };
-    assert_eq!(state.tenancies.iter().map(|it| it.fence).collect::<Vec<_>>(), fences.map(Some));
+    assert_eq!(state.holders.iter().map(|it| it.fence).collect::<Vec<_>>(), fences.map(Some));
     assert!(
-        state
-            .tenancies
-            .iter()
-            .all(|it| it.mode == Mode::Shared && it.remaining > Some(Duration::from_secs(9)))
+        state.holders.iter().all(|it| it.mode == Mode::Shared && it.remaining > Some(Duration::from_secs(9)))
     );
 }
 
@@ -301,7 +298,7 @@ async fn the_documented_permissions_are_enough_for_those_who_hold_together() {
         let Answer::Inspect(state) = ask(Request::Inspect(key("invoice:42"))).await else {
             panic!("{flavor}")
         };
-        assert_eq!(state.tenancies.len(), 1, "{flavor}");
+        assert_eq!(state.holders.len(), 1, "{flavor}");
         assert_eq!(ask(Request::Release(one)).await, Answer::Release(HoldAnswer::Done), "{flavor}");
     }
 }

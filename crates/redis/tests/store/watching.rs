@@ -34,7 +34,7 @@ async fn a_watcher_needs_two_permissions_and_each_that_lacks_is_named() {
         let all = [key("app:a"), key("app:b")];
         assert_eq!(walked(&user("watches"), b"app:").await.0, all);
         let states = user("watches").inspect_all(&all).await.unwrap();
-        assert!(states.iter().all(|state| state.tenancies.len() == 1), "{states:?}");
+        assert!(states.iter().all(|state| state.holders.len() == 1), "{states:?}");
         lasting(user("no-scan").walk(b"app:", Bookmark::default()).await, &["no-scan", "+scan"]);
         lasting(user("no-mget").walk(b"app:", Bookmark::default()).await, &["no-mget", "+mget"]);
     }
@@ -80,12 +80,12 @@ async fn many_keys_are_inspected_by_one_command() {
     for (state, key) in states.iter().zip(&keys) {
         let alone = store.inspect(key).await.unwrap();
         let shown = |state: &leasehold_core::KeyState| {
-            let tenants: Vec<_> =
-                state.tenancies.iter().map(|one| (one.tenant.clone(), one.fence, one.mode)).collect();
-            (state.key.clone(), tenants, state.line.iter().map(|waiter| waiter.holder).collect::<Vec<_>>())
+            let owners: Vec<_> =
+                state.holders.iter().map(|one| (one.owner.clone(), one.fence, one.mode)).collect();
+            (state.key.clone(), owners, state.line.iter().map(|waiter| waiter.holder).collect::<Vec<_>>())
         };
         assert_eq!(shown(state), shown(&alone));
     }
     assert_eq!(states[7].line.len(), 1);
-    assert!(states[99].tenancies.is_empty());
+    assert!(states[99].holders.is_empty());
 }

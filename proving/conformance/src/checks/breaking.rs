@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::{Locks, Loss, TokioRuntime};
 use leasehold_core::{
-    BreakAnswer, BreakNote, Claim, Fence, GrantAnswer, HoldAnswer, Label, Manner, Store, Tenancy, Wake,
+    BreakAnswer, BreakNote, Claim, Fence, GrantAnswer, HoldAnswer, HolderInfo, Label, Manner, Store, Wake,
 };
 
 use super::{LONG, attempt, holders, key, renew, take};
@@ -14,9 +14,9 @@ use crate::venue::Venue;
 /// Long for a push on one machine, short for a person.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-async fn broken(store: &dyn Store, fence: Fence) -> Tenancy {
+async fn broken(store: &dyn Store, fence: Fence) -> HolderInfo {
     match store.admin().unwrap().break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap() {
-        BreakAnswer::Broken { tenancy } => tenancy,
+        BreakAnswer::Broken { holding } => holding,
         other => panic!("{other:?}"),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::{Guard, LockError, Locks, Renewal};
-use leasehold_core::{BoxFuture, GrantAnswer, Holder, Line, Manner, Store, Tenant};
+use leasehold_core::{BoxFuture, GrantAnswer, Holder, Line, Manner, Owner, Store};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -82,7 +82,7 @@ async fn until_nothing_is_left(store: &dyn Store) {
     let clean = async {
         loop {
             let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
-            if state.tenancies.is_empty() && state.line.is_empty() {
+            if state.holders.is_empty() && state.line.is_empty() {
                 return;
             }
             sleep(Duration::from_millis(1)).await;
@@ -174,7 +174,7 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
         assert!(matches!(joined, GrantAnswer::Busy { place: Some(_), .. }), "{joined:?}");
         store.release(&holder).await.unwrap();
         let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
-        let [handed] = &state.tenancies[..] else { panic!("{state:?}") };
+        let [handed] = &state.holders[..] else { panic!("{state:?}") };
         assert!(handed.remaining.is_some_and(|left| left <= Line::WINDOW.max(UNCLAIMED)), "{handed:?}");
         store.release(&next).await.unwrap();
     }
@@ -206,7 +206,7 @@ pub async fn an_onlooker_sees_the_line_in_order(venue: &Venue) {
         tasks.push(joins(&*store, n, locks.mutex("k").label(label).lock().into_future()).await);
     }
     let state = locks.inspect("k").await.unwrap();
-    let Tenant::Holder { holder: id, .. } = &state.tenancies[0].tenant else { panic!("{state:?}") };
+    let Owner::Holder { holder: id, .. } = &state.holders[0].owner else { panic!("{state:?}") };
     assert_eq!(*id, holder.held().holder());
     let labels: Vec<_> = state.line.iter().map(|waiter| waiter.label.as_ref().unwrap().as_str()).collect();
     assert_eq!(labels, ["one", "two words", "größe"]);

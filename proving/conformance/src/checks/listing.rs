@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold::Locks;
-use leasehold_core::{Bookmark, Claim, Fence, Holder, Key, KeyState, Label, Manner, Store, Stretch, Tenant};
+use leasehold_core::{Bookmark, Claim, Fence, Holder, Key, KeyState, Label, Manner, Owner, Store, Stretch};
 use servers::Reply;
 
 use super::{LONG, SHORT, attempt, key, take};
@@ -30,16 +30,15 @@ async fn walked(store: &dyn Store, prefix: &[u8]) -> Vec<(Key, Vec<Option<Fence>
     let keys: Vec<_> = keys.into_iter().collect();
     let mut states = store.inspector().unwrap().inspect_all(&keys).await.unwrap();
     assert!(states.iter().map(|state| &state.key).eq(&keys), "in the order of the keys");
-    let ours = |state: &KeyState| {
-        state.tenancies.iter().any(|tenancy| matches!(tenancy.tenant, Tenant::Holder { .. }))
-    };
+    let ours =
+        |state: &KeyState| state.holders.iter().any(|holding| matches!(holding.owner, Owner::Holder { .. }));
     states.retain(|state| !state.line.is_empty() || ours(state));
     what(&states)
 }
 
 /// All that does not change with time.
 fn what(states: &[KeyState]) -> Vec<(Key, Vec<Option<Fence>>, Vec<Holder>)> {
-    let fences = |state: &KeyState| state.tenancies.iter().map(|tenancy| tenancy.fence).collect();
+    let fences = |state: &KeyState| state.holders.iter().map(|holding| holding.fence).collect();
     let line = |state: &KeyState| state.line.iter().map(|waiter| waiter.holder).collect();
     states.iter().map(|state| (state.key.clone(), fences(state), line(state))).collect()
 }
@@ -75,7 +74,7 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
         }
     }
     tokio::time::timeout(LONG, async {
-        while !there.inspector().unwrap().inspect(&key("short")).await.unwrap().tenancies.is_empty() {
+        while !there.inspector().unwrap().inspect(&key("short")).await.unwrap().holders.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
@@ -83,14 +82,14 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
     .expect("a lease ends");
     let listed = there.inspector().unwrap().list(b"").await.unwrap();
     assert_eq!(walked(&*there, b"").await, what(&listed));
-    let [KeyState { key: held, tenancies, line, .. }] = &*listed else { panic!("{listed:?}") };
-    assert_eq!((held, tenancies.len(), line.len()), (&key("held"), 1, 0), "{listed:?}");
-    assert_eq!(tenancies[0].tenant, Tenant::Holder { holder: one.holder, label: one.label.clone() });
-    assert_eq!(tenancies[0].fence, Some(fence));
-    let left = tenancies[0].remaining.unwrap();
+    let [KeyState { key: held, holders, line, .. }] = &*listed else { panic!("{listed:?}") };
+    assert_eq!((held, holders.len(), line.len()), (&key("held"), 1, 0), "{listed:?}");
+    assert_eq!(holders[0].owner, Owner::Holder { holder: one.holder, label: one.label.clone() });
+    assert_eq!(holders[0].fence, Some(fence));
+    let left = holders[0].remaining.unwrap();
     assert!(left <= LONG && left > LONG / 2, "{left:?} left");
     for state in [&listed[0], &there.inspector().unwrap().inspect(&key("held")).await.unwrap()] {
-        let held_for = state.held_for(&state.tenancies[0]);
+        let held_for = state.held_for(&state.holders[0]);
         assert!(held_for.is_some_and(|held_for| held_for < LONG), "held for {held_for:?}");
     }
 }
@@ -181,7 +180,7 @@ pub async fn a_listing_has_what_is_waited_for(venue: &Venue) {
     let listed = store.inspector().unwrap().list(b"k").await.unwrap();
     assert_eq!(walked(&*store, b"k").await, what(&listed));
     let waiting = listed.iter().map(|state| {
-        assert_eq!((state.tenancies.len(), state.line.len()), (1, 1), "{state:?}");
+        assert_eq!((state.holders.len(), state.line.len()), (1, 1), "{state:?}");
         (state.key.clone(), state.line[0].holder)
     });
     assert_eq!(waiting.collect::<Vec<_>>(), expected);

@@ -26,7 +26,7 @@ pub async fn what_was_done_is_known_to_all(venue: &Venue) {
     assert_eq!(here.marks().unwrap().mark(&one, &mark, LONG).await.unwrap(), HoldAnswer::Done);
     assert_eq!(marked(&*there).await.mark, Some(mark.clone()));
     here.release(&one).await.unwrap();
-    assert!(there.inspector().unwrap().inspect(&key("k")).await.unwrap().tenancies.is_empty());
+    assert!(there.inspector().unwrap().inspect(&key("k")).await.unwrap().holders.is_empty());
     let after = marked(&*there).await;
     assert_eq!(after.mark, Some(mark));
     assert!(after.now >= before.now);

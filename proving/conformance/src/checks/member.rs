@@ -148,8 +148,8 @@ pub async fn a_rejoin_renews_or_takes_what_nobody_has_or_waits_for(venue: &Venue
     let ours = proposing(&["k"], TTL);
     assert_eq!(rejoin(&*store, &ours).await, Ok(HoldAnswer::Done), "nobody had it");
     assert_eq!(rejoin(&*store, &ours).await, Ok(HoldAnswer::Done), "we have it");
-    let tenancy = refused(&*store, &proposing(&["k"], TTL)).await;
-    assert_eq!(tenancy.fence, ours.proposal.map(|proposal| proposal.fence), "with the fence of the majority");
+    let holding = refused(&*store, &proposing(&["k"], TTL)).await;
+    assert_eq!(holding.fence, ours.proposal.map(|proposal| proposal.fence), "with the fence of the majority");
     let theirs = proposing(&["k"], TTL);
     let answer = rejoin(&*store, &theirs).await;
     assert!(matches!(answer, Ok(HoldAnswer::NotHeld { held_by: Some(_), .. })), "{answer:?}");
@@ -227,5 +227,5 @@ pub async fn a_store_that_abstains_still_says_who_holds(venue: &Venue) {
     let store = serving(venue).await;
     venue.forget();
     abstains(&*store).await;
-    assert!(store.inspector().unwrap().inspect(&key("k")).await.unwrap().tenancies.is_empty());
+    assert!(store.inspector().unwrap().inspect(&key("k")).await.unwrap().holders.is_empty());
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use leasehold::{Guard, LockError, Mode, Tenant, Ttl};
+use leasehold::{Guard, LockError, Mode, Owner, Ttl};
 use leasehold_core::{Attempt, Claim, Family, HoldAnswer, Label, Store};
 use servers::Reply;
 use tokio::task::JoinHandle;
@@ -38,7 +38,7 @@ async fn nothing_is_left(store: &dyn Store) {
     let gone = async {
         loop {
             let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
-            if state.tenancies.is_empty() && state.line.is_empty() {
+            if state.holders.is_empty() && state.line.is_empty() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -185,14 +185,14 @@ pub async fn an_onlooker_sees_all_who_hold_together(venue: &Venue) {
             fences.into_iter().map(Some).collect::<Vec<_>>()
         );
     }
-    seen.sort_by_key(|it| format!("{}", it.tenant));
-    let labels = seen.iter().map(|it| match &it.tenant {
-        Tenant::Holder { label, .. } => label.as_ref().map(ToString::to_string).unwrap_or_default(),
+    seen.sort_by_key(|it| format!("{}", it.owner));
+    let labels = seen.iter().map(|it| match &it.owner {
+        Owner::Holder { label, .. } => label.as_ref().map(ToString::to_string).unwrap_or_default(),
         other => panic!("{other:?}"),
     });
     assert_eq!(labels.collect::<Vec<_>>(), ["web-1", "web-2", "web-3"]);
     let listed = store.inspector().unwrap().list(b"k").await.unwrap();
-    assert_eq!(listed.iter().map(|state| state.tenancies.len()).collect::<Vec<_>>(), [3]);
+    assert_eq!(listed.iter().map(|state| state.holders.len()).collect::<Vec<_>>(), [3]);
 }
 
 /// Whether the key was free, read or written, with somebody reading on or not.
@@ -254,7 +254,7 @@ pub async fn a_marker_and_a_strangers_value_keep_each_other_out(venue: &Venue) {
     assert_eq!(marker.as_text(), Some(&*format!("lh1 {}", Family::Shared)));
     assert_eq!(server.text(&["SET", "k", "x", "NX", "PX", "60000"]), Reply::Bulk(None));
     server.text(&["SET", "k", "x", "PX", "60000"]);
-    assert!(matches!(refused(&*store, &other).await.tenant, Tenant::Foreign { .. }));
+    assert!(matches!(refused(&*store, &other).await.owner, Owner::Foreign { .. }));
     assert!(matches!(renew(&*store, &one).await, HoldAnswer::NotHeld { .. }));
     assert_eq!(server.text(&["GET", "k"]).as_text(), Some("x"));
     server.text(&["DEL", "k"]);

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use conformance::dump::{Dump, LineDump, ShareDump, SharesDump, Tolerance, Voucher};
 use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, just_before, keys};
 use leasehold_core::{
-    Answer, Attempt, Channel, Content, GrantAnswer, HoldAnswer, Holder, Key, Line, News, Request, Served,
-    Stamp, Tenant, Ticket,
+    Answer, Attempt, Channel, Content, GrantAnswer, HoldAnswer, Holder, Key, Line, News, Owner, Request,
+    Served, Stamp, Ticket,
 };
 use leasehold_redis::script::{self, Call, Granted, Reply, Vouching};
 use leasehold_redis::slot::{MEMBER_KEY, Side, side_key};
@@ -398,7 +398,7 @@ fn content(kind: &str, value: &Value) -> Content {
     let Value::BulkString(value) = value else { panic!("{value:?}") };
     match wire::read(value) {
         _ if kind != "string" => Content::NotALock,
-        Tenant::Holder { holder, label } => {
+        Owner::Holder { holder, label } => {
             Content::Lease { holder, label, awaited: wire::flag(value) == Some(Flag::Awaited) }
         }
         _ => wire::family(value).map_or_else(|| Content::Foreign(value.as_slice().into()), Content::Marker),

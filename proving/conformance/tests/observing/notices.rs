@@ -91,11 +91,11 @@ async fn a_quorum_that_is_lost_is_told_also_to_a_process_that_holds_nothing() {
     let mut events = quorum.locks.events();
     quorum.way[..2].iter().for_each(|way| way.set(Weather::Refused));
     let error = quorum.locks.mutex("k").lock().await.unwrap_err();
-    let tally = match &error {
-        LockError::NoQuorum { tally, .. } => tally.to_string(),
+    let quorum_report = match &error {
+        LockError::NoQuorum { quorum_report, .. } => quorum_report.to_string(),
         other => other.to_string(),
     };
-    assert!(tally.contains("not allowed"), "{tally}");
+    assert!(quorum_report.contains("not allowed"), "{quorum_report}");
     sleep(SECOND).await;
     let mut told = of_members(&drain(&mut events).await);
     told.sort();
@@ -170,12 +170,12 @@ async fn a_lease_that_is_broken_is_told_to_who_broke_it_and_to_who_held_it() {
     let (mut held, mut broke) = (holder.events(), breaker.events());
     let guard = holder.mutex("k").label("stuck").lock().await.unwrap();
     breaker.break_lease("k", guard.fence()).await.unwrap();
-    let tenancy = wait_for(&mut broke, SECOND, |event| match event {
-        Event::Broke { tenancy, .. } => Some(tenancy.clone()),
+    let holding = wait_for(&mut broke, SECOND, |event| match event {
+        Event::Broke { holding, .. } => Some(holding.clone()),
         _ => None,
     });
-    let tenancy = tenancy.await;
-    assert_eq!((tenancy.fence, tenancy.tenant.to_string().starts_with("stuck")), (Some(guard.fence()), true));
+    let holding = holding.await;
+    assert_eq!((holding.fence, holding.owner.to_string().starts_with("stuck")), (Some(guard.fence()), true));
     let why = wait_for(&mut held, 20 * SECOND, |event| match event {
         Event::Lost { why, .. } => Some(why.clone()),
         _ => None,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use conformance::faulty::Weather;
 use conformance::venue::Venue;
-use leasehold::{InspectError, LockError, Locks, Misuse, Tenant};
+use leasehold::{InspectError, LockError, Locks, Misuse, Owner};
 use servers::{Flavor, Server};
 use tokio::time::{Instant, sleep};
 
@@ -43,7 +43,7 @@ async fn whoever_waits_for_a_lock_to_be_free_hears_of_it_and_takes_nothing() {
         let LockError::TimedOut { held_by: Some(held_by), place: None, .. } = &error else {
             panic!("{error:?}")
         };
-        let Tenant::Holder { holder, .. } = held_by.tenant else { panic!("{held_by:?}") };
+        let Owner::Holder { holder, .. } = held_by.owner else { panic!("{held_by:?}") };
         // A member of a quorum knows the holder by another id.
         assert!(holder == guard.holder() || venue.name().starts_with("quorum"), "{held_by}");
         assert!(error.to_string().contains("held by here"), "{error}");

@@ -1,6 +1,6 @@
 //! What users of redislock's `check` and of exclusive-lock had, row by row, on a real server.
 
-use leasehold::{Event, LockError, Locks, Misuse, ReleaseError, Renewal, Tenant};
+use leasehold::{Event, LockError, Locks, Misuse, Owner, ReleaseError, Renewal};
 use servers::{Flavor, Server};
 use tokio::time::{sleep, timeout};
 
@@ -63,16 +63,16 @@ async fn async_try(locks: Locks) -> Option<leasehold::Guard> {
 #[tokio::test(flavor = "multi_thread")]
 async fn exclusive_lock_inspect_and_lock_contents_are_there_for_anybody() {
     let (_server, here, there) = two_processes().await;
-    assert_eq!(there.inspect("k").await.unwrap().tenancies, []);
+    assert_eq!(there.inspect("k").await.unwrap().holders, []);
     let guard = here.mutex("k").label("pod-7, since the deploy").lock().await.unwrap();
     let state = there.inspect("k").await.unwrap();
-    let [tenancy] = &state.tenancies[..] else { panic!("{state:?}") };
-    let Tenant::Holder { holder, label: Some(label) } = &tenancy.tenant else { panic!("{tenancy:?}") };
+    let [holding] = &state.holders[..] else { panic!("{state:?}") };
+    let Owner::Holder { holder, label: Some(label) } = &holding.owner else { panic!("{holding:?}") };
     assert_eq!((*holder, label.as_str()), (guard.holder(), "pod-7, since the deploy"));
-    let left = tenancy.remaining.unwrap();
+    let left = holding.remaining.unwrap();
     assert!(left > SECOND && left <= 3 * SECOND, "{left:?}");
     guard.release().await.unwrap();
-    assert_eq!(there.inspect("k").await.unwrap().tenancies, []);
+    assert_eq!(there.inspect("k").await.unwrap().holders, []);
 }
 
 /// exclusive-lock: a timer refreshes the lock until it is released, and events say acquired, refreshed and released.

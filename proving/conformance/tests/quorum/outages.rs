@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conformance::faulty::Weather;
-use leasehold::{LockError, Stance};
+use leasehold::{LockError, MemberVote};
 use tokio::time::sleep;
 
 use super::world::{MAX_TTL, SECOND, TTL, World};
@@ -72,15 +72,15 @@ async fn with_a_majority_killed_the_error_names_each_member_and_comes_in_time() 
         let world = World::of(5);
         let process = world.process_with(|builder| builder.outage_limit(4 * SECOND));
         process.set([1, 2, 4], &weather);
-        let LockError::NoQuorum { tally, waited, attempts, .. } =
+        let LockError::NoQuorum { quorum_report, waited, attempts, .. } =
             process.locks.mutex("k").lock().await.unwrap_err()
         else {
             panic!("no majority answers")
         };
         assert!(waited <= 4 * SECOND && attempts > 1, "{waited:?}, {attempts} attempts");
-        assert_eq!(tally.needed, 3);
+        assert_eq!(quorum_report.needed, 3);
         assert_eq!(
-            tally.to_string(),
+            quorum_report.to_string(),
             "2 of 5 stores granted, 3 did not answer (memory:b: timed out, memory:c: timed out, \
              memory:e: timed out); 3 needed"
         );
@@ -131,8 +131,10 @@ async fn a_member_that_refuses_for_good_is_told_from_one_that_is_silent() {
     let LockError::Refused { fault, .. } = process.locks.mutex("k").lock().await.unwrap_err() else {
         panic!("it would be refused again")
     };
-    let tally = fault.tally.unwrap();
-    assert!(matches!(&tally.members[0].1, Stance::Refused(fault) if &*fault.reason == "not allowed"));
+    let quorum_report = fault.quorum_report.unwrap();
+    assert!(
+        matches!(&quorum_report.members[0].1, MemberVote::Refused(fault) if &*fault.reason == "not allowed")
+    );
     assert_eq!(world.time.passed(), Duration::ZERO, "at once");
     sleep(SECOND).await;
     assert!(world.is_empty());

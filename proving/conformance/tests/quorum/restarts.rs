@@ -30,8 +30,8 @@ async fn a_quarantined_member_is_named_with_the_time_that_is_left() {
     world.members[1].forget();
     sleep(SECOND / 2).await;
     let error = process.locks.mutex("k").lock().within(4 * SECOND).await.unwrap_err();
-    let LockError::NoQuorum { tally, .. } = &error else { panic!("{error}") };
-    let text = tally.to_string();
+    let LockError::NoQuorum { quorum_report, .. } = &error else { panic!("{error}") };
+    let text = quorum_report.to_string();
     let words = [
         "1 of 3 stores granted, 1 refused (memory:b: quarantined for ",
         " s more (first use, or restarted without its state)), 1 did not answer (memory:c: timed out); 2 needed",

@@ -34,12 +34,12 @@ async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_other
     let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
     world.members[3].on("break", Weather::Hung);
     world.members[4].on("break", Weather::Hung);
-    let BreakAnswer::Broken { tenancy } =
+    let BreakAnswer::Broken { holding } =
         quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap()
     else {
         panic!()
     };
-    assert_eq!((tenancy.fence, world.passed()), (Some(fence), std::time::Duration::ZERO));
+    assert_eq!((holding.fence, world.passed()), (Some(fence), std::time::Duration::ZERO));
     assert_eq!(world.taken(), [3, 4]);
     // What is left no majority can keep.
     let [Ok(HoldAnswer::NotHeld { .. })] = &quorum.renew(&[attempt]).await[..] else { panic!("it is kept") };

@@ -101,7 +101,7 @@ async fn who_does_not_join_a_full_line_is_told_so_and_leaves_nothing() {
 async fn a_full_line_at_another_member_keeps_nobody_from_a_majority() {
     let world = World::of(3);
     world.rival_at(1).await;
-    let held_by = world.members[1].memory.inspect(&key("k")).await.unwrap().tenancies.remove(0);
+    let held_by = world.members[1].memory.inspect(&key("k")).await.unwrap().holders.remove(0);
     world.members[1].on("grant", Does::Says(GrantAnswer::LineFull { held_by, length: 3 }));
     fence(&world.quorum().grant(&world.attempt(), WAIT).await);
     assert_eq!(world.taken(), [0, 1, 2]);

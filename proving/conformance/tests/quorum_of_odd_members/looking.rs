@@ -22,14 +22,14 @@ async fn a_key_that_a_minority_has_is_free_to_who_looks_and_is_in_no_list() {
     let world = World::of(5);
     let quorum = world.quorum();
     hold_at(&world, &[1, 4]).await;
-    assert!(quorum.inspect(&key("k")).await.unwrap().tenancies.is_empty());
+    assert!(quorum.inspect(&key("k")).await.unwrap().holders.is_empty());
     assert!(quorum.list(b"").await.unwrap().is_empty());
     let held = world.attempt_for("l", TTL);
     fence(&quorum.grant(&held, Manner::Try).await);
     let listed: Vec<Key> = quorum.list(b"").await.unwrap().into_iter().map(|state| state.key).collect();
     assert_eq!(listed, [key("l")]);
     let all = quorum.inspect_all(&["k", "l", "m"].map(key)).await.unwrap();
-    let held: Vec<_> = all.iter().map(|state| state.tenancies.len()).collect();
+    let held: Vec<_> = all.iter().map(|state| state.holders.len()).collect();
     assert_eq!(held, [0, 1, 0]);
 }
 
@@ -43,7 +43,7 @@ async fn who_waits_is_shown_as_in_the_first_line_that_has_somebody_and_is_listed
     world.members[1].memory.grant(&waits, WAIT).await.unwrap();
     let state = quorum.inspect(&key("k")).await.unwrap();
     let line: Vec<&Waiter> = state.line.iter().collect();
-    assert!(state.tenancies.is_empty());
+    assert!(state.holders.is_empty());
     assert_eq!(line.iter().map(|waiter| waiter.holder).collect::<Vec<_>>(), [waits.holder]);
     assert_eq!(quorum.list(b"").await.unwrap(), [state]);
 }
@@ -55,7 +55,7 @@ async fn whoever_looks_hears_every_member_that_answers_in_time_and_needs_a_major
     fence(&quorum.grant(&world.attempt(), Manner::Try).await);
     world.members[0].on("inspect", Weather::Slow(50 * MILLISECOND));
     world.members[2].on("inspect", Weather::Hung);
-    assert_eq!(quorum.inspect(&key("k")).await.unwrap().tenancies.len(), 1);
+    assert_eq!(quorum.inspect(&key("k")).await.unwrap().holders.len(), 1);
     assert_eq!(world.passed(), 600 * MILLISECOND, "the third is waited for no longer");
     world.members[1].on("inspect", passing("connection refused"));
     let fault = quorum.inspect(&key("k")).await.unwrap_err();

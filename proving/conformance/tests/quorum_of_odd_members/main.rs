@@ -1,7 +1,7 @@
 //! What callers of a quorum are told, and what its members are asked, when some of them do otherwise than the rest.
 
 mod breaking;
-mod examining;
+mod diagnosing;
 mod facade;
 mod granting;
 mod keeping;

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use conformance::faulty::Weather;
 use leasehold::QuorumStore;
-use leasehold_core::{Attempt, Content, GrantAnswer, Holder, Manner, Store as _, Tenancy, Tenant, Wake};
+use leasehold_core::{Attempt, Content, GrantAnswer, Holder, HolderInfo, Manner, Owner, Store as _, Wake};
 
 use crate::odd::Does;
 use crate::world::{MILLISECOND, SECOND, WAIT, World, fence, key};
 
 /// Another program's lock, which has no end.
 fn foreign() -> Does {
-    let tenant = Tenant::Foreign { value: b"theirs"[..].into() };
-    let held_by = Tenancy::exclusive(key("k"), tenant, None, None);
+    let owner = Owner::Foreign { value: b"theirs"[..].into() };
+    let held_by = HolderInfo::exclusive(key("k"), owner, None, None);
     Does::Says(GrantAnswer::Busy { held_by, place: None })
 }
 

@@ -9,8 +9,8 @@ use conformance::faulty::Weather;
 use leasehold::MemoryStore;
 use leasehold_core::{
     AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
-    Examination, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark,
-    MarkStore, Marked, MemberStore, Notices, Parts, RaiseAnswer, Seat, Store, Stretch, Wake,
+    Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark,
+    MarkStore, Marked, MemberStore, Notices, Parts, RaiseAnswer, Store, StoreRole, Stretch, Wake,
 };
 
 use crate::world::key;
@@ -50,7 +50,7 @@ pub(crate) struct Facts {
     pub(crate) ahead: Duration,
     /// A key that is kept by a node of it that is down: it cannot be renewed.
     pub(crate) out_of_reach: Option<&'static str>,
-    pub(crate) examination: Examination,
+    pub(crate) diagnosis: Diagnosis,
 }
 
 impl Odd {
@@ -67,7 +67,7 @@ impl Odd {
                 at_once: 100,
                 ahead: Duration::ZERO,
                 out_of_reach: None,
-                examination: Examination::default(),
+                diagnosis: Diagnosis::default(),
             }),
         }
     }
@@ -307,11 +307,11 @@ impl AdminStore for Odd {
         Box::pin(self.through("list breaks", None, async move { memory.list_breaks(&prefix).await }))
     }
 
-    fn examine(&self, _: Seat) -> BoxFuture<'_, Examination> {
-        let examination = self.facts.lock().unwrap().examination.clone();
+    fn diagnose(&self, _: StoreRole) -> BoxFuture<'_, Diagnosis> {
+        let diagnosis = self.facts.lock().unwrap().diagnosis.clone();
         Box::pin(async move {
-            let examined = self.through("examine", None, async move { Ok(examination) }).await;
-            examined.unwrap_or_default()
+            let diagnosed = self.through("diagnose", None, async move { Ok(diagnosis) }).await;
+            diagnosed.unwrap_or_default()
         })
     }
 }

@@ -128,7 +128,7 @@ fn what_was_granted_and_not_answered_is_undone() {
         asked.abort();
         cut_off.heal();
         world.advance(SECOND).await;
-        world.until("k", |state| state.tenancies.is_empty()).await;
+        world.until("k", |state| state.holders.is_empty()).await;
         assert!(world.passed() < TTL);
     });
 }

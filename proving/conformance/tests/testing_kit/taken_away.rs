@@ -140,7 +140,7 @@ fn a_process_that_stands_still_takes_no_lock() {
         let asked = tokio::spawn(locks.mutex("k").lock().into_future());
         world.advance(5 * SECOND).await;
         assert!(!asked.is_finished());
-        assert!(world.locks().inspect("k").await.unwrap().tenancies.is_empty());
+        assert!(world.locks().inspect("k").await.unwrap().holders.is_empty());
         sleeper.resume();
         assert!(asked.await.unwrap().is_ok_and(|guard| guard.is_held()));
     });

@@ -8,7 +8,7 @@ use std::{
 };
 
 use leasehold::{
-    BeginError, BreakError, Doing, Fence, Guard, InspectError, LockError, Locks, Renewal, Tenancy, Tenant,
+    BeginError, BreakError, Doing, Fence, Guard, HolderInfo, InspectError, LockError, Locks, Owner, Renewal,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 use tokio::time::sleep;
@@ -212,13 +212,13 @@ impl Errands {
             return;
         };
         let Ok(state) = self.locks.inspect(key).await else { return sleep(REST).await };
-        let Some((fence, holder)) = state.tenancies.choose(&mut self.dice).and_then(named) else { return };
+        let Some((fence, holder)) = state.holders.choose(&mut self.dice).and_then(named) else { return };
         if self.chance(30) {
             sleep(THINKS.mul_f64(self.dice.random())).await;
         }
         self.voice.note(What::Breaks { fence: fence.get(), holder, key: key.to_owned() });
         self.voice.note(match self.locks.break_lease(key, fence).await {
-            Ok(tenancy) if named(&tenancy) == Some((fence, holder)) => What::Broke,
+            Ok(holding) if named(&holding) == Some((fence, holder)) => What::Broke,
             Ok(other) => What::Failed(format!("{UNEXPECTED}: broke another: {other}")),
             Err(BreakError::NotHeld { .. } | BreakError::OtherFence { .. }) => What::BrokeNothing,
             Err(BreakError::Store(fault)) => What::MayHaveBroken(fault.to_string()),
@@ -265,7 +265,7 @@ impl Errands {
 }
 
 /// The fence of a lease, and the process that has it.
-fn named(tenancy: &Tenancy) -> Option<(Fence, u32)> {
-    let Tenant::Holder { label: Some(label), .. } = &tenancy.tenant else { return None };
-    Some((tenancy.fence?, label.as_str().parse().ok()?))
+fn named(holding: &HolderInfo) -> Option<(Fence, u32)> {
+    let Owner::Holder { label: Some(label), .. } = &holding.owner else { return None };
+    Some((holding.fence?, label.as_str().parse().ok()?))
 }

@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use faults::{Crowd, Plan, history::now, until};
-use leasehold::{Locks, Tenant};
+use leasehold::{Locks, Owner};
 use servers::Flavor;
 use tokio::runtime::Runtime;
 
@@ -42,9 +42,9 @@ fn granted_after_a_break(scene: &Scene) {
     crowd.stop(process);
     runtime.block_on(before.release()).unwrap();
     assert_eq!(crowd.has_the_lock(), Some(process));
-    let handed = look().tenancies[0].fence.unwrap();
+    let handed = look().holders[0].fence.unwrap();
     let broken = runtime.block_on(locks.break_lease(Plan::KEY, handed)).unwrap();
-    assert!(matches!(broken.tenant, Tenant::Holder { .. }), "{broken:?}");
+    assert!(matches!(broken.owner, Owner::Holder { .. }), "{broken:?}");
     // What it was handed is over by its own clock then, so that it asks anew.
     thread::sleep(WINDOW + Duration::from_millis(100));
     let since = now();

@@ -26,7 +26,7 @@ fn the_share_of_a_killed_process_is_back(place: &Place, within: Duration) {
     let mut dying = Place::start(&plan);
     let locks = place.locks();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let holds = |key| runtime.block_on(locks.inspect(key)).unwrap().tenancies.len();
+    let holds = |key| runtime.block_on(locks.inspect(key)).unwrap().holders.len();
     until("it holds both", Duration::from_secs(5) + BUSY, || holds("gpus") == 1 && holds("doc") == 1);
     let (gpus, doc) = (locks.semaphore("gpus", 5), locks.rw_lock("doc"));
     let beside = runtime.block_on(gpus.acquire().into_future()).unwrap();

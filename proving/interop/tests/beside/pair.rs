@@ -125,7 +125,7 @@ impl Pair {
 
     /// Who holds the lock, as we are told.
     #[track_caller]
-    pub(crate) fn we_are_refused(&self, runtime: &runtime::Handle) -> leasehold::Tenancy {
+    pub(crate) fn we_are_refused(&self, runtime: &runtime::Handle) -> leasehold::HolderInfo {
         match runtime.block_on(async { self.ours().lock().within(Duration::ZERO).await }) {
             Err(LockError::TimedOut { held_by: Some(held_by), .. }) => *held_by,
             other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use interop::{Answer, now};
-use leasehold::{Loss, ReleaseError, Renewal, Tenant};
+use leasehold::{Loss, Owner, ReleaseError, Renewal};
 use servers::Flavor;
 use tokio::runtime::Handle;
 
@@ -41,7 +41,7 @@ fn its_lock_keeps_us_out_until_it_releases(pair: &mut Pair, runtime: &Handle) {
     pair.it_takes(LONG);
     let value = pair.value();
     let held_by = pair.we_are_refused(runtime);
-    assert_eq!(held_by.tenant, Tenant::Foreign { value: value.clone().into() });
+    assert_eq!(held_by.owner, Owner::Foreign { value: value.clone().into() });
     assert!(held_by.remaining.is_some_and(|left| left > LONG / 2 && left <= LONG), "{held_by:?}");
     assert!(held_by.to_string().starts_with("another program's lock ("), "{held_by}");
 
@@ -80,7 +80,7 @@ fn our_lock_keeps_it_out_until_we_release(pair: &mut Pair, runtime: &Handle) {
     let (_, answered) = took(pair.driver.answer());
     assert!(answered > called, "it took the lock {} ns before we released", called - answered);
     assert_ne!(pair.value(), ours);
-    assert!(matches!(pair.we_are_refused(runtime).tenant, Tenant::Foreign { .. }));
+    assert!(matches!(pair.we_are_refused(runtime).owner, Owner::Foreign { .. }));
     pair.it_releases();
     assert!(runtime.block_on(async { pair.ours().try_lock().await.unwrap() }).is_some(), "it left its lock");
 }
@@ -125,7 +125,7 @@ fn a_lock_stolen_from_us_is_lost_by_the_next_renewal(pair: &mut Pair, runtime: &
     let loss = runtime.block_on(async { tokio::time::timeout(left, guard.lost()).await });
     let loss = loss.expect("a loss is told by the next renewal, long before the lease's end");
     let Loss::TakenByOther { held_by } = loss else { panic!("{loss:?}") };
-    assert_eq!(held_by.tenant, Tenant::Foreign { value: its.clone().into() });
+    assert_eq!(held_by.owner, Owner::Foreign { value: its.clone().into() });
 
     let error = runtime.block_on(guard.release()).unwrap_err();
     assert!(matches!(error, ReleaseError::TakenByOther { .. }), "{error:?}");

@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use interop::{Answer, Driver, Language, Peer, now};
-use leasehold::{AnyStore, Locks, LocksBuilder, ReleaseError, Renewal, Tenant};
+use leasehold::{AnyStore, Locks, LocksBuilder, Owner, ReleaseError, Renewal};
 use servers::{Flavor, Reply, Server};
 use tokio::runtime::Handle;
 
@@ -104,7 +104,7 @@ fn redlock_keeps_us_out_until_it_releases(pair: &mut Pair, runtime: &Handle) {
     let leasehold::LockError::TimedOut { held_by: Some(held_by), .. } = refused.unwrap_err() else {
         panic!("it is held")
     };
-    assert!(matches!(held_by.tenant, Tenant::Foreign { .. }), "{held_by:?}");
+    assert!(matches!(held_by.owner, Owner::Foreign { .. }), "{held_by:?}");
     assert_eq!(pair.value(), value, "we touched its lock");
     let (called, granted) = pair.we_wait_until(runtime, |pair| match pair.driver.release() {
         Answer::Released { called } => called,

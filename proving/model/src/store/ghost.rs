@@ -148,7 +148,7 @@ impl Store {
         }
         let line = |server: &Server| server.records.line(key, now).cloned().unwrap_or_default();
         let (line_before, line) = (line(before), line(&self.server));
-        let held = before.records.holders(key, now);
+        let held = before.records.holder_ids(key, now);
         self.look_at_strikes(&line_before, &held, asker.as_ref(), call);
         if asker.is_some() && claim.wants().len() == 1 {
             let keeps = letter.knew || line_before.ticket(call.holder).is_some();

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use leasehold_core::{
-    Answer, BreakAnswer, BreakNote, Fence, HoldAnswer, Key, News, Push, Request, Served, Tenant,
+    Answer, BreakAnswer, BreakNote, Fence, HoldAnswer, Key, News, Owner, Push, Request, Served,
 };
 
 use super::client::Phase;
@@ -120,9 +120,9 @@ impl Store {
         let request = Request::Break { key: key.clone(), fence, note: BreakNote::default() };
         let (now, floor, window, flaw) = (self.now, self.floor(), self.fixed.window, self.fixed.flaw);
         let Served { answer, pushes, .. } = self.server().serve(request, now, floor, window, flaw);
-        if let Answer::Break(BreakAnswer::Broken { tenancy }) = answer {
-            let Tenant::Holder { holder, .. } = tenancy.tenant else { return };
-            if (holder, tenancy.fence) != (seen, Some(fence)) {
+        if let Answer::Break(BreakAnswer::Broken { holding }) = answer {
+            let Owner::Holder { holder, .. } = holding.owner else { return };
+            if (holder, holding.fence) != (seen, Some(fence)) {
                 self.ghost().wrong("a break ends another's lease");
             }
             if let Some(who) = self.who(holder) {

@@ -25,7 +25,7 @@ fn only_the_lease_of_this_fence_is_broken_and_its_holder_is_told() {
     assert_eq!((held_by.fence.map(Fence::get), pushes), (Some(held), vec![]));
 
     let (answer, pushes) = break_it(&mut records, held, 102);
-    assert!(matches!(answer, BreakAnswer::Broken { tenancy } if tenancy.fence.map(Fence::get) == Some(held)));
+    assert!(matches!(answer, BreakAnswer::Broken { holding } if holding.fence.map(Fence::get) == Some(held)));
     assert_eq!(pushes, [(1, News::Broken)]);
     assert!(matches!(renew(&mut records, &attempt(1, &["a"], 10), &at(103)), HoldAnswer::NotHeld { .. }));
     assert_eq!(break_it(&mut records, held, 103).0, BreakAnswer::NotHeld { held_by: None }, "once");
@@ -54,11 +54,11 @@ fn of_those_who_share_a_key_only_the_one_of_this_fence_is_broken() {
         [1, 2, 3].map(|who| fence_of(&ask(&mut records, &reader(who), 99 + who as u64)));
     for (fence, who) in [(second, 2), (first, 1)] {
         let (answer, pushes) = break_it(&mut records, fence, 103);
-        let BreakAnswer::Broken { tenancy } = answer else { panic!("{answer:?}") };
-        assert_eq!((tenancy.fence.map(Fence::get), pushes), (Some(fence), vec![(who, News::Broken)]));
+        let BreakAnswer::Broken { holding } = answer else { panic!("{answer:?}") };
+        assert_eq!((holding.fence.map(Fence::get), pushes), (Some(fence), vec![(who, News::Broken)]));
         assert!(!records.is_held_by(&key("a"), Holder::from_bits(who), at(103).now));
     }
-    assert_eq!(records.holders(&key("a"), at(103).now), [Holder::from_bits(3)]);
+    assert_eq!(records.holder_ids(&key("a"), at(103).now), [Holder::from_bits(3)]);
     assert!(matches!(break_it(&mut records, third + 1, 103).0, BreakAnswer::NotHeld { held_by: Some(_) }));
 }
 

@@ -6,9 +6,9 @@ use super::*;
 fn a_free_key_is_granted_and_a_taken_one_says_by_whom_and_for_how_long() {
     let mut records = Records::default();
     assert_eq!(ask(&mut records, &attempt(1, &["a"], 10), 100), granted(100_000_000));
-    let tenant = Tenant::Holder { holder: Holder::from_bits(1), label: Label::new("web-3").ok() };
+    let owner = Owner::Holder { holder: Holder::from_bits(1), label: Label::new("web-3").ok() };
     let left = Some(Duration::from_secs(7));
-    let held_by = Tenancy::exclusive(key("a"), tenant, Fence::new(100_000_000), left);
+    let held_by = HolderInfo::exclusive(key("a"), owner, Fence::new(100_000_000), left);
     assert_eq!(ask(&mut records, &attempt(2, &["a"], 10), 103), GrantAnswer::Busy { held_by, place: None });
     assert_eq!(ask(&mut records, &attempt(2, &["a"], 10), 110), granted(110_000_000));
 }
@@ -92,7 +92,7 @@ fn a_release_takes_back_what_is_ours_and_says_what_is_not() {
     ask(&mut records, &attempt(1, &["a", "b"], 10), 100);
     records.locks.insert(key("a"), Lock::new(Content::Foreign(b"x"[..].into()), None));
     let answer = release(&mut records, &attempt(1, &["a", "b"], 10), &at(101));
-    let foreign = Tenancy::exclusive(key("a"), Tenant::Foreign { value: b"x"[..].into() }, None, None);
+    let foreign = HolderInfo::exclusive(key("a"), Owner::Foreign { value: b"x"[..].into() }, None, None);
     assert_eq!(answer, HoldAnswer::NotHeld { key: key("a"), held_by: Some(foreign) });
     assert_eq!(records.locks.keys().collect::<Vec<_>>(), [&key("a")]);
 }

@@ -28,7 +28,7 @@ fn a_try_does_not_slip_past_the_line() {
     let mut records = a_line();
     let (answer, late) = (ask(&mut records, &attempt(9, &["a"], 10), 110), at(110));
     let GrantAnswer::Busy { held_by, place: None } = answer else { panic!("{answer:?}") };
-    assert!(matches!(held_by.tenant, Tenant::Holder { holder, .. } if holder == Holder::from_bits(2)));
+    assert!(matches!(held_by.owner, Owner::Holder { holder, .. } if holder == Holder::from_bits(2)));
     assert!(records.is_held_by(&key("a"), Holder::from_bits(2), late.now));
 }
 

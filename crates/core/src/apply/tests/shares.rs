@@ -41,9 +41,9 @@ fn state(records: &Records, second: u64) -> KeyState {
 
 /// Who holds, with which fence.
 fn held(records: &Records, second: u64) -> Vec<(u128, Mode, u64)> {
-    let seen = state(records, second).tenancies.into_iter().map(|tenancy| {
-        let Tenant::Holder { holder, .. } = tenancy.tenant else { panic!() };
-        (holder.bits(), tenancy.mode, tenancy.fence.map_or(0, Fence::get))
+    let seen = state(records, second).holders.into_iter().map(|holding| {
+        let Owner::Holder { holder, .. } = holding.owner else { panic!() };
+        (holder.bits(), holding.mode, holding.fence.map_or(0, Fence::get))
     });
     seen.collect()
 }
@@ -85,7 +85,7 @@ fn a_writer_keeps_readers_out_and_so_does_a_stranger() {
     records.locks.insert(key("a"), Lock::new(Content::Foreign(b"x"[..].into()), None));
     for asks in [reader(2), permits(3, 1, 2)] {
         let GrantAnswer::Busy { held_by, .. } = ask(&mut records, &asks, 101) else { panic!() };
-        assert!(matches!(held_by.tenant, Tenant::Foreign { .. }));
+        assert!(matches!(held_by.owner, Owner::Foreign { .. }));
     }
 }
 

@@ -74,7 +74,7 @@ fn an_answer_that_is_no_word_on_the_lock_keeps_the_place() {
 #[test]
 fn the_rests_grow_while_it_stands_first_and_begin_anew_when_it_does_not() {
     let waiting = Waiting::new(1);
-    let held_by = Tenancy::exclusive(key("a"), Tenant::Foreign { value: b"x"[..].into() }, None, None);
+    let held_by = HolderInfo::exclusive(key("a"), Owner::Foreign { value: b"x"[..].into() }, None, None);
     let answered = |before| {
         let place = Place { ticket: Ticket::new(1), before, stood: true };
         let answer = GrantAnswer::Busy { held_by: held_by.clone(), place: Some(place) };

@@ -14,7 +14,7 @@ fn fenced(fence: u64) -> News {
 fn one() -> Waiting {
     let waiting = Waiting::new(1);
     assert_eq!(waiting.asks(holder(1), Some(proof("here", 42)), START), None);
-    let held_by = Tenancy { fence: Fence::new(7), ..held(3600 * SECOND) };
+    let held_by = HolderInfo { fence: Fence::new(7), ..held(3600 * SECOND) };
     let place = Place { ticket: Ticket::new(1), before: 0, stood: false };
     waiting.answered(&attempt(1, &["a"]), &GrantAnswer::Busy { held_by, place: Some(place) }, START);
     waiting

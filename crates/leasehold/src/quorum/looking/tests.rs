@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use leasehold_core::{Fence, Holder, Key, KeyState, Tenancy, Tenant};
+use leasehold_core::{Fence, Holder, HolderInfo, Key, KeyState, Owner};
 
 use super::held_by_a_majority;
 
@@ -11,18 +11,18 @@ fn key(name: &str) -> Key {
 }
 
 /// A holding as a member shows it: the attempt, its id there, its fence and what is left.
-fn shown(attempt: u128, id: u128, fence: u64, left: Option<Duration>) -> Tenancy {
+fn shown(attempt: u128, id: u128, fence: u64, left: Option<Duration>) -> HolderInfo {
     let holder = Holder::from_bits(attempt << 32 | id);
-    Tenancy::exclusive(key("k"), Tenant::Holder { holder, label: None }, Fence::new(fence), left)
+    HolderInfo::exclusive(key("k"), Owner::Holder { holder, label: None }, Fence::new(fence), left)
 }
 
-fn at(tenancy: Tenancy) -> KeyState {
-    KeyState::new(key("k"), vec![tenancy], vec![])
+fn at(holding: HolderInfo) -> KeyState {
+    KeyState::new(key("k"), vec![holding], vec![])
 }
 
 /// What a majority of five sees.
-fn seen(tenancies: impl IntoIterator<Item = Tenancy>) -> Vec<Tenancy> {
-    let states: Vec<_> = tenancies.into_iter().map(at).collect();
+fn seen(holders: impl IntoIterator<Item = HolderInfo>) -> Vec<HolderInfo> {
+    let states: Vec<_> = holders.into_iter().map(at).collect();
     held_by_a_majority(&states, 3)
 }
 
@@ -33,7 +33,7 @@ fn a_holding_is_one_that_a_majority_shows_under_whatever_ids() {
     let held = seen([shown(7, 0, 5, left), shown(7, 1, 5, left), shown(8, 0, 6, left), shown(7, 2, 5, left)]);
     assert_eq!(held, [shown(7, 0, 5, left)], "once");
     let foreign =
-        |value: &[u8]| Tenancy::exclusive(key("k"), Tenant::Foreign { value: value.into() }, None, None);
+        |value: &[u8]| HolderInfo::exclusive(key("k"), Owner::Foreign { value: value.into() }, None, None);
     assert!(seen([foreign(b"x"), foreign(b"x"), foreign(b"y")]).is_empty());
     assert_eq!(seen([foreign(b"x"), foreign(b"x"), foreign(b"x")]), [foreign(b"x")]);
     assert!(seen([foreign(b"x"), foreign(b"x"), shown(7, 0, 5, left)]).is_empty());
@@ -42,8 +42,8 @@ fn a_holding_is_one_that_a_majority_shows_under_whatever_ids() {
 #[test]
 fn a_holding_lasts_for_as_long_as_a_majority_keeps_it() {
     let left = |seconds: [Option<u32>; 5]| {
-        let tenancies = seconds.map(|seconds| shown(7, 0, 5, seconds.map(|seconds| seconds * SECOND)));
-        seen(tenancies)[0].remaining
+        let holders = seconds.map(|seconds| shown(7, 0, 5, seconds.map(|seconds| seconds * SECOND)));
+        seen(holders)[0].remaining
     };
     assert_eq!(left([Some(9), Some(2), Some(4), Some(1), Some(7)]), Some(4 * SECOND));
     assert_eq!(
@@ -68,7 +68,7 @@ fn the_fence_of_a_holding_is_the_one_that_a_majority_shows_or_else_the_greatest(
 #[test]
 fn those_who_hold_together_are_shown_in_the_order_of_their_fences() {
     let late = seen([shown(8, 0, 6, None), shown(8, 0, 6, None), shown(8, 0, 6, None)]);
-    let both = |first: &Tenancy, second: &Tenancy| {
+    let both = |first: &HolderInfo, second: &HolderInfo| {
         let state = KeyState::new(key("k"), vec![first.clone(), second.clone()], vec![]);
         held_by_a_majority(&[state.clone(), state.clone(), state], 3)
     };

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
-    Claim, Drift, Examination, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits,
-    Manner, Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, Seat, Store,
-    Stretch, Wake,
+    Claim, Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits,
+    Manner, Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, Store,
+    StoreRole, Stretch, Wake,
 };
 
 use super::renew::Verb;
@@ -349,8 +349,8 @@ impl AdminStore for ClusterStore {
     }
 
     /// Each master in turn.
-    fn examine(&self, seat: Seat) -> BoxFuture<'_, Examination> {
-        Box::pin(self.cluster.examine(seat))
+    fn diagnose(&self, role: StoreRole) -> BoxFuture<'_, Diagnosis> {
+        Box::pin(self.cluster.diagnose(role))
     }
 }
 

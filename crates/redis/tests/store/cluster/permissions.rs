@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Manner, Proposal, Remedy, Seat,
-    Severity, Store, Ttl,
+    AdminStore as _, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Manner, Proposal, Remedy, Severity,
+    Store, StoreRole, Ttl,
 };
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
@@ -81,7 +81,7 @@ async fn at_a_member_of_a_quorum_the_user_needs_the_keys_of_its_slots() {
         answer.unwrap_err()
     };
     let remedies = async || {
-        let findings = store.examine(Seat::Member { max_ttl }).await.findings;
+        let findings = store.diagnose(StoreRole::Member { max_ttl }).await.findings;
         let bad = findings.into_iter().filter(|f| f.about == "permissions" && f.severity == Severity::Unsafe);
         bad.map(|finding| finding.remedy).collect::<Vec<_>>()
     };

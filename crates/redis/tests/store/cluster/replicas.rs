@@ -48,7 +48,7 @@ async fn a_lease_counts_when_the_owners_replica_has_it() {
     passing(too_many.grant(&ours, Manner::Try).await, &words);
     passing(too_many.renew(from_ref(&ours)).await.remove(0), &words);
     too_many.give_up(&ours).await.unwrap();
-    assert!(too_many.inspect(ours.claim.first_key()).await.unwrap().tenancies.is_empty());
+    assert!(too_many.inspect(ours.claim.first_key()).await.unwrap().holders.is_empty());
 }
 
 /// Whoever hands a lock over waits for no replica.

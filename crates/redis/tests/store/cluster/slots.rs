@@ -50,7 +50,7 @@ async fn keys_are_at_the_nodes_that_own_their_slots() {
                 name.escape_ascii()
             );
             assert_eq!(store.renew(std::slice::from_ref(&one)).await, [Ok(HoldAnswer::Done)]);
-            assert_eq!(store.inspect(one.claim.first_key()).await.unwrap().tenancies.len(), 1);
+            assert_eq!(store.inspect(one.claim.first_key()).await.unwrap().holders.len(), 1);
             assert_eq!(store.release(&one).await, Ok(HoldAnswer::Done));
             assert!(granted(grant(&store, &attempt_on(name)).await) > first);
         }
@@ -108,7 +108,7 @@ async fn a_slot_that_moved_is_followed() {
         cluster.hand_over(slot, cluster.other(slot));
         assert!(granted(grant(&store, &attempt(&["k"])).await) > first, "{flavor}");
         cluster.hand_over(slot, cluster.other(slot));
-        assert_eq!(store.inspect(&key("k")).await.unwrap().tenancies.len(), 1, "{flavor}");
+        assert_eq!(store.inspect(&key("k")).await.unwrap().holders.len(), 1, "{flavor}");
     }
 }
 

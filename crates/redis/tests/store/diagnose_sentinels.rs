@@ -1,6 +1,6 @@
-//! What an examination finds at real sentinels, and that what it says to do mends it.
+//! What a diagnosis finds at real sentinels, and that what it says to do mends it.
 
-use leasehold_core::{AdminStore as _, Finding, Remedy, Seat, Severity};
+use leasehold_core::{AdminStore as _, Finding, Remedy, Severity, StoreRole};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Reply, Server, Watched};
 
@@ -8,7 +8,7 @@ use crate::world::store;
 
 /// What was found at or about the sentinels.
 async fn found(store: &RedisStore) -> Vec<Finding> {
-    let findings = store.examine(Seat::Alone).await.findings;
+    let findings = store.diagnose(StoreRole::Alone).await.findings;
     assert!(findings.iter().any(|finding| finding.about != "sentinels"), "the master was not looked at");
     findings.into_iter().filter(|finding| finding.about == "sentinels").collect()
 }
@@ -93,7 +93,7 @@ async fn sentinels_are_looked_at_also_where_there_is_no_master() {
     let watched = Watched::start(Flavor::Redis70);
     watched.sentinels.iter().for_each(|sentinel| set(sentinel, "down-after-milliseconds", "60000"));
     watched.servers.iter().for_each(Server::kill_9);
-    let findings = store(&watched.url()).examine(Seat::Alone).await.findings;
+    let findings = store(&watched.url()).diagnose(StoreRole::Alone).await.findings;
     assert!(findings.iter().any(|finding| finding.about == "reach"), "{findings:#?}");
     assert_eq!(saying(&findings, "after 60s").len(), 3, "{findings:#?}");
 }

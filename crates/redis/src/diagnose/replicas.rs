@@ -1,6 +1,6 @@
 //! What a failover would lose.
 
-use leasehold_core::{Finding, Seat, Severity};
+use leasehold_core::{Finding, Severity, StoreRole};
 
 use super::Setting;
 use super::facts::{Config, Info, Replica};
@@ -47,14 +47,14 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info, config: &Config) -> Vec<
         return findings;
     }
     findings.extend(replicas.iter().filter_map(|replica| late(setting, replica)));
-    if asked == 0 && setting.seat == Seat::Alone {
+    if asked == 0 && setting.role == StoreRole::Alone {
         let what =
             format!("{} replicas copy what was granted some time later (asynchronously)", replicas.len());
         let why = "a failover loses the last grants: the new master grants those locks again";
         let advice = "let a lease count only when a replica has it: ?replicas=1 in the URL";
         findings.push(setting.finding(Severity::Warning, "replication", &what, why).advice(advice));
     }
-    if config.text("min-replicas-to-write") == Some("0") && online > 0 && setting.seat == Seat::Alone {
+    if config.text("min-replicas-to-write") == Some("0") && online > 0 && setting.role == StoreRole::Alone {
         let what = "min-replicas-to-write is 0: a master that is cut off from its replicas goes on granting";
         let why = "when one of them takes its place, locks are held on both sides of the cut";
         let mend = "CONFIG SET min-replicas-to-write 1";
@@ -95,8 +95,13 @@ mod tests {
 
     fn judged(info: &str, config: &[(&'static str, &str)]) -> Vec<Finding> {
         let at = "redis://h".into();
-        let setting =
-            Setting { at: &at, seat: Seat::Alone, quarantine: true, confirmation: None, user: "default" };
+        let setting = Setting {
+            at: &at,
+            role: StoreRole::Alone,
+            quarantine: true,
+            confirmation: None,
+            user: "default",
+        };
         judge(&setting, &Info::read(info), &Config::of(config))
     }
 

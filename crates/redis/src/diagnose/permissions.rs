@@ -3,7 +3,7 @@
 //! A server looks whether a user may run a command before it looks at the keys, at the cluster's slots and at what the command is to
 //! do. So whatever it says but "may not run" tells that it may.
 
-use leasehold_core::{Fault, Finding, Seat, Severity};
+use leasehold_core::{Fault, Finding, Severity, StoreRole};
 use redis::{Cmd, cmd};
 
 use super::{Look, is_denied, is_unknown};
@@ -14,30 +14,30 @@ use crate::slot::{MEMBER_KEY, member_key_in};
 /// makes anything where there is nothing.
 const TRIED: [&str; 24] = [
     "PING",
-    "GET leasehold:examine",
-    "SET leasehold:examine x XX",
-    "DEL leasehold:examine",
-    "EXISTS leasehold:examine",
-    "PEXPIRE leasehold:examine 1",
-    "PEXPIREAT leasehold:examine 1",
-    "PTTL leasehold:examine",
+    "GET leasehold:diagnose",
+    "SET leasehold:diagnose x XX",
+    "DEL leasehold:diagnose",
+    "EXISTS leasehold:diagnose",
+    "PEXPIRE leasehold:diagnose 1",
+    "PEXPIREAT leasehold:diagnose 1",
+    "PTTL leasehold:diagnose",
     "TIME",
-    "ZADD leasehold:examine XX 1 x",
-    "ZCARD leasehold:examine",
-    "ZRANGE leasehold:examine 0 0",
-    "ZRANGEBYSCORE leasehold:examine 0 0",
-    "ZRANK leasehold:examine x",
-    "ZREM leasehold:examine x",
-    "ZSCORE leasehold:examine x",
-    "HDEL leasehold:examine x",
-    "HGET leasehold:examine x",
-    "HMGET leasehold:examine x",
+    "ZADD leasehold:diagnose XX 1 x",
+    "ZCARD leasehold:diagnose",
+    "ZRANGE leasehold:diagnose 0 0",
+    "ZRANGEBYSCORE leasehold:diagnose 0 0",
+    "ZRANK leasehold:diagnose x",
+    "ZREM leasehold:diagnose x",
+    "ZSCORE leasehold:diagnose x",
+    "HDEL leasehold:diagnose x",
+    "HGET leasehold:diagnose x",
+    "HMGET leasehold:diagnose x",
     // A field without a value, which is refused when it comes to doing it.
-    "HSET leasehold:examine x x x",
-    "PUBSUB NUMSUB leasehold:examine",
+    "HSET leasehold:diagnose x x x",
+    "PUBSUB NUMSUB leasehold:diagnose",
     "SCAN 0 COUNT 1",
-    "GETRANGE leasehold:examine 0 0",
-    "MGET leasehold:examine",
+    "GETRANGE leasehold:diagnose 0 0",
+    "MGET leasehold:diagnose",
 ];
 
 /// Without these locks cannot be listed or watched; all else works.
@@ -66,7 +66,7 @@ impl Look<'_> {
                 if TO_LIST.contains(&&*name) { &mut unlisted } else { &mut denied }.push(format!("+{name}"));
             } else if is_unknown(&error) {
                 unknown.push(name.to_ascii_uppercase());
-            } else if error.code() == "NOPERM" && self.seat != Seat::Alone {
+            } else if error.code() == "NOPERM" && self.role != StoreRole::Alone {
                 elsewhere = true;
             }
         }
@@ -133,7 +133,7 @@ impl Look<'_> {
         if let Some(confirmation) = self.client.confirmation {
             commands.push(if confirmation.on_disk { said("WAITAOF 0 0 1") } else { said("WAIT 0 1") });
         }
-        if self.seat != Seat::Alone {
+        if self.role != StoreRole::Alone {
             commands.push(said("INFO server"));
         }
         if self.client.cluster.is_some() {
@@ -182,6 +182,6 @@ mod tests {
         for allowed in ALLOWED.split_whitespace().filter(|allowed| !ELSEWHERE.contains(allowed)) {
             assert!(tried.iter().any(|tried| tried == allowed), "{allowed}");
         }
-        assert!(TRIED.iter().all(|words| !words.contains(':') || words.contains("leasehold:examine")));
+        assert!(TRIED.iter().all(|words| !words.contains(':') || words.contains("leasehold:diagnose")));
     }
 }

@@ -1,13 +1,13 @@
 //! What would endanger locks on a cluster: what would at each of its masters.
 
-use leasehold_core::{Examination, Finding, Seat, Severity};
+use leasehold_core::{Diagnosis, Finding, Severity, StoreRole};
 
 use super::Cluster;
 
 impl Cluster {
     /// One master after the other; one that does not answer is named, and the others are still looked at.
-    pub(super) async fn examine(&self, seat: Seat) -> Examination {
-        let mut brought = Examination::default();
+    pub(super) async fn diagnose(&self, role: StoreRole) -> Diagnosis {
+        let mut brought = Diagnosis::default();
         let at = self.faults.place();
         if let Err(fault) = self.learn(self.runtime.now()).await {
             let why = "without any of them nobody knows where keys are";
@@ -21,7 +21,7 @@ impl Cluster {
         let count = masters.len();
         brought.findings.push(Finding::note("cluster", &at, format_args!("{count} masters serve slots")));
         for node in masters {
-            let Examination { findings, clocks, .. } = self.client(&node).examine(seat).await;
+            let Diagnosis { findings, clocks, .. } = self.client(&node).diagnose(role).await;
             brought.findings.extend(findings);
             brought.clocks.extend(clocks);
         }

@@ -11,7 +11,7 @@ use crate::{Fence, Holder, Key, Mode, Stamp};
 /// Who sits on a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Tenant {
+pub enum Owner {
     /// A holder of Leasehold's.
     Holder {
         /// Its id, shown by eight digits.
@@ -28,7 +28,7 @@ pub enum Tenant {
     NotALock,
 }
 
-impl fmt::Display for Tenant {
+impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// As much of a stranger's value as helps to find its owner.
         const SHOWN: usize = 64;
@@ -47,11 +47,11 @@ impl fmt::Display for Tenant {
 /// One holding as an onlooker sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct Tenancy {
+pub struct HolderInfo {
     /// The key that is held.
     pub key: Key,
     /// Who holds it.
-    pub tenant: Tenant,
+    pub owner: Owner,
     /// How it is held.
     pub mode: Mode,
     /// The fence of the holding, where the store knows it; a foreign lock has none.
@@ -60,16 +60,16 @@ pub struct Tenancy {
     pub remaining: Option<Duration>,
 }
 
-impl Tenancy {
+impl HolderInfo {
     /// A holding of a key, exclusive.
     #[must_use]
     pub const fn exclusive(
         key: Key,
-        tenant: Tenant,
+        owner: Owner,
         fence: Option<Fence>,
         remaining: Option<Duration>,
     ) -> Self {
-        Self { key, tenant, mode: Mode::Exclusive, fence, remaining }
+        Self { key, owner, mode: Mode::Exclusive, fence, remaining }
     }
 
     /// The same, held in another mode.
@@ -79,9 +79,9 @@ impl Tenancy {
     }
 }
 
-impl fmt::Display for Tenancy {
+impl fmt::Display for HolderInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.tenant)?;
+        write!(f, "{}", self.owner)?;
         match self.mode {
             Mode::Exclusive => {}
             Mode::Shared => write!(f, " as a reader")?,
@@ -101,7 +101,7 @@ pub struct KeyState {
     /// The key.
     pub key: Key,
     /// Who holds it; empty when it is free.
-    pub tenancies: Vec<Tenancy>,
+    pub holders: Vec<HolderInfo>,
     /// Who waits for it, first come, first served.
     pub line: Vec<Waiter>,
     /// The store's wall clock when it was looked at: microseconds since 1970. `None` where the store does not say.
@@ -142,8 +142,8 @@ impl Waiter {
 impl KeyState {
     /// What is to be seen of a key.
     #[must_use]
-    pub const fn new(key: Key, tenancies: Vec<Tenancy>, line: Vec<Waiter>) -> Self {
-        Self { key, tenancies, line, clock: None, damage: None }
+    pub const fn new(key: Key, holders: Vec<HolderInfo>, line: Vec<Waiter>) -> Self {
+        Self { key, holders, line, clock: None, damage: None }
     }
 
     /// The same, seen when the store's wall clock showed this.
@@ -164,8 +164,8 @@ impl KeyState {
     /// read from. It is too little when that clock had been set back before the grant, by no more than it was set back, and too much when it was set forward since. In a quorum
     /// it may be wrong by [`Fence::MARGIN`] and by what the clocks of the members differ.
     #[must_use]
-    pub fn held_for(&self, tenancy: &Tenancy) -> Option<Duration> {
-        let since = Stamp::from_micros(tenancy.fence?.get());
+    pub fn held_for(&self, holding: &HolderInfo) -> Option<Duration> {
+        let since = Stamp::from_micros(holding.fence?.get());
         self.clock.filter(|clock| *clock >= since).map(|clock| since.saturating_until(clock))
     }
 
@@ -174,7 +174,7 @@ impl KeyState {
     pub fn is_in_use(&self) -> bool {
         self.damage.is_some()
             || !self.line.is_empty()
-            || self.tenancies.iter().any(|tenancy| matches!(tenancy.tenant, Tenant::Holder { .. }))
+            || self.holders.iter().any(|holding| matches!(holding.owner, Owner::Holder { .. }))
     }
 }
 
@@ -185,40 +185,40 @@ mod tests {
     #[test]
     fn how_long_it_is_held_is_the_time_since_its_fence_and_unknown_without_a_clock_that_is_past_it() {
         let key = Key::new("k").unwrap();
-        let tenant = Tenant::Holder { holder: Holder::from_bits(1), label: None };
-        let held = Tenancy::exclusive(key.clone(), tenant, Fence::new(5_000_000), None);
+        let owner = Owner::Holder { holder: Holder::from_bits(1), label: None };
+        let held = HolderInfo::exclusive(key.clone(), owner, Fence::new(5_000_000), None);
         let state = KeyState::new(key.clone(), vec![held.clone()], Vec::new());
         assert_eq!(state.held_for(&held), None);
         let at = |micros| state.clone().at(Stamp::from_micros(micros));
         assert_eq!(at(5_000_000).held_for(&held), Some(Duration::ZERO));
         assert_eq!(at(7_500_000).held_for(&held), Some(Duration::from_millis(2500)));
         assert_eq!(at(4_999_999).held_for(&held), None, "the clock was set back");
-        let foreign = Tenancy::exclusive(key, Tenant::NotALock, None, None);
+        let foreign = HolderInfo::exclusive(key, Owner::NotALock, None, None);
         assert_eq!(at(7_500_000).held_for(&foreign), None);
     }
 
-    fn state(tenant: Option<Tenant>, line: Vec<Waiter>) -> KeyState {
+    fn state(owner: Option<Owner>, line: Vec<Waiter>) -> KeyState {
         let key = Key::new("k").unwrap();
-        let tenancies = tenant.map(|tenant| Tenancy::exclusive(key.clone(), tenant, None, None));
-        KeyState::new(key, tenancies.into_iter().collect(), line)
+        let holders = owner.map(|owner| HolderInfo::exclusive(key.clone(), owner, None, None));
+        KeyState::new(key, holders.into_iter().collect(), line)
     }
 
     #[test]
     fn a_key_is_in_use_while_one_of_ours_holds_it_or_waits_for_it() {
-        let ours = Tenant::Holder { holder: Holder::from_bits(1), label: None };
-        let foreign = Tenant::Foreign { value: b"x"[..].into() };
+        let ours = Owner::Holder { holder: Holder::from_bits(1), label: None };
+        let foreign = Owner::Foreign { value: b"x"[..].into() };
         let waiter = Waiter::exclusive(Holder::from_bits(2), None, Duration::ZERO);
         assert!(state(Some(ours), vec![]).is_in_use());
         assert!(state(Some(foreign.clone()), vec![waiter.clone()]).is_in_use());
         assert!(state(None, vec![waiter]).is_in_use());
         assert!(!state(Some(foreign), vec![]).is_in_use());
-        assert!(!state(Some(Tenant::NotALock), vec![]).is_in_use());
+        assert!(!state(Some(Owner::NotALock), vec![]).is_in_use());
         assert!(state(None, vec![]).damaged("a list").is_in_use());
     }
 
     #[test]
     fn of_a_strangers_value_no_more_is_shown_than_finds_its_owner() {
-        let shown = |length| Tenant::Foreign { value: vec![b'x'; length].into() }.to_string();
+        let shown = |length| Owner::Foreign { value: vec![b'x'; length].into() }.to_string();
         assert_eq!(shown(3), "another program's lock (xxx)");
         assert_eq!(shown(64), format!("another program's lock ({})", "x".repeat(64)));
         assert_eq!(shown(65), format!("another program's lock ({}…)", "x".repeat(64)));

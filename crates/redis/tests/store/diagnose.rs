@@ -1,8 +1,8 @@
-//! What an examination finds on real servers, and that what it says to do mends it.
+//! What a diagnosis finds on real servers, and that what it says to do mends it.
 
 use std::time::Duration;
 
-use leasehold_core::{AdminStore as _, Examination, Finding, Remedy, Seat, Severity, Ttl};
+use leasehold_core::{AdminStore as _, Diagnosis, Finding, Remedy, Severity, StoreRole, Ttl};
 use leasehold_redis::{ClusterStore, RedisStore};
 use servers::{Cluster, Flavor, Reply, Server};
 
@@ -10,8 +10,8 @@ use crate::login::MINIMAL;
 use crate::queue::until;
 use crate::world::{attempt, grant, granted, runtime, store};
 
-async fn examined(store: &RedisStore) -> Vec<Finding> {
-    let Examination { findings, .. } = store.examine(Seat::Alone).await;
+async fn diagnosed(store: &RedisStore) -> Vec<Finding> {
+    let Diagnosis { findings, .. } = store.diagnose(StoreRole::Alone).await;
     findings
 }
 
@@ -42,9 +42,9 @@ fn paste(server: &Server, finding: &Finding) {
 
 /// Finds it, pastes its command, and looks again.
 async fn mends(server: &Server, store: &RedisStore, what: &str, severity: Severity, words: &[&str]) {
-    let findings = examined(store).await;
+    let findings = diagnosed(store).await;
     paste(server, found(&findings, what, severity, words));
-    let again = examined(store).await;
+    let again = diagnosed(store).await;
     assert_eq!(about(&again, what), None, "{}: it is not mended", server.flavor());
 }
 
@@ -56,7 +56,7 @@ async fn a_server_as_it_comes_forgets_and_its_remedy_lets_it_remember() {
         server.text(&["CONFIG", "SET", "save", "3600 1 300 100 60 10000"]);
         let store = store(&server.url());
         mends(&server, &store, "persistence", Severity::Warning, &["appendonly is no", "snapshot"]).await;
-        let findings = examined(&store).await;
+        let findings = diagnosed(&store).await;
         assert!(findings.iter().all(|finding| finding.severity == Severity::Note), "{flavor}: {findings:#?}");
         for what in
             ["round-trip", "clock", "permissions", "version", "eviction", "replicas", "push", "sample"]
@@ -83,13 +83,13 @@ async fn a_user_that_lacks_eval_is_told_the_line_that_mends_it() {
                 MINIMAL.split(' ').filter(|rule| rule.strip_prefix('+') != Some(missing)).collect();
             let server = Server::setup(flavor).acl_user("app", &rules.join(" ")).start();
             let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
-            let findings = examined(&store).await;
+            let findings = diagnosed(&store).await;
             let bad: Vec<_> =
                 findings.iter().filter(|finding| finding.severity == Severity::Unsafe).collect();
             let [bad] = bad[..] else { panic!("{flavor}, without {missing}: {findings:#?}") };
             assert!(bad.to_string().contains(missing), "{bad}");
             paste(&server, bad);
-            let again = examined(&store).await;
+            let again = diagnosed(&store).await;
             assert!(again.iter().all(|finding| finding.severity < Severity::Unsafe), "{flavor}: {again:#?}");
             let ours = attempt(&["app:k"]);
             granted(grant(&store, &ours).await);
@@ -101,12 +101,12 @@ async fn a_user_that_lacks_eval_is_told_the_line_that_mends_it() {
 async fn what_a_minimal_user_may_not_see_is_said_and_can_be_allowed() {
     let server = Server::setup(Flavor::Redis70).acl_user("app", MINIMAL).start();
     let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
-    let findings = examined(&store).await;
+    let findings = diagnosed(&store).await;
     assert!(findings.iter().all(|finding| finding.severity <= Severity::Unseen), "{findings:#?}");
     let unseen: Vec<_> = findings.iter().filter(|finding| finding.severity == Severity::Unseen).collect();
     assert_eq!(unseen.len(), 3, "INFO, CONFIG GET and SCAN: {unseen:#?}");
     unseen.iter().for_each(|finding| paste(&server, finding));
-    let again = examined(&store).await;
+    let again = diagnosed(&store).await;
     assert!(again.iter().all(|finding| finding.severity != Severity::Unseen), "{again:#?}");
 }
 
@@ -115,7 +115,7 @@ async fn a_user_who_may_not_run_what_batches_need_is_told() {
     for (denied, told) in [(" -mget", true), ("", false)] {
         let server = Server::setup(Flavor::Valkey91).acl_user("app", &format!("{MINIMAL}{denied}")).start();
         let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
-        let findings = examined(&store).await;
+        let findings = diagnosed(&store).await;
         let is_told = findings.iter().any(|finding| finding.what.contains("requested one by one"));
         assert_eq!(is_told, told, "{findings:#?}");
         assert!(findings.iter().all(|finding| finding.severity <= Severity::Unseen), "{findings:#?}");
@@ -148,13 +148,13 @@ async fn a_pair_that_keeps_nothing_on_disk_is_unsafe_and_each_command_mends_its_
         let at_master = store(&master.url());
         mends(&master, &at_master, "persistence", Severity::Unsafe, &["appendonly is no"]).await;
         mends(&master, &at_master, "min-replicas", Severity::Warning, &["min-replicas-to-write is 0"]).await;
-        found(&examined(&at_master).await, "replication", Severity::Warning, &["1 replicas"]);
+        found(&diagnosed(&at_master).await, "replication", Severity::Warning, &["1 replicas"]);
         let confirmed = store(&format!("{}?replicas=1", master.url()));
-        assert_eq!(about(&examined(&confirmed).await, "replication"), None, "{flavor}");
-        let at_replica = examined(&store(&replica.url())).await;
+        assert_eq!(about(&diagnosed(&confirmed).await, "replication"), None, "{flavor}");
+        let at_replica = diagnosed(&store(&replica.url())).await;
         found(&at_replica, "replicas", Severity::Unsafe, &["is a replica of 127.0.0.1:", "no writes"]);
         let too_many = store(&format!("{}?replicas=2", master.url()));
-        found(&examined(&too_many).await, "replicas", Severity::Unsafe, &["replicas=2"]);
+        found(&diagnosed(&too_many).await, "replicas", Severity::Unsafe, &["replicas=2"]);
     }
 }
 
@@ -164,7 +164,7 @@ async fn what_has_no_end_and_what_is_not_ours_is_found_and_mended() {
     let store = store(&server.url());
     let ours = attempt(&["k"]);
     granted(grant(&store, &ours).await);
-    let findings = examined(&store).await;
+    let findings = diagnosed(&store).await;
     assert_eq!((about(&findings, "leftovers"), about(&findings, "foreign")), (None, None));
     let names = server.text(&["KEYS", "leasehold:f*"]);
     let Reply::Array(Some(names)) = names else { panic!("{names:?}") };
@@ -186,7 +186,7 @@ async fn a_server_with_many_keys_is_sampled_and_asked_only_so_much() {
     let fill = "for n = 1, 60000 do redis.call('SET', 'x' .. n, n) end";
     server.text(&["EVAL", fill, "0"]);
     let store = store(&server.url());
-    let findings = examined(&store).await;
+    let findings = diagnosed(&store).await;
     let sample = findings.iter().find(|finding| finding.about == "sample").unwrap();
     assert!(sample.what.contains("about 32000 keys, not all"), "{sample}");
     let stats = server.text(&["INFO", "commandstats"]);
@@ -199,11 +199,11 @@ async fn a_server_with_many_keys_is_sampled_and_asked_only_so_much() {
 
 /// Whatever was there before is there afterwards, and nothing else.
 #[tokio::test]
-async fn an_examination_changes_nothing() {
+async fn a_diagnosis_changes_nothing() {
     for flavor in Flavor::ALL {
         let server = Server::start(flavor);
         server.text(&["SET", "theirs", "x"]);
-        let findings = examined(&store(&server.url())).await;
+        let findings = diagnosed(&store(&server.url())).await;
         assert!(findings.len() > 5, "{findings:#?}");
         assert_eq!(server.text(&["DBSIZE"]).as_integer(), Some(1), "{flavor}");
         let info = server.text(&["INFO", "persistence"]);
@@ -217,32 +217,32 @@ async fn a_member_of_a_quorum_is_asked_what_a_member_needs() {
         .acl_user("no-key", &format!("{MINIMAL} +info"))
         .acl_user("no-info", &format!("{MINIMAL} ~leasehold:member"))
         .start();
-    let seat = Seat::Member { max_ttl: Ttl::new(Duration::from_secs(60)).unwrap() };
+    let role = StoreRole::Member { max_ttl: Ttl::new(Duration::from_secs(60)).unwrap() };
     for user in ["no-key", "no-info"] {
         let store = store(&format!("redis://{user}:secret@127.0.0.1:{}", server.port()));
-        let findings = store.examine(seat).await.findings;
+        let findings = store.diagnose(role).await.findings;
         let bad = found(&findings, "permissions", Severity::Unsafe, &[user]);
         paste(&server, bad);
-        let again = store.examine(seat).await.findings;
+        let again = store.diagnose(role).await.findings;
         assert_eq!(about(&again, "permissions"), None, "{user}");
     }
     let forgets = store(&format!("{}?quarantine=no", server.url()));
-    let findings = forgets.examine(seat).await.findings;
+    let findings = forgets.diagnose(role).await.findings;
     paste(&server, found(&findings, "persistence", Severity::Unsafe, &["quarantine=no"]));
-    let findings = forgets.examine(seat).await.findings;
+    let findings = forgets.diagnose(role).await.findings;
     paste(&server, found(&findings, "persistence", Severity::Unsafe, &["appendfsync always"]));
-    assert_eq!(about(&forgets.examine(seat).await.findings, "persistence"), None);
+    assert_eq!(about(&forgets.diagnose(role).await.findings, "persistence"), None);
 }
 
 #[tokio::test]
 async fn a_server_that_hangs_or_is_gone_is_named() {
     let server = Server::start(Flavor::Redis82);
     let store = store(&server.url());
-    assert!(about(&examined(&store).await, "reach").is_none());
+    assert!(about(&diagnosed(&store).await, "reach").is_none());
     server.stop();
-    found(&examined(&store).await, "reach", Severity::Unsafe, &["no answer"]);
+    found(&diagnosed(&store).await, "reach", Severity::Unsafe, &["no answer"]);
     server.kill_9();
-    let findings = examined(&store).await;
+    let findings = diagnosed(&store).await;
     let finding = found(&findings, "reach", Severity::Unsafe, &[]);
     assert!(finding.at.contains(&server.port().to_string()), "{finding}");
 }
@@ -251,7 +251,7 @@ async fn a_server_that_hangs_or_is_gone_is_named() {
 async fn each_master_of_a_cluster_is_looked_at_and_one_that_hangs_is_named() {
     let cluster = Cluster::start(Flavor::Valkey91, 3, 0);
     let store = ClusterStore::from_url(&cluster.url(), runtime()).unwrap();
-    let findings = store.examine(Seat::Alone).await.findings;
+    let findings = store.diagnose(StoreRole::Alone).await.findings;
     for node in cluster.nodes() {
         let port = node.port().to_string();
         let of_it: Vec<_> = findings.iter().filter(|finding| finding.at.contains(&port)).collect();
@@ -260,7 +260,7 @@ async fn each_master_of_a_cluster_is_looked_at_and_one_that_hangs_is_named() {
     }
     let hangs = &cluster.nodes()[1];
     hangs.stop();
-    let findings = store.examine(Seat::Alone).await.findings;
+    let findings = store.diagnose(StoreRole::Alone).await.findings;
     hangs.cont();
     let out: Vec<_> = findings.iter().filter(|finding| finding.about == "reach").collect();
     assert!(out.len() == 1 && out[0].at.contains(&hangs.port().to_string()), "{findings:#?}");

@@ -20,7 +20,7 @@ const ABOUT: &str = "push";
 const WHY: &str = "who waits is not told of its turn, and asks several times a second instead; holders hear late of a lease that was \
                    broken";
 
-const PAYLOAD: &[u8] = b"examine";
+const PAYLOAD: &[u8] = b"diagnose";
 
 /// What a user needs to tell and be told.
 const RULES: &str = "&leasehold:* +publish +subscribe +unsubscribe";

@@ -17,7 +17,7 @@ mod version;
 
 use std::sync::Arc;
 
-use leasehold_core::{Examination, Fault, Finding, Seat, Severity};
+use leasehold_core::{Diagnosis, Fault, Finding, Severity, StoreRole};
 use redis::{Cmd, ServerError, Value};
 
 use self::facts::Facts;
@@ -25,19 +25,19 @@ use crate::client::{Client, Heard, Route};
 use crate::confirm::Confirmation;
 use crate::fault::Faults;
 
-/// An examination under way, on one connection.
+/// A diagnosis under way, on one connection.
 struct Look<'a> {
     client: &'a Client,
     route: Route,
     at: Arc<str>,
-    seat: Seat,
-    brought: Examination,
+    role: StoreRole,
+    brought: Diagnosis,
 }
 
 /// What a judgement hangs on besides what the server says.
 struct Setting<'a> {
     at: &'a Arc<str>,
-    seat: Seat,
+    role: StoreRole,
     /// Whether it abstains, as a member of a quorum, after it may have forgotten.
     quarantine: bool,
     confirmation: Option<Confirmation>,
@@ -48,13 +48,13 @@ struct Setting<'a> {
 const SOMEBODY: &str = "USER";
 
 impl Client {
-    pub(crate) async fn examine(&self, seat: Seat) -> Examination {
+    pub(crate) async fn diagnose(&self, role: StoreRole) -> Diagnosis {
         let at = self.faults.place();
         let sentinels = self.sentinels(&at).await;
         let route = match self.route(self.call_limit).await {
             Ok(route) => route,
             Err(fault) => {
-                let mut brought = Examination::default();
+                let mut brought = Diagnosis::default();
                 brought.findings.push(self.out_of_reach(&at, &fault));
                 brought.findings.extend(sentinels);
                 return brought;
@@ -65,7 +65,7 @@ impl Client {
             Some(live) => format!("{at} (master at {})", live.place.written(6379)).into(),
             None => at,
         };
-        let mut look = Look { client: self, route, at, seat, brought: Examination::default() };
+        let mut look = Look { client: self, route, at, role, brought: Diagnosis::default() };
         if let Err(fault) = look.at_all().await {
             let finding = self.out_of_reach(&look.at, &fault);
             look.brought.findings.push(finding);
@@ -112,7 +112,7 @@ impl Look<'_> {
     fn setting(&self) -> Setting<'_> {
         Setting {
             at: &self.at,
-            seat: self.seat,
+            role: self.role,
             quarantine: self.client.quarantine,
             confirmation: self.client.confirmation,
             user: self.client.faults.user().unwrap_or(SOMEBODY),
@@ -136,7 +136,7 @@ impl Setting<'_> {
 
     /// Whether a quorum bridges what the server may forget.
     fn is_bridged(&self) -> bool {
-        self.quarantine && self.seat != Seat::Alone
+        self.quarantine && self.role != StoreRole::Alone
     }
 
     /// The line by which an operator lets the user do more.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{Examination, Finding, Seat, Severity};
+use leasehold_core::{Diagnosis, Finding, Severity, StoreRole};
 use tokio::sync::oneshot;
 
 use crate::locks::Locks;
@@ -15,13 +15,13 @@ impl Locks {
     ///
     /// It changes nothing and does not fail: what cannot be asked is [`Unseen`](crate::Severity::Unseen), and a server that does not
     /// answer is a finding, beside those of the others. It costs a server some hundred small questions at most, and takes a few
-    /// seconds at most unless servers are slow. To examine what cannot be connected to, make the locks by
+    /// seconds at most unless servers are slow. To diagnose what cannot be connected to, make the locks by
     /// [`LocksBuilder::unopened`](crate::LocksBuilder::unopened).
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
     /// let locks = leasehold::Locks::in_memory();
-    /// assert!(locks.examine().await.is_empty());
+    /// assert!(locks.diagnose().await.is_empty());
     /// # });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -29,7 +29,7 @@ impl Locks {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub async fn examine(&self) -> Vec<Finding> {
+    pub async fn diagnose(&self) -> Vec<Finding> {
         let (store, runtime) = (self.place().store.clone(), self.place().runtime.clone());
         let (mut tell, told) = oneshot::channel();
         let name: Arc<str> = store.name().into();
@@ -38,10 +38,10 @@ impl Locks {
             tokio::select! {
                 biased;
                 () = tell.closed() => {}
-                examined = store.examine(Seat::Alone) => { let _ = tell.send(examined); }
+                diagnosed = store.diagnose(StoreRole::Alone) => { let _ = tell.send(diagnosed); }
             }
         }));
-        let Ok(Examination { mut findings, .. }) = told.await else {
+        let Ok(Diagnosis { mut findings, .. }) = told.await else {
             let (what, why) = ("the runtime that keeps these locks has ended", "nobody has looked");
             return vec![Finding::new(Severity::Unseen, "unseen", &name, what, why)];
         };

@@ -1,6 +1,6 @@
 //! What the server still knows after a restart.
 
-use leasehold_core::{Finding, Seat, Severity};
+use leasehold_core::{Finding, Severity, StoreRole};
 
 use super::Setting;
 use super::facts::{Config, Info};
@@ -28,7 +28,7 @@ fn kept(setting: &Setting<'_>, info: &Info, config: &Config) -> Finding {
             "as a member of a quorum it abstains after a restart until what it may have forgotten has ended";
         return Finding::note(ABOUT, setting.at, what);
     }
-    if setting.seat != Seat::Alone && (!appends || fsync.is_some_and(|fsync| fsync != "always")) {
+    if setting.role != StoreRole::Alone && (!appends || fsync.is_some_and(|fsync| fsync != "always")) {
         let what = "quarantine=no, and the server forgets: that needs appendonly yes and appendfsync always";
         let why = "after a restart it votes for a second holder while the first still holds";
         let mend = if appends { "CONFIG SET appendfsync always" } else { APPEND };
@@ -93,15 +93,15 @@ mod tests {
 
     use super::*;
 
-    fn judged(seat: Seat, quarantine: bool, aof: u8, config: &[(&'static str, &str)]) -> Finding {
+    fn judged(role: StoreRole, quarantine: bool, aof: u8, config: &[(&'static str, &str)]) -> Finding {
         let at = "redis://h".into();
-        let setting = Setting { at: &at, seat, quarantine, confirmation: None, user: "default" };
+        let setting = Setting { at: &at, role, quarantine, confirmation: None, user: "default" };
         judge(&setting, &Info::read(&format!("aof_enabled:{aof}")), &Config::of(config)).remove(0)
     }
 
     #[test]
     fn what_a_restart_forgets_is_worse_than_what_a_crash_forgets() {
-        let alone = |aof, config: &[(&'static str, &str)]| judged(Seat::Alone, true, aof, config);
+        let alone = |aof, config: &[(&'static str, &str)]| judged(StoreRole::Alone, true, aof, config);
         assert_eq!(alone(0, &[("save", "")]).severity, Severity::Unsafe);
         assert_eq!(alone(0, &[("save", "3600 1")]).severity, Severity::Warning);
         assert_eq!(alone(0, &[]).severity, Severity::Warning);
@@ -112,19 +112,24 @@ mod tests {
 
     #[test]
     fn a_member_that_abstains_may_forget_and_one_that_does_not_may_not() {
-        let seat = Seat::Member { max_ttl: Ttl::new(Duration::from_secs(60)).unwrap() };
-        assert_eq!(judged(seat, true, 0, &[("save", "")]).severity, Severity::Note);
-        assert_eq!(judged(seat, false, 0, &[]).severity, Severity::Unsafe);
-        let everysec = judged(seat, false, 1, &[("appendfsync", "everysec")]);
+        let role = StoreRole::Member { max_ttl: Ttl::new(Duration::from_secs(60)).unwrap() };
+        assert_eq!(judged(role, true, 0, &[("save", "")]).severity, Severity::Note);
+        assert_eq!(judged(role, false, 0, &[]).severity, Severity::Unsafe);
+        let everysec = judged(role, false, 1, &[("appendfsync", "everysec")]);
         assert_eq!(everysec.remedy, Remedy::AtServer("CONFIG SET appendfsync always".into()));
-        assert_eq!(judged(seat, false, 1, &[("appendfsync", "always")]).severity, Severity::Note);
+        assert_eq!(judged(role, false, 1, &[("appendfsync", "always")]).severity, Severity::Note);
     }
 
     #[test]
     fn a_disk_that_refuses_is_said() {
         let at = "redis://h".into();
-        let setting =
-            Setting { at: &at, seat: Seat::Alone, quarantine: true, confirmation: None, user: "default" };
+        let setting = Setting {
+            at: &at,
+            role: StoreRole::Alone,
+            quarantine: true,
+            confirmation: None,
+            user: "default",
+        };
         let info = Info::read("aof_enabled:1\naof_last_write_status:err\nrdb_last_bgsave_status:ok");
         let findings = judge(&setting, &info, &Config::of(&[("appendfsync", "always")]));
         assert_eq!((findings.len(), findings[1].severity), (2, Severity::Unsafe));

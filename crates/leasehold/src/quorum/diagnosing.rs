@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{ClockSeen, Examination, Fence, Finding, Seat, Severity};
+use leasehold_core::{ClockSeen, Diagnosis, Fence, Finding, Severity, StoreRole};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::desk::Desk;
 
-/// How long a member may be examined: many small questions, each with a limit of its own.
+/// How long a member may be diagnosed: many small questions, each with a limit of its own.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Clocks that are kept by NTP stand closer together than this.
@@ -18,24 +18,24 @@ const APART: Duration = Duration::from_secs(1);
 const REACH: &str = "reach";
 
 /// All members at once: one that hangs holds up no other.
-pub(super) async fn examine(desk: &Arc<Desk>) -> Examination {
+pub(super) async fn diagnose(desk: &Arc<Desk>) -> Diagnosis {
     let (tell, mut heard) = unbounded_channel();
-    let seat = Seat::Member { max_ttl: desk.max_ttl };
+    let role = StoreRole::Member { max_ttl: desk.max_ttl };
     for (nth, member) in desk.members.iter().enumerate() {
         let (store, tell) = (member.store.clone(), tell.clone());
         desk.runtime.spawn(Box::pin(async move {
             // Whoever asked may have gone.
-            let _ = tell.send((nth, store.examine(seat).await));
+            let _ = tell.send((nth, store.diagnose(role).await));
         }));
     }
     drop(tell);
     let end = desk.runtime.now() + LIMIT;
-    let mut brought: Vec<Option<Examination>> = desk.members.iter().map(|_| None).collect();
+    let mut brought: Vec<Option<Diagnosis>> = desk.members.iter().map(|_| None).collect();
     loop {
         tokio::select! {
             biased;
             said = heard.recv() => match said {
-                Some((nth, examination)) => brought[nth] = Some(examination),
+                Some((nth, diagnosis)) => brought[nth] = Some(diagnosis),
                 None => break,
             },
             () = desk.runtime.sleep_until(end) => break,
@@ -44,14 +44,14 @@ pub(super) async fn examine(desk: &Arc<Desk>) -> Examination {
     together(desk, brought)
 }
 
-fn together(desk: &Desk, brought: Vec<Option<Examination>>) -> Examination {
-    let mut all = Examination::default();
+fn together(desk: &Desk, brought: Vec<Option<Diagnosis>>) -> Diagnosis {
+    let mut all = Diagnosis::default();
     let mut out_of_reach = 0;
-    for (member, examination) in desk.members.iter().zip(brought) {
-        let examination = examination.unwrap_or_else(|| silent(&member.name));
-        out_of_reach += usize::from(examination.findings.iter().any(|finding| finding.about == REACH));
-        all.findings.extend(examination.findings);
-        all.clocks.extend(examination.clocks);
+    for (member, diagnosis) in desk.members.iter().zip(brought) {
+        let diagnosis = diagnosis.unwrap_or_else(|| silent(&member.name));
+        out_of_reach += usize::from(diagnosis.findings.iter().any(|finding| finding.about == REACH));
+        all.findings.extend(diagnosis.findings);
+        all.clocks.extend(diagnosis.clocks);
     }
     let (count, at) = (desk.members.len(), Arc::from(&*desk.name));
     let answer = count - out_of_reach;
@@ -90,9 +90,9 @@ fn together(desk: &Desk, brought: Vec<Option<Examination>>) -> Examination {
     all
 }
 
-fn silent(name: &Arc<str>) -> Examination {
-    let mut silent = Examination::default();
-    let what = format!("not examined within {LIMIT:?}");
+fn silent(name: &Arc<str>) -> Diagnosis {
+    let mut silent = Diagnosis::default();
+    let what = format!("not diagnosed within {LIMIT:?}");
     silent.findings.push(
         Finding::new(Severity::Unsafe, REACH, name, what, "as long as it does not answer, it has no vote")
             .advice("see that it runs and can be reached from here"),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Fault, Finding, Seat, Severity, Stamp, Ttl};
+use leasehold_core::{Fault, Finding, Severity, Stamp, StoreRole, Ttl};
 use redis::cmd;
 
 use super::facts::Info;
@@ -18,7 +18,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 impl Look<'_> {
     pub(super) async fn quarantine(&mut self, info: &Info) -> Result<(), Fault> {
-        let Seat::Member { max_ttl } = self.seat else { return Ok(()) };
+        let StoreRole::Member { max_ttl } = self.role else { return Ok(()) };
         let Some(run) = info.text("run_id") else { return Ok(()) };
         *self.client.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::from(run));
         if !self.client.quarantine {

@@ -49,14 +49,19 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Remedy, Seat};
+    use leasehold_core::{Remedy, StoreRole};
 
     use super::*;
 
     fn judged(info: &str) -> Finding {
         let at = "redis://h".into();
-        let setting =
-            Setting { at: &at, seat: Seat::Alone, quarantine: true, confirmation: None, user: "default" };
+        let setting = Setting {
+            at: &at,
+            role: StoreRole::Alone,
+            quarantine: true,
+            confirmation: None,
+            user: "default",
+        };
         judge(&setting, &Info::read(info)).remove(0)
     }
 

@@ -67,7 +67,7 @@ impl Facts {
             match is_denied(error) {
                 true => finding.at_server(setting.allow(rule)),
                 false => finding.advice(format_args!(
-                    "the server has no {asked}: ask whoever runs it, or examine it as somebody who may"
+                    "the server has no {asked}: ask whoever runs it, or diagnose it as somebody who may"
                 )),
             }
         };

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use leasehold_core::{Examination, Finding, Severity};
+use leasehold_core::{Diagnosis, Finding, Severity};
 use nix::unistd::{Gid, Group};
 
 use crate::place::Place;
@@ -15,8 +15,8 @@ use crate::users::Users;
 const LEAST_FREE: u64 = 16 << 20;
 
 /// What is found of the file at a path.
-pub(crate) fn examine(path: &Path, name: &Arc<str>) -> Examination {
-    let mut brought = Examination::default();
+pub(crate) fn diagnose(path: &Path, name: &Arc<str>) -> Diagnosis {
+    let mut brought = Diagnosis::default();
     let findings = &mut brought.findings;
     let place = Place::new(path);
     match place.look() {
