@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{Read, Take};
 use std::path::{Path, PathBuf};
 
+use crate::channels::Channels;
+
 /// What a connection begins with, wherever it leads.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
@@ -14,6 +16,8 @@ pub(crate) struct Access {
     pub(crate) protocol: Protocol,
     /// `None`: in plain text.
     pub(crate) tls: Option<Tls>,
+    /// Where the process listens.
+    pub(crate) channels: Channels,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -158,6 +158,7 @@ impl Address {
             db,
             protocol: parameters.protocol.unwrap_or(Protocol::Either),
             tls: tls.then_some(Tls { authority: parameters.ca.take(), identity }),
+            channels: parameters.channels.take().unwrap_or_default(),
         };
         let call_limit = parameters.call_limit.unwrap_or(CALL_LIMIT);
         let mut address = Self {
@@ -409,6 +410,8 @@ mod tests {
             "redis://u:s3cret@h?replicas-limit=1s",
             "redis://u:s3cret@h?replicas=1&replicas-limit=500ms",
             "redis://u:s3cret@h?fsync=maybe",
+            "redis://u:s3cret@h?channels=",
+            "redis://u:s3cret@h?channels=a*",
             "redis+sentinel://u:s3cret@h",
             "redis+sentinel://u:s3cret@h/",
             "redis+sentinel://u:s3cret@h/locks/2",

@@ -30,7 +30,7 @@ use crate::fault::Faults;
 use crate::hearing::Hearing;
 use crate::link::Link;
 use crate::member::Run;
-use crate::script::{self, Reply, call_for, decode};
+use crate::script::{self, Reply, break_call, call_for, decode};
 use crate::topology::cluster::Cluster;
 
 /// Speaks for one store.
@@ -337,7 +337,9 @@ impl Client {
         route: &mut Route,
     ) -> Result<BreakAnswer, Fault> {
         let request = Request::Break { key: key.clone(), fence, note: note.clone() };
-        let heard = self.call(route, &call_for(&request, self.window()), self.call_limit).await?;
+        let said_at = self.channels().cloned().unwrap_or_default().broken();
+        let call = break_call(key, fence, note, self.window(), &said_at);
+        let heard = self.call(route, &call, self.call_limit).await?;
         match self.answer(&request, heard)? {
             Answer::Break(answer) => Ok(answer),
             _ => unreachable!("a break is answered as one"),

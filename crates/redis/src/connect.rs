@@ -14,6 +14,7 @@ use redis::{
 };
 
 use crate::access::{Access, Password, Protocol};
+use crate::channels::Channels;
 use crate::clock::Reading;
 use crate::dial::{BoxStream, complaint, dial};
 use crate::ear::{Answered, Subscription, Tell, reader};
@@ -22,7 +23,6 @@ use crate::place::Place;
 use crate::script;
 use crate::signs_of_life::{SignsOfLife, Watched};
 use crate::topology::{Sentinels, Topology, is_master};
-use crate::wire::BROKEN;
 
 /// Beyond a few round trips and a resend of the first packet, which the kernel does after one second.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -119,6 +119,11 @@ impl Connector {
     /// Whether the server must show that it is a master, as somebody else said that it is.
     pub(crate) const fn minds_roles(&self) -> bool {
         matches!(self.topology, Topology::Sentinel(_))
+    }
+
+    /// Where the process listens.
+    pub(crate) const fn channels(&self) -> &Channels {
+        &self.access.channels
     }
 
     /// Those who say which server to connect to, where somebody does.
@@ -237,7 +242,7 @@ impl Connector {
             let since = runtime.now();
             connection.subscribe(channel.as_bytes()).await.map_err(Failed::of)?;
             // A user who may not hear this learns it by the next renewal.
-            let _ = connection.subscribe(BROKEN).await;
+            let _ = connection.subscribe(self.channels().broken()).await;
             let (sink, stream) = connection.split();
             Ok(Subscription { sink, stream, since })
         };

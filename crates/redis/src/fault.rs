@@ -286,7 +286,9 @@ impl Said {
                 format!("{user} may not run {command}: allow it +{command} (in all: {ALLOWED})")
             }
             None if self.has("channel") => {
-                format!("{user} may not use a channel: allow it &leasehold:*")
+                format!(
+                    "{user} may not use a channel: allow it &leasehold:*, or &leasehold:PREFIX* and channels=PREFIX in the URL"
+                )
             }
             None if self.has("key") => {
                 format!("{user} may not use a key: allow it both ~PREFIX* and ~leasehold:*}}PREFIX*")

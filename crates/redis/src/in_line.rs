@@ -10,6 +10,7 @@ use leasehold_core::{
 };
 
 use crate::batch::{Said, What};
+use crate::channels::Channels;
 use crate::client::{Client, Route, Source};
 use crate::ear::Tell;
 use crate::wire::{Told, read_push};
@@ -67,7 +68,10 @@ impl Client {
         route: &mut Route,
         limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
-        let mut channel = if self.tended.load(Ordering::Relaxed) {
+        let may_hear = self.channels().is_none_or(|channels| channels.are_for(&attempt.claim));
+        let mut channel = if !may_hear {
+            None
+        } else if self.tended.load(Ordering::Relaxed) {
             self.listen(route, limit).await
         } else {
             route.live.as_ref().and_then(|live| live.ear.channel()).cloned()
@@ -92,7 +96,7 @@ impl Client {
             }
             let Ok(GrantAnswer::Busy { place: Some(_), .. }) = &answer else { return answer };
             self.tend(route);
-            if hears {
+            if hears || !may_hear {
                 return answer;
             }
             channel = self.listen(route, limit).await;
@@ -107,6 +111,14 @@ impl Client {
         match (&self.source, &route.live) {
             (Source::Ours(link), Some(live)) => link.listen(live, limit).await,
             _ => None,
+        }
+    }
+
+    /// The names of the channels, where this process listens at all.
+    pub(crate) fn channels(&self) -> Option<&Channels> {
+        match &self.source {
+            Source::Ours(link) => Some(link.connector.channels()),
+            Source::Lent { .. } => None,
         }
     }
 

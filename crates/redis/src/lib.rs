@@ -16,6 +16,7 @@ mod bare;
 mod batch;
 #[cfg(feature = "fred")]
 mod by_fred;
+mod channels;
 mod client;
 mod clock;
 mod confirm;

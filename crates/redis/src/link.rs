@@ -11,6 +11,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
 
 use crate::batch::Batches;
+use crate::channels::Channels;
 use crate::clock::ServerClock;
 use crate::confirm::Confirmed;
 use crate::connect::{CONNECT_LIMIT, Connected, Connector};
@@ -20,7 +21,6 @@ use crate::fault::Faults;
 use crate::hearing::Hearing;
 use crate::place::Place;
 use crate::signs_of_life::SignsOfLife;
-use crate::wire::{BROKEN, channel_of};
 
 /// A connection that was made; it may have ended since.
 pub(crate) struct Live {
@@ -187,7 +187,7 @@ impl Link {
         if refused.as_ref().is_some_and(|refused| self.runtime.now() < refused.again) {
             return None;
         }
-        let channel = channel_of(self.runtime.random());
+        let channel = self.connector.channels().draw(self.runtime.random());
         let sent = self.runtime.now();
         let subscribing = async {
             if live.hears {
@@ -226,7 +226,7 @@ impl Link {
         }
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let State::Up(live) = &*state {
-            hear_of_breaks(live, &self.runtime);
+            hear_of_breaks(live, self.connector.channels(), &self.runtime);
         }
     }
 
@@ -321,7 +321,7 @@ impl Link {
                 Err(_) => State::Down,
             };
             if let (Ok(live), true) = (&made, hears_of_breaks.load(Ordering::SeqCst)) {
-                hear_of_breaks(live, &runtime);
+                hear_of_breaks(live, connector.channels(), &runtime);
             }
             drop(state);
             report.send_replace(Some(made));
@@ -336,11 +336,11 @@ impl Link {
 
 /// Subscribes beside whatever else is said on the connection: nobody waits for it. Where the server refuses, the next renewal
 /// tells.
-fn hear_of_breaks(live: &Live, runtime: &Arc<dyn Runtime>) {
+fn hear_of_breaks(live: &Live, channels: &Channels, runtime: &Arc<dyn Runtime>) {
     if live.hears {
-        let mut connection = live.connection.clone();
+        let (mut connection, broken) = (live.connection.clone(), channels.broken());
         runtime.spawn(Box::pin(async move {
-            let _ = connection.subscribe(BROKEN).await;
+            let _ = connection.subscribe(broken).await;
         }));
     }
 }

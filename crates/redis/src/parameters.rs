@@ -7,6 +7,7 @@ use leasehold_core::Misuse;
 
 use crate::access::{Identity, Password, Protocol, Secret};
 use crate::address::{ENCODE, db_number, decode, refuse};
+use crate::channels::Channels;
 use crate::confirm::Confirmation;
 
 /// Each parameter that was given.
@@ -20,6 +21,7 @@ pub(crate) struct Parameters {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) password_file: Option<PathBuf>,
+    pub(crate) channels: Option<Channels>,
     pub(crate) sentinel_user: Option<String>,
     sentinel_password: Option<String>,
     sentinel_password_file: Option<PathBuf>,
@@ -60,6 +62,7 @@ impl Parameters {
                 "replicas" => read.replicas.replace(replicas(&value)?).is_some(),
                 "replicas-limit" => read.replicas_limit.replace(limit(name, &value)?).is_some(),
                 "fsync" => read.fsync.replace(fsync(&value)?).is_some(),
+                "channels" => read.channels.replace(Channels::for_keys(&value)?).is_some(),
                 "user" => read.user.replace(value).is_some(),
                 "password" => read.password.replace(value).is_some(),
                 "password-file" => read.password_file.replace(secret_file(name, value)?).is_some(),
@@ -71,7 +74,7 @@ impl Parameters {
                 _ => {
                     return refuse(format!(
                         "parameter {} of the store URL is unknown: protocol, db, ca, cert, key, call-limit, quarantine, replicas, \
-                         replicas-limit, fsync, password-file, for redis+unix: user and password, and for sentinels sentinel-user, \
+                         replicas-limit, fsync, channels, password-file, for redis+unix: user and password, and for sentinels sentinel-user, \
                          sentinel-password and sentinel-password-file are known; and if that was meant to be a password, {ENCODE}",
                         nth + 1
                     ));

@@ -18,6 +18,7 @@ pub use self::batch::{
     Granted, MOST, Vouching, batched_key, delete_call, grant_batch, read_done, read_grants, release_batch,
     renew_batch,
 };
+pub(crate) use self::saying::break_call;
 use self::saying::{Voucher, call, millis, with_sides};
 pub use self::texts::{
     BATCH_GRANT, BATCH_RELEASE, BATCH_RENEW, BREAK, FORGET, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT,

@@ -57,7 +57,12 @@ impl RedisStore {
     /// | `sentinel-user=`, `sentinel-password=`, `sentinel-password-file=` | | how to log in at sentinels; the servers' password is not told to them |
     /// | `replicas=N` | 0 | how many replicas must have a grant or a renewal (`WAIT`) for it to count |
     /// | `fsync=yes` | no | whether it must be on disk too, here and there (`WAITAOF`) |
+    /// | `channels=PREFIX` | | the prefix of the keys, where an ACL keeps tenants of the server apart; see below |
     /// | `replicas-limit=250ms` | 250 ms, half of the call limit at most | how long these may take |
+    ///
+    /// With `channels=app:` the channels on which this process is told of its turn begin with `leasehold:app:`, and a user needs
+    /// `&leasehold:app:*` in place of `&leasehold:*`: then the users of other prefixes can neither hear nor publish there. All programs that
+    /// lock these keys say the same. Waiters for keys without that prefix are not told, and ask several times a second.
     ///
     /// What replicas do not confirm is a fault, and nothing is believed from it; asking again may find it confirmed. This narrows
     /// the window in which a failover loses a lease, and does not close it: `docs/design.md` says what remains.

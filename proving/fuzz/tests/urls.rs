@@ -10,7 +10,7 @@ use proptest::strategy::Strategy as _;
 /// Nothing else in any URL has it.
 const SECRET: &str = "Zq7Zq7";
 
-const URLS: [&str; 22] = [
+const URLS: [&str; 23] = [
     "memory:",
     "file:/var/lib/app/leases.db",
     "file:///var/lib/app/leases.db",
@@ -19,6 +19,7 @@ const URLS: [&str; 22] = [
     "redis://:Zq7Zq7@[::1]:7000",
     "redis://web:a%2F%40bZq7Zq7@h/0?replicas=2&replicas-limit=100ms&fsync=yes&quarantine=no",
     "redis://h?password-file=/run/secret",
+    "redis://h?channels=app:",
     "rediss://web:Zq7Zq7@h:6380?ca=/etc/ca.pem&cert=/c&key=/k",
     "redis+unix:///run/redis.sock?user=web&password=Zq7Zq7&db=3",
     "redis+unix://web:Zq7Zq7@/run/redis.sock",

@@ -13,7 +13,6 @@ use crate::connect::Connected;
 use crate::deadline::within;
 use crate::ear::{Tell, next};
 use crate::link::Link;
-use crate::wire::channel_of;
 
 const ABOUT: &str = "push";
 
@@ -22,8 +21,8 @@ const WHY: &str = "who waits is not told of its turn, and asks several times a s
 
 const PAYLOAD: &[u8] = b"diagnose";
 
-/// What a user needs to tell and be told.
-const RULES: &str = "&leasehold:* +publish +subscribe +unsubscribe";
+/// What a user needs to tell and be told, besides the channels.
+const RULES: &str = "+publish +subscribe +unsubscribe";
 
 /// Connecting takes some round trips, and then two more.
 const CALLS: u32 = 5;
@@ -47,7 +46,8 @@ impl Look<'_> {
             }
             Some(Err(fault)) => {
                 let finding = Finding::new(Severity::Warning, ABOUT, &self.at, &fault.reason, WHY);
-                if is_refused(&fault) { finding.at_server(self.setting().allow(RULES)) } else { finding }
+                let rules = format!("{} {RULES}", link.connector.channels().rule());
+                if is_refused(&fault) { finding.at_server(self.setting().allow(&rules)) } else { finding }
             }
             None => {
                 let what = format!("nothing was heard within {limit:?} of what was said on a channel");
@@ -69,7 +69,7 @@ impl Look<'_> {
             // Whoever listened may have gone.
             let _ = told.send(payload.to_vec());
         });
-        let channel = channel_of(runtime.random());
+        let channel = link.connector.channels().draw(runtime.random());
         let Connected { place, mut connection, driver, hears, .. } =
             link.connector.connect(runtime, &tell).await?;
         if !hears {

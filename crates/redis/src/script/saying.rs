@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Attempt, BreakRecord, Holder, Key, LastFence, Line, Request, Stamp, Ttl, Wait};
+use leasehold_core::{
+    Attempt, BreakNote, BreakRecord, Fence, Holder, Key, LastFence, Line, Request, Stamp, Ttl, Wait,
+};
 
 use super::texts::{
     BREAK, GRANT, INSPECT, MARK, MARKED, MEMBER_GRANT, MEMBER_RENEW, RAISE, REJOIN, RELEASE,
@@ -69,19 +71,28 @@ pub(super) fn call(request: &Request, window: Duration, run: Voucher<'_>) -> Cal
         }
         Request::Marked(key) => side_call(&MARKED, Side::Mark, key),
         Request::Inspect(key) => Call { script: &INSPECT, keys: with_sides([key]), args: Words::default() },
-        Request::Break { key, fence, note } => {
-            let mut args = Words::default();
-            args.show(fence);
-            args.show(millis(window));
-            args.show(millis(LastFence::kept_for(Ttl::DEFAULT)));
-            args.push(wire::BROKEN);
-            args.push(&wire::note_of(note));
-            args.show(millis(BreakRecord::KEPT_FOR));
-            let mut keys = with_sides([key]);
-            keys.write(|name| Sides::of(key).write(Side::Break, name));
-            Call { script: &BREAK, keys, args }
-        }
+        Request::Break { key, fence, note } => break_call(key, *fence, note, window, wire::BROKEN),
     }
+}
+
+/// The call that breaks a lease, and says so to its holder at this channel.
+pub(crate) fn break_call(
+    key: &Key,
+    fence: Fence,
+    note: &BreakNote,
+    window: Duration,
+    said_at: &[u8],
+) -> Call {
+    let mut args = Words::default();
+    args.show(fence);
+    args.show(millis(window));
+    args.show(millis(LastFence::kept_for(Ttl::DEFAULT)));
+    args.push(said_at);
+    args.push(&wire::note_of(note));
+    args.show(millis(BreakRecord::KEPT_FOR));
+    let mut keys = with_sides([key]);
+    keys.write(|name| Sides::of(key).write(Side::Break, name));
+    Call { script: &BREAK, keys, args }
 }
 
 fn release(attempt: &Attempt, window: Duration) -> Call {

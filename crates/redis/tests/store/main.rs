@@ -26,6 +26,7 @@ mod secrets;
 mod sentinel;
 mod settling;
 mod signal;
+mod tenants;
 mod tls;
 mod together;
 mod watching;

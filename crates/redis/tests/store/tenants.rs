@@ -1,0 +1,162 @@
+//! Tenants of one server, whose keys and channels an ACL separates by prefix.
+
+use std::time::Duration;
+
+use leasehold_core::{
+    AdminStore as _, Attempt, BreakAnswer, BreakNote, GrantAnswer, HoldAnswer, InspectStore as _, Manner,
+    Notice, Store, Wake,
+};
+use leasehold_redis::RedisStore;
+use servers::{Connection, Flavor, Reply, Server};
+
+use crate::login::MINIMAL;
+use crate::queue::{BOTH, commands, lock, until};
+use crate::world::{attempt, granted, key, store, value};
+
+const WAIT: Manner = Manner::Wait { line_limit: None };
+const SOON: Duration = Duration::from_secs(5);
+
+/// A tenant's rules: those of `docs/wire.md`, with channels of its own.
+fn rules(prefix: &str) -> String {
+    MINIMAL.replace("app:", prefix).replace("&leasehold:*", &format!("&leasehold:{prefix}*"))
+}
+
+fn two_tenants(flavor: Flavor) -> Server {
+    Server::setup(flavor).acl_user("a", &rules("a:")).acl_user("b", &rules("b:")).start()
+}
+
+fn login(server: &Server, user: &str) -> Connection {
+    let mut connection = server.connect().unwrap();
+    assert_eq!(connection.text(&["AUTH", user, "secret"]).unwrap(), Reply::Simple("OK".into()));
+    connection
+}
+
+async fn waits(store: &RedisStore, attempt: &Attempt) {
+    let answer = store.grant(attempt, WAIT).await;
+    assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
+}
+
+#[test]
+fn the_pages_for_operators_have_the_line_of_a_tenant() {
+    let rule = "&leasehold:app:*";
+    assert!(include_str!("../../../../docs/wire.md").contains(rule));
+    assert!(include_str!("../../../../docs/operating.md").contains(rule));
+}
+
+/// A user of other keys could list, hear and flood the channels of all: what kept it from a lease was a secret alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_can_neither_hear_nor_publish_on_the_channels_of_another() {
+    for flavor in Flavor::ALL {
+        for protocol in BOTH {
+            let server = two_tenants(flavor);
+            let at = |user: &str| {
+                let port = server.port();
+                store(&format!("redis://{user}:secret@127.0.0.1:{port}?protocol={protocol}&channels={user}:"))
+            };
+            // Both tenants' locks go from hand to hand by push.
+            let of_each = ["a", "b"].map(|user| {
+                let key = format!("{user}:k");
+                [(); 2].map(|()| (at(user), attempt(&[&key])))
+            });
+            for [holds, next] in &of_each {
+                granted(holds.0.grant(&holds.1, Manner::Try).await);
+                waits(&next.0, &next.1).await;
+            }
+            let mut hostile = login(&server, "b");
+            let Reply::Array(Some(all)) = hostile.text(&["PUBSUB", "CHANNELS", "leasehold:a:*"]).unwrap()
+            else {
+                panic!("{flavor}")
+            };
+            let channels =
+                all.iter().filter_map(Reply::as_text).chain(["leasehold:a:broken", "leasehold:broken"]);
+            let mut tried = 0;
+            for channel in channels {
+                let asked =
+                    [&["PUBLISH", channel, "f"][..], &["SUBSCRIBE", channel], &["PSUBSCRIBE", "leasehold:*"]];
+                for words in asked {
+                    let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+                    hostile.send(&words).unwrap();
+                    let refused = hostile.receive().unwrap();
+                    let is_refused = matches!(&refused, Reply::Error(error) if error.starts_with("NOPERM"));
+                    assert!(is_refused, "{flavor} {protocol} {channel}: {refused:?}");
+                }
+                tried += 1;
+            }
+            assert!(tried > 2, "{flavor} {protocol}: nobody listens");
+            for [holds, next] in &of_each {
+                assert_eq!(holds.0.release(&holds.1).await, Ok(HoldAnswer::Done));
+                let woken = tokio::time::timeout(SOON, next.0.woken(&next.1)).await;
+                assert!(matches!(woken, Ok(Wake::Granted { .. })), "{flavor} {protocol}: {woken:?}");
+                assert_eq!(next.0.deaf_because(), None);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_hears_at_once_that_its_lease_was_broken() {
+    for flavor in Flavor::ALL {
+        let server = two_tenants(flavor);
+        let at = || store(&format!("redis://a:secret@127.0.0.1:{}?channels=a:", server.port()));
+        let (holds, ours) = (at(), attempt(&["a:k"]));
+        let mut notices = holds.notices().unwrap();
+        let fence = granted(holds.grant(&ours, Manner::Try).await);
+        let mut looks = server.connect().unwrap();
+        let heard_at = |reply: Reply| matches!(reply, Reply::Array(Some(all)) if !all.is_empty());
+        until("it listens", SOON, || {
+            heard_at(looks.text(&["PUBSUB", "CHANNELS", "leasehold:a:broken"]).unwrap())
+        })
+        .await;
+        let broken = at().break_lease(&key("a:k"), fence, &BreakNote::default()).await;
+        assert!(matches!(broken, Ok(BreakAnswer::Broken { .. })), "{broken:?}");
+        let heard = tokio::time::timeout(SOON, notices.next()).await;
+        assert_eq!(heard.ok(), Some(Notice::Broken { holder: ours.holder }), "{flavor}");
+    }
+}
+
+/// Whoever releases such a key may be another tenant, who cannot publish to this one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_without_the_prefix_of_the_channels_is_waited_for_without_push() {
+    for flavor in Flavor::ALL {
+        let server = two_tenants(flavor);
+        for (user, prefix) in [("a", "a:"), ("b", "b:")] {
+            // The keys of both, and the channels of one.
+            let more = [&*format!("~{prefix}*"), "~c:*", "~leasehold:*}c:*"];
+            server.text(&[&["ACL", "SETUSER", user][..], &more].concat());
+        }
+        let at = |user| store(&format!("redis://{user}:secret@127.0.0.1:{}?channels={user}:", server.port()));
+        let (holds, next) = ((at("a"), attempt(&["c:k"])), (at("b"), attempt(&["c:k"])));
+        granted(holds.0.grant(&holds.1, Manner::Try).await);
+        let looks = store(&server.url());
+        let released = async {
+            while looks.inspect(&key("c:k")).await.unwrap().line.is_empty() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            let mut counts = server.connect().unwrap();
+            let before = commands(&mut counts);
+            until("it asks by itself", SOON, || commands(&mut counts) > before + 3).await;
+            assert_eq!(holds.0.release(&holds.1).await, Ok(HoldAnswer::Done));
+            std::time::Instant::now()
+        };
+        let (_, released) = tokio::join!(lock(&next.0, &next.1), released);
+        let took = released.elapsed();
+        assert!(took < Duration::from_millis(1500), "{flavor}: it was not told, and lay for {took:?}");
+        assert!(value(&server, "c:k").unwrap().contains(&next.1.holder.digits()));
+    }
+}
+
+/// It says so, and works all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_that_does_not_name_its_channels_is_told_how_to() {
+    for flavor in Flavor::ALL {
+        let server = two_tenants(flavor);
+        let at = |query: &str| store(&format!("redis://a:secret@127.0.0.1:{}{query}", server.port()));
+        let (holds, next) = ((at("?channels=a:"), attempt(&["a:k"])), (at(""), attempt(&["a:k"])));
+        granted(holds.0.grant(&holds.1, Manner::Try).await);
+        waits(&next.0, &next.1).await;
+        let why = next.0.deaf_because().unwrap().to_string();
+        assert!(why.contains("channels=PREFIX"), "{flavor}: {why}");
+        assert_eq!(holds.0.release(&holds.1).await, Ok(HoldAnswer::Done));
+        lock(&next.0, &next.1).await;
+    }
+}
