@@ -1,45 +1,52 @@
-//! `cargo xtask dist`: one static binary for Linux on x86-64, with its manual and completions, in an archive with its checksum.
+//! `cargo xtask dist`: the release binary, and the packages that carry it.
 //!
-//! Static against musl, which unlike the GNU C library looks up names and users without loading anything at run time.
+//! Each package is installed from its file into a temporary place, and runs a command under a lock there, before it counts as made.
+
+mod archive;
+mod build;
+mod deb;
+mod formula;
+mod npm;
+mod oci;
+mod release;
+mod trial;
+mod wheel;
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::ExitCode,
 };
+
+use flate2::Compression;
 
 use crate::{
-    pages,
-    servers::debian,
-    step::{Step, account, workspace},
-    takes_no_arguments, tool,
+    USAGE, pages,
+    step::{Step, account},
+    tool,
 };
+use release::Release;
 
-const TARGET: &str = "x86_64-unknown-linux-musl";
-
-/// What the binary may weigh: small enough to be copied into every image without a thought.
-const MOST_BYTES: u64 = 8 * 1024 * 1024;
+/// Where downloads of a release are, for the formula; by default the directory that the packages are written to.
+const BASE: &str = "LEASEHOLD_RELEASES";
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let Err(refused) = takes_no_arguments("dist", arguments) {
-        return refused;
-    }
-    let environment = match compiler() {
-        Ok(environment) => environment,
-        Err(why) => return failed(&why),
-    };
-    let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let build = ["build", "--profile", "dist", "--target", TARGET, "-p", "leasehold-cli"];
-    let build = Step::cargo(&build, &environment);
-    if !build.passed() {
-        return account("dist", &[build]);
-    }
-    let binary = pages::target().join(TARGET).join("dist/leasehold");
-    match check(&binary).and_then(|()| pack(&binary)) {
-        Ok(archive) => {
-            println!("{}", archive.display());
-            ExitCode::SUCCESS
+    let binary = match arguments {
+        [] => match build::binary() {
+            Ok(binary) => binary,
+            Err(build::Failed::Step(step)) => return account("dist", &[step]),
+            Err(build::Failed::Other(why)) => return failed(&why),
+        },
+        [flag, file] if flag == "--binary" => PathBuf::from(file),
+        _ => {
+            eprintln!("xtask dist: takes no arguments, or --binary FILE");
+            return ExitCode::from(USAGE);
         }
+    };
+    let made = Release::gather(&binary, Compression::best())
+        .and_then(|release| Ok((pack(&release, &pages::target().join("dist-archives"))?, release)));
+    match made {
+        Ok((packages, release)) => account("dist", &packages.tried(&release)),
         Err(why) => failed(&why),
     }
 }
@@ -49,100 +56,72 @@ fn failed(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Sees to it that Rust and C can be compiled for musl, and says which variables that takes.
-fn compiler() -> Result<Vec<(&'static str, String)>, String> {
-    let library = tool::run(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]))?;
-    if !Path::new(library.trim()).is_dir() {
-        tool::run(Command::new("rustup").args(["target", "add", TARGET]))?;
-    }
-    let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
-    if env::var_os("CC_x86_64_unknown_linux_musl").is_some() || is_there("musl-gcc") {
-        return Ok(Vec::new());
-    }
-    // The headers are all that is missing: the linker takes the C library that Rust brings.
-    let headers = headers().map_err(|why| {
-        format!("no C headers of musl: {why}; remedy: put musl-gcc on the PATH (musl-tools)")
-    })?;
-    let own = tool::run(Command::new("gcc").arg("-print-file-name=include"))?;
-    let flags = format!("-nostdinc -U_FORTIFY_SOURCE -isystem {} -isystem {}", headers.display(), own.trim());
-    Ok(vec![
-        ("CC_x86_64_unknown_linux_musl", "gcc".into()),
-        ("CFLAGS_x86_64_unknown_linux_musl", flags),
-        ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", "gcc".into()),
-    ])
+/// The files that a release consists of.
+struct Packages {
+    archive: PathBuf,
+    formula: PathBuf,
+    deb: PathBuf,
+    wheel: PathBuf,
+    npm: PathBuf,
+    image: PathBuf,
 }
 
-/// The headers of Debian's package, unpacked and not installed.
-fn headers() -> Result<PathBuf, String> {
-    let place = pages::target().join("musl");
-    let headers = Path::new("usr/include/x86_64-linux-musl");
-    if !place.join(headers).is_dir() {
-        fs::create_dir_all(pages::target()).map_err(|error| error.to_string())?;
-        let workshop = tempfile::tempdir_in(pages::target()).map_err(|error| error.to_string())?;
-        let unpacked = debian::unpacked("musl-dev", workshop.path())?;
-        tool::put(&unpacked, &place)?;
+/// Writes every package and the checksums into a directory that then contains nothing else.
+fn pack(release: &Release, into: &Path) -> Result<Packages, String> {
+    if into.exists() {
+        fs::remove_dir_all(into).map_err(|error| format!("{}: {error}", into.display()))?;
     }
-    Ok(place.join(headers))
+    fs::create_dir_all(into).map_err(|error| format!("{}: {error}", into.display()))?;
+    let mut sums = String::new();
+    let mut write = |name: String, bytes: Vec<u8>| {
+        let path = into.join(&name);
+        fs::write(&path, &bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+        sums += &format!("{}  {name}\n", archive::sha256(&bytes));
+        Ok::<_, String>(path)
+    };
+    let archive = release.archive()?;
+    let base = env::var(BASE).unwrap_or_else(|_| format!("file://{}", into.display()));
+    let formula = formula::text(release, &base, &archive::sha256(&archive));
+    let packages = Packages {
+        archive: write(format!("{}.tar.gz", release.name()), archive)?,
+        formula: write("leasehold.rb".into(), formula.into_bytes())?,
+        deb: write(deb::name(release), deb::pack(release)?)?,
+        wheel: write(wheel::name(release), wheel::pack(release)?)?,
+        npm: write(npm::name(release), npm::pack(release)?)?,
+        image: write(oci::name(release), oci::pack(release)?)?,
+    };
+    fs::write(into.join("SHA256SUMS"), sums).map_err(|error| error.to_string())?;
+    Ok(packages)
 }
 
-/// What a release promises of its binary.
-fn check(binary: &Path) -> Result<(), String> {
-    let bytes = fs::metadata(binary).map_err(|error| format!("{}: {error}", binary.display()))?.len();
-    if bytes > MOST_BYTES {
-        return Err(format!("the binary has {bytes} bytes, and may have {MOST_BYTES}"));
-    }
-    let headers = tool::run(Command::new("readelf").arg("-lWS").arg(binary))?;
-    if headers.contains("INTERP") {
-        return Err("the binary is not static: it names a loader".into());
-    }
-    if headers.contains(".symtab") || headers.contains(".debug") {
-        return Err("the binary is not stripped".into());
-    }
-    eprintln!("xtask dist: static, stripped, {:.1} MiB", bytes as f64 / 1024.0 / 1024.0);
-    works(binary)
-}
-
-/// It takes a lock, runs a command and gives its exit code, with nothing in the environment.
-fn works(binary: &Path) -> Result<(), String> {
-    let place = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let store = format!("file:{}/leases.db", place.path().display());
-    let mut command = Command::new(binary);
-    command.args(["run", "--store", &store, "dist", "--", "/bin/sh", "-c", "exit 3"]).env_clear();
-    match command.status() {
-        Ok(status) if status.code() == Some(3) => Ok(()),
-        Ok(status) => Err(format!("the binary ran `exit 3` and ended with {status}")),
-        Err(error) => Err(format!("the binary does not run: {error}")),
+impl Packages {
+    /// Installs each package and runs a command by it.
+    fn tried(&self, release: &Release) -> Vec<Step> {
+        let checks = [
+            ("the archive installs and runs", trial::archive(&self.archive, release), None),
+            ("the formula fits the archive", trial::formula(&self.formula, &self.archive), None),
+            ("the Debian package installs and runs", trial::deb(&self.deb, release), lacking("dpkg-deb")),
+            ("the wheel installs and runs", trial::wheel(&self.wheel, release), lacking("python3")),
+            ("the npm package installs and runs", trial::npm(&self.npm, release), lacking("npm")),
+            ("the image installs and runs", trial::image(&self.image, release), None),
+        ];
+        let step = |(name, tried, lacking): (&str, Result<(), String>, Option<String>)| match (tried, lacking)
+        {
+            (Ok(()), _) => Step::own(name, true),
+            (Err(_), Some(program)) => {
+                Step::left_out(format!("whether {name}: this machine lacks {program}"))
+            }
+            (Err(why), None) => Step::own(&format!("{name}: {why}"), false),
+        };
+        checks.into_iter().map(step).collect()
     }
 }
 
-fn pack(binary: &Path) -> Result<PathBuf, String> {
-    let version = tool::run(Command::new(binary).arg("--version"))?;
-    let version = version.trim().rsplit(' ').next().unwrap_or_default();
-    let name = format!("leasehold-{version}-x86_64-linux");
-    let dist = pages::target().join("dist-archives");
-    let stage = dist.join(&name);
-    if stage.exists() {
-        fs::remove_dir_all(&stage).map_err(|error| format!("{}: {error}", stage.display()))?;
-    }
-    pages::write(binary, &stage)?;
-    copy(binary, &stage.join("leasehold"))?;
-    let files =
-        ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "docs/guide.md", "docs/operating.md"];
-    for file in files {
-        let source = workspace().join(file);
-        copy(&source, &stage.join(source.file_name().unwrap_or_default()))?;
-    }
-    let archive = format!("{name}.tar.gz");
-    // The same bytes from the same files, whoever packs them and when.
-    let steady = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0"];
-    let mut tar = Command::new("tar");
-    tool::run(tar.args(steady).args(["-czf", &archive, &name]).current_dir(&dist).env("GZIP", "-n"))?;
-    let sum = tool::run(Command::new("sha256sum").arg(&archive).current_dir(&dist))?;
-    let path = dist.join(&archive);
-    fs::write(dist.join(format!("{archive}.sha256")), sum).map_err(|error| error.to_string())?;
-    Ok(path)
+/// Names a program that is not on the PATH.
+fn lacking(program: &str) -> Option<String> {
+    let missing = tool::run(std::process::Command::new(program).arg("--version")).is_err();
+    missing.then(|| program.to_owned())
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    fs::copy(from, to).map(drop).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
-}
+#[cfg(test)]
+mod tests;

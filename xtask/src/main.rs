@@ -149,8 +149,9 @@ const TASKS: [Task; 20] = [
     },
     Task {
         name: "dist",
-        usage: "dist",
-        does: "build the static release binary, and pack it with manual and completions",
+        usage: "dist [--binary FILE]",
+        does: "build the static release binary, and pack it for tar, apt, pip, npm, containers and Homebrew; --binary packs another \
+               one, without a build",
         run: dist::run,
     },
     Task {

@@ -1,0 +1,95 @@
+//! The release binary: static against musl, which unlike the GNU C library looks up names and users without loading anything at
+//! run time.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{pages, servers::debian, step::Step, tool};
+
+const TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// What the binary may weigh: small enough to be copied into every image without a thought.
+const MOST_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Why there is no binary.
+pub(super) enum Failed {
+    /// cargo has said why.
+    Step(Step),
+    Other(String),
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
+/// Builds the binary and checks what a release promises of it.
+pub(super) fn binary() -> Result<PathBuf, Failed> {
+    let environment = compiler()?;
+    let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let build = ["build", "--profile", "dist", "--locked", "--target", TARGET, "-p", "leasehold-cli"];
+    let build = Step::cargo(&build, &environment);
+    if !build.passed() {
+        return Err(Failed::Step(build));
+    }
+    let binary = pages::target().join(TARGET).join("dist/leasehold");
+    check(&binary)?;
+    Ok(binary)
+}
+
+/// Sees to it that Rust and C can be compiled for musl, and says which variables that takes.
+fn compiler() -> Result<Vec<(&'static str, String)>, String> {
+    let library = tool::run(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]))?;
+    if !Path::new(library.trim()).is_dir() {
+        tool::run(Command::new("rustup").args(["target", "add", TARGET]))?;
+    }
+    let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if env::var_os("CC_x86_64_unknown_linux_musl").is_some() || is_there("musl-gcc") {
+        return Ok(Vec::new());
+    }
+    // The headers are all that is missing: the linker takes the C library that Rust brings.
+    let headers = headers().map_err(|why| {
+        format!("no C headers of musl: {why}; remedy: put musl-gcc on the PATH (musl-tools)")
+    })?;
+    let own = tool::run(Command::new("gcc").arg("-print-file-name=include"))?;
+    let flags = format!("-nostdinc -U_FORTIFY_SOURCE -isystem {} -isystem {}", headers.display(), own.trim());
+    Ok(vec![
+        ("CC_x86_64_unknown_linux_musl", "gcc".into()),
+        ("CFLAGS_x86_64_unknown_linux_musl", flags),
+        ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", "gcc".into()),
+    ])
+}
+
+/// The headers of Debian's package, unpacked and not installed.
+fn headers() -> Result<PathBuf, String> {
+    let place = pages::target().join("musl");
+    let headers = Path::new("usr/include/x86_64-linux-musl");
+    if !place.join(headers).is_dir() {
+        fs::create_dir_all(pages::target()).map_err(|error| error.to_string())?;
+        let workshop = tempfile::tempdir_in(pages::target()).map_err(|error| error.to_string())?;
+        let unpacked = debian::unpacked("musl-dev", workshop.path())?;
+        tool::put(&unpacked, &place)?;
+    }
+    Ok(place.join(headers))
+}
+
+/// What a release promises of its binary.
+fn check(binary: &Path) -> Result<(), String> {
+    let bytes = fs::metadata(binary).map_err(|error| format!("{}: {error}", binary.display()))?.len();
+    if bytes > MOST_BYTES {
+        return Err(format!("the binary has {bytes} bytes, and may have {MOST_BYTES}"));
+    }
+    let headers = tool::run(Command::new("readelf").arg("-lWS").arg(binary))?;
+    if headers.contains("INTERP") {
+        return Err("the binary is not static: it names a loader".into());
+    }
+    if headers.contains(".symtab") || headers.contains(".debug") {
+        return Err("the binary is not stripped".into());
+    }
+    eprintln!("xtask dist: static, stripped, {:.1} MiB", bytes as f64 / 1024.0 / 1024.0);
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! The packers, with the binary of a debug build, and with contents that are made up.
+
+use std::process::Command;
+
+use super::{archive::Entry, *};
+
+/// The start of an ELF header for x86-64, and nothing behind it.
+fn made_up() -> Release {
+    let mut binary = b"\x7fELF".to_vec();
+    binary.resize(64, 0);
+    binary[18] = 62;
+    Release {
+        version: "1.2.3-rc.1".into(),
+        platform: release::Platform::of(&binary).unwrap(),
+        is_static: true,
+        epoch: 1_700_000_000,
+        level: Compression::best(),
+        binary,
+        pages: vec![
+            Entry::file("man/man1/leasehold.1", "a manual"),
+            Entry::file("bash/leasehold", "completions"),
+            Entry::file("zsh/_leasehold", "completions"),
+            Entry::file("fish/leasehold.fish", "completions"),
+        ],
+        documents: ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "guide.md", "operating.md"]
+            .map(|name| Entry::file(name, "words"))
+            .to_vec(),
+    }
+}
+
+fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let files = tool::files(directory).unwrap();
+    files.iter().map(|file| (file.strip_prefix(directory).unwrap().into(), fs::read(file).unwrap())).collect()
+}
+
+#[test]
+fn packing_twice_gives_the_same_bytes_in_whatever_order_the_files_come() {
+    let place = tempfile::tempdir().unwrap();
+    let into = place.path().join("packages");
+    pack(&made_up(), &into).unwrap();
+    let first = contents(&into);
+    assert_eq!(first.len(), 7, "{first:?}");
+
+    let mut other = made_up();
+    other.pages.reverse();
+    fs::write(into.join("of an older version"), "").unwrap();
+    pack(&other, &into).unwrap();
+    for (one, other) in first.iter().zip(contents(&into)) {
+        assert_eq!(one.0, other.0);
+        assert!(one.1 == other.1, "{} differs", one.0.display());
+    }
+}
+
+#[test]
+fn names_and_versions_are_those_of_each_packager() {
+    let release = made_up();
+    assert_eq!(release.name(), "leasehold-1.2.3-rc.1-x86_64-unknown-linux-musl");
+    assert_eq!(deb::name(&release), "leasehold_1.2.3~rc.1_amd64.deb");
+    assert_eq!(
+        wheel::name(&release),
+        "leasehold-1.2.3rc1-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64.whl"
+    );
+    assert_eq!(npm::name(&release), "leasehold-1.2.3-rc.1-npm-x64.tgz");
+    assert_eq!(oci::name(&release), "leasehold-1.2.3-rc.1-image-amd64.tar");
+    assert!(release::Platform::of(b"#!/bin/sh").is_err());
+}
+
+#[test]
+fn links_to_what_is_not_shipped_become_words() {
+    let shipped = ["guide.md".to_owned()];
+    let text = "[a](guide.md#b), [c d](../wire.md), [e](#f), [g](https://example.com) and [h](json.md)";
+    let kept = "[a](guide.md#b), c d, [e](#f), [g](https://example.com) and h";
+    assert_eq!(release::without_dead_links(text, &shipped), kept);
+}
+
+#[test]
+fn every_package_installs_from_its_file_and_runs_a_command_under_a_lock() {
+    assert!(Step::cargo(&["build", "--quiet", "-p", "leasehold-cli"], &[]).passed());
+    let place = tempfile::tempdir().unwrap();
+    let binary = place.path().join("leasehold");
+    let debug = pages::target().join("debug/leasehold");
+    // The symbols of a debug build are most of it.
+    tool::run(Command::new("strip").arg("-o").arg(&binary).arg(debug)).unwrap();
+
+    let release = Release::gather(&binary, Compression::fast()).unwrap();
+    let packages = pack(&release, &place.path().join("packages")).unwrap();
+    let failed: Vec<_> = packages.tried(&release).iter().map(ToString::to_string).collect();
+    assert!(failed.iter().all(|line| !line.contains("FAILED")), "{failed:#?}");
+}
