@@ -1,4 +1,4 @@
-//! One error that all others convert into.
+//! One error type that all others convert into.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::breaking::BreakError;
 use crate::error::{CloseError, ConnectError, HoldError, InspectError, LockError, ReleaseError, RenewError};
 use crate::recipe::{BeginError, JobError, MarkError};
 
-/// Any error of this crate: for functions that connect, lock, hold and close, with `?` after each.
+/// Any error of this crate, for functions that connect, lock, hold and close, with `?` after each.
 ///
 /// ```
 /// use leasehold::Locks;
@@ -27,42 +27,45 @@ use crate::recipe::{BeginError, JobError, MarkError};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// There are no locks.
+    /// The connection failed: there are no locks.
     Connect(ConnectError),
-    /// There is no guard.
+    /// The lock was not acquired: there is no guard.
     Lock(LockError),
-    /// The work did not run, or did not have the lock to its end. What it returned is left out: match the [`HoldError`] for that.
+    /// The work did not run, or lost the lock before it ended. This error leaves out what the work
+    /// returned; match the [`HoldError`] to get it.
     Hold(HoldError),
-    /// The release found something else than the lock held to the end.
+    /// The release found that the lock had not been held to the end, or the store did not confirm
+    /// it.
     Release(ReleaseError),
-    /// The lease was not lengthened.
+    /// The lease was not extended.
     Renew(RenewError),
-    /// There is nothing to show.
+    /// The state of a lock could not be read.
     Inspect(InspectError),
     /// No lease was broken.
     Break(BreakError),
-    /// The close left something.
+    /// The locks were closed, but some guards or releases were left.
     Close(CloseError),
-    /// A job was not begun.
+    /// A job was not started.
     Begin(BeginError),
-    /// A job was done and is not marked.
+    /// A job was done, but could not be marked as done.
     Mark(MarkError),
     /// A lock was lost.
     Lost(Loss),
-    /// A request makes no sense; nothing was sent.
+    /// The request is invalid; nothing was sent.
     Misuse(Misuse),
     /// The work of a job failed.
     Work(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
-    /// Whether somebody else holds the lock, or too many wait for it.
+    /// Returns true if somebody else holds the lock, or too many requests wait for it.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.lock_error().is_some_and(LockError::is_busy)
     }
 
-    /// Whether a time limit ended it: that of a request, or the one for a store that does not answer.
+    /// Returns true if a time limit ended the request: its own, or the outage limit for a store
+    /// that does not answer.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         let timed_out = |fault: &Fault| fault.cause == FaultCause::TimedOut;
@@ -71,14 +74,16 @@ impl Error {
             || self.fault().is_some_and(timed_out)
     }
 
-    /// Whether the same may succeed later, with nobody mending anything. A lock that was lost stays lost.
+    /// Returns true if the same request may succeed later without any repair. A lost lock stays
+    /// lost.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.lock_error().is_some_and(LockError::is_retryable)
             || self.lock_error().is_none() && self.fault().is_some_and(|fault| !fault.is_lasting())
     }
 
-    /// What the store said last, where that was a fault; of a quorum, what the first faulty member said.
+    /// The store's last fault, if a fault is the cause; of a quorum, the fault of its first faulty
+    /// member.
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         let mut cause = Some(self.inner());
@@ -126,7 +131,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // Its words are the inner error's, so what it has for a source is as well: nothing is said twice.
+        // This error displays the inner error's text, so it also takes over its source: nothing is
+        // printed twice.
         self.inner().source()
     }
 }

@@ -1,4 +1,4 @@
-//! From a URL to the store that it names.
+//! Makes the store that a URL names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub struct AnyStore(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    /// Looked at already; what it names is made when there is a runtime for it.
+    /// A URL that has been checked. Its store is made once a runtime is available.
     Url(Arc<str>),
     Made(Arc<dyn Store>),
 }
@@ -24,7 +24,7 @@ impl AnyStore {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Url`] when it names no store.
+    /// [`Misuse::Url`] if the URL names no store.
     pub fn from_url(url: &str) -> Result<Self, Misuse> {
         let nowhere: Arc<dyn Runtime> = Arc::new(Nowhere);
         from_url(url, &nowhere)?;
@@ -45,7 +45,7 @@ impl From<Arc<dyn Store>> for AnyStore {
     }
 }
 
-/// Never shows a URL: there may be a password in it.
+/// Never shows a URL, because it may contain a password.
 impl fmt::Debug for AnyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -55,7 +55,7 @@ impl fmt::Debug for AnyStore {
     }
 }
 
-/// Where a store is made only to see whether its URL is good, and never asked anything.
+/// A runtime for a store that is made only to check its URL, and that never runs.
 #[derive(Debug)]
 struct Nowhere;
 
@@ -79,7 +79,7 @@ impl Runtime for Nowhere {
     }
 }
 
-/// The store that a URL names. Opens nothing.
+/// The store that a URL names. This opens nothing.
 pub(crate) fn from_url(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
     let runtime = runtime.clone();
     let Some((scheme, rest)) = url.split_once(':') else {
@@ -139,7 +139,7 @@ fn postgres(_: &str, _: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
 const KNOWN: &str = "known are memory:, file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET, \
     redis+sentinel://HOST,HOST/MASTER, redis+cluster://HOST,HOST and postgres://HOST/DATABASE";
 
-/// Never quotes the URL: there may be a password in it, wherever it stands.
+/// Never quotes the URL: it may contain a password anywhere.
 fn refused(fact: &str) -> Misuse {
     Misuse::Url { reason: fact.into() }
 }

@@ -1,21 +1,23 @@
-//! What locks are measured against.
+//! The baseline that locks are measured against.
 
 use leasehold_core::{Bare, Holder, Ttl};
 
 use crate::error::InspectError;
 use crate::locks::Locks;
 
-/// What a pair that is cut off in the middle leaves, it leaves for so long.
+/// How long the name stays taken if a pair is interrupted between its two calls.
 const TTL: Ttl = Ttl::DEFAULT;
 
 impl Locks {
-    /// A question to the store that is about no lock, and its answer: what a round trip to it costs, on the connection that these locks
-    /// use. On a server it is a `PING`, in a file a transaction that reads one row, in a quorum that of more than half of the members.
-    /// `leasehold bench` measures locks against it.
+    /// Measures the baseline of a round trip: one request to the store that concerns no lock, on
+    /// the connection that these locks use. On a server it is a `PING`, in a file a transaction
+    /// that reads one row, and in a quorum the same at a majority of its members. `leasehold bench`
+    /// compares locks with it.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses. In this process's memory there is nothing to ask.
+    /// [`InspectError`] if the store does not answer or refuses. In this process's memory there is
+    /// nothing to ask.
     ///
     /// # Cancel safety
     ///
@@ -24,18 +26,22 @@ impl Locks {
         self.bare(&Bare::Trip).await
     }
 
-    /// Takes a name and lets it go as the plainest lock library does, with no fence, no line, no renewal: on a server `SET NX PX` and a
-    /// compare-and-delete, in a file two transactions that write a row each, in a quorum both at all members at once, for as long as more
-    /// than half of them take. This is no lock: it only shows what a lock costs beside it. Whoever holds the name keeps it out, and it
-    /// keeps out everybody else meanwhile.
+    /// Takes a name and gives it back as the simplest lock library does, without a fence, a queue
+    /// or renewal: on a server `SET NX PX` and a compare-and-delete; in a file two transactions
+    /// that each write a row; in a quorum both at all members at once, which counts if a majority
+    /// takes the name.
+    ///
+    /// This is not a lock: it only shows what a lock costs in comparison. A holder of the name
+    /// makes it fail, and meanwhile it keeps everybody else out.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses, when somebody else has the name, or it cannot be a key.
+    /// [`InspectError`] if the store does not answer or refuses, if somebody else has the name, or
+    /// if the name cannot be a key.
     ///
     /// # Cancel safety
     ///
-    /// A dropped future may leave the name taken for half a minute.
+    /// A dropped future may leave the name taken for 30 s.
     pub async fn bare_pair(&self, name: impl AsRef<[u8]>) -> Result<(), InspectError> {
         let key = self.key(name.as_ref())?;
         let place = self.place();

@@ -1,4 +1,4 @@
-//! Ending somebody else's lease.
+//! Breaking a lease: ending the lease of another holder.
 
 use std::fmt;
 
@@ -8,28 +8,32 @@ use crate::event::Event;
 use crate::locks::Locks;
 
 impl Locks {
-    /// Ends the lease on a lock, whoever holds it, if its fence is this; what it was. For a holder that hangs, and an operator who
-    /// has looked: [`inspect`](Self::inspect) shows the fence, which no other holding of this lock has ever had. So whatever has
-    /// happened since, nothing else is broken.
+    /// Ends the lease on a lock, whoever holds it, if it has this fence, and returns that holder.
+    /// It is for an operator who has checked that a holder hangs. [`inspect`](Self::inspect) shows
+    /// the fence, which no other holding of this lock has ever had. So whatever has happened since,
+    /// no other lease is broken.
     ///
-    /// The next in line holds at once. Where the store can tell the holder, its guard is lost within moments
-    /// ([`Loss::Broken`](crate::Loss::Broken)); elsewhere with its next renewal. Until it hears of it, it believes that it holds: have
-    /// what the lock guards refuse its fence. Of several locks taken together only this one is freed at once, and the others when their
-    /// holder hears of it. The store remembers the break for a day: see [`last_break`](Self::last_break).
+    /// The next waiter holds the lock at once. If the store can notify the holder, its guard is
+    /// lost within moments ([`Loss::Broken`](crate::Loss::Broken)), and otherwise at its next
+    /// renewal. Until then the holder considers the lock its own, so have the protected resource
+    /// refuse its fence. Of several locks taken together only this one is freed at once; the others
+    /// are freed when their holder learns of it. The store remembers the break for a day: see
+    /// [`last_break`](Self::last_break).
     ///
     /// # Errors
     ///
-    /// [`BreakError`]: nothing was broken; or the store did not answer, and then it may have been.
+    /// [`BreakError`]: nothing was broken; or the store did not answer, and then the lease may have
+    /// been broken.
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, the lease may have been broken or not.
+    /// If the future is dropped, the lease may or may not have been broken.
     pub async fn break_lease(&self, name: impl AsRef<[u8]>, fence: Fence) -> Result<HolderInfo, BreakError> {
         self.break_lease_noting(name, fence, BreakNote::default()).await
     }
 
-    /// The same, with a note for the record that [`last_break`](Self::last_break) shows: who breaks the lease, by default the label
-    /// of these locks, and why.
+    /// The same, with a note for the record that [`last_break`](Self::last_break) returns: who
+    /// breaks the lease (by default the label of these locks), and why.
     ///
     /// # Errors
     ///
@@ -80,26 +84,26 @@ pub enum BreakError {
     NotHeld {
         /// The key.
         key: Key,
-        /// What was to be broken.
+        /// The fence whose lease was to be broken.
         fence: Fence,
     },
-    /// Somebody holds it with another fence: it has changed hands since it was looked at.
+    /// Somebody holds it with another fence: the holder has changed since the caller looked.
     #[non_exhaustive]
     OtherFence {
-        /// What was to be broken.
+        /// The fence whose lease was to be broken.
         fence: Fence,
-        /// Who holds it.
+        /// The holder.
         held_by: Box<HolderInfo>,
     },
-    /// Another program holds it, in its own way.
+    /// Another program, which is not Leasehold, holds it.
     #[non_exhaustive]
     Foreign {
-        /// What stands there.
+        /// What the store has at the key.
         held_by: Box<HolderInfo>,
     },
-    /// The request makes no sense; nothing was sent.
+    /// The request is invalid; nothing was sent.
     Misuse(Misuse),
-    /// The store gave no answer, or refused. Without an answer, the lease may have been broken.
+    /// The store did not answer, or refused. Without an answer, the lease may have been broken.
     Store(Fault),
 }
 

@@ -1,4 +1,4 @@
-//! Locks with other defaults.
+//! A builder for locks with other defaults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::place::{Place, rest};
 use crate::quorum::QuorumStore;
 use crate::runtime::TokioRuntime;
 
-/// Defaults for the locks of one place; a lock or a request can say otherwise.
+/// Defaults for the locks of one store; a lock or a request can override them.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct LocksBuilder {
@@ -26,33 +26,35 @@ pub struct LocksBuilder {
 }
 
 impl LocksBuilder {
-    /// How long a lease lasts without renewal; 30 s if not said. Long enough that a server that restarts loses nobody its lock,
-    /// short enough that the others can wait for a crash to pass.
+    /// Sets the TTL: how long a lease lasts without renewal; 30 s by default. That is long enough
+    /// that nobody loses a lock while a server restarts, and short enough that others can wait
+    /// after a crash.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.defaults.ttl = Ttl::new(ttl);
         self
     }
 
-    /// Whether leases are renewed; [`Renewal::Automatic`] if not said.
+    /// Sets whether leases are renewed; [`Renewal::Automatic`] by default.
     pub const fn renewal(mut self, renewal: Renewal) -> Self {
         self.defaults.renewal = renewal;
         self
     }
 
-    /// What holders say of themselves to those who ask; nothing if not said.
+    /// Sets what holders say about themselves to observers; nothing by default.
     pub fn label(mut self, label: &str) -> Self {
         self.defaults.label = Label::new(label).map(Some);
         self
     }
 
-    /// What stands before the name of every key, literally; nothing if not said.
+    /// Sets a prefix for the name of every key, taken literally; none by default.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.defaults.prefix = prefix.as_ref().to_vec();
         self
     }
 
-    /// What locks are called at the store, so that another library's locks of the same names and ours exclude each other:
-    /// [`Naming`] lists the libraries. A prefix is then a part of the name. If not said, a key is its name.
+    /// Sets how names become keys, so that locks of another library with the same names and ours
+    /// exclude each other: [`Naming`] lists the libraries. A prefix is then a part of the name. By
+    /// default, a key is its name.
     ///
     /// ```
     /// use leasehold::{Locks, Naming};
@@ -66,38 +68,42 @@ impl LocksBuilder {
         self
     }
 
-    /// Whom releases wake besides those in line, where keys are written out in full; [`naming`](Self::naming) sees to it by itself.
+    /// Sets which waiters of other libraries a release wakes in addition to our own, for programs
+    /// that write their keys in full. [`naming`](Self::naming) sets it automatically.
     pub const fn signal(mut self, signal: Option<Signal>) -> Self {
         self.defaults.signal = signal;
         self
     }
 
-    /// How long requests wait for a store that does not answer; 10 s if not said: longer than most failovers and restarts,
-    /// shorter than people wait before they look.
+    /// Sets how long requests wait for a store that does not answer; 10 s by default. That is
+    /// longer than most failovers and restarts, and shorter than people wait before they
+    /// investigate.
     pub const fn outage_limit(mut self, limit: Duration) -> Self {
         self.defaults.outage_limit = limit;
         self
     }
 
-    /// Keeps the locks on a thread of their own, so that guards outlive the runtime that connected, and a blocked runtime
-    /// does not keep leases from being renewed. If not said, the calling runtime keeps them.
+    /// Keeps the locks on a separate thread, so that guards outlive the runtime that connected, and
+    /// a blocked runtime does not delay renewals. By default, the calling runtime keeps them.
     ///
-    /// A guard that is dropped outside of any runtime then blocks until the store has confirmed its release, for 2 s at most: the
-    /// program may be about to end.
+    /// A guard that is dropped outside any runtime then blocks until the store has confirmed its
+    /// release, for at most 2 s, because the program may be about to end.
     pub const fn own_thread(mut self, own: bool) -> Self {
         self.own_thread = own;
         self
     }
 
-    /// How much earlier than the store a holder stops believing in its lease; if not said, what the store needs, and the most that
-    /// one of its members needs for a quorum. [`Drift::BETWEEN_MACHINES`] says where the numbers come from. Take more where clocks
-    /// are not disciplined; with less, two may believe at once.
+    /// Sets how much earlier than the store a holder stops relying on its lease. By default this is
+    /// what the store needs, and for a quorum the most that any member needs.
+    /// [`Drift::BETWEEN_MACHINES`] derives the numbers. Set more where clocks are not disciplined;
+    /// with less, two guards of a key may consider themselves valid at once.
     pub const fn drift(mut self, drift: Drift) -> Self {
         self.drift = Some(drift);
         self
     }
 
-    /// Takes clock, timers, tasks and randomness from elsewhere: for simulations and for tests with a clock of their own.
+    /// Sets the source of clock, timers, tasks and randomness, for simulations and for tests with
+    /// their own clock.
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Self {
         self.runtime = Some(runtime);
         self
@@ -107,14 +113,14 @@ impl LocksBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: a URL or default that cannot be used, a store that does not answer within the outage limit, or one
-    /// that refuses.
+    /// [`ConnectError`]: the URL or a default is invalid, or the store did not answer within the
+    /// outage limit or refuses.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe.
     pub async fn connect(self, url: &str) -> Result<Locks, ConnectError> {
-        // A default that cannot be used is said at once, and not with the first lock.
+        // Report an invalid default at once, and not with the first lock.
         self.defaults.checked()?;
         let runtime = self.runtime_for(url)?;
         let store = any_store::from_url(url, &runtime)?;
@@ -122,12 +128,13 @@ impl LocksBuilder {
         Ok(self.over_on(store, runtime))
     }
 
-    /// The store at a URL, without connecting to it: that is done by the first who asks for something. For whoever wants to
-    /// [diagnose](Locks::diagnose) a store that cannot be connected to, or to begin while it is down.
+    /// The store at a URL, without connecting to it: the first request connects. It is for programs
+    /// that want to [diagnose](Locks::diagnose) a store that cannot be connected to, or to start
+    /// while it is down.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: a URL or default that cannot be used, or no thread.
+    /// [`ConnectError`]: the URL or a default is invalid, or no thread could be started.
     pub fn unopened(self, url: &str) -> Result<Locks, ConnectError> {
         self.defaults.checked()?;
         let runtime = self.runtime_for(url)?;
@@ -139,7 +146,8 @@ impl LocksBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: stores, a longest ttl or a default that cannot be used, or no thread.
+    /// [`ConnectError`]: the stores, the longest TTL or a default are invalid, or no thread could
+    /// be started.
     pub fn quorum<Member: Into<AnyStore>>(
         self,
         stores: impl IntoIterator<Item = Member>,
@@ -158,23 +166,24 @@ impl LocksBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: a default that cannot be used, or no thread.
+    /// [`ConnectError`]: a default is invalid, or no thread could be started.
     pub fn in_memory(self) -> Result<Locks, ConnectError> {
-        // A default that cannot be used is said at once, and not with the first lock.
+        // Report an invalid default at once, and not with the first lock.
         self.defaults.checked()?;
         let runtime = self.any_runtime(TokioRuntime::current_or_paused)?;
         let store = Arc::new(MemoryStore::new(runtime.clone()));
         Ok(self.over_on(store, runtime))
     }
 
-    /// Locks on a store of your own, or one made from a connection that you already have: `RedisStore::from_connection`, or with the
-    /// feature `fred` `RedisStore::from_fred`. Opens nothing.
+    /// Locks on a store of your own, or on one made from an existing connection:
+    /// `RedisStore::from_connection`, or with the feature `fred` `RedisStore::from_fred`. This
+    /// opens nothing.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: a default that cannot be used, or no thread.
+    /// [`ConnectError`]: a default is invalid, or no thread could be started.
     pub fn over(self, store: Arc<dyn Store>) -> Result<Locks, ConnectError> {
-        // A default that cannot be used is said at once, and not with the first lock.
+        // Report an invalid default at once, and not with the first lock.
         self.defaults.checked()?;
         let runtime = self.any_runtime(TokioRuntime::current)?;
         Ok(self.over_on(store, runtime))
@@ -193,7 +202,8 @@ impl LocksBuilder {
         })
     }
 
-    /// The runtime that was given or that this is called in, or one on a thread of its own.
+    /// The runtime that was set, or the one in which this is called, or a new one on a separate
+    /// thread.
     fn any_runtime(&self, current: fn() -> Option<TokioRuntime>) -> Result<Arc<dyn Runtime>, ConnectError> {
         if let Some(runtime) = &self.runtime {
             return Ok(runtime.clone());
@@ -206,7 +216,7 @@ impl LocksBuilder {
     }
 }
 
-/// Waits until the store is ready, through faults that may pass.
+/// Waits until the store is ready, and retries after temporary faults.
 async fn open(store: &dyn Store, runtime: &dyn Runtime, outage_limit: Duration) -> Result<(), ConnectError> {
     let started = runtime.now();
     let end = started + outage_limit;

@@ -1,4 +1,4 @@
-//! What a lock is taken with when nothing else is said.
+//! The settings of a lock that does not override them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use leasehold_core::{Claim, Key, Label, Misuse, Patience, Renewal, Signal, Ttl};
 use crate::lock::Terms;
 use crate::naming::Naming;
 
-/// What a lock is taken with when nothing else is said.
+/// The settings of a lock that does not override them.
 #[derive(Clone, Debug)]
 pub(crate) struct Defaults {
     pub(crate) prefix: Vec<u8>,
@@ -20,10 +20,11 @@ pub(crate) struct Defaults {
 }
 
 impl Defaults {
-    /// 10 s: longer than a failover or a restart usually takes, shorter than people wait before they look.
+    /// 10 s: longer than a failover or a restart usually takes, shorter than people wait before
+    /// they investigate.
     const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 
-    /// Ttl and label, once they and the longest hold are known to make sense.
+    /// Returns TTL and label after checking them and the longest hold.
     pub(crate) fn checked(&self) -> Result<(Ttl, Option<Label>), Misuse> {
         let ttl = self.ttl.clone()?;
         match self.renewal {
@@ -34,7 +35,7 @@ impl Defaults {
         }
     }
 
-    /// What a claim is asked for with, to wait as long as it takes.
+    /// The terms of a request for this claim, which waits for as long as it takes.
     pub(crate) fn terms(&self, claim: Result<Claim, Misuse>) -> Result<Terms, Misuse> {
         let claim = claim?;
         let (ttl, label) = self.checked()?;
@@ -51,7 +52,7 @@ impl Defaults {
         })
     }
 
-    /// The key of this name, behind the prefix.
+    /// The key of this name, with the prefix.
     pub(crate) fn key(&self, name: &[u8]) -> Result<Key, Misuse> {
         if self.prefix.is_empty() || name.is_empty() {
             return self.naming.key(name);
@@ -59,7 +60,7 @@ impl Defaults {
         self.naming.key([&self.prefix, name].concat())
     }
 
-    /// What the keys begin with whose names begin so.
+    /// The prefix of all keys whose names have this prefix.
     pub(crate) fn beginning(&self, name: &[u8]) -> Vec<u8> {
         self.naming.beginning([&self.prefix, name].concat())
     }

@@ -1,4 +1,4 @@
-//! Looking at a place for what would endanger the locks there.
+//! Diagnosis: searches a store for settings that endanger its locks.
 
 use std::sync::Arc;
 
@@ -8,15 +8,17 @@ use tokio::sync::oneshot;
 use crate::locks::Locks;
 
 impl Locks {
-    /// What would endanger these locks where they live: a server that deletes keys to make room or forgets them in a restart, replicas that
-    /// lag, clocks that stand apart, permissions that are missing, waiters that are not told of their turn, a file that others can
-    /// write. The worst comes first. Each finding says what it means for a lock and what mends it; what is as it should be is
-    /// among them as a [`Note`](crate::Severity::Note).
+    /// The dangers to these locks in the settings of their store: a server that evicts keys or
+    /// loses them in a restart, replicas that lag, clocks that differ, missing permissions, waiters
+    /// that cannot be notified, a file that others can write. The worst comes first. Each finding
+    /// says what it means for a lock and how to repair it; settings that are correct are listed as
+    /// a [`Note`](crate::Severity::Note).
     ///
-    /// It changes nothing and does not fail: what cannot be asked is [`Unseen`](crate::Severity::Unseen), and a server that does not
-    /// answer is a finding, beside those of the others. It costs a server some hundred small questions at most, and takes a few
-    /// seconds at most unless servers are slow. To diagnose what cannot be connected to, make the locks by
-    /// [`LocksBuilder::unopened`](crate::LocksBuilder::unopened).
+    /// This changes nothing and does not fail: a question that cannot be asked is
+    /// [`Unseen`](crate::Severity::Unseen), and a server that does not answer is a finding, next to
+    /// those of the others. It costs a server at most about a hundred small requests, and takes at
+    /// most a few seconds unless servers are slow. To diagnose a store that cannot be connected to,
+    /// create the locks with [`LocksBuilder::unopened`](crate::LocksBuilder::unopened).
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -33,7 +35,8 @@ impl Locks {
         let (store, runtime) = (self.place().store.clone(), self.place().runtime.clone());
         let (mut tell, told) = oneshot::channel();
         let name: Arc<str> = store.name().into();
-        // Where the locks live: a store makes connections to look, and the caller may be in no runtime, or in another.
+        // Run it where the locks live: a store opens connections for this, and the caller may be in
+        // no runtime, or in another one.
         runtime.spawn(Box::pin(async move {
             tokio::select! {
                 biased;

@@ -1,4 +1,4 @@
-//! Why something was not done: one type for each thing that one can ask for.
+//! Error types: one for each operation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,34 +10,36 @@ use leasehold_core::{Fault, HolderInfo, Key, Loss, Misuse, QuorumReport, Ttl};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Somebody else held the lock for as long as the caller was willing to wait.
+    /// Somebody else held the lock for the whole time that the caller was willing to wait.
     #[non_exhaustive]
     TimedOut {
-        /// The key that was wanted.
+        /// The requested key.
         key: Key,
-        /// Who held it at the last answer.
+        /// The holder at the last answer.
         held_by: Option<Box<HolderInfo>>,
-        /// The place in line at the last answer, 1 being the next to have the lock; `None` where it was not waited in line.
+        /// The position in the queue at the last answer, 1 being next; `None` if the request was
+        /// not in a queue.
         place: Option<u64>,
         /// How long the caller waited.
         waited: Duration,
         /// How often the store was asked.
         attempts: u32,
     },
-    /// As many wait for the lock as [`Acquire::line_limit`](crate::Acquire::line_limit) allows; the request did not join them.
+    /// The queue is as long as [`Acquire::line_limit`](crate::Acquire::line_limit) allows; the
+    /// request did not join it.
     #[non_exhaustive]
     LineFull {
-        /// The key that was wanted.
+        /// The requested key.
         key: Key,
-        /// Who holds it.
+        /// The holder.
         held_by: Box<HolderInfo>,
-        /// How many wait for it.
+        /// The number of waiters.
         length: u64,
     },
-    /// The store gave no answer. Whether the lock is held by anybody is not known.
+    /// The store did not answer. Whether anybody holds the lock is unknown.
     #[non_exhaustive]
     Unreachable {
-        /// The key that was wanted.
+        /// The requested key.
         key: Key,
         /// The store, without any password.
         store: Arc<str>,
@@ -48,68 +50,71 @@ pub enum LockError {
         /// How often the store was asked.
         attempts: u32,
     },
-    /// Too few stores of a quorum answered, or they abstain. Whether the lock is held by anybody is not known.
+    /// Too few members of a quorum answered, or they abstain. Whether anybody holds the lock is
+    /// unknown.
     #[non_exhaustive]
     NoQuorum {
-        /// The key that was wanted.
+        /// The requested key.
         key: Key,
-        /// What each store said, and how many had to grant.
+        /// The vote of each member, and how many had to grant.
         quorum_report: Arc<QuorumReport>,
         /// How long the caller waited.
         waited: Duration,
         /// How often the stores were asked.
         attempts: u32,
     },
-    /// The store refuses, and will until somebody mends it.
+    /// The store refuses, and will refuse until somebody repairs it.
     #[non_exhaustive]
     Refused {
-        /// The key that was wanted.
+        /// The requested key.
         key: Key,
-        /// What it says, and the remedy where there is one.
+        /// The store's error, and the remedy if there is one.
         fault: Fault,
     },
-    /// The key has something that is no lock: a list, a hash. It was left alone.
+    /// The key contains data that is not a lock, such as a list or a hash. It was left unchanged.
     #[non_exhaustive]
     NotALock {
         /// The key.
         key: Key,
     },
-    /// The fences of the key are used up: somebody wrote a number near 2⁵³ to its fence.
+    /// The fences of the key are used up, because somebody wrote a number near 2⁵³ to its fence.
     #[non_exhaustive]
     FencesSpent {
         /// The key.
         key: Key,
     },
-    /// The request makes no sense; nothing was sent.
+    /// The request is invalid; nothing was sent.
     Misuse(Misuse),
     /// These locks are closed, or the runtime that keeps them has ended.
     #[non_exhaustive]
     Closed {
-        /// Why.
+        /// The reason.
         reason: Arc<str>,
     },
 }
 
 impl LockError {
-    /// Whether somebody else holds the lock, or too many wait for it.
+    /// Returns true if somebody else holds the lock, or too many requests wait for it.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         matches!(self, Self::TimedOut { .. } | Self::LineFull { .. })
     }
 
-    /// Whether a time limit ended the request: its own, or the one for a store that does not answer.
+    /// Returns true if a time limit ended the request: its own, or the outage limit for a store
+    /// that does not answer.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
         matches!(self, Self::TimedOut { .. } | Self::Unreachable { .. } | Self::NoQuorum { .. })
     }
 
-    /// Whether the same request may succeed later, with nobody mending anything.
+    /// Returns true if the same request may succeed later without any repair.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         self.is_busy() || self.is_timeout()
     }
 
-    /// What the store said last, where that was a fault; of a quorum, what the first faulty member said.
+    /// The store's last fault, if a fault is the cause; of a quorum, the fault of its first faulty
+    /// member.
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         match self {
@@ -174,35 +179,38 @@ impl From<Misuse> for LockError {
     }
 }
 
-/// Why [`Guard::release`](crate::Guard::release) could not say that the lock was held to the end and is free now.
+/// Why [`Guard::release`](crate::Guard::release) could not confirm that the lock was held to the
+/// end and is free now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The lease had ended before: for some time the lock was not held, whoever else may have held it then.
+    /// The lease had ended before the release: for some time this guard did not hold the lock, and
+    /// somebody else may have.
     #[non_exhaustive]
     Expired {
         /// The key.
         key: Key,
     },
-    /// Somebody broke the lease: from then on the lock was not held by this guard.
+    /// Somebody broke the lease: from then on this guard did not hold the lock.
     #[non_exhaustive]
     Broken {
         /// The key.
         key: Key,
     },
-    /// Somebody else holds the key: for some time the lock was not held by this guard.
+    /// Somebody else holds the key: for some time this guard did not hold the lock.
     #[non_exhaustive]
     TakenByOther {
-        /// Who.
+        /// The other holder.
         held_by: Box<HolderInfo>,
     },
-    /// These locks had been closed, or the runtime that kept them had ended: the lease was given up then.
+    /// These locks had been closed, or the runtime that kept them had ended, and the lease was
+    /// given up then.
     #[non_exhaustive]
     Closed {
-        /// Why.
+        /// The reason.
         reason: Arc<str>,
     },
-    /// The store gave no answer, or refused. The lease ends by itself.
+    /// The store did not answer, or refused. The lease expires on its own.
     Unreachable(Fault),
 }
 
@@ -231,23 +239,24 @@ impl std::error::Error for ReleaseError {
     }
 }
 
-/// Why [`Guard::renew`](crate::Guard::renew) did not lengthen the lease.
+/// Why [`Guard::renew`](crate::Guard::renew) did not extend the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RenewError {
-    /// The lease is lost; renewing brings nothing back.
+    /// The lease is lost; a renewal cannot bring it back.
     Lost(Loss),
-    /// The store gave no answer, or refused. The lease is as it was, and the automatic renewal goes on.
+    /// The store did not answer, or refused. The lease is unchanged, and automatic renewal
+    /// continues.
     Unreachable(Fault),
-    /// The renewal would pass the longest hold of [`Renewal::AtMost`](crate::Renewal::AtMost).
+    /// The renewal would exceed the longest hold of [`Renewal::AtMost`](crate::Renewal::AtMost).
     #[non_exhaustive]
     PastLongestHold {
         /// The longest hold.
         at_most: Duration,
-        /// What was asked for.
+        /// The requested TTL.
         ttl: Ttl,
     },
-    /// The request makes no sense; nothing was sent.
+    /// The request is invalid; nothing was sent.
     Misuse(Misuse),
 }
 
@@ -281,16 +290,17 @@ impl From<Misuse> for RenewError {
     }
 }
 
-/// Why work under [`Acquire::hold`](crate::Acquire::hold) did not run, or did not have the lock to its end. `T` is what the work
-/// returns.
+/// Why work under [`Acquire::hold`](crate::Acquire::hold) did not run, or lost the lock before it
+/// ended. `T` is what the work returns.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldError<T = ()> {
-    /// The lock was not acquired; the work never began.
+    /// The lock was not acquired; the work did not start.
     NotTaken(LockError),
     /// The lease was lost; the work was stopped at an await.
     Lost(Loss),
-    /// The work ran to its end, and only the release found that the lock had been lost: somebody else may have held it meanwhile.
+    /// The work ran to its end, and only the release found that the lock had been lost: somebody
+    /// else may have held it meanwhile.
     #[non_exhaustive]
     LostUnnoticed {
         /// What the work returned.
@@ -301,7 +311,7 @@ pub enum HoldError<T = ()> {
 }
 
 impl<T> HoldError<T> {
-    /// What the work returned, if it ran to its end.
+    /// The value that the work returned, if it ran to its end.
     pub fn into_value(self) -> Option<T> {
         match self {
             Self::LostUnnoticed { value, .. } => Some(value),
@@ -325,7 +335,7 @@ impl<T> From<LockError> for HoldError<T> {
     }
 }
 
-/// Without the value, which need not be printable.
+/// Without the value, which may not be printable.
 impl<T> fmt::Debug for HoldError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -359,13 +369,13 @@ impl<T> std::error::Error for HoldError<T> {
     }
 }
 
-/// Why [`Locks::inspect`](crate::Locks::inspect) has nothing to show.
+/// Why [`Locks::inspect`](crate::Locks::inspect) returned nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// The request makes no sense; nothing was sent.
+    /// The request is invalid; nothing was sent.
     Misuse(Misuse),
-    /// The store gave no answer, or refused.
+    /// The store did not answer, or refused.
     Store(Fault),
 }
 
@@ -393,26 +403,27 @@ impl From<Misuse> for InspectError {
     }
 }
 
-/// Why [`Locks::connect`](crate::Locks::connect) has no locks to give.
+/// Why [`Locks::connect`](crate::Locks::connect) failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The URL or a default cannot be used; nothing was sent.
+    /// The URL or a default is invalid; nothing was sent.
     Misuse(Misuse),
-    /// The store gave no answer within the outage limit.
+    /// The store did not answer within the outage limit.
     #[non_exhaustive]
     Unreachable {
         /// The last fault.
         fault: Fault,
-        /// How long it was tried.
+        /// How long connecting was tried.
         waited: Duration,
     },
-    /// The store refuses, and will until somebody mends it.
+    /// The store refuses, and will refuse until somebody repairs it.
     Refused(Fault),
-    /// The operating system gave no thread for [`LocksBuilder::own_thread`](crate::LocksBuilder::own_thread).
+    /// The operating system could not start the thread for
+    /// [`LocksBuilder::own_thread`](crate::LocksBuilder::own_thread).
     #[non_exhaustive]
     NoThread {
-        /// What it says.
+        /// The operating system's error.
         reason: Arc<str>,
     },
 }
@@ -446,13 +457,14 @@ impl From<Misuse> for ConnectError {
     }
 }
 
-/// What [`Locks::close`](crate::Locks::close) could not bring to a good end in time. Leases end by themselves.
+/// What [`Locks::close`](crate::Locks::close) could not finish in time. The leases expire on their
+/// own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloseError {
-    /// The keys of guards that were still held when the time was up: their guards are lost.
+    /// The keys of guards that were still held when the time was up. These guards are lost.
     pub taken_back: Vec<Key>,
-    /// How many releases had not been confirmed by the store.
+    /// The number of releases that the store had not confirmed.
     pub unconfirmed: usize,
 }
 

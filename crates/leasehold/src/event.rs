@@ -1,4 +1,4 @@
-//! What happens to the locks of a process, as facts.
+//! Events of the locks of a process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,31 +8,33 @@ use leasehold_core::{Attempt, Claim, Fault, Fence, Holder, HolderInfo, Key, Labe
 
 use crate::error::LockError;
 
-/// Something that happened to the locks of this process; [`Locks::events`](crate::Locks::events) tells of them.
+/// An event of the locks of this process; [`Locks::events`](crate::Locks::events) reports them.
 ///
-/// A request that asked at least once ends in [`Acquired`](Self::Acquired) or [`GaveUp`](Self::GaveUp), and what was acquired ends in
-/// [`Released`](Self::Released), [`NotReleased`](Self::NotReleased) or [`Lost`](Self::Lost); each of these comes once.
+/// A request that asked the store at least once ends in [`Acquired`](Self::Acquired) or
+/// [`GaveUp`](Self::GaveUp). What was acquired ends in [`Released`](Self::Released),
+/// [`NotReleased`](Self::NotReleased) or [`Lost`](Self::Lost). Each of these is reported once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A request was refused, and waits. It is said again only when the holder or the place is another.
+    /// A request was refused, and waits. The event is repeated only when the holder or the position
+    /// changes.
     #[non_exhaustive]
     Waiting {
-        /// Who waits, and for what.
+        /// The request.
         who: Who,
-        /// Who holds it.
+        /// The holder.
         held_by: HolderInfo,
-        /// The place in line, 1 being the next to have the lock; `None` where it does not wait in line.
+        /// The position in the queue, 1 being next; `None` if the request is not in a queue.
         place: Option<u64>,
         /// How long the request has taken so far.
         waited: Duration,
         /// How often it was refused so far, this time included.
         refusals: u32,
     },
-    /// A lock was taken.
+    /// A lock was acquired.
     #[non_exhaustive]
     Acquired {
-        /// Who has it.
+        /// The new holder.
         who: Who,
         /// Its fence.
         fence: Fence,
@@ -42,77 +44,77 @@ pub enum Event {
         waited: Duration,
         /// How often the store was asked.
         attempts: u32,
-        /// How often the request was refused and waited on.
+        /// How often the request was refused and kept waiting.
         refusals: u32,
     },
     /// A request ended without a guard.
     #[non_exhaustive]
     GaveUp {
-        /// Who asked, and for what.
+        /// The request.
         who: Who,
-        /// What its caller was answered; `None` where the caller dropped it.
+        /// The error that its caller received; `None` if the caller dropped the request.
         why: Option<Arc<LockError>>,
         /// How long the request took.
         waited: Duration,
-        /// How often it was refused and waited on.
+        /// How often the request was refused and kept waiting.
         refusals: u32,
     },
-    /// A lease lasts longer than before.
+    /// A lease was extended.
     #[non_exhaustive]
     Renewed {
-        /// Who holds it.
+        /// The holder.
         who: Who,
         /// Its fence.
         fence: Fence,
-        /// How long it is believed from now.
+        /// How long the lease remains valid from now.
         remaining: Duration,
     },
-    /// A holder gave a lock back, and the store confirmed it.
+    /// A holder released a lock, and the store confirmed it.
     #[non_exhaustive]
     Released {
-        /// Who held it.
+        /// The former holder.
         who: Who,
         /// Its fence.
         fence: Fence,
         /// How long it was held.
         held_for: Duration,
     },
-    /// A holder gave a lock back, and the store never confirmed it: the lease ends by itself.
+    /// A holder released a lock, but the store never confirmed it: the lease expires on its own.
     #[non_exhaustive]
     NotReleased {
-        /// Who held it.
+        /// The former holder.
         who: Who,
         /// Its fence.
         fence: Fence,
         /// How long it was held.
         held_for: Duration,
-        /// What the store said last.
+        /// The store's last fault.
         fault: Fault,
     },
-    /// A lease was lost under its holder.
+    /// A lease was lost while its holder relied on it.
     #[non_exhaustive]
     Lost {
-        /// Who held it.
+        /// The former holder.
         who: Who,
         /// Its fence.
         fence: Fence,
         /// How long it was held.
         held_for: Duration,
-        /// Why it is held no more.
+        /// How the lease was lost.
         why: Loss,
     },
-    /// This process broke somebody's lease, by [`Locks::break_lease`](crate::Locks::break_lease).
+    /// This process broke somebody's lease, with [`Locks::break_lease`](crate::Locks::break_lease).
     #[non_exhaustive]
     Broke {
-        /// What it was.
+        /// The holder that lost its lease.
         holding: HolderInfo,
     },
-    /// The store did not do what it was asked.
+    /// The store failed or refused a request.
     #[non_exhaustive]
     StoreFault {
-        /// What it said.
+        /// The fault.
         fault: Fault,
-        /// How many faults there were since its last answer, this one included.
+        /// The number of faults since the store's last answer, this one included.
         in_a_row: u32,
     },
     /// The store answers again.
@@ -120,35 +122,37 @@ pub enum Event {
     StoreBack {
         /// The store, without any password.
         store: Arc<str>,
-        /// How many faults there were.
+        /// The number of faults.
         faults: u32,
     },
-    /// A member of a quorum does not do what it is asked, having done so before. It is said once, until it is back.
+    /// A member of a quorum fails or refuses requests, after it had served them. This is reported
+    /// once, until the member is back.
     #[non_exhaustive]
     MemberDown {
-        /// Which, and why.
+        /// The fault, which names the member.
         fault: Fault,
     },
-    /// A member of a quorum does what it is asked again.
+    /// A member of a quorum serves requests again.
     #[non_exhaustive]
     MemberBack {
         /// The member, without any password.
         store: Arc<str>,
     },
-    /// Waiters cannot be told of their turn, and ask from time to time instead. It is said once, until it is mended.
+    /// Waiters cannot be notified of their turn, and poll instead. This is reported once, until
+    /// push works again.
     #[non_exhaustive]
     PushDown {
-        /// Why, and the remedy where there is one.
+        /// The reason, and the remedy if there is one.
         fault: Fault,
     },
-    /// Waiters are told of their turn again.
+    /// Waiters are notified of their turn again.
     #[non_exhaustive]
     PushBack {
         /// The store, without any password.
         store: Arc<str>,
     },
-    /// Two names that this program has for locks are one key, and so one lock, under the naming of another library. It is said once for
-    /// each name but the first.
+    /// Two lock names of this program are the same key, and so the same lock, under the naming of
+    /// another library. This is reported once for each name except the first.
     #[non_exhaustive]
     NamesCollide {
         /// The key.
@@ -156,23 +160,23 @@ pub enum Event {
         /// The first name that was used for it, and this one; escaped for one line.
         names: [String; 2],
     },
-    /// More happened than was read in time: the oldest events were left out.
+    /// Events came faster than they were read: the oldest ones were dropped.
     #[non_exhaustive]
     Missed {
-        /// How many.
+        /// The number of dropped events.
         events: u64,
     },
 }
 
-/// Who asks for a lock or holds it.
+/// A request for a lock, or its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Who {
-    /// The keys, and how each is wanted.
+    /// The keys, and the mode of each.
     pub claim: Claim,
-    /// The id of the holding, or of the attempt at it; shown by its first eight digits.
+    /// The id of the holding, or of the attempt to acquire it; shown by its first eight digits.
     pub holder: Holder,
-    /// What it says of itself.
+    /// What the holder says about itself.
     pub label: Option<Label>,
 }
 

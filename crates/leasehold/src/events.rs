@@ -1,4 +1,4 @@
-//! Reading what happens.
+//! The stream of events.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -12,10 +12,12 @@ use tokio_util::sync::ReusableBoxFuture;
 
 use crate::event::Event;
 
-/// What happens to the locks of a process, from when this was made on; made by [`Locks::events`](crate::Locks::events).
+/// The events of the locks of a process since this was created by
+/// [`Locks::events`](crate::Locks::events).
 ///
-/// It is a [`Stream`], and has a [`next`](Self::next) of its own for whoever needs no more. Whoever reads too slowly loses the oldest events,
-/// and is told how many by [`Event::Missed`]; nobody waits for a reader. It ends when the locks and all their guards are gone.
+/// It is a [`Stream`], and has its own [`next`](Self::next) for programs that do not use streams. A
+/// slow reader loses the oldest events, and [`Event::Missed`] says how many; nothing waits for a
+/// reader. The stream ends once the locks and all their guards are gone.
 pub struct Events(ReusableBoxFuture<'static, (Result<Event, RecvError>, Receiver<Event>)>);
 
 impl Events {
@@ -23,7 +25,7 @@ impl Events {
         Self(ReusableBoxFuture::new(receive(receiver)))
     }
 
-    /// The next event; `None` when there is none to come.
+    /// The next event; `None` once no more can come.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,5 @@
-//! A distributed lock manager: a process takes a lease on a key, and while it lasts nobody else is granted that key.
+//! A distributed lock manager: a process takes a lease on a key, and until the lease ends nobody
+//! else is granted that key.
 //!
 //! Leases live in this process, in a file on this machine, on a Redis, Valkey or KeyDB server, in a PostgreSQL database, or in a
 //! majority of several of these; the API is the same.
@@ -13,9 +14,10 @@
 //! # }
 //! ```
 //!
-//! What is promised and what is not, which store to choose, what to do at the resource: [`manual`]. Whole programs of a page each are in `examples/`: a
-//! job whose writes carry the fence, a service that must not run twice, readers and a writer, permits, what is done once, an election, a quorum, threads
-//! that block, a client that is lent, and a test.
+//! [`manual`] says what is promised and what is not, which store to choose, and what to do at the
+//! protected resource. `examples/` contains whole programs of a page each: a job whose writes carry
+//! the fence, a service that must not run twice, readers and a writer, permits, a job that is done
+//! once, an election, a quorum, blocking threads, an existing client, and a test.
 
 mod any_error;
 mod any_store;

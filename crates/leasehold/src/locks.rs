@@ -1,4 +1,4 @@
-//! The locks of one place: where everything begins.
+//! The locks of one store: the entry point of this crate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use crate::recipe::{Election, Every, Once};
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
 
-/// The locks of one place. Cheap to clone; all clones share their connection and the one task that renews their guards.
+/// The locks of one store. Cheap to clone; all clones share their connection and the one task that
+/// renews their guards.
 #[derive(Clone)]
 pub struct Locks {
     askers: Arc<Askers>,
@@ -38,14 +39,17 @@ impl Locks {
     /// - `memory:` — this process alone
     /// - `file:/path/to/leases.db` — the processes of one machine
     /// - `redis://[user:password@]host[:port][/db]`, `rediss://…` with TLS, `redis+unix:///path/to/socket`
-    /// - `redis+sentinel://[user:password@]host[:port],host…/master-name`, or `rediss+sentinel://…`: the master that sentinels name
-    /// - `redis+cluster://[user:password@]host[:port][,host[:port]]…`, `rediss+cluster://…` — a cluster; any of its nodes will do
+    /// - `redis+sentinel://[user:password@]host[:port],host…/master-name`, or
+    ///   `rediss+sentinel://…`: the master that the sentinels report
+    /// - `redis+cluster://[user:password@]host[:port][,host[:port]]…`, `rediss+cluster://…` — a
+    ///   cluster; any of its nodes
     ///
-    /// The calling runtime keeps the locks: when it ends, guards are lost.
+    /// The calling runtime keeps the locks: when it ends, the guards are lost.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: a URL that cannot be used, a store that does not answer within the outage limit, or one that refuses.
+    /// [`ConnectError`]: the URL is invalid, or the store did not answer within the outage limit or
+    /// refuses.
     ///
     /// # Cancel safety
     ///
@@ -54,13 +58,16 @@ impl Locks {
         Self::builder().connect(url).await
     }
 
-    /// Locks in a majority of independent stores, of any kind and in any mix: what more than half of them grant is granted. Opens
-    /// nothing, so that a store that is down does not matter while more than half are up.
+    /// Locks in a quorum: a majority of independent stores, of any kind and in any mix. A lock is
+    /// held once a majority of the stores grants it. This opens nothing, so a minority of the
+    /// stores may be down.
     ///
-    /// No lease may be longer than `max_ttl`, which must be the same for all who use these stores. 60 s is usual. For so long, and a
-    /// second, a server or a file abstains after a restart without its state, **and at its first use**: nothing tells the two apart.
-    /// A new quorum therefore grants its first lock after 61 s. `lock()` waits for that; `try_lock()` and a shorter `within` fail with
-    /// [`LockError::NoQuorum`](crate::LockError::NoQuorum), which says so. In tests, `redis://…?quarantine=no` serves at once.
+    /// No lease may be longer than `max_ttl`, which must be the same for all users of these stores.
+    /// 60 s is usual. After a restart without its state, **and at its first use**, a server or a
+    /// file abstains for that time plus a second, because nothing distinguishes the two cases. So a
+    /// new quorum grants its first lock after 61 s. `lock()` waits for that; `try_lock()` and a
+    /// shorter `within` fail with [`LockError::NoQuorum`](crate::LockError::NoQuorum), which says
+    /// so. In tests, `redis://…?quarantine=no` serves at once.
     ///
     /// ```no_run
     /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -74,7 +81,8 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Misuse`]: no store, one store twice, or a longest ttl that is too short.
+    /// [`ConnectError::Misuse`]: there is no store, a store is listed twice, or the longest TTL is
+    /// too short.
     pub fn quorum<Member: Into<AnyStore>>(
         stores: impl IntoIterator<Item = Member>,
         max_ttl: Duration,
@@ -82,33 +90,37 @@ impl Locks {
         Self::builder().quorum(stores, max_ttl)
     }
 
-    /// Locks of this process alone. They are gone with the last clone and guard.
+    /// Locks of this process alone. They end with the last clone and guard.
     ///
-    /// In a test whose runtime has tokio's clock paused by then (`start_paused`, `tokio::time::pause`), they follow that clock: an hour takes a
-    /// moment, and leases, waits and the test's own timers agree on it. Locks on other stores go by real time always.
+    /// In a test whose runtime already has tokio's clock paused (`start_paused`,
+    /// `tokio::time::pause`), they follow that clock: an hour passes in a moment, and leases, waits
+    /// and the test's own timers agree on it. Locks in other stores always use real time.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, when the operating system gives no thread for one.
+    /// Outside a tokio runtime, if the operating system cannot start a thread for one.
     #[must_use]
     pub fn in_memory() -> Self {
         Self::builder().in_memory().expect("a thread to keep the locks on")
     }
 
-    /// Other defaults for ttl, renewal, label, key prefix and outage limit.
+    /// Sets other defaults for TTL, renewal, label, key prefix and outage limit.
     pub fn builder() -> LocksBuilder {
         LocksBuilder::default()
     }
 
-    /// The lock of this name. Does no I/O; a name that cannot be a key is said when the lock is asked for.
+    /// The lock of this name. This does no I/O; a name that cannot be a key is an error of the
+    /// request.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
         let claim = self.key(name.as_ref()).map(Claim::exclusive);
         Mutex::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
     }
 
-    /// Several locks taken together, or none of them, under one fence that is greater than every earlier one of each. A name
-    /// given twice counts once. Whatever order the names are given in, all callers take them in one, so nobody waits in a
-    /// circle; while it waits, a request keeps those that it has. No name at all is a misuse, said when the locks are asked for.
+    /// Several locks that are taken together or not at all, under one fence that is greater than
+    /// every earlier fence of each. A name given twice counts once. All callers take the locks in
+    /// the same order, whatever the order of the names, so there is no deadlock. While it waits, a
+    /// request keeps the locks that it already has. An empty list is a misuse, reported by the
+    /// request.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -125,27 +137,29 @@ impl Locks {
         Mutex::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
     }
 
-    /// Something that is done once, ever, under the lock of this name. Does no I/O.
+    /// A job that is done only once, ever, under the lock of this name. This does no I/O.
     pub fn once(&self, name: impl AsRef<[u8]>) -> Once {
         let claim = self.key(name.as_ref()).map(Claim::exclusive);
         Once::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
     }
 
-    /// Something that is done once in each `period`, under the lock of this name. Does no I/O; a period that cannot be is said when it
-    /// is to run.
+    /// A job that is done once in each `period`, under the lock of this name. This does no I/O; an
+    /// invalid period is an error when the job is to run.
     pub fn every(&self, period: Duration, name: impl AsRef<[u8]>) -> Every {
         let claim = self.key(name.as_ref()).map(Claim::exclusive);
         Every::new(self.askers.clone(), claim, Defaults::clone(&self.defaults), period)
     }
 
-    /// The leadership of this name, for which several stand and which one has at a time. Does no I/O.
+    /// The leadership of this name, which one of several candidates has at a time. This does no
+    /// I/O.
     pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
         let claim = self.key(name.as_ref()).map(Claim::exclusive);
         Election::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))
     }
 
-    /// The lock of this name, for readers and writers: readers hold it together, a writer alone. It keeps out mutexes and
-    /// semaphores of the same name, and other programs' locks, and they keep it out. Does no I/O.
+    /// The reader-writer lock of this name: `read()` is shared and `write()` is exclusive. It
+    /// excludes mutexes and semaphores of the same name, and other programs' locks, and they
+    /// exclude it. This does no I/O.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -162,14 +176,15 @@ impl Locks {
         self.rw_lock_all([name])
     }
 
-    /// Several reader-writer locks taken together, or none of them, as [`mutex_all`](Self::mutex_all) takes mutexes.
+    /// Several reader-writer locks that are taken together or not at all, as with
+    /// [`mutex_all`](Self::mutex_all).
     pub fn rw_lock_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> RwLock {
         RwLock::new(self.askers.clone(), self.keys(names), Defaults::clone(&self.defaults))
     }
 
-    /// The semaphore of this name, of so many permits: 1 to 1,048,576. All who use it must name the same number; those who do not
-    /// keep each other out. It keeps out mutexes and reader-writer locks of the same name, and other programs' locks, and they keep
-    /// it out. Does no I/O.
+    /// The semaphore of this name with 1 to 1,048,576 permits. All its users must name the same
+    /// number; users of different numbers exclude each other. It excludes mutexes and reader-writer
+    /// locks of the same name, and other programs' locks, and they exclude it. This does no I/O.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -186,8 +201,8 @@ impl Locks {
         self.semaphore_all([name], permits)
     }
 
-    /// Several semaphores of so many permits each, of which as many are taken of one as of the other, together or none, as
-    /// [`mutex_all`](Self::mutex_all) takes mutexes.
+    /// Several semaphores with that many permits each. A request takes the same number of permits
+    /// from each, all or nothing, as with [`mutex_all`](Self::mutex_all).
     pub fn semaphore_all<Name: AsRef<[u8]>>(
         &self,
         names: impl IntoIterator<Item = Name>,
@@ -200,11 +215,12 @@ impl Locks {
         names.into_iter().map(|name| self.key(name.as_ref())).collect()
     }
 
-    /// Who holds a lock, and who waits for it, in order. Takes nothing and changes nothing; a moment later it may be different.
+    /// The holders of a lock and its waiters, in order. This takes and changes nothing; the answer
+    /// may change a moment later.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store does not answer or refuses, or the name cannot be a key.
     ///
     /// # Cancel safety
     ///
@@ -214,16 +230,17 @@ impl Locks {
         self.askers.place().inspect(&key).await.map_err(InspectError::Store)
     }
 
-    /// The same of every lock whose name begins so and that is held or waited for, in the order of their bytes. Each is shown as it
-    /// was at some moment of the call. Locks of other programs are among them only where one of ours waits for them: nothing
-    /// tells them from other strings.
+    /// The same for every lock whose name has this prefix and that is held or waited for, in byte
+    /// order. Each lock is shown as it was at some moment during the call. Locks of other programs
+    /// are included only if one of our requests waits for them, because nothing distinguishes them
+    /// from other strings.
     ///
-    /// On a server this looks through all its keys, a thousand at a time; it holds nobody up, but takes its time where there are
-    /// millions. Whoever watches takes [`survey`](Self::survey).
+    /// On a server this scans all keys, a thousand at a time. It blocks nobody, but takes long with
+    /// millions of keys. A program that watches continuously uses [`survey`](Self::survey).
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses.
+    /// [`InspectError`] if the store does not answer or refuses.
     ///
     /// # Cancel safety
     ///
@@ -236,8 +253,9 @@ impl Locks {
         listed.map_err(InspectError::Store)
     }
 
-    /// The same locks, whose requests wait so long for a store that does not answer, whatever the
-    /// [builder](LocksBuilder::outage_limit) was told. A program that has reached its store once may wait for longer from then on.
+    /// The same locks with another outage limit than the [builder](LocksBuilder::outage_limit) set:
+    /// how long requests wait for a store that does not answer. A program may wait longer once it
+    /// has reached its store.
     #[must_use]
     pub fn with_outage_limit(self, limit: Duration) -> Self {
         let defaults = Defaults { outage_limit: limit, ..Defaults::clone(&self.defaults) };
@@ -250,8 +268,9 @@ impl Locks {
         self.askers.place().store.name()
     }
 
-    /// What a person should know of how the store is set up and its locks are called, each on one line: an even number of stores in a
-    /// quorum, for one, or two names that are one lock under the [naming](crate::Naming::ExclusiveLock) of another library.
+    /// Warnings about the settings of the store and about lock names, each on one line. Examples
+    /// are a quorum with an even number of members, and two names that are one lock under the
+    /// [naming](crate::Naming::ExclusiveLock) of another library.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.askers.place().store.warnings();
@@ -281,7 +300,7 @@ impl Locks {
         Ok(key)
     }
 
-    /// What who asks here says of itself.
+    /// What requests made here say about themselves.
     pub(crate) fn label(&self) -> Result<Option<Label>, Misuse> {
         self.defaults.label.clone()
     }
@@ -294,14 +313,15 @@ impl Locks {
         self.askers.place().check(ttl)
     }
 
-    /// What this process holds here, in no particular order. Lost guards are not among it.
+    /// The locks that this process holds here, in no particular order. Lost guards are left out.
     #[must_use]
     pub fn guards(&self) -> Vec<Held> {
         self.askers.place().roster.holdings().into_iter().map(Held).collect()
     }
 
-    /// What happens to these locks and all their clones from now on: see [`Event`](crate::Event). Any number may read, each all of it; nobody
-    /// waits for a reader, and where nobody reads it costs nothing.
+    /// The events of these locks and all their clones from now on: see [`Event`](crate::Event).
+    /// There may be any number of readers, and each gets all events. Nothing waits for a reader,
+    /// and without readers it costs nothing.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -320,37 +340,43 @@ impl Locks {
         self.askers.place().report.read()
     }
 
-    /// A descriptor that the leases of these locks hang on: as long as any process has it open, they last until their ends;
-    /// when the last one closes it, they end at once. This process has it open anyway, and closes it when it dies or when
-    /// the locks and all their guards are gone, so this is for whoever hands it to another process that is to keep the leases
-    /// alive, such as one that ends the work before the next holder may begin.
+    /// A descriptor whose end ends the leases of these locks. While any process has it open, they
+    /// last until their ends; when the last process closes it, they end at once. This process has
+    /// it open anyway, and closes it when it dies, or when the locks and all their guards are gone.
+    /// So this is for a program that passes it to another process, which is to keep the leases
+    /// alive; for example a supervisor that ends the work before the next holder may start.
     ///
-    /// It is closed on exec; whoever passes it on takes care of that. `None` where leases hang on nothing but their ends: on
-    /// all stores but the file store, and there too if the file system refuses.
+    /// The descriptor is closed on exec, so the caller must pass it on explicitly. `None` if leases
+    /// end only by their TTL: in all stores except the file store, and there too if the file system
+    /// refuses.
     #[cfg(unix)]
     #[must_use]
     pub fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
         self.askers.place().store.lifeline()
     }
 
-    /// Does something while no request is half done at the store; it blocks until that is done, mostly for less than a millisecond.
+    /// Runs `work` while no request to the store is half done. This blocks until `work` has run,
+    /// mostly for less than a millisecond.
     ///
-    /// For programs that stop themselves, as on Ctrl-Z: a process that is stopped in the middle of a transaction keeps the file of a file
-    /// store from everybody else until it goes on. On other stores it makes no difference. Whatever else this process does meanwhile
-    /// waits, so `work` must not ask for anything at these locks.
+    /// It is for programs that stop themselves, as on Ctrl-Z: a process that is stopped during a
+    /// transaction blocks the file of a file store for everybody until it continues. For other
+    /// stores it makes no difference. All other requests of this process wait meanwhile, so `work`
+    /// must not use these locks.
     pub fn at_rest(&self, work: impl FnOnce() + Send + 'static) {
         self.askers.place().store.at_rest(Box::new(work));
     }
 
-    /// Closes these locks and all their clones: requests that wait and requests to come are answered
-    /// [`Closed`](crate::LockError::Closed) at once; guards may be held on for as long as `within` and then are lost and
-    /// released. Resolves when all releases are confirmed by the store.
+    /// Closes these locks and all their clones. Waiting and new requests fail with
+    /// [`Closed`](crate::LockError::Closed) at once. Guards may be held for up to `within` longer;
+    /// then they are lost and released. This resolves when the store has confirmed all releases.
     ///
-    /// Call it last, when a program shuts down: releases of dropped guards run in the background, and this waits for them.
+    /// Call it last, when a program shuts down: the releases of dropped guards run in the
+    /// background, and this waits for them.
     ///
     /// # Errors
     ///
-    /// [`CloseError`] with the guards that had to be taken back, and the number of releases that the store did not confirm.
+    /// [`CloseError`] with the guards that had to be ended, and the number of releases that the
+    /// store did not confirm.
     ///
     /// # Cancel safety
     ///
@@ -369,7 +395,7 @@ impl Locks {
         for attempt in &taken_back {
             place.give_up(attempt.clone());
         }
-        // The releases of the guards that were just taken back have had no time yet; all others have had theirs.
+        // The releases of the guards that were just ended have had no time yet; all others have.
         let more = if taken_back.is_empty() { Duration::ZERO } else { within.max(Self::LAST_RELEASES) };
         let end = runtime.now() + more;
         tokio::select! {
@@ -385,7 +411,7 @@ impl Locks {
         Err(CloseError { taken_back: keys, unconfirmed })
     }
 
-    /// How long the releases of a close may take, whatever it was given: one call to a store that answers slowly.
+    /// The time for the last releases of a close, whatever its limit: one call to a slow store.
     const LAST_RELEASES: Duration = Duration::from_secs(1);
 }
 
@@ -395,8 +421,9 @@ impl fmt::Debug for Locks {
     }
 }
 
-/// Everybody who can ask for a lock here: [`Locks`], [`Mutex`] and its like, and requests, but not guards. When the last of them is gone the
-/// keeper is told, so that it ends with the last guard.
+/// Shared by everything that can request a lock: [`Locks`], [`Mutex`] and the like, and requests,
+/// but not guards. When the last of them is dropped, the keeper is told, so that it ends with the
+/// last guard.
 #[derive(Debug)]
 pub(crate) struct Askers(Arc<Place>);
 

@@ -1,4 +1,4 @@
-//! The store of this process alone.
+//! The store in this process's memory.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +15,8 @@ use crate::place::low_bits;
 
 /// Leases in this process's memory: for programs of one process, and for tests.
 ///
-/// Waiters are served in the order in which they came. Fences rise also from one run of the program to the next, as long as
-/// the machine's clock is not set back in between.
+/// Waiters are served in the order in which they came. Fences rise even from one run of the program
+/// to the next, as long as the machine's clock is not set back in between.
 pub struct MemoryStore {
     name: Arc<str>,
     runtime: Arc<dyn Runtime>,
@@ -24,7 +24,7 @@ pub struct MemoryStore {
     shared: Arc<Shared>,
 }
 
-/// What stores [beside](MemoryStore::beside) each other have in common.
+/// The records that several stores share; see [`beside`](MemoryStore::beside).
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
@@ -34,9 +34,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     records: Records,
-    /// The waiters of each store that has these records.
+    /// The waiters of each store that shares these records.
     waiting: Vec<Arc<Waiting>>,
-    /// How many records there were after the last sweep.
+    /// The number of records after the last sweep.
     swept: usize,
 }
 
@@ -47,7 +47,8 @@ impl MemoryStore {
         Self::over("memory:".into(), runtime, Arc::default())
     }
 
-    /// The same records as another process has them: with waiters of its own, who are told by this runtime.
+    /// A store on the same records, as another process would have it: with its own waiters, which
+    /// this runtime serves.
     #[cfg(feature = "testing")]
     pub(crate) fn beside(&self, runtime: Arc<dyn Runtime>) -> Self {
         Self::over(self.name.clone(), runtime, self.shared.clone())
@@ -59,13 +60,14 @@ impl MemoryStore {
         Self { name, runtime, waiting, shared }
     }
 
-    /// The same store, called `memory:` and this: several of them make a quorum to test with.
+    /// The same store under the name `memory:` plus this name, so that several of them can form a
+    /// quorum in a test.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: format!("memory:{name}").into(), ..self }
     }
 
-    /// All that the store remembers. For tests and diagnosis.
+    /// All records of the store. For tests and diagnosis.
     #[must_use]
     pub fn dump(&self) -> Records {
         self.with(|state, scene| {
@@ -75,13 +77,14 @@ impl MemoryStore {
         })
     }
 
-    /// How many attempts wait in line. For tests and diagnosis.
+    /// The number of waiting attempts. For tests and diagnosis.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Forgets everything, as a server does that is started anew without its state. For tests of what comes of that.
+    /// Deletes all records, like a server that restarts without its state. For tests of the
+    /// consequences.
     pub fn forget(&self) {
         self.with(|state, scene| {
             state.records = Records::default();
@@ -89,7 +92,8 @@ impl MemoryStore {
         });
     }
 
-    /// Deletes what stands at a key, as an operator can, without a word to anybody. `false` where nothing does.
+    /// Deletes the data at a key without notifying anybody, as an operator can. `false` if there is
+    /// none.
     #[cfg(feature = "testing")]
     pub(crate) fn delete(&self, key: &Key) -> bool {
         self.with(|state, scene| {
@@ -108,7 +112,8 @@ impl MemoryStore {
         work(&mut state, &Scene::new(Stamp::from_micros(now), floor))
     }
 
-    /// Serves a request, and tells who is concerned. Under one lock, so that nobody hears of what came later first.
+    /// Serves a request and notifies those whom it concerns. Both happen under one mutex, so that
+    /// notices arrive in order.
     fn ask<T>(
         &self,
         request: impl FnOnce(&mut Records, &Scene<'_>) -> Result<Served<T>, Quarantined>,
@@ -136,7 +141,7 @@ impl MemoryStore {
                 self.shared.bulletin.say(&Notice::Broken { holder: push.holder });
                 continue;
             }
-            // Whoever is not here any more is about to release it.
+            // A waiter that is no longer here is about to release what it got.
             for waiting in &state.waiting {
                 let _ = waiting.hears(push.holder, push.news, None, now, now);
             }
@@ -146,7 +151,7 @@ impl MemoryStore {
     }
 }
 
-/// The name alone; [`dump`](MemoryStore::dump) shows what it remembers.
+/// Shows only the name; [`dump`](MemoryStore::dump) returns the records.
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore").field("name", &self.name).finish_non_exhaustive()
@@ -154,7 +159,8 @@ impl fmt::Debug for MemoryStore {
 }
 
 impl State {
-    /// Removes what has ended each time the records have doubled, so that the cost of it is constant per request.
+    /// Removes ended records each time their number has doubled, so that the cost per request is
+    /// constant.
     fn sweep(&mut self, scene: &Scene<'_>) {
         const FEW: usize = 1024;
         if self.count() > FEW.max(2 * self.swept) {
@@ -198,7 +204,7 @@ impl Store for MemoryStore {
                 _ => None,
             };
             let waits = wait.is_some();
-            // Under one lock, so that nothing comes between being refused and joining the queue.
+            // Under one mutex, so that nothing happens between the refusal and joining the queue.
             let answer = self.with(|state, scene| {
                 let grant = |records: &mut Records, scene: &Scene<'_>| {
                     serve::grant(records, attempt, wait.as_ref(), None, scene)

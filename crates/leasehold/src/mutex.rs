@@ -1,4 +1,4 @@
-//! A lock that one holder has at a time, on one key or several.
+//! A lock with one holder at a time, on one key or several.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use crate::error::{InspectError, LockError};
 use crate::lock::{Acquire, Guard, Unlocked};
 use crate::locks::Askers;
 
-/// A lock that one holder has at a time: the description of what to take. Making and cloning it does no I/O.
+/// A lock with one holder at a time: it describes what to acquire. Making and cloning it does no
+/// I/O.
 ///
 /// ```
 /// # tokio_test(async {
@@ -38,39 +39,40 @@ impl Mutex {
         Self { askers, claim, defaults }
     }
 
-    /// How long the lease lasts without renewal: how long a crashed holder keeps the others out. 10 ms to a year.
+    /// Sets the TTL: how long the lease lasts without renewal, and so how long a crashed holder
+    /// keeps others out. 10 ms to a year.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.defaults.ttl = Ttl::new(ttl);
         self
     }
 
-    /// What the holder says of itself to those who ask: printable text of up to 256 bytes.
+    /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
     pub fn label(mut self, label: &str) -> Self {
         self.defaults.label = Label::new(label).map(Some);
         self
     }
 
-    /// Whether and for how long the lease is renewed while the guard lives.
+    /// Sets whether and for how long the lease is renewed while the guard exists.
     pub const fn renewal(mut self, renewal: Renewal) -> Self {
         self.defaults.renewal = renewal;
         self
     }
 
-    /// Waits for the lock, as long as it takes; [`Acquire::within`] bounds the wait.
+    /// Waits for the lock, for as long as it takes; [`Acquire::within`] limits the wait.
     ///
     /// # Errors
     ///
-    /// Awaiting it gives a [`LockError`].
+    /// Awaiting it may return a [`LockError`].
     pub fn lock(&self) -> Acquire {
         Acquire::new(self.askers.clone(), self.defaults.terms(self.claim.clone()))
     }
 
-    /// Takes the lock if it is free; `None` when somebody else holds it.
+    /// Acquires the lock if it is free; `None` if somebody else holds it.
     ///
     /// # Errors
     ///
-    /// [`LockError`], when the store did not answer within the outage limit or refuses, or the request makes no sense. That
-    /// somebody holds the lock is no error.
+    /// [`LockError`] if the store did not answer within the outage limit or refuses, or the request
+    /// is invalid. A lock that is held is not an error.
     ///
     /// # Cancel safety
     ///
@@ -79,12 +81,12 @@ impl Mutex {
         self.lock().once().await
     }
 
-    /// Whether somebody holds the lock, or one of its keys; also another program. One look for each key, which takes nothing; a moment later it
-    /// may be different.
+    /// Returns true if somebody holds the lock, or one of its keys, in this or another program. It
+    /// asks the store once for each key and takes nothing. The answer may change a moment later.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store does not answer or refuses, or the name cannot be a key.
     ///
     /// # Cancel safety
     ///
@@ -99,7 +101,8 @@ impl Mutex {
         Ok(false)
     }
 
-    /// Waits until nobody holds the lock, without taking it and without standing in its line; [`Unlocked::within`] bounds the wait.
+    /// Waits until nobody holds the lock, without acquiring it and without joining its queue;
+    /// [`Unlocked::within`] limits the wait.
     ///
     /// ```
     /// # async fn example(locks: leasehold::Locks) -> Result<(), leasehold::LockError> {
@@ -109,7 +112,7 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// Awaiting it gives a [`LockError`]; when the time is up it says who holds the lock.
+    /// Awaiting it may return a [`LockError`]; on a timeout it says who holds the lock.
     pub fn unlocked(&self) -> Unlocked {
         Unlocked::new(self.askers.clone(), self.claim.clone(), self.defaults.outage_limit)
     }

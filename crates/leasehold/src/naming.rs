@@ -1,4 +1,4 @@
-//! What a lock is called at the store.
+//! The keys under which locks are stored.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use leasehold_core::{Key, Misuse, Signal};
 
-/// What a lock of a name is called at the store, where other programs' libraries have locks of the same names: both exclude each
-/// other only at one key.
+/// How the name of a lock becomes its key in the store. Locks of another program's library exclude
+/// ours only if both use the same key, so each naming copies one library.
 ///
 /// | naming | the key of the lock `NAME` | written |
 /// |---|---|---|
@@ -21,8 +21,8 @@ use leasehold_core::{Key, Misuse, Signal};
 /// | [`ShedLock`](Self::ShedLock) | `job-lock:ENVIRONMENT:NAME` | `shedlock`, `shedlock:ENVIRONMENT` |
 /// | [`ExclusiveLock`](Self::ExclusiveLock) | `exclusive-lock:NAME`, with a `-` for all that is no letter of English, digit or `_` | `exclusive-lock` |
 ///
-/// These are the libraries' defaults. Where one was told another prefix, [`LocksBuilder::prefix`](crate::LocksBuilder::prefix) says
-/// the same one.
+/// These are the libraries' defaults. If a library was configured with another prefix, set the same
+/// one with [`LocksBuilder::prefix`](crate::LocksBuilder::prefix).
 ///
 /// ```
 /// use leasehold::Naming;
@@ -42,32 +42,36 @@ pub enum Naming {
     Pottery,
     /// redis-semaphore's `Mutex`.
     RedisSemaphore,
-    /// python-redis-lock. Who waits there sleeps until a release wakes it, so ours do that too: [`Signal::PythonRedisLock`].
+    /// python-redis-lock. Its waiters sleep until a release wakes them, so our releases wake them
+    /// too: [`Signal::PythonRedisLock`].
     PythonRedisLock,
     /// ShedLock on Redis, with its default key prefix.
     ///
-    /// Unless its provider was built with `safeUpdate`, it unlocks by the key alone: a job there that outlasts its `lockAtMostFor`
-    /// deletes the lock of whoever has it by then. Ours is then [lost](crate::Loss::Gone), by the next renewal at the latest.
+    /// Unless its provider was built with `safeUpdate`, it unlocks by the key alone: a job there
+    /// that outlasts its `lockAtMostFor` deletes the lock of the current holder. If that is ours,
+    /// it is [lost](crate::Loss::Gone), at the latest by the next renewal.
     ShedLock {
-        /// The environment that its provider was given; it is `default` if none was.
+        /// The environment that its provider was configured with; `default` if none was.
         environment: String,
     },
-    /// exclusive-lock. Different names may be one key there, and so one lock: `a b`, `a.b` and `a/b` are `exclusive-lock:a-b`, and all
-    /// names without a letter of English or a digit are `exclusive-lock:-`. Where a process has two such names, that is
-    /// [told](crate::Event::NamesCollide), and is among the [warnings](crate::Locks::warnings); the lock is taken all the same, because
-    /// exclusive-lock would.
+    /// exclusive-lock. Different names may become the same key there, and so the same lock: `a b`,
+    /// `a.b` and `a/b` are `exclusive-lock:a-b`, and all names without an English letter or a digit
+    /// are `exclusive-lock:-`. If a process uses two such names, that is an
+    /// [event](crate::Event::NamesCollide) and a [warning](crate::Locks::warnings). The lock is
+    /// acquired nevertheless, because exclusive-lock would acquire it.
     ///
-    /// It never looks whose lock it refreshes or deletes. A process of its that has lost its lock without knowing does both to ours,
-    /// which is then [lost](crate::Loss::Gone).
+    /// It never checks whose lock it refreshes or deletes. If a process that uses it has lost its
+    /// lock without knowing, it refreshes and deletes ours, which is then
+    /// [lost](crate::Loss::Gone).
     ExclusiveLock,
 }
 
 impl Naming {
-    /// The key of the lock of a name.
+    /// The key of the lock with this name.
     ///
     /// # Errors
     ///
-    /// [`Misuse`] when the name is empty, or the key cannot be one.
+    /// [`Misuse`] if the name is empty, or the result cannot be a key.
     pub fn key(&self, name: impl AsRef<[u8]>) -> Result<Key, Misuse> {
         match name.as_ref() {
             [] => Err(Misuse::EmptyKey),
@@ -75,7 +79,7 @@ impl Naming {
         }
     }
 
-    /// What the keys begin with whose names begin so.
+    /// The prefix of all keys whose names have this prefix.
     #[must_use]
     pub fn beginning(&self, prefix: impl AsRef<[u8]>) -> Vec<u8> {
         let prefix = prefix.as_ref();
@@ -85,7 +89,7 @@ impl Naming {
         }
     }
 
-    /// How others who wait there hear of a release, if they do not look by themselves.
+    /// How the library's waiters are woken by a release, if they do not poll.
     #[must_use]
     pub const fn signal(&self) -> Option<Signal> {
         match self {
@@ -106,7 +110,8 @@ impl Naming {
     }
 }
 
-/// A name as exclusive-lock has it: each run of bytes that are neither letters of English nor digits nor `_` becomes one `-`.
+/// A name as exclusive-lock writes it: each run of bytes that are not English letters, digits or
+/// `_` becomes one `-`.
 fn slug(name: &[u8]) -> Vec<u8> {
     let mut slug = Vec::with_capacity(name.len());
     for &byte in name {
@@ -119,7 +124,7 @@ fn slug(name: &[u8]) -> Vec<u8> {
     slug
 }
 
-/// As the table of [`Naming`] has it.
+/// Parses the forms in the table of [`Naming`].
 impl FromStr for Naming {
     type Err = Misuse;
 
@@ -140,7 +145,7 @@ impl FromStr for Naming {
     }
 }
 
-/// As it is [parsed](Self::from_str).
+/// Prints the form that is [parsed](Self::from_str).
 impl fmt::Display for Naming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -155,7 +160,7 @@ impl fmt::Display for Naming {
     }
 }
 
-/// The names that were used where two may be one key.
+/// The names that were used under a naming where two names may be one key.
 #[derive(Debug, Default)]
 pub(crate) struct Names(Mutex<Used>);
 
@@ -165,11 +170,13 @@ struct Used {
     others: BTreeSet<Box<[u8]>>,
 }
 
-/// Applications have a few such names, which say what they are. Of more, the first are enough to show that there is something wrong.
+/// Applications use few such names, which describe themselves. If there are more, the first ones
+/// are enough to show the problem.
 const REMEMBERED: usize = 1024;
 
 impl Names {
-    /// A name was used for a key. Gives the first name of that key, if this is another one that was not used before.
+    /// Records that a name was used for a key. Returns the key's first name if this is another name
+    /// that was not used before.
     pub(crate) fn used(&self, name: &[u8], key: &Key) -> Option<Box<[u8]>> {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Used { first, others } = &mut *used;
@@ -183,7 +190,7 @@ impl Names {
         None
     }
 
-    /// All names that met another one at their key.
+    /// All names that collided with another one at their key.
     pub(crate) fn collided(&self) -> Vec<Box<[u8]>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).others.iter().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! One place where leases live, with all that this process needs to use it.
+//! One store in use: the store with everything that this process needs to use it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A place with its keeper running.
+    /// Creates the place and starts its keeper.
     pub(crate) fn new(store: Arc<dyn Store>, runtime: Arc<dyn Runtime>, drift: Drift) -> Arc<Self> {
         let report = Arc::new(Report::new(store.name()));
         let roster = Arc::new(Roster::new(report.clone()));
@@ -30,13 +30,13 @@ impl Place {
         Arc::new(Self { store, runtime, drift, roster, report })
     }
 
-    /// Refuses what the store cannot serve, before it is asked.
+    /// Refuses a request that the store cannot serve, before anything is sent.
     pub(crate) fn admit(&self, claim: &Claim, ttl: Ttl) -> Result<(), Misuse> {
         self.check(ttl)?;
         self.store.admit(claim)
     }
 
-    /// Refuses a ttl that the store cannot keep.
+    /// Refuses a TTL that the store does not support.
     pub(crate) fn check(&self, ttl: Ttl) -> Result<(), Misuse> {
         match self.store.limits().longest_ttl.filter(|longest| ttl > *longest) {
             Some(longest) => Err(Misuse::TtlOverLongest { asked: ttl, longest }),
@@ -44,14 +44,15 @@ impl Place {
         }
     }
 
-    /// Who holds a key, and who waits for it.
+    /// The holders of a key and its waiters.
     pub(crate) async fn inspect(&self, key: &Key) -> Result<KeyState, Fault> {
         let state = async { self.store.inspector()?.inspect(key).await }.await;
         self.report.answered(&state);
         state
     }
 
-    /// Resolves when no guard is held and nothing is released in the background, by us or by the store.
+    /// Resolves when no guard is held and no release is in the background, neither ours nor the
+    /// store's.
     pub(crate) async fn quiet(&self) {
         self.roster.quiet().await;
         if let Some(releases) = self.store.background_releases() {
@@ -59,20 +60,21 @@ impl Place {
         }
     }
 
-    /// How many releases go on in the background.
+    /// The number of releases in the background.
     pub(crate) fn under_way(&self) -> usize {
         let behind = self.store.background_releases().map_or(0, BackgroundReleases::count);
         self.roster.undertakings() + behind
     }
 
-    /// Gives an attempt up in the background, trying for as long as it could last in the store.
+    /// Gives an attempt up in the background, and retries for as long as it could last in the
+    /// store.
     ///
-    /// Never blocks and never panics, so it may be called where things are dropped.
+    /// Never blocks and never panics, so it may be called from `drop`.
     pub(crate) fn give_up(&self, attempt: Attempt) {
         self.undo(attempt, |_| {});
     }
 
-    /// Releases a holding in the background, in the same way, and tells what came of it.
+    /// Releases a holding in the background in the same way, and reports the result.
     pub(crate) fn give_back(&self, holding: &Arc<Holding>, held_for: Duration) {
         let (report, of) = (self.report.clone(), holding.clone());
         self.undo(holding.attempt.clone(), move |done| {
@@ -94,7 +96,7 @@ impl Place {
     }
 }
 
-/// Short however much there is: it is printed with each lock of the place.
+/// Short output, because it is printed with each lock of the place.
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Place");
@@ -126,18 +128,19 @@ impl<Done: Fn(Result<(), Fault>)> Undo<Done> {
             }
             let again = now + rest(tries, runtime);
             tries += 1;
-            // Once more at the end: a store that comes back just before it has the place still.
+            // Try once more at the end: a store that comes back just before it may still have the
+            // attempt's place in the queue.
             runtime.sleep_until(again.min(end)).await;
         }
     }
 }
 
-/// How long to rest before a silent store is asked again.
+/// How long to wait before a silent store is asked again.
 pub(crate) fn rest(tries: u32, runtime: &dyn Runtime) -> Duration {
     Backoff::WHILE_SILENT.delay(tries, low_bits(runtime.random()))
 }
 
-/// Enough of a random number to spread rests by.
+/// The low 64 bits of a random number, enough to spread pauses.
 pub(crate) fn low_bits(random: u128) -> u64 {
     u64::try_from(random & u128::from(u64::MAX)).unwrap_or(0)
 }

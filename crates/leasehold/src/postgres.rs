@@ -1,4 +1,5 @@
-//! What there is only for a store on PostgreSQL: making its tables, and checking a lock in the transaction of a write.
+//! Functions for PostgreSQL stores only: creating the tables, and checking a lock in the
+//! transaction of a write.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,16 +11,18 @@ use tokio_postgres::Transaction;
 use crate::Guard;
 use crate::runtime::TokioRuntime;
 
-/// Makes the tables of the store at a URL, unless they are there, by a user who may create a schema in the database; `leasehold init
-/// --store URL` does the same. Must be called within a tokio runtime.
+/// Creates the tables of the store at a URL, unless they exist. The user must be allowed to create
+/// a schema in the database; `leasehold init --store URL` does the same. This must be called within
+/// a tokio runtime.
 ///
 /// # Errors
 ///
-/// A [`Fault`]: the URL is none, the server cannot be reached or refuses, or there is no runtime; nothing was made then.
+/// A [`Fault`]: the URL is invalid, the server is unreachable or refuses, or there is no runtime.
+/// Nothing was created then.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: all is made in one transaction.
+/// Cancel safe: everything is created in one transaction.
 pub async fn init(url: &str) -> Result<Made, Fault> {
     let runtime = TokioRuntime::current();
     let runtime =
@@ -32,19 +35,20 @@ pub async fn init(url: &str) -> Result<Made, Fault> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CheckError {
-    /// The lock is not held any more under this fence: another holder may be at work. Roll back.
+    /// The lock is no longer held under this fence: another holder may be at work. Roll back.
     #[non_exhaustive]
     Lost {
-        /// What the server says.
+        /// The server's error message.
         reason: String,
     },
-    /// The lock is not one of a PostgreSQL store.
+    /// The lock is not held in a PostgreSQL store.
     #[non_exhaustive]
     OtherStore {
-        /// Where it is held.
+        /// The store in which it is held.
         store: String,
     },
-    /// The server did not say whether the lock is held, such as where the tables are in another database.
+    /// The server did not say whether the lock is held, for example because the tables are in
+    /// another database.
     Unknown(tokio_postgres::Error),
 }
 
@@ -74,23 +78,27 @@ impl std::error::Error for CheckError {
 }
 
 impl Guard {
-    /// Refuses a transaction whose lock is lost. The transaction is one in the database of the locks, by any connection.
+    /// Refuses a transaction whose lock is lost. The transaction may use any connection to the
+    /// database of the locks.
     ///
-    /// When this succeeds, the lock is held, and until the transaction ends nobody else is granted it, even if the lease ends or is
-    /// broken meanwhile. So of two holders of a key that both check before they commit, the second sees all that the first wrote, and
-    /// a late one cannot commit. Keep such transactions short: waiters wait for their end.
+    /// On success, the lock is held, and nobody else is granted it until the transaction ends, even
+    /// if the lease ends or is broken meanwhile. So if two holders of a key both check before they
+    /// commit, the second sees everything that the first wrote, and a late holder cannot commit.
+    /// Keep such transactions short: waiters wait for their end.
     ///
-    /// It is the statement `SELECT leasehold.check(key, fence)` for each key, which other clients of the database can send themselves.
+    /// It executes the statement `SELECT leasehold.check(key, fence)` for each key. Other clients
+    /// of the database can send that statement themselves.
     ///
     /// # Errors
     ///
-    /// [`CheckError::Lost`] when the lease has ended, was broken or went to another holder; [`CheckError::OtherStore`] for locks that
-    /// are not in PostgreSQL; [`CheckError::Unknown`] when the server says something else. The transaction has failed then, and only
-    /// its rollback is left; where nothing was sent, the caller must roll it back.
+    /// [`CheckError::Lost`] if the lease has ended, was broken or went to another holder;
+    /// [`CheckError::OtherStore`] for locks that are not in PostgreSQL; [`CheckError::Unknown`] for
+    /// any other error of the server. Then the transaction has failed and can only be rolled back;
+    /// if nothing was sent, the caller must roll it back.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe; what is not known to be checked must not be committed.
+    /// Cancel safe; a transaction whose check did not complete must not be committed.
     pub async fn check(&self, transaction: &Transaction<'_>) -> Result<(), CheckError> {
         let store = self.store_name();
         let sql = leasehold_postgres::check_sql(store)

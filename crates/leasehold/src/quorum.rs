@@ -1,7 +1,8 @@
-//! A majority of independent stores.
+//! The quorum store: a majority of independent stores.
 //!
-//! The votes are counted in `leasehold_core::Round` and `Ballot`; here the members are asked, each in a task of its own, so that
-//! nobody waits for the slow ones, and what comes of a call that nobody waits for any more is undone.
+//! `leasehold_core::Round` and `Ballot` count the votes. This module calls the members, each call
+//! in a separate task, so that nobody waits for slow members. It also undoes the effects of calls
+//! that nobody waits for any more.
 
 mod asking;
 mod bare;
@@ -29,29 +30,33 @@ use leasehold_core::{
 
 use desk::Desk;
 
-/// A store made of stores: what a majority of them grants is granted.
+/// A store made of other stores, its members: a lock is held once a majority of them grants it.
 ///
-/// The members are independent: of any kind, in any mix, no replicas of each other. They are opened as they are needed, so one
-/// that is down does not matter while a majority is up. A member that was started anew without its state abstains until every
-/// lease that it may have forgotten has ended; that is what `max_ttl` bounds, so all who use the same members must name the same.
+/// The members are independent: of any kind, in any mix, and not replicas of each other. They are
+/// opened when they are needed, so a minority may be down. A member that restarted without its
+/// state abstains until every lease that it may have forgotten has ended. `max_ttl` bounds that
+/// time, so all users of the same members must name the same value.
 ///
-/// Everybody should name the members in the same order: who waits, waits in the line of the first that answers.
+/// All users should list the members in the same order, because a waiter joins the queue of the
+/// first member that answers.
 ///
 /// # What this does not promise
 ///
-/// A member that forgets leases without a restart (an old snapshot loaded by hand) is not noticed. Members whose clocks differ by
-/// more than `max_ttl` less 3 s, and that lose their state, may repeat a fence.
+/// A member that forgets leases without a restart (for example, because an old snapshot was loaded
+/// by hand) is not noticed. Members that lose their state may repeat a fence if their clocks differ
+/// by more than `max_ttl` less 3 s.
 #[derive(Debug)]
 pub struct QuorumStore {
     desk: Arc<Desk>,
 }
 
 impl QuorumStore {
-    /// A majority of these, with no lease longer than `max_ttl`. Opens nothing.
+    /// A majority of these stores, with no lease longer than `max_ttl`. This opens nothing.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoMembers`], [`Misuse::SameMemberTwice`], [`Misuse::NoMember`], [`Misuse::MaxTtlTooShort`], and what [`Ttl::new`] refuses.
+    /// [`Misuse::NoMembers`], [`Misuse::SameMemberTwice`], [`Misuse::NoMember`],
+    /// [`Misuse::MaxTtlTooShort`], and the errors of [`Ttl::new`].
     pub fn new(
         members: impl IntoIterator<Item = Arc<dyn Store>>,
         max_ttl: Duration,
@@ -81,13 +86,13 @@ impl QuorumStore {
         Ok(Self { desk: Arc::new(Desk::new(name, members, max_ttl, runtime)) })
     }
 
-    /// How many attempts have something under way. For tests and diagnosis.
+    /// The number of attempts with calls in flight or leases at members. For tests and diagnosis.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.desk.contests.len()
     }
 
-    /// A second line of defence: the locks refuse this before they ask.
+    /// A second check: the locks refuse such a request before they call the store.
     fn out_of_reach(&self, attempt: &Attempt) -> Option<Fault> {
         let admitted = self.admit(&attempt.claim).err().map(|misuse| Fault::lasting(self.name(), misuse));
         admitted.or_else(|| self.too_long(attempt))
@@ -104,13 +109,14 @@ impl Store for QuorumStore {
         &self.desk.name
     }
 
-    /// The widest of the members'.
+    /// The widest limits of all members.
     fn limits(&self) -> Limits {
         Limits::with_drift(self.desk.drift).with_longest_ttl(self.desk.max_ttl)
     }
 
-    /// Any two majorities have a member in common, which keeps a writer from readers. Three of them need not have one: of three
-    /// members, each could count two holders of two permits, and three would hold them.
+    /// Any two majorities have a member in common, which keeps a writer from readers. Three
+    /// majorities need not have one in common: with three members and two permits, each member
+    /// could count two holders, and three would hold permits.
     fn admit(&self, claim: &Claim) -> Result<(), Misuse> {
         if claim.wants().iter().any(|want| matches!(want.mode, Mode::Permits { .. })) {
             return Err(Misuse::PermitsOfAQuorum { name: self.name().into() });
@@ -255,7 +261,7 @@ impl AdminStore for QuorumStore {
         Box::pin(breaking::list_breaks(&self.desk, prefix))
     }
 
-    /// Each member, and then what only shows when they are seen together.
+    /// Each member, and then the problems that only show when all members are compared.
     fn diagnose(&self, _: StoreRole) -> BoxFuture<'_, Diagnosis> {
         Box::pin(diagnosing::diagnose(&self.desk))
     }
@@ -266,7 +272,7 @@ impl ProcessStore for QuorumStore {
         Some(&self.desk.releases)
     }
 
-    /// Of all members at once.
+    /// Runs `work` while no member has a request half done.
     fn at_rest(&self, work: Box<dyn FnOnce() + Send>) {
         let within = |work: Box<dyn FnOnce() + Send>, member: &member::Member| -> Box<dyn FnOnce() + Send> {
             let store = Arc::clone(&member.store);

@@ -1,4 +1,5 @@
-//! What a store remembers beyond leases: what was done, and which leases were broken.
+//! What a store remembers besides leases: marks of jobs that were done, and records of broken
+//! leases.
 
 use leasehold_core::{BoxFuture, BreakRecord, Fault, Key, Mark, Marked, Store};
 
@@ -6,11 +7,12 @@ use crate::error::InspectError;
 use crate::locks::Locks;
 
 impl Locks {
-    /// Whether what a name stands for was done, by [`once`](Self::once) or [`every`](Self::every), and the time at the store.
+    /// Returns whether the job of this name was done by [`once`](Self::once) or
+    /// [`every`](Self::every), and the store's time.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store does not answer or refuses, or the name cannot be a key.
     ///
     /// # Cancel safety
     ///
@@ -20,13 +22,13 @@ impl Locks {
         self.looked(|store| Box::pin(async move { store.marks()?.marked(&key).await })).await
     }
 
-    /// The marks of all names that begin so, in the order of their bytes: what was done by [`once`](Self::once) and
-    /// [`every`](Self::every), when, by whom, and when it is due. On a server this looks through all its keys, as
-    /// [`list`](Self::list) does.
+    /// The marks of all names with this prefix, in byte order: which jobs of [`once`](Self::once)
+    /// and [`every`](Self::every) were done, when, by whom, and when they are due. On a server this
+    /// scans all keys, as [`list`](Self::list) does.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses.
+    /// [`InspectError`] if the store does not answer or refuses.
     ///
     /// # Cancel safety
     ///
@@ -36,29 +38,30 @@ impl Locks {
         self.looked(|store| Box::pin(async move { store.marks()?.list_marks(&prefix).await })).await
     }
 
-    /// Takes back the mark of a name, so that what it stands for counts as not done and the next one does it; says which mark that was.
-    /// Whoever is at it now leaves a new one when it is done. In a quorum every store must answer, because one that kept the mark
-    /// would bring it back.
+    /// Deletes the mark of a name, so that its job counts as not done and the next process does it.
+    /// Returns the deleted mark. A process that is doing the job now leaves a new mark when it is
+    /// done. In a quorum every store must answer, because one that kept the mark would bring it
+    /// back.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key. Without an answer the mark may be gone
-    /// or not.
+    /// [`InspectError`] if the store does not answer or refuses, or the name cannot be a key.
+    /// Without an answer the mark may or may not be deleted.
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, the mark may be gone or not.
+    /// If the future is dropped, the mark may or may not be deleted.
     pub async fn forget(&self, name: impl AsRef<[u8]>) -> Result<Option<Mark>, InspectError> {
         let key = self.key(name.as_ref())?;
         self.looked(|store| Box::pin(async move { store.marks()?.forget(&key).await })).await
     }
 
-    /// Which lease on a lock was [broken](Self::break_lease) last, by whom and why; `None` if none was within
-    /// [`BreakRecord::KEPT_FOR`].
+    /// The last lease on a lock that was [broken](Self::break_lease), by whom and why; `None` if
+    /// none was broken within [`BreakRecord::KEPT_FOR`].
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store does not answer or refuses, or the name cannot be a key.
     ///
     /// # Cancel safety
     ///
@@ -68,12 +71,12 @@ impl Locks {
         self.looked(|store| Box::pin(async move { store.admin()?.last_break(&key).await })).await
     }
 
-    /// The same of all names that begin so, in the order of their bytes. On a server this looks through all its keys, as
+    /// The same for all names with this prefix, in byte order. On a server this scans all keys, as
     /// [`list`](Self::list) does.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses.
+    /// [`InspectError`] if the store does not answer or refuses.
     ///
     /// # Cancel safety
     ///

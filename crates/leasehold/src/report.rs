@@ -1,4 +1,5 @@
-//! The one place that tells what happens: to those who read events, to the log, and to the figures, so that these never disagree.
+//! The only place that reports events: to readers of events, to the log and to the metrics, so that
+//! these never disagree.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,17 +26,17 @@ mod trace;
 
 pub(crate) use trace::Span;
 
-/// How many events a reader may lag behind: what some thousand leases do in a second, at a few hundred kilobytes while somebody
-/// reads.
+/// How many events a reader may lag behind: the events of some thousand leases in a second, which
+/// take a few hundred kilobytes while there is a reader.
 const UNREAD: usize = 1024;
 
-/// Tells what happens at one place. While nobody reads, logs or counts, an event is not even made.
+/// Reports the events of one store. Without readers, logs or metrics, an event is not even created.
 #[derive(Debug)]
 pub(crate) struct Report {
     store: Arc<str>,
-    /// Made when somebody first reads.
+    /// Created for the first reader.
     readers: OnceLock<Sender<Event>>,
-    /// How many calls to the store ended in a fault since its last answer.
+    /// The number of calls to the store that ended in a fault since its last answer.
     faults: AtomicU32,
 }
 
@@ -44,20 +45,21 @@ impl Report {
         Self { store: store.into(), readers: OnceLock::new(), faults: AtomicU32::new(0) }
     }
 
-    /// What happens from now on.
+    /// A reader of all events from now on.
     pub(crate) fn read(&self) -> Events {
         Events::new(self.readers.get_or_init(|| broadcast::channel(UNREAD).0).subscribe())
     }
 
-    /// Something happened. Says whether anybody wanted to know.
+    /// Reports an event. Returns true if there is a reader.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) -> bool {
         let event = self.tell_readers(event);
         event.iter().for_each(|event| self.log(event));
         event.is_some()
     }
 
-    /// Tells those who read, and nobody else yet: a log may block or ask for our locks, so it is told when none of them is held. What
-    /// comes back is to be passed to [`Report::log`] then.
+    /// Reports to the readers only: a logger may block or call our locks, so the log is written
+    /// when none of our mutexes is held. The caller then passes the returned event to
+    /// [`Report::log`].
     #[must_use]
     pub(crate) fn tell_readers(&self, event: impl FnOnce() -> Event) -> Option<Event> {
         let readers = self.readers.get().filter(|readers| readers.receiver_count() > 0);
@@ -66,25 +68,25 @@ impl Report {
         }
         let event = event();
         if let Some(readers) = readers {
-            // The last reader may have gone just now.
+            // The last reader may just have gone.
             let _ = readers.send(event.clone());
         }
         Some(event)
     }
 
-    /// Writes the log and the figures.
+    /// Writes the log and the metrics.
     pub(crate) fn log(&self, event: &Event) {
         trace::write(&self.store, event);
         meter::count(&self.store, event);
     }
 
-    /// A call to the store has ended so.
+    /// Notes how a call to the store has ended.
     pub(crate) fn answered<T>(&self, answer: &Result<T, Fault>) {
         if let Err(fault) = answer {
             let in_a_row = self.faults.fetch_add(1, Ordering::Relaxed).saturating_add(1);
             self.tell(|| Event::StoreFault { fault: fault.clone(), in_a_row });
         } else if self.faults.load(Ordering::Relaxed) > 0 {
-            // Of two answers at a time one finds the faults.
+            // If two answers come at once, only one finds the number of faults.
             let faults = self.faults.swap(0, Ordering::Relaxed);
             if faults > 0 {
                 self.tell(|| Event::StoreBack { store: self.store.clone(), faults });
@@ -93,7 +95,7 @@ impl Report {
     }
 }
 
-/// How a request ended, in a word.
+/// The outcome of a request, in one word.
 pub(crate) const fn outcome(why: Option<&LockError>) -> &'static str {
     match why {
         None => "dropped",
@@ -109,7 +111,7 @@ pub(crate) const fn outcome(why: Option<&LockError>) -> &'static str {
     }
 }
 
-/// Why a lease was lost, in a word.
+/// The reason of a loss, in one word.
 #[cfg(any(feature = "tracing", feature = "metrics"))]
 const fn reason(loss: &Loss) -> &'static str {
     match loss {

@@ -1,4 +1,5 @@
-//! Clock, timers, tasks and randomness of this process, on tokio. Nowhere else in this crate are they taken.
+//! Clock, timers, tasks and randomness of this process, on tokio. The rest of this crate takes them
+//! only from here.
 #![allow(clippy::disallowed_methods)]
 
 mod cleanups;
@@ -17,37 +18,41 @@ use tokio::sync::oneshot;
 
 use cleanups::{Cleanups, Outlast};
 
-/// The clock that also counts the time that the machine sleeps; elsewhere than on Linux, the monotonic clock.
+/// The clock that also counts the time during which the machine sleeps; on systems other than
+/// Linux, the monotonic clock.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const LEASE_CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const LEASE_CLOCK: ClockId = ClockId::Monotonic;
 
-/// The longest that a timer sleeps in one piece. Tokio's timers stand still while the machine sleeps; looking at the lease
-/// clock each second finds an end that passed meanwhile within a second of waking.
+/// The longest single sleep of a timer. Tokio's timers do not advance while the machine sleeps.
+/// Reading the lease clock each second finds an end that passed meanwhile within a second of
+/// waking.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
 /// A [`Runtime`] on tokio.
 ///
-/// When the tokio runtime ends, what is to be given back still is: by a thread of our own, for which that end waits 2 s at most.
+/// When the tokio runtime ends, pending releases are still sent, by a separate thread. The shutdown
+/// waits for that thread, for at most 2 s.
 #[derive(Debug)]
 pub struct TokioRuntime {
     handle: Handle,
     clock: Clock,
     dice: Mutex<Dice>,
     cleanups: Arc<Cleanups>,
-    /// Dropped with the last user of the runtime, which ends its thread.
+    /// Dropped with the last user of the runtime, which ends the runtime's thread.
     own_thread: Option<oneshot::Sender<()>>,
 }
 
 impl TokioRuntime {
-    /// The tokio runtime that this is called in; `None` outside of one.
+    /// The tokio runtime in which this is called; `None` outside of one.
     #[must_use]
     pub fn current() -> Option<Self> {
         Some(Self::over(Handle::try_current().ok()?, None))
     }
 
-    /// The same, whose time is tokio's where that is paused for a test: for a store of this process, which needs no real time.
+    /// The same, but with tokio's time if a test has paused it. It is for a store in this process,
+    /// which needs no real time.
     pub(crate) fn current_or_paused() -> Option<Self> {
         let runtime = Self::current()?;
         Some(Self { clock: Clock::paused().unwrap_or(runtime.clock), ..runtime })
@@ -63,23 +68,24 @@ impl TokioRuntime {
         }
     }
 
-    /// A runtime of its own, on a thread of its own. It ends when the last lock, guard and pending release are gone.
+    /// A new runtime on a separate thread. It ends when the last lock, guard and pending release
+    /// are gone.
     ///
     /// # Errors
     ///
-    /// When the operating system gives no thread or no file descriptor.
+    /// If the operating system provides no thread or no file descriptor.
     pub fn on_own_thread() -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (own_thread, ended) = oneshot::channel::<()>();
         std::thread::Builder::new().name("leasehold".into()).spawn(move || {
-            // Nothing is ever sent: the channel closes.
+            // Nothing is ever sent: this ends when the channel closes.
             let _ = runtime.block_on(ended);
         })?;
         Ok(Self::over(handle, Some(own_thread)))
     }
 
-    /// Where tasks and timers belong now.
+    /// The runtime for new tasks and timers.
     fn handle(&self) -> Handle {
         self.cleanups.elsewhere().unwrap_or_else(|| self.handle.clone())
     }
@@ -98,7 +104,7 @@ impl Runtime for TokioRuntime {
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
-        // What never comes takes no timer, and no memory either: so wait those who have all the time there is.
+        // A sleep that never ends uses no timer and no memory; waits without a limit use it.
         if at == Instant::from_nanos(u64::MAX) {
             return Box::pin(std::future::pending());
         }
@@ -117,7 +123,8 @@ impl Runtime for TokioRuntime {
         if self.own_thread.is_none() {
             return self.cleanups.spawn(&self.handle, begin, None);
         }
-        // The program may end while the thread of the locks is at it: whatever the caller runs in waits for it.
+        // The program may end while the thread of the locks runs the cleanup, so the caller's
+        // runtime waits for it.
         let (over, done) = oneshot::channel();
         self.cleanups.spawn(&self.handle, begin, Some(over));
         let mut outlast = Outlast { done: Some(done), timers: self.handle.clone() };
@@ -133,21 +140,22 @@ impl Runtime for TokioRuntime {
     }
 }
 
-/// Where the time is taken from.
+/// The source of the time.
 #[derive(Clone, Copy, Debug)]
 enum Clock {
     Lease,
-    /// Tokio's clock, which a test has paused: it stands still while anybody has something to do, and leaps when nobody has.
+    /// Tokio's clock, paused by a test: it stops while there is work to do, and jumps to the next
+    /// timer when there is none.
     Paused {
         tokio: tokio::time::Instant,
-        /// What the lease clock and the wall clock showed then.
+        /// The times of the lease clock and of the wall clock when this was created.
         since: Instant,
         wall: Duration,
     },
 }
 
 impl Clock {
-    /// Tokio's clock, if it is paused: it does not move when real time does.
+    /// Tokio's clock, if it is paused: then it does not move with real time.
     fn paused() -> Option<Self> {
         let tokio = tokio::time::Instant::now();
         let real = std::time::Instant::now();
@@ -160,7 +168,7 @@ impl Clock {
         match self {
             Self::Lease => lease_clock(),
             Self::Paused { tokio, since, .. } => {
-                // Each runtime has its own, and outside of one it runs on.
+                // Each runtime has its own paused clock; outside a runtime the clock runs.
                 let _runtime = handle.enter();
                 since + tokio.elapsed()
             }
@@ -168,14 +176,14 @@ impl Clock {
     }
 }
 
-/// Resolves when a clock has reached `at`, by the timers of a runtime.
+/// Resolves when a clock has reached `at`, with the timers of a runtime.
 async fn sleep_on(handle: Handle, clock: Clock, at: Instant) {
     loop {
         let left = at.saturating_since(clock.now(&handle));
         if left.is_zero() {
             return;
         }
-        // A timer belongs to the runtime that it is made in, whoever polls it.
+        // A timer belongs to the runtime in which it is created, whoever polls it.
         let nap = {
             let _runtime = handle.enter();
             tokio::time::sleep(left.min(LONGEST_NAP))
@@ -188,14 +196,14 @@ fn wall_clock() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// What the lease clock shows, whatever the time is in a world of tests.
+/// The lease clock, independent of the paused time of a test.
 pub(crate) fn lease_clock() -> Instant {
     let time = clock_gettime(LEASE_CLOCK);
     Instant::from_nanos(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
 }
 
-/// A cryptographic generator, seeded from the operating system; again after a fork, so that parent and child never draw the
-/// same id.
+/// A cryptographic generator, seeded from the operating system. It is seeded again after a fork, so
+/// that parent and child never generate the same id.
 struct Dice {
     process: Pid,
     generator: StdRng,
@@ -222,7 +230,7 @@ impl std::fmt::Debug for Dice {
     }
 }
 
-/// Without the system's randomness there are no unguessable ids, so there is nothing to go on with.
+/// Without the system's randomness there are no unguessable ids, so the program cannot continue.
 fn seeded() -> StdRng {
     StdRng::try_from_rng(&mut SysRng).expect("the operating system gives random bytes")
 }
@@ -233,7 +241,8 @@ mod tests {
 
     use super::*;
 
-    /// redlock, redis-dlm: an id that could be guessed from the time and the machine (uuid v1), or one for every acquire.
+    /// Bugs of redlock and redis-dlm: an id that could be guessed from the time and the machine
+    /// (UUID v1), or one id for all requests.
     #[test]
     fn ids_do_not_repeat() {
         let runtime = TokioRuntime::on_own_thread().unwrap();

@@ -1,4 +1,4 @@
-//! A lock that readers hold together and a writer alone, on one key or several.
+//! A lock that is shared by readers and exclusive for a writer, on one key or several.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,18 @@ use crate::error::LockError;
 use crate::lock::{Acquire, Guard};
 use crate::locks::Askers;
 
-/// A lock that readers hold together and a writer alone: the description of what to take. Making and cloning it does no I/O.
+/// A lock that is shared by readers and exclusive for a writer: it describes what to acquire.
+/// Making and cloning it does no I/O.
 ///
-/// All stand in one line, first come, first served. Readers do not pass a writer that waits, so that writers are not kept waiting
-/// for ever; when it is the turn of a reader, all who stand directly behind it and read as well are let in with it.
+/// All requests wait in one queue, first come, first served. Readers do not pass a waiting writer,
+/// so that writers are not starved. When it is a reader's turn, all readers directly behind it are
+/// granted together with it.
 ///
-/// Every guard has a fence of its own, greater than all earlier ones. A resource that refuses smaller fences must do so for writes
-/// alone: readers come in any order.
+/// Every guard has its own fence, greater than all earlier ones. A resource that refuses smaller
+/// fences must do so only for writes, because readers come in any order.
 ///
-/// A holder that crashed is missed from the end of its lease on, a reader as a writer. A guard of a reader cannot become a
-/// writer's: release it and ask again.
+/// A holder that crashed, whether reader or writer, blocks others until its lease ends. A reader's
+/// guard cannot become a writer's: release it and request again.
 ///
 /// ```
 /// # tokio_test(async {
@@ -38,8 +40,8 @@ use crate::locks::Askers;
 ///
 /// # What this does not promise
 ///
-/// Who holds a read guard and asks for another may wait for ever, if a writer came in between: it waits for the first guard, and
-/// the second request for it.
+/// A holder of a read guard that requests another one may wait for ever if a writer came in
+/// between: the writer waits for the first guard, and the second request waits for the writer.
 #[derive(Clone, Debug)]
 #[must_use = "a description takes nothing: call read() or write()"]
 pub struct RwLock {
@@ -53,39 +55,40 @@ impl RwLock {
         Self { askers, keys, defaults }
     }
 
-    /// How long a lease lasts without renewal: how long a crashed holder keeps the others out. 10 ms to a year.
+    /// Sets the TTL: how long a lease lasts without renewal, and so how long a crashed holder keeps
+    /// others out. 10 ms to a year.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.defaults.ttl = Ttl::new(ttl);
         self
     }
 
-    /// What the holder says of itself to those who ask: printable text of up to 256 bytes.
+    /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
     pub fn label(mut self, label: &str) -> Self {
         self.defaults.label = Label::new(label).map(Some);
         self
     }
 
-    /// Whether and for how long the lease is renewed while the guard lives.
+    /// Sets whether and for how long the lease is renewed while the guard exists.
     pub const fn renewal(mut self, renewal: Renewal) -> Self {
         self.defaults.renewal = renewal;
         self
     }
 
-    /// Waits until the lock can be held together with the other readers, as long as it takes; [`Acquire::within`] bounds the wait.
+    /// Waits for shared access, for as long as it takes; [`Acquire::within`] limits the wait.
     ///
     /// # Errors
     ///
-    /// Awaiting it gives a [`LockError`].
+    /// Awaiting it may return a [`LockError`].
     pub fn read(&self) -> Acquire {
         self.request(Claim::shared)
     }
 
-    /// Takes the lock together with the other readers, if no writer holds it or waits for it; `None` otherwise.
+    /// Acquires shared access if no writer holds the lock or waits for it; `None` otherwise.
     ///
     /// # Errors
     ///
-    /// [`LockError`], when the store did not answer within the outage limit or refuses, or the request makes no sense. That a
-    /// writer holds the lock, or waits for it, is no error.
+    /// [`LockError`] if the store did not answer within the outage limit or refuses, or the request
+    /// is invalid. A writer that holds the lock or waits for it is not an error.
     ///
     /// # Cancel safety
     ///
@@ -94,16 +97,16 @@ impl RwLock {
         self.read().once().await
     }
 
-    /// Waits until the lock can be held alone, as long as it takes; [`Acquire::within`] bounds the wait.
+    /// Waits for exclusive access, for as long as it takes; [`Acquire::within`] limits the wait.
     ///
     /// # Errors
     ///
-    /// Awaiting it gives a [`LockError`].
+    /// Awaiting it may return a [`LockError`].
     pub fn write(&self) -> Acquire {
         self.request(Claim::exclusive_all)
     }
 
-    /// Takes the lock alone if nobody holds it; `None` when a reader or a writer does.
+    /// Acquires exclusive access if nobody holds the lock; `None` if a reader or a writer does.
     ///
     /// # Errors
     ///

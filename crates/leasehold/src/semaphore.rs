@@ -1,4 +1,4 @@
-//! Permits of which there are so many, of one key or several.
+//! A semaphore: a limited number of permits, on one key or several.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,20 @@ use crate::error::LockError;
 use crate::lock::{Acquire, Guard};
 use crate::locks::Askers;
 
-/// A number of permits, each of which one holder has at a time: the description of what to take. Making and cloning it does no
-/// I/O.
+/// A number of permits, each with one holder at a time: it describes what to acquire. Making and
+/// cloning it does no I/O.
 ///
-/// A permit is a lease: of a holder that crashed it is back when that ends, so none is ever lost. A guard has all the permits that
-/// were asked for together, and gives them back together.
+/// Permits expire like any lease, so a crash cannot leak one. A guard holds all the permits that
+/// were requested together, and releases them together.
 ///
-/// All stand in one line, first come, first served. Whoever asks for many is not passed by those who ask for few: while it waits,
-/// permits that would do for them stay free.
+/// All requests wait in one queue, first come, first served. A request for many permits is not
+/// passed by requests for few: while it waits, free permits that would suffice for those stay free.
 ///
-/// **All who use a semaphore must name the same number.** Processes that disagree are never let in together: each waits until
-/// nobody of the other number holds any, as for a mutex, and is told so: "held by web-3 (0f3a91c2) with 1 of 2 permits". So a
-/// number can be changed while programs run; until the last has the new one, fewer work at a time, never more.
+/// **All users of a semaphore must name the same number.** Processes that disagree are never
+/// granted permits together: each waits until nobody holds a permit under another number, as for a
+/// mutex, and sees a message such as "held by web-3 (0f3a91c2) with 1 of 2 permits". So the number
+/// can be changed while programs run: until the last program uses the new number, fewer may work at
+/// a time, never more.
 ///
 /// ```
 /// # tokio_test(async {
@@ -41,9 +43,9 @@ use crate::locks::Askers;
 ///
 /// # What this does not promise
 ///
-/// Permits have no numbers of their own: a guard does not say which of four GPUs is meant.
+/// Permits are not numbered: a guard does not say which of four GPUs to use.
 ///
-/// A quorum counts no permits: there every request is a [`Misuse`].
+/// A quorum does not support semaphores: there every request is a [`Misuse`].
 #[derive(Clone, Debug)]
 #[must_use = "a description takes nothing: call acquire() or try_acquire()"]
 pub struct Semaphore {
@@ -63,49 +65,51 @@ impl Semaphore {
         Self { askers, keys, permits, defaults }
     }
 
-    /// How long a lease lasts without renewal: how long a crashed holder keeps its permits from the others. 10 ms to a year.
+    /// Sets the TTL: how long a lease lasts without renewal, and so how long a crashed holder keeps
+    /// its permits. 10 ms to a year.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.defaults.ttl = Ttl::new(ttl);
         self
     }
 
-    /// What the holder says of itself to those who ask: printable text of up to 256 bytes.
+    /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
     pub fn label(mut self, label: &str) -> Self {
         self.defaults.label = Label::new(label).map(Some);
         self
     }
 
-    /// Whether and for how long the lease is renewed while the guard lives.
+    /// Sets whether and for how long the lease is renewed while the guard exists.
     pub const fn renewal(mut self, renewal: Renewal) -> Self {
         self.defaults.renewal = renewal;
         self
     }
 
-    /// Waits for a permit, as long as it takes; [`Acquire::within`] bounds the wait.
+    /// Waits for a permit, for as long as it takes; [`Acquire::within`] limits the wait.
     ///
     /// # Errors
     ///
-    /// Awaiting it gives a [`LockError`].
+    /// Awaiting it may return a [`LockError`].
     pub fn acquire(&self) -> Acquire {
         self.acquire_many(1)
     }
 
-    /// Waits for so many permits together, as long as it takes.
+    /// Waits for several permits together, for as long as it takes.
     ///
     /// # Errors
     ///
-    /// Awaiting it gives a [`LockError`]; a [`Misuse`] where that is none or more than there are.
+    /// Awaiting it may return a [`LockError`], and returns a [`Misuse`] if the number is zero or
+    /// greater than the number of all permits.
     pub fn acquire_many(&self, permits: u32) -> Acquire {
         let claim = self.keys.clone().and_then(|keys| Claim::permits(keys, permits, self.permits));
         Acquire::new(self.askers.clone(), self.defaults.terms(claim))
     }
 
-    /// Takes a permit if one is free and nobody waits for it; `None` otherwise.
+    /// Acquires a permit if one is free and nobody waits for one; `None` otherwise.
     ///
     /// # Errors
     ///
-    /// [`LockError`], when the store did not answer within the outage limit or refuses, or the request makes no sense. That there
-    /// is no permit left is no error.
+    /// [`LockError`] if the store did not answer within the outage limit or refuses, or the request
+    /// is invalid. That no permit is free is not an error.
     ///
     /// # Cancel safety
     ///
@@ -114,11 +118,13 @@ impl Semaphore {
         self.try_acquire_many(1).await
     }
 
-    /// Takes so many permits together if they are free and nobody waits for any; `None` otherwise.
+    /// Acquires several permits together if they are free and nobody waits for any; `None`
+    /// otherwise.
     ///
     /// # Errors
     ///
-    /// [`LockError`], as [`try_acquire`](Self::try_acquire); a [`Misuse`] where that is none or more than there are.
+    /// [`LockError`], as [`try_acquire`](Self::try_acquire); a [`Misuse`] if the number is zero or
+    /// greater than the number of all permits.
     ///
     /// # Cancel safety
     ///

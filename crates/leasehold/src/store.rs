@@ -1,11 +1,13 @@
-//! What it takes to write a store of your own.
+//! The building blocks for a store of your own.
 //!
-//! A store implements [`Store`], ten methods about leases, and names in [`Store::parts`] what it can do besides: be a member of a
-//! quorum, show who holds what, keep marks, serve operators. What a request does is decided by the functions of [`serve`], over the
-//! [`Records`] of its keys; a store loads these, calls the function, saves what changed, and delivers the pushes. Then
-//! [`LocksBuilder::over`](crate::LocksBuilder::over) makes locks of it.
+//! A store implements [`Store`], ten methods about leases. In [`Store::parts`] it lists its other
+//! abilities: to be a member of a quorum, to show holders, to keep marks, to serve operators. The
+//! functions of [`serve`] decide what a request does to the [`Records`] of its keys. A store loads
+//! these records, calls the function, saves the changes, and delivers the pushes. Then
+//! [`LocksBuilder::over`](crate::LocksBuilder::over) creates locks in it.
 //!
-//! The example `own_store` is such a store, whole. It passes the list of checks that every store of this crate passes.
+//! The example `own_store` is a complete store. It passes the same checks as every store of this
+//! crate.
 
 pub use leasehold_core::{
     AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord,

@@ -1,4 +1,4 @@
-//! All locks of a place, looked at again and again without keeping it busy.
+//! A continuous watch of all locks of a store that puts little load on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,12 +11,13 @@ use crate::error::InspectError;
 use crate::locks::{Askers, Locks};
 
 impl Locks {
-    /// The same as [`list`](Self::list), for whoever watches for a long time: what is found is kept, and looked at again about once a
-    /// second.
+    /// The same as [`list`](Self::list), for a program that watches for a long time: locks that
+    /// were found are remembered, and refreshed about once a second.
     ///
-    /// A server gets no more than fourteen commands a second for it, however many keys there are. Among a million keys it takes some twenty
-    /// seconds until all locks are found, and as long until a new one is. Where there are more than a thousand locks at once each is looked
-    /// at less often than once a second, and on a cluster where there are more than seven: there, a command is about one lock.
+    /// It sends a server at most fourteen commands a second, however many keys there are. With a
+    /// million keys it takes about twenty seconds to find all locks, and as long to find a new one.
+    /// With more than a thousand locks at once, each is refreshed less often than once a second. On
+    /// a cluster that limit is seven locks, because there each command inspects one lock.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -50,24 +51,24 @@ impl Locks {
     }
 }
 
-/// What is known of the locks of a place, by [`Locks::survey`].
+/// What is known of all locks of a store, from [`Locks::survey`].
 pub struct Survey {
     askers: Arc<Askers>,
     prefix: Vec<u8>,
     known: BTreeMap<Key, Seen>,
-    /// What a walk came by and was not inspected yet.
+    /// Keys that the scan found and that were not inspected yet.
     unseen: BTreeSet<Key>,
-    /// What is looked at first.
+    /// The key that is refreshed first.
     chosen: Option<Key>,
-    /// Where the walk goes on; `None` after its end.
+    /// Where the scan continues; `None` after its end.
     from: Option<Bookmark>,
     walked: u16,
     passes: u64,
     pass_began: Option<Instant>,
     inspected: Option<Instant>,
-    /// Whether the walk has its turn where both have something to do.
+    /// Whether the scan is next, if both the scan and the inspection have work to do.
     walks_next: bool,
-    /// Not before then is anything asked.
+    /// No request is sent before this time.
     next_at: Option<Instant>,
 }
 
@@ -77,54 +78,59 @@ struct Seen {
     at: Instant,
 }
 
-/// A lock as it was when it was last looked at.
+/// A lock as it was when it was last inspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sighting {
-    /// What there was to be seen.
+    /// The state of the lock.
     pub state: Arc<KeyState>,
-    /// How long ago.
+    /// The age of the state.
     pub ago: Duration,
 }
 
-/// How far a survey has come.
+/// The progress of a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How much of the store lies behind in this pass, in thousandths.
+    /// The share of the store that was scanned in this pass, in thousandths.
     pub walked: u16,
-    /// How many passes there were. Before the first has ended there may be locks that were not found yet.
+    /// The number of finished passes. Until the first has ended, there may be locks that were not
+    /// found yet.
     pub passes: u64,
-    /// How many names were come by that are still to be looked at: locks may be among them.
+    /// The number of names that were found but not inspected yet: locks may be among them.
     pub unseen: usize,
 }
 
 impl Survey {
-    /// What each command is worth: fourteen a second leave room for those that connecting, keeping a connection alive and breaking a lease
-    /// take, below twenty.
+    /// The interval per command: fourteen commands a second leave room, below twenty, for
+    /// connecting, keeping the connection alive and breaking a lease.
     const PER_COMMAND: Duration = Duration::from_micros(71_500);
 
-    /// How old what is shown may become, as long as there is not more than can be looked at.
+    /// How old a shown state may become, unless there are too many locks to refresh.
     const FRESH: Duration = Duration::from_millis(900);
 
-    /// How long what was found is gathered, so that one command inspects more of it.
+    /// How long found keys are gathered, so that one command inspects more of them.
     const GATHER: Duration = Duration::from_millis(250);
 
-    /// Between the beginnings of two walks: where one takes less, the rest of the time belongs to the store.
+    /// The time between the starts of two scans: if a scan takes less, the store rests for the
+    /// remaining time.
     const BETWEEN_WALKS: Duration = Duration::from_secs(1);
 
-    /// After a fault.
+    /// The pause after a fault.
     const REST: Duration = Duration::from_secs(1);
 
-    /// Asks the store for a little more, when it is time for that: goes on looking for locks, or looks at those that are known.
+    /// Takes one step when it is due: continues the scan for locks, or refreshes those that are
+    /// known.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses. What is known stays so; the next step rests for a second and asks again.
+    /// [`InspectError`] if the store does not answer or refuses. What is known stays known; the
+    /// next step waits for a second and asks again.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe. What was asked is asked again, so drop it seldom: a task of its own keeps to the limit.
+    /// Cancel safe. A request that was dropped is sent again, so drop this seldom: a separate task
+    /// keeps to the limit.
     pub async fn step(&mut self) -> Result<(), InspectError> {
         self.due().await;
         let (store, runtime) = {
@@ -133,7 +139,7 @@ impl Survey {
         };
         let began = runtime.now();
         let job = self.next_job(began, self.at_once()).1;
-        // Also when it is dropped on the way: what was sent counts.
+        // Set even if this future is dropped, because a request that was sent counts.
         self.next_at = Some(began + Self::PER_COMMAND);
         let done = match job {
             Job::Inspect(keys) => {
@@ -161,7 +167,8 @@ impl Survey {
         done.map(drop).map_err(InspectError::Store)
     }
 
-    /// Resolves when there is something to ask, and it may be asked; the next step begins at once then.
+    /// Resolves when there is a request to send and it may be sent. The next step then starts at
+    /// once.
     ///
     /// # Cancel safety
     ///
@@ -183,7 +190,7 @@ impl Survey {
         self.askers.place().store.parts().inspect.map_or(1, InspectStore::inspected_at_once).max(1)
     }
 
-    /// The locks that are held or waited for, as far as they are found, in the order of their bytes.
+    /// The locks found so far that are held or waited for, in byte order.
     pub fn found(&self) -> impl Iterator<Item = Sighting> + '_ {
         let now = self.askers.place().runtime.now();
         let sighting =
@@ -191,25 +198,25 @@ impl Survey {
         self.known.values().map(sighting)
     }
 
-    /// How far it has come.
+    /// The progress of the survey.
     #[must_use]
     pub fn progress(&self) -> Progress {
         Progress { walked: self.walked, passes: self.passes, unseen: self.unseen.len() }
     }
 
-    /// Has this lock looked at before the others.
+    /// Refreshes this lock before the others.
     pub fn choose(&mut self, key: Option<Key>) {
         self.chosen = key;
     }
 
-    /// Has this lock looked at next, whatever is known of it: something was done to it.
+    /// Refreshes this lock next, whatever is known of it, because it may just have been changed.
     pub fn look_again(&mut self, key: Key) {
         self.inspected = None;
         self.unseen.insert(key.clone());
         self.chosen = Some(key);
     }
 
-    /// What to ask next, and when.
+    /// The next request and its time.
     fn next_job(&self, now: Instant, at_once: usize) -> (Instant, Job) {
         let (walk_at, from) = match (self.from, self.pass_began) {
             (Some(from), Some(_)) if from != Bookmark::default() => (now, from),
@@ -224,7 +231,8 @@ impl Survey {
         }
     }
 
-    /// Which keys to look at next, and when: new ones soon, and those that are known when they are no longer fresh.
+    /// The keys to inspect next, and when: new keys soon, and known ones when they are no longer
+    /// fresh.
     fn inspection(&self, now: Instant, at_once: usize) -> Option<(Instant, Vec<Key>)> {
         let gathered = self.inspected.map_or(now, |at| at + Self::GATHER);
         let mut stale: Vec<(Instant, &Key)> = self
@@ -276,7 +284,7 @@ impl Survey {
     }
 }
 
-/// What to ask.
+/// The next request.
 #[derive(Debug)]
 enum Job {
     Inspect(Vec<Key>),

@@ -1,4 +1,4 @@
-//! The request that a caller waits for.
+//! The request for a lock, for callers that block.
 
 use std::time::Duration;
 
@@ -6,41 +6,43 @@ use super::guard::Guard;
 use super::wait;
 use crate::{Backoff, LockError, Waiting};
 
-/// A request for a lock. It does nothing until it is waited for.
+/// A request for a lock. It does nothing until [`wait`](Self::wait) is called.
 #[derive(Clone, Debug)]
 #[must_use = "a request does nothing until it is waited for"]
 pub struct Acquire(pub(super) crate::Acquire);
 
 impl Acquire {
-    /// Waits for a holder no longer than this; zero is one try, whose error says who holds the lock. Without it, the request
-    /// waits as long as it takes.
+    /// Limits the wait for a holder; zero is one try, whose error says who holds the lock. Without
+    /// a limit, the request waits for as long as it takes.
     ///
-    /// For a store that does not answer it waits no longer than the outage limit in any case.
+    /// The wait for a store that does not answer never exceeds the outage limit.
     pub fn within(self, limit: Duration) -> Self {
         Self(self.0.within(limit))
     }
 
-    /// Does not join a line in which so many wait already: the request then ends at once with [`LockError::LineFull`].
+    /// Limits the queue: if that many requests wait already, this one ends at once with
+    /// [`LockError::LineFull`].
     pub fn line_limit(self, waiters: u64) -> Self {
         Self(self.0.line_limit(waiters))
     }
 
-    /// The rests between asks, where the store has no line.
+    /// Sets the pauses between retries, for stores without a queue.
     pub fn backoff(self, backoff: Backoff) -> Self {
         Self(self.0.backoff(backoff))
     }
 
-    /// Calls this each time the store has refused and the request goes on waiting: to say for whom. It is called on the thread that
-    /// waits.
+    /// Calls this function each time the store has refused and the request keeps waiting, for
+    /// example to print who holds the lock. It is called on the waiting thread.
     pub fn on_wait(self, tell: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
         Self(self.0.on_wait(tell))
     }
 
-    /// Blocks until the lock is had.
+    /// Blocks until the lock is acquired.
     ///
     /// # Errors
     ///
-    /// [`LockError`]: not free within the limit, a store that did not answer or refuses, or a request that makes no sense.
+    /// [`LockError`]: the lock was not free within the limit, the store did not answer or refuses,
+    /// or the request is invalid.
     pub fn wait(self) -> Result<Guard, LockError> {
         wait(self.0.into_future()).map(Guard)
     }

@@ -1,11 +1,12 @@
-//! What is done under a lock, and marked when it was done.
+//! A job that runs under a lock and is marked once it is done.
 
 use super::guard::Guard;
 use super::wait;
 use crate::{BeginError, Held, JobError, Mark, MarkError};
 
-/// Something that is yours to do, as [`leasehold::Doing`](crate::Doing): you hold its lock. Say [`done`](Self::done) when it was done; if
-/// this is dropped without it, it was not, and the lock is released soon after.
+/// A job that this caller may do, and whose lock it holds, as [`leasehold::Doing`](crate::Doing).
+/// Call [`done`](Self::done) once the work is done. If this value is dropped before, the job counts
+/// as not done, and the lock is released soon after.
 #[derive(Debug)]
 #[must_use = "what is dropped was not done: do it, and say done()"]
 pub struct Doing(crate::Doing);
@@ -17,22 +18,25 @@ impl Doing {
         Ok(wait(begun)?.map(Self))
     }
 
-    /// A view of the holding: work that blocks looks there whether it [is still held](Held::is_held) before whatever counts.
+    /// A view of the holding. Work that blocks checks there that the lock [is still
+    /// held](Held::is_held) before each step that matters.
     #[must_use]
     pub fn held(&self) -> Held {
         self.0.held()
     }
 
-    /// It was done: leaves the mark, and releases the lock. A store that is silent is asked until the lease ends.
+    /// Marks the job as done, and releases the lock. If the store does not answer, the mark is
+    /// retried until the lease ends.
     ///
     /// # Errors
     ///
-    /// [`MarkError`]: it was done, and nobody will know, so somebody will do it again.
+    /// [`MarkError`]: the job was done, but nobody will know, so somebody will do it again.
     pub fn done(self) -> Result<(), MarkError> {
         wait(self.0.done())
     }
 
-    /// It was done: leaves the mark, and keeps the lock. From then on nobody does it again, also if the lock is lost.
+    /// Marks the job as done, and keeps the lock. From then on nobody does it again, even if the
+    /// lock is lost.
     ///
     /// # Errors
     ///
@@ -41,12 +45,13 @@ impl Doing {
         wait(self.0.mark())
     }
 
-    /// It was not done, or is not to be noted yet: the lock alone, for whoever wants to know what becomes of its release.
+    /// Returns the lock alone, for a job that was not done or is not to be marked yet. The caller
+    /// can then see the result of the release.
     pub fn into_guard(self) -> Guard {
         Guard(self.0.into_guard())
     }
 
-    /// Runs the work, and leaves the mark if it was done.
+    /// Runs the work, and leaves the mark if it succeeded.
     pub(super) fn run<T, E>(self, work: impl FnOnce(Held) -> Result<T, E>) -> Result<T, JobError<E>> {
         match work(self.held()) {
             Ok(value) => {
@@ -54,7 +59,8 @@ impl Doing {
                 Ok(value)
             }
             Err(error) => {
-                // The next one may try as soon as this is said.
+                // Release the lock first, so that the next holder may try as soon as the error is
+                // returned.
                 let _ = self.into_guard().release();
                 Err(JobError::Failed(error))
             }

@@ -1,15 +1,16 @@
-//! Reading what happens.
+//! Events of the locks, for callers that block.
 
 use super::wait;
 use crate::Event;
 
-/// What happens to the locks of a process, as [`leasehold::Events`](crate::Events): from [`Locks::events`](super::Locks::events). As an
-/// iterator it blocks for each event, and ends when the locks and all their guards are gone.
+/// The events of a process's locks, as [`leasehold::Events`](crate::Events): from
+/// [`Locks::events`](super::Locks::events). As an iterator it blocks for each event, and ends once
+/// the locks and all their guards are gone.
 #[derive(Debug)]
 pub struct Events(pub(super) crate::Events);
 
 impl Events {
-    /// Blocks until something happens; `None` when there is nothing to come.
+    /// Blocks until the next event; `None` once no more can come.
     pub fn wait_next(&mut self) -> Option<Event> {
         wait(self.0.next())
     }

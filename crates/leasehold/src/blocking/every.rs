@@ -1,4 +1,4 @@
-//! What is done once in a while, by one of many.
+//! A job that one of many processes does once in each period.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::doing::Doing;
 use super::wait;
 use crate::{BeginError, EveryOutcome, Held, InspectError, JobError, Mark, NotDue};
 
-/// Something that is done once in each period, by one of many who are told to at about the same time, as
-/// [`leasehold::Every`](crate::Every). Making and cloning it does no I/O.
+/// A job that is done once in each period by one of many processes that are started for it at about
+/// the same time, as [`leasehold::Every`](crate::Every). Making and cloning it does no I/O.
 ///
 /// ```
 /// use leasehold::EveryOutcome;
@@ -26,42 +26,50 @@ use crate::{BeginError, EveryOutcome, Held, InspectError, JobError, Mark, NotDue
 pub struct Every(pub(super) crate::Every);
 
 impl Every {
-    /// How long the lease lasts without renewal: how long after a crash the next one may begin.
+    /// Sets the TTL: how long the lease lasts without renewal, and so how long after a crash the
+    /// next process may start.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(self.0.ttl(ttl))
     }
 
-    /// What whoever does it says of itself, meanwhile and in the mark: printable text of up to 256 bytes.
+    /// Sets what the process that does the job says about itself, during the work and in the mark:
+    /// printable text of up to 256 bytes.
     pub fn label(self, label: &str) -> Self {
         Self(self.0.label(label))
     }
 
-    /// Lets the next one try when the work takes longer than this. Work that blocks is not stopped: it has to look.
+    /// Limits the work: after this time the next process may try. Blocking work is not stopped, so
+    /// it must check whether the lock is still held.
     pub fn at_most(self, limit: Duration) -> Self {
         Self(self.0.at_most(limit))
     }
 
-    /// Does it whether or not it is due, unless somebody is at it; the next period begins with it.
+    /// Does the job whether or not it is due, unless somebody is doing it; the next period starts
+    /// with it.
     pub fn now(self) -> Self {
         Self(self.0.now())
     }
 
-    /// When it was last begun, and by whom; `None` when it was never done, or so long ago that nobody remembers.
+    /// When the job was last started, and by whom; `None` if it was never done, or so long ago that
+    /// the mark has expired.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer within the outage limit or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store did not answer within the outage limit or refuses, or the name
+    /// cannot be a key.
     pub fn mark(&self) -> Result<Option<Mark>, InspectError> {
         wait(self.0.mark())
     }
 
-    /// Does it if it is due and nobody else is at it: takes the lock of the same name, looks again, runs `work`, leaves the mark.
+    /// Does the job if it is due and nobody else is doing it: takes the lock of the same name,
+    /// checks the mark again, runs `work`, and leaves the mark.
     ///
-    /// Work that blocks is not stopped when the lock is lost: it stays due then, and this says so.
+    /// Blocking work is not stopped when the lock is lost. The job then stays due, and this call
+    /// returns an error.
     ///
     /// # Errors
     ///
-    /// [`JobError`]: whether the work was not begun, failed, or was done and could not be marked.
+    /// [`JobError`]: the work was not started, it failed, or it was done and could not be marked.
     pub fn run<T, E>(&self, work: impl FnOnce(Held) -> Result<T, E>) -> Result<EveryOutcome<T>, JobError<E>> {
         match self.begin()? {
             Ok(doing) => doing.run(work).map(EveryOutcome::Ran),
@@ -69,11 +77,13 @@ impl Every {
         }
     }
 
-    /// The same in two steps: either it is yours to do, or here is why it is not due.
+    /// The same in two steps: returns the job for the caller to do, or the reason why it is not
+    /// due.
     ///
     /// # Errors
     ///
-    /// [`BeginError`]: the lock was not had though nobody held it, or it could not be found out whether it is due.
+    /// [`BeginError`]: the lock was not acquired although nobody held it, or it is unknown whether
+    /// the job is due.
     pub fn begin(&self) -> Result<Result<Doing, NotDue>, BeginError> {
         Doing::begin(self.0.begin())
     }

@@ -1,4 +1,4 @@
-//! The holding, as its holder has it in hand.
+//! The guard of a held lock, for callers that block.
 
 use std::time::Duration;
 
@@ -7,14 +7,15 @@ use crate::{Fence, Held, Holder, Key, Loss, ReleaseError, RenewError, Ttl};
 
 /// A lock that is held, as [`leasehold::Guard`](crate::Guard).
 ///
-/// While it lives its lease is renewed by another thread, also while this one blocks. Dropping it releases the lock, and blocks until
-/// the store has confirmed that, for 2 s at most; within a runtime it does not block, and the end of that runtime waits instead.
+/// While it exists, another thread renews the lease, even while this thread blocks. Dropping it
+/// releases the lock, and blocks until the store has confirmed that, for at most 2 s. Inside a
+/// runtime the drop does not block; the shutdown of that runtime waits instead.
 #[derive(Debug)]
 #[must_use = "dropping the guard releases the lock"]
 pub struct Guard(pub(super) crate::Guard);
 
 impl Guard {
-    /// A view of this holding, to lend to those who work under it.
+    /// A view of this holding, to lend to code that works under the lock.
     #[must_use]
     pub fn held(&self) -> Held {
         self.0.held()
@@ -31,7 +32,7 @@ impl Guard {
         self.0.holder()
     }
 
-    /// The fence of this holding: send it with every write to what the lock guards.
+    /// The fence of this holding: send it with every write to the resource that the lock protects.
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.0.fence()
@@ -49,32 +50,34 @@ impl Guard {
         self.0.held_for()
     }
 
-    /// How long the lease is believed from now if no renewal comes; zero when it is lost.
+    /// How long the lease remains valid from now without another renewal; zero if it is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// How often the store was asked before it granted.
+    /// How often the store was asked before it granted the lock.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.0.attempts()
     }
 
-    /// Whether the lease is still believed. This looks at the clock itself; a moment later it may have changed.
+    /// Returns true while the lease is valid. This reads the clock; the answer may change a moment
+    /// later.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.0.is_held()
     }
 
-    /// Why the lease is lost, if it is known to be.
+    /// Why the lease was lost, if that is known.
     #[must_use]
     pub fn loss(&self) -> Option<Loss> {
         self.0.held().loss()
     }
 
-    /// Blocks until the lease is lost: for a thread that watches a holding while others work under it. It takes a view, because
-    /// it may outlast the guard: after a normal release it blocks for ever, so let that thread end with the program.
+    /// Blocks until the lease is lost, for a thread that watches the lock while others work under
+    /// it. It takes a view, because it may outlive the guard: after a normal release it blocks for
+    /// ever, so let that thread end with the program.
     ///
     /// ```
     /// # let locks = leasehold::blocking::Locks::in_memory().unwrap();
@@ -91,21 +94,21 @@ impl Guard {
         wait(held.lost())
     }
 
-    /// Makes the lease last at least `ttl` from now; later automatic renewals use that ttl too. A renewal never shortens
-    /// what is left.
+    /// Extends the lease to at least `ttl` from now; later automatic renewals use that TTL too. A
+    /// renewal never shortens the time that is left.
     ///
     /// # Errors
     ///
-    /// [`RenewError`], as [`leasehold::Guard::renew`](crate::Guard::renew) has them.
+    /// [`RenewError`], as for [`leasehold::Guard::renew`](crate::Guard::renew).
     pub fn renew(&self, ttl: Duration) -> Result<(), RenewError> {
         wait(self.0.renew(ttl))
     }
 
-    /// Releases the lock, and says whether it was held to the end. Where the store does not answer it is asked again until the lease
-    /// ends.
+    /// Releases the lock, and returns an error if it was not held to the end. If the store does not
+    /// answer, the release is retried until the lease ends.
     ///
     /// # Errors
-    ///
+    /// [`ReleaseError`], as for [`leasehold::Guard::release`](crate::Guard::release).
     /// [`ReleaseError`], as [`leasehold::Guard::release`](crate::Guard::release) has them.
     pub fn release(self) -> Result<(), ReleaseError> {
         wait(self.0.release())

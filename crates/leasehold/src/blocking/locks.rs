@@ -1,4 +1,4 @@
-//! The locks of one place.
+//! The locks of one store, for callers that block.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +17,25 @@ use crate::{
     InspectError, Key, KeyState, LocksBuilder, Mark, Marked, Store,
 };
 
-/// The locks of one place, as [`leasehold::Locks`](crate::Locks). Cheap to clone.
+/// The locks of one store, as [`leasehold::Locks`](crate::Locks). Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Locks(crate::Locks);
 
 impl Locks {
-    /// Connects to the store at a URL, with the defaults of [`LocksBuilder`]; [`leasehold::Locks::connect`](crate::Locks::connect)
-    /// says which there are. Blocks for the outage limit at most.
+    /// Connects to the store at a URL, with the defaults of [`LocksBuilder`];
+    /// [`leasehold::Locks::connect`](crate::Locks::connect) lists the URLs. Blocks for at most the
+    /// outage limit.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: a URL that cannot be used, a store that does not answer within the outage limit, one that refuses, or no
-    /// thread.
+    /// [`ConnectError`]: the URL is invalid, the store did not answer within the outage limit or
+    /// refuses, or no thread could be started.
     pub fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::connect_with(crate::Locks::builder(), url)
     }
 
-    /// The same with other defaults. Whatever the builder says of it, the locks are kept on a thread of their own.
+    /// The same with other defaults. Whatever the builder says, a separate thread keeps these
+    /// locks.
     ///
     /// ```no_run
     /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,7 +48,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect), or a default that cannot be used.
+    /// As [`connect`](Self::connect), or a default is invalid.
     pub fn connect_with(builder: LocksBuilder, url: &str) -> Result<Self, ConnectError> {
         wait(builder.own_thread(true).connect(url)).map(Self)
     }
@@ -55,7 +57,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: stores or a longest ttl that cannot be used, or no thread.
+    /// [`ConnectError`]: the stores or the longest TTL are invalid, or no thread could be started.
     pub fn quorum<Member: Into<AnyStore>>(
         stores: impl IntoIterator<Item = Member>,
         max_ttl: Duration,
@@ -63,11 +65,12 @@ impl Locks {
         Self::quorum_with(crate::Locks::builder(), stores, max_ttl)
     }
 
-    /// The same with other defaults. Whatever the builder says of it, the locks are kept on a thread of their own.
+    /// The same with other defaults. Whatever the builder says, a separate thread keeps these
+    /// locks.
     ///
     /// # Errors
     ///
-    /// As [`quorum`](Self::quorum), or a default that cannot be used.
+    /// As [`quorum`](Self::quorum), or a default is invalid.
     pub fn quorum_with<Member: Into<AnyStore>>(
         builder: LocksBuilder,
         stores: impl IntoIterator<Item = Member>,
@@ -76,11 +79,11 @@ impl Locks {
         builder.own_thread(true).quorum(stores, max_ttl).map(Self)
     }
 
-    /// Locks of this process alone. They are gone with the last clone and guard.
+    /// Locks of this process alone. They end with the last clone and guard.
     ///
     /// # Errors
     ///
-    /// [`ConnectError::NoThread`], when the operating system gives none.
+    /// [`ConnectError::NoThread`] if the operating system cannot start one.
     pub fn in_memory() -> Result<Self, ConnectError> {
         Self::in_memory_with(crate::Locks::builder())
     }
@@ -89,7 +92,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// As [`in_memory`](Self::in_memory), or a default that cannot be used.
+    /// As [`in_memory`](Self::in_memory), or a default is invalid.
     pub fn in_memory_with(builder: LocksBuilder) -> Result<Self, ConnectError> {
         builder.own_thread(true).in_memory().map(Self)
     }
@@ -98,7 +101,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: a URL or default that cannot be used, or no thread.
+    /// [`ConnectError`]: the URL or a default is invalid, or no thread could be started.
     pub fn unopened_with(builder: LocksBuilder, url: &str) -> Result<Self, ConnectError> {
         builder.own_thread(true).unopened(url).map(Self)
     }
@@ -107,23 +110,25 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: a default that cannot be used, or no thread.
+    /// [`ConnectError`]: a default is invalid, or no thread could be started.
     pub fn over_with(builder: LocksBuilder, store: Arc<dyn Store>) -> Result<Self, ConnectError> {
         builder.own_thread(true).over(store).map(Self)
     }
 
-    /// These locks, which are kept by another thread than those that will block for them.
+    /// Wraps locks that another thread keeps than the ones that will block for them.
     #[cfg(feature = "testing")]
     pub(crate) const fn kept_elsewhere(locks: crate::Locks) -> Self {
         Self(locks)
     }
 
-    /// The lock of this name. Does no I/O; a name that cannot be a key is said when the lock is asked for.
+    /// The lock of this name. This does no I/O; a name that cannot be a key is an error of the
+    /// request.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
         Mutex(self.0.mutex(name))
     }
 
-    /// Several locks taken together, or none of them, as [`leasehold::Locks::mutex_all`](crate::Locks::mutex_all).
+    /// Several locks that are taken together or not at all, as
+    /// [`leasehold::Locks::mutex_all`](crate::Locks::mutex_all).
     pub fn mutex_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> Mutex {
         Mutex(self.0.mutex_all(names))
     }
@@ -133,17 +138,19 @@ impl Locks {
         RwLock(self.0.rw_lock(name))
     }
 
-    /// Several reader-writer locks taken together, or none of them.
+    /// Several reader-writer locks that are taken together or not at all.
     pub fn rw_lock_all<Name: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = Name>) -> RwLock {
         RwLock(self.0.rw_lock_all(names))
     }
 
-    /// The semaphore of this name, of so many permits, as [`leasehold::Locks::semaphore`](crate::Locks::semaphore). Does no I/O.
+    /// The semaphore of this name with that many permits, as
+    /// [`leasehold::Locks::semaphore`](crate::Locks::semaphore). This does no I/O.
     pub fn semaphore(&self, name: impl AsRef<[u8]>, permits: u32) -> Semaphore {
         Semaphore(self.0.semaphore(name, permits))
     }
 
-    /// Several semaphores of so many permits each, of which as many are taken of one as of the other, together or none.
+    /// Several semaphores with that many permits each. A request takes the same number of permits
+    /// from each, all or nothing.
     pub fn semaphore_all<Name: AsRef<[u8]>>(
         &self,
         names: impl IntoIterator<Item = Name>,
@@ -152,57 +159,63 @@ impl Locks {
         Semaphore(self.0.semaphore_all(names, permits))
     }
 
-    /// Something that is done once, ever, under the lock of this name. Does no I/O.
+    /// A job that is done only once, ever, under the lock of this name. This does no I/O.
     pub fn once(&self, name: impl AsRef<[u8]>) -> Once {
         Once(self.0.once(name))
     }
 
-    /// Something that is done once in each `period`, under the lock of this name. Does no I/O; a period that cannot be is said when it
-    /// is to run.
+    /// A job that is done once in each `period`, under the lock of this name. This does no I/O; an
+    /// invalid period is an error when the job is to run.
     pub fn every(&self, period: Duration, name: impl AsRef<[u8]>) -> Every {
         Every(self.0.every(period, name))
     }
 
-    /// The leadership of this name, for which several stand and which one has at a time. Does no I/O.
+    /// The leadership of this name, which one of several candidates has at a time. This does no
+    /// I/O.
     pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
         Election(self.0.election(name))
     }
 
-    /// Who holds a lock, and who waits for it, in order. Takes nothing and changes nothing; a moment later it may be different.
+    /// The holders of a lock and its waiters, in order. This takes and changes nothing; the answer
+    /// may change a moment later.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store does not answer or refuses, or the name cannot be a key.
     pub fn inspect(&self, name: impl AsRef<[u8]>) -> Result<KeyState, InspectError> {
         wait(self.0.inspect(name))
     }
 
-    /// The same of every lock whose name begins so, as [`leasehold::Locks::list`](crate::Locks::list).
+    /// The same for every lock whose name has this prefix, as
+    /// [`leasehold::Locks::list`](crate::Locks::list).
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses.
+    /// [`InspectError`] if the store does not answer or refuses.
     pub fn list(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<KeyState>, InspectError> {
         wait(self.0.list(prefix))
     }
 
-    /// The same, for whoever watches for a long time, as [`leasehold::Locks::survey`](crate::Locks::survey).
+    /// The same for a program that watches for a long time, as
+    /// [`leasehold::Locks::survey`](crate::Locks::survey).
     #[must_use]
     pub fn survey(&self, prefix: impl AsRef<[u8]>) -> Survey {
         Survey(self.0.survey(prefix))
     }
 
-    /// Ends the lease on a lock, whoever holds it, if its fence is this, as [`leasehold::Locks::break_lease`](crate::Locks::break_lease);
-    /// what it was.
+    /// Ends the lease on a lock, whoever holds it, if it has this fence, as
+    /// [`leasehold::Locks::break_lease`](crate::Locks::break_lease). Returns the holder that lost
+    /// it.
     ///
     /// # Errors
     ///
-    /// [`BreakError`]: nothing was broken; or the store did not answer, and then it may have been.
+    /// [`BreakError`]: nothing was broken; or the store did not answer, and then the lease may have
+    /// been broken.
     pub fn break_lease(&self, name: impl AsRef<[u8]>, fence: Fence) -> Result<HolderInfo, BreakError> {
         wait(self.0.break_lease(name, fence))
     }
 
-    /// The same, with a note for the record that [`last_break`](Self::last_break) shows, as
+    /// The same, with a note for the record that [`last_break`](Self::last_break) returns, as
     /// [`leasehold::Locks::break_lease_noting`](crate::Locks::break_lease_noting).
     ///
     /// # Errors
@@ -217,53 +230,58 @@ impl Locks {
         wait(self.0.break_lease_noting(name, fence, note))
     }
 
-    /// Which lease on a lock was broken last, as [`leasehold::Locks::last_break`](crate::Locks::last_break).
+    /// The last lease on a lock that was broken, as
+    /// [`leasehold::Locks::last_break`](crate::Locks::last_break).
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store does not answer or refuses, or the name cannot be a key.
     pub fn last_break(&self, name: impl AsRef<[u8]>) -> Result<Option<BreakRecord>, InspectError> {
         wait(self.0.last_break(name))
     }
 
-    /// The same of all names that begin so, as [`leasehold::Locks::breaks`](crate::Locks::breaks).
+    /// The same for all names with this prefix, as
+    /// [`leasehold::Locks::breaks`](crate::Locks::breaks).
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses.
+    /// [`InspectError`] if the store does not answer or refuses.
     pub fn breaks(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<BreakRecord>, InspectError> {
         wait(self.0.breaks(prefix))
     }
 
-    /// Whether what a name stands for was done, as [`leasehold::Locks::marked`](crate::Locks::marked).
+    /// Returns whether the job of this name was done, as
+    /// [`leasehold::Locks::marked`](crate::Locks::marked).
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store does not answer or refuses, or the name cannot be a key.
     pub fn marked(&self, name: impl AsRef<[u8]>) -> Result<Marked, InspectError> {
         wait(self.0.marked(name))
     }
 
-    /// The same of all names that begin so, as [`leasehold::Locks::marks`](crate::Locks::marks).
+    /// The same for all names with this prefix, as
+    /// [`leasehold::Locks::marks`](crate::Locks::marks).
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses.
+    /// [`InspectError`] if the store does not answer or refuses.
     pub fn marks(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<(Key, Marked)>, InspectError> {
         wait(self.0.marks(prefix))
     }
 
-    /// Takes back the mark of a name, as [`leasehold::Locks::forget`](crate::Locks::forget).
+    /// Deletes the mark of a name, as [`leasehold::Locks::forget`](crate::Locks::forget).
     ///
     /// # Errors
     ///
-    /// [`InspectError`]; without an answer the mark may be gone or not.
+    /// [`InspectError`]; without an answer the mark may or may not be deleted.
     pub fn forget(&self, name: impl AsRef<[u8]>) -> Result<Option<Mark>, InspectError> {
         wait(self.0.forget(name))
     }
 
-    /// What would endanger these locks where they live, the worst first, as [`leasehold::Locks::diagnose`](crate::Locks::diagnose). It does
-    /// not fail, and blocks for a few seconds at most unless servers are slow.
+    /// The dangers to these locks in the settings of their store, the worst first, as
+    /// [`leasehold::Locks::diagnose`](crate::Locks::diagnose). It does not fail, and blocks for at
+    /// most a few seconds unless servers are slow.
     ///
     /// ```
     /// # fn example() -> Result<(), leasehold::ConnectError> {
@@ -280,20 +298,23 @@ impl Locks {
         wait(self.0.diagnose())
     }
 
-    /// What happens to these locks and all their clones from now on, as [`leasehold::Locks::events`](crate::Locks::events).
+    /// The events of these locks and all their clones from now on, as
+    /// [`leasehold::Locks::events`](crate::Locks::events).
     #[must_use]
     pub fn events(&self) -> Events {
         Events(self.0.events())
     }
 
-    /// A descriptor that the leases of these locks hang on, as [`leasehold::Locks::lifeline`](crate::Locks::lifeline).
+    /// A descriptor whose end ends the leases of these locks, as
+    /// [`leasehold::Locks::lifeline`](crate::Locks::lifeline).
     #[cfg(unix)]
     #[must_use]
     pub fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
         self.0.lifeline()
     }
 
-    /// Does something while no request is half done at the store, as [`leasehold::Locks::at_rest`](crate::Locks::at_rest).
+    /// Runs `work` while no request to the store is half done, as
+    /// [`leasehold::Locks::at_rest`](crate::Locks::at_rest).
     pub fn at_rest(&self, work: impl FnOnce() + Send + 'static) {
         self.0.at_rest(work);
     }
@@ -310,24 +331,26 @@ impl Locks {
         self.0.store()
     }
 
-    /// What a person should know of how the store is set up, each on one line.
+    /// Warnings about the settings of the store, each on one line.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.0.warnings()
     }
 
-    /// What this process holds here, in no particular order. Lost guards are not among it.
+    /// The locks that this process holds here, in no particular order. Lost guards are left out.
     #[must_use]
     pub fn guards(&self) -> Vec<Held> {
         self.0.guards()
     }
 
-    /// Closes these locks and all their clones, as [`leasehold::Locks::close`](crate::Locks::close): guards may be held on for as long
-    /// as `within`. Blocks for twice that at most, or a second more than that if it is shorter.
+    /// Closes these locks and all their clones, as
+    /// [`leasehold::Locks::close`](crate::Locks::close): guards may be held for up to `within`
+    /// longer. Blocks for at most twice that, or one second more than that if that is shorter.
     ///
     /// # Errors
     ///
-    /// [`CloseError`] with the guards that had to be taken back, and the number of releases that the store did not confirm.
+    /// [`CloseError`] with the guards that had to be ended, and the number of releases that the
+    /// store did not confirm.
     pub fn close(&self, within: Duration) -> Result<(), CloseError> {
         wait(self.0.close(within))
     }

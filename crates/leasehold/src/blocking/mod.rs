@@ -1,7 +1,8 @@
-//! The same nouns without async, for programs and threads that block.
+//! The same API without async, for programs and threads that block.
 //!
-//! The locks are kept on a thread of their own, so this works outside of an async runtime, and inside of one too: in
-//! `spawn_blocking`, in a callback, on a runtime of one thread. There it blocks that thread, as anything that blocks does.
+//! A separate thread keeps the locks. So this API works outside an async runtime, and also inside
+//! one: in `spawn_blocking`, in a callback, on a runtime with one thread. There it blocks that
+//! thread, as any blocking call does.
 //!
 //! ```
 //! use std::time::Duration;
@@ -17,9 +18,10 @@
 //! # example().unwrap();
 //! ```
 //!
-//! A call that waits cannot be cancelled, so bound the wait ([`Acquire::within`]) where somebody may want to. There is no `hold` here: work
-//! that blocks cannot be stopped when the lock is lost. It has to look ([`Guard::is_held`]) before whatever counts, and the fence
-//! refuses what comes too late.
+//! A blocking call cannot be cancelled, so limit the wait ([`Acquire::within`]) where somebody may
+//! want to cancel. There is no `hold` here, because blocking work cannot be stopped when the lock
+//! is lost. Such work must check ([`Guard::is_held`]) before each step that matters, and the fence
+//! refuses a write that comes too late.
 
 mod acquire;
 mod doing;
@@ -47,10 +49,11 @@ pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
 pub use survey::Survey;
 
-/// Waits for `future` on this thread.
+/// Blocks this thread until `future` is ready.
 ///
-/// What it waits for happens on the locks' own thread. Within a task, tokio counts what a future does and makes it pause for the
-/// others after a while; there are no others on a thread that blocks, and the pause would never end.
+/// The future is served by the locks' own thread. Within a task, tokio counts a future's operations
+/// and makes it yield to other tasks after a while. A thread that blocks has no other tasks, so
+/// that yield would never end.
 fn wait<T>(future: impl Future<Output = T>) -> T {
     pollster::block_on(tokio::task::unconstrained(future))
 }

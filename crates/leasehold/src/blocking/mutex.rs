@@ -1,4 +1,4 @@
-//! A lock that one holder has at a time.
+//! A lock with one holder at a time, for callers that block.
 
 use std::time::Duration;
 
@@ -7,24 +7,26 @@ use super::guard::Guard;
 use super::wait;
 use crate::{Backoff, InspectError, LockError, Renewal};
 
-/// A lock that one holder has at a time, as [`leasehold::Mutex`](crate::Mutex): the description of what to take. Making and cloning
-/// it does no I/O.
+/// A lock with one holder at a time, as [`leasehold::Mutex`](crate::Mutex): it describes what to
+/// acquire. Making and cloning it does no I/O.
 #[derive(Clone, Debug)]
 #[must_use = "a description takes nothing: call lock() or try_lock()"]
 pub struct Mutex(pub(super) crate::Mutex);
 
 impl Mutex {
-    /// How long the lease lasts without renewal: how long a crashed holder keeps the others out. 10 ms to a year.
+    /// Sets the TTL: how long the lease lasts without renewal, and so how long a crashed holder
+    /// keeps others out. 10 ms to a year.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(self.0.ttl(ttl))
     }
 
-    /// What the holder says of itself to those who ask: printable text of up to 256 bytes.
+    /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
     pub fn label(self, label: &str) -> Self {
         Self(self.0.label(label))
     }
 
-    /// Whether and for how long the lease is renewed while the guard lives. The program may block meanwhile: another thread renews.
+    /// Sets whether and for how long the lease is renewed while the guard exists. The program may
+    /// block meanwhile: another thread renews.
     pub fn renewal(self, renewal: Renewal) -> Self {
         Self(self.0.renewal(renewal))
     }
@@ -34,43 +36,46 @@ impl Mutex {
         Acquire(self.0.lock())
     }
 
-    /// Takes the lock if it is free; `None` when somebody else holds it. Blocks for an answer of the store.
+    /// Acquires the lock if it is free; `None` if somebody else holds it. Blocks for one answer of
+    /// the store.
     ///
     /// # Errors
     ///
-    /// [`LockError`], when the store did not answer within the outage limit or refuses, or the request makes no sense. That
-    /// somebody holds the lock is no error.
+    /// [`LockError`] if the store did not answer within the outage limit or refuses, or the request
+    /// is invalid. A lock that is held is not an error.
     pub fn try_lock(&self) -> Result<Option<Guard>, LockError> {
         Ok(wait(self.0.try_lock())?.map(Guard))
     }
 
-    /// Whether somebody holds the lock, or one of its keys; also another program. A moment later it may be different.
+    /// Returns true if somebody holds the lock, or one of its keys, in this or another program. The
+    /// answer may change a moment later.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store does not answer or refuses, or the name cannot be a key.
     pub fn is_locked(&self) -> Result<bool, InspectError> {
         wait(self.0.is_locked())
     }
 
-    /// A wait until nobody holds the lock, which neither takes it nor stands in its line.
+    /// Waits until nobody holds the lock, without acquiring it and without joining its queue.
     pub fn unlocked(&self) -> Unlocked {
         Unlocked(self.0.unlocked())
     }
 }
 
-/// A wait until a lock is free, as [`leasehold::Unlocked`](crate::Unlocked). It does nothing until it is waited for.
+/// A wait until a lock is free, as [`leasehold::Unlocked`](crate::Unlocked). It does nothing until
+/// [`wait`](Self::wait) is called.
 #[derive(Clone, Debug)]
 #[must_use = "a wait does nothing until it is waited for"]
 pub struct Unlocked(crate::Unlocked);
 
 impl Unlocked {
-    /// Waits no longer than this; zero is one look. Without it, it waits as long as it takes.
+    /// Limits the wait; zero checks once. Without a limit, it waits for as long as it takes.
     pub fn within(self, limit: Duration) -> Self {
         Self(self.0.within(limit))
     }
 
-    /// The rests between looks.
+    /// Sets the pauses between checks.
     pub fn backoff(self, backoff: Backoff) -> Self {
         Self(self.0.backoff(backoff))
     }
@@ -79,7 +84,7 @@ impl Unlocked {
     ///
     /// # Errors
     ///
-    /// [`LockError`]; when the time is up it says who holds the lock.
+    /// [`LockError`]; on a timeout it says who holds the lock.
     pub fn wait(self) -> Result<(), LockError> {
         wait(self.0.into_future())
     }

@@ -1,4 +1,4 @@
-//! What is done once, ever.
+//! A job that is done only once, ever.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use super::doing::Doing;
 use super::wait;
 use crate::{BeginError, Held, InspectError, JobError, Mark, OnceOutcome, Waiting};
 
-/// Something that is done once, ever, by whoever comes first, as [`leasehold::Once`](crate::Once). Making and cloning it does no I/O.
+/// A job that is done only once, ever, by the first process that comes, as
+/// [`leasehold::Once`](crate::Once). Making and cloning it does no I/O.
 ///
 /// ```
 /// use leasehold::OnceOutcome;
@@ -26,48 +27,56 @@ use crate::{BeginError, Held, InspectError, JobError, Mark, OnceOutcome, Waiting
 pub struct Once(pub(super) crate::Once);
 
 impl Once {
-    /// How long the lease lasts without renewal: how long after a crash the next one begins.
+    /// Sets the TTL: how long the lease lasts without renewal, and so how long after a crash the
+    /// next process may start.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(self.0.ttl(ttl))
     }
 
-    /// What whoever does it says of itself, meanwhile and in the mark: printable text of up to 256 bytes.
+    /// Sets what the process that does the job says about itself, during the work and in the mark:
+    /// printable text of up to 256 bytes.
     pub fn label(self, label: &str) -> Self {
         Self(self.0.label(label))
     }
 
-    /// Waits no longer than this for somebody who is at it. Without it, for as long as that takes.
+    /// Limits the wait for another process that is doing the job. Without a limit, it waits for as
+    /// long as that takes.
     pub fn within(self, limit: Duration) -> Self {
         Self(self.0.within(limit))
     }
 
-    /// Lets the next one try when the work takes longer than this. Work that blocks is not stopped: it has to look.
+    /// Limits the work: after this time the next process may try. Blocking work is not stopped, so
+    /// it must check whether the lock is still held.
     pub fn at_most(self, limit: Duration) -> Self {
         Self(self.0.at_most(limit))
     }
 
-    /// Calls this when somebody else is at it and has to be waited for. It is called on the thread that waits.
+    /// Calls this function when somebody else is doing the job and this call has to wait. It is
+    /// called on the waiting thread.
     pub fn on_wait(self, tell: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
         Self(self.0.on_wait(tell))
     }
 
-    /// When it was done, and by whom; `None` when it was not.
+    /// When the job was done, and by whom; `None` if it was not.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer within the outage limit or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store did not answer within the outage limit or refuses, or the name
+    /// cannot be a key.
     pub fn mark(&self) -> Result<Option<Mark>, InspectError> {
         wait(self.0.mark())
     }
 
-    /// Does it if it was not done: takes the lock of the same name, looks again, runs `work`, leaves the mark. Blocks while somebody else
-    /// is at it, and then finds it done, or does it. When it returns without an error, it is done.
+    /// Does the job if it was not done: takes the lock of the same name, checks the mark again,
+    /// runs `work`, and leaves the mark. While somebody else is doing it, this call blocks, and
+    /// then finds it done or does it. When it returns without an error, the job is done.
     ///
-    /// Work that blocks is not stopped when the lock is lost: it counts as not done then, and this says so.
+    /// Blocking work is not stopped when the lock is lost. The job then counts as not done, and
+    /// this call returns an error.
     ///
     /// # Errors
     ///
-    /// [`JobError`]: whether the work was not begun, failed, or was done and could not be marked.
+    /// [`JobError`]: the work was not started, it failed, or it was done and could not be marked.
     pub fn run<T, E>(&self, work: impl FnOnce(Held) -> Result<T, E>) -> Result<OnceOutcome<T>, JobError<E>> {
         match self.begin()? {
             Ok(doing) => doing.run(work).map(OnceOutcome::Ran),
@@ -75,11 +84,12 @@ impl Once {
         }
     }
 
-    /// The same in two steps: either it is yours to do, or here is the mark of who did it.
+    /// The same in two steps: returns the job for the caller to do, or the mark of the process that
+    /// did it.
     ///
     /// # Errors
     ///
-    /// [`BeginError`]: the lock was not had, or it could not be found out whether it was done.
+    /// [`BeginError`]: the lock was not acquired, or it is unknown whether the job was done.
     pub fn begin(&self) -> Result<Result<Doing, Mark>, BeginError> {
         Doing::begin(self.0.begin())
     }

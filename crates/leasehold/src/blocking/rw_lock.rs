@@ -1,4 +1,4 @@
-//! A lock that readers hold together and a writer alone.
+//! A lock that is shared by readers and exclusive for a writer, for callers that block.
 
 use std::time::Duration;
 
@@ -7,50 +7,54 @@ use super::guard::Guard;
 use super::wait;
 use crate::{LockError, Renewal};
 
-/// A lock that readers hold together and a writer alone, as [`leasehold::RwLock`](crate::RwLock): the description of what to take.
-/// Making and cloning it does no I/O.
+/// A lock that is shared by readers and exclusive for a writer, as
+/// [`leasehold::RwLock`](crate::RwLock): it describes what to acquire. Making and cloning it does
+/// no I/O.
 #[derive(Clone, Debug)]
 #[must_use = "a description takes nothing: call read() or write()"]
 pub struct RwLock(pub(super) crate::RwLock);
 
 impl RwLock {
-    /// How long a lease lasts without renewal: how long a crashed holder keeps the others out. 10 ms to a year.
+    /// Sets the TTL: how long a lease lasts without renewal, and so how long a crashed holder keeps
+    /// others out. 10 ms to a year.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(self.0.ttl(ttl))
     }
 
-    /// What the holder says of itself to those who ask: printable text of up to 256 bytes.
+    /// Sets what the holder says about itself to observers: printable text of up to 256 bytes.
     pub fn label(self, label: &str) -> Self {
         Self(self.0.label(label))
     }
 
-    /// Whether and for how long the lease is renewed while the guard lives. The program may block meanwhile: another thread renews.
+    /// Sets whether and for how long the lease is renewed while the guard exists. The program may
+    /// block meanwhile: another thread renews.
     pub fn renewal(self, renewal: Renewal) -> Self {
         Self(self.0.renewal(renewal))
     }
 
-    /// A request to hold the lock together with the other readers; [`Acquire::wait`] waits for it, as long as it takes.
+    /// A request for shared access; [`Acquire::wait`] waits for it, for as long as it takes.
     pub fn read(&self) -> Acquire {
         Acquire(self.0.read())
     }
 
-    /// Takes the lock together with the other readers, if no writer holds it or waits for it; `None` otherwise. Blocks for an answer
-    /// of the store.
+    /// Acquires shared access if no writer holds the lock or waits for it; `None` otherwise. Blocks
+    /// for one answer of the store.
     ///
     /// # Errors
     ///
-    /// [`LockError`], when the store did not answer within the outage limit or refuses, or the request makes no sense. That a
-    /// writer holds the lock, or waits for it, is no error.
+    /// [`LockError`] if the store did not answer within the outage limit or refuses, or the request
+    /// is invalid. A writer that holds the lock or waits for it is not an error.
     pub fn try_read(&self) -> Result<Option<Guard>, LockError> {
         Ok(wait(self.0.try_read())?.map(Guard))
     }
 
-    /// A request to hold the lock alone; [`Acquire::wait`] waits for it, as long as it takes.
+    /// A request for exclusive access; [`Acquire::wait`] waits for it, for as long as it takes.
     pub fn write(&self) -> Acquire {
         Acquire(self.0.write())
     }
 
-    /// Takes the lock alone if nobody holds it; `None` when a reader or a writer does. Blocks for an answer of the store.
+    /// Acquires exclusive access if nobody holds the lock; `None` if a reader or a writer does.
+    /// Blocks for one answer of the store.
     ///
     /// # Errors
     ///

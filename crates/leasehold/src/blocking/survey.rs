@@ -1,40 +1,42 @@
-//! All locks of a place, looked at again and again.
+//! A continuous watch of all locks of a store, for callers that block.
 
 use super::wait;
 use crate::{InspectError, Key, Progress, Sighting};
 
-/// What is known of the locks of a place, as [`leasehold::Survey`](crate::Survey): from [`Locks::survey`](super::Locks::survey).
+/// What is known of all locks of a store, as [`leasehold::Survey`](crate::Survey): from
+/// [`Locks::survey`](super::Locks::survey).
 #[derive(Debug)]
 pub struct Survey(pub(super) crate::Survey);
 
 impl Survey {
-    /// Asks the store for a little more: goes on looking for locks, or looks at those that are known. Blocks until it is time for that,
-    /// a second at most, and for the answer.
+    /// Takes one step: continues the scan for locks, or refreshes those that are known. Blocks
+    /// until the step is due, for at most a second, and for the answer.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses. What is known stays so; the next step rests for a second and asks again.
+    /// [`InspectError`] if the store does not answer or refuses. What is known stays known; the
+    /// next step waits for a second and asks again.
     pub fn step(&mut self) -> Result<(), InspectError> {
         wait(self.0.step())
     }
 
-    /// The locks that are held or waited for, as far as they are found, in the order of their bytes.
+    /// The locks found so far that are held or waited for, in byte order.
     pub fn found(&self) -> impl Iterator<Item = Sighting> + '_ {
         self.0.found()
     }
 
-    /// How far it has come.
+    /// The progress of the scan.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.0.progress()
     }
 
-    /// Has this lock looked at before the others.
+    /// Refreshes this lock before the others.
     pub fn choose(&mut self, key: Option<Key>) {
         self.0.choose(key);
     }
 
-    /// Has this lock looked at next, whatever is known of it: something was done to it.
+    /// Refreshes this lock next, whatever is known of it, because it may just have been changed.
     pub fn look_again(&mut self, key: Key) {
         self.0.look_again(key);
     }

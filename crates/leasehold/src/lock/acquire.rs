@@ -1,4 +1,4 @@
-//! The request that a caller awaits.
+//! The request for a lock, for async callers.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -16,14 +16,15 @@ use crate::locks::Askers;
 ///
 /// # Cancel safety
 ///
-/// Dropped at any point, it gives the request up in the background: no lock is left behind, or at worst one that ends with
-/// its ttl, where the store is out of reach. A new request starts afresh.
+/// If the future is dropped at any point, the request is given up in the background: no lock is
+/// left behind. If the store is unreachable, a lock may be left that expires with its TTL. A new
+/// request starts from the beginning.
 #[derive(Clone, Debug)]
 #[must_use = "a request does nothing until it is awaited"]
 pub struct Acquire {
-    /// Kept until the guard is there: a request may outlive the locks that it came from.
+    /// Kept until the guard exists, because a request may outlive the locks that it came from.
     askers: Arc<Askers>,
-    /// In a box, because a future keeps what it was made from.
+    /// Boxed, because a future keeps what it was made from.
     terms: Result<Box<Terms>, Misuse>,
 }
 
@@ -32,10 +33,10 @@ impl Acquire {
         Self { askers, terms: terms.map(Box::new) }
     }
 
-    /// Waits for a holder no longer than this; zero is one try, whose error says who holds the lock. Without it, the request
-    /// waits as long as it takes.
+    /// Limits the wait for a holder; zero is one try, whose error says who holds the lock. Without
+    /// a limit, the request waits for as long as it takes.
     ///
-    /// For a store that does not answer it waits no longer than the outage limit in any case.
+    /// The wait for a store that does not answer never exceeds the outage limit.
     pub fn within(mut self, limit: Duration) -> Self {
         if let Ok(terms) = &mut self.terms {
             terms.patience.within = Some(limit);
@@ -43,8 +44,9 @@ impl Acquire {
         self
     }
 
-    /// Does not join a line in which so many wait already: the request then ends at once with [`LockError::LineFull`]. For
-    /// services that had rather turn work away than let it pile up. Without it, the line may be as long as it gets.
+    /// Limits the queue: if that many requests wait already, this one ends at once with
+    /// [`LockError::LineFull`]. This is for services that reject work rather than let it pile up.
+    /// Without it, the queue may grow without a limit.
     pub fn line_limit(mut self, waiters: u64) -> Self {
         if let Ok(terms) = &mut self.terms {
             terms.line_limit = Some(waiters);
@@ -52,7 +54,7 @@ impl Acquire {
         self
     }
 
-    /// The rests between asks, where the store has no line.
+    /// Sets the pauses between retries, for stores without a queue.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         if let Ok(terms) = &mut self.terms {
             terms.patience.backoff = backoff;
@@ -60,8 +62,9 @@ impl Acquire {
         self
     }
 
-    /// Calls this each time the store has refused and the request goes on waiting: to say for whom. It is called between two
-    /// asks, so it must return soon and not block. A single try never waits, and so never calls it.
+    /// Calls this function each time the store has refused and the request keeps waiting, for
+    /// example to print who holds the lock. It is called between two requests to the store, so it
+    /// must return soon and must not block. A single try never waits, and so never calls it.
     ///
     /// ```
     /// # async fn example(locks: leasehold::Locks) -> Result<(), leasehold::LockError> {
@@ -76,15 +79,17 @@ impl Acquire {
         self
     }
 
-    /// Takes the lock, runs `work` under it, and releases it. The work is stopped at an await when the lease is lost.
+    /// Acquires the lock, runs `work` under it, and releases it. The work is stopped at an await
+    /// when the lease is lost.
     ///
-    /// What the work returns is never lost. A store that cannot be reached for the release changes nothing: the work had the lock to its
-    /// end, and the lease ends by itself.
+    /// What the work returns is never lost. If the store is unreachable for the release, the result
+    /// is still a success: the work had the lock to its end, and the lease expires on its own.
     ///
     /// # Errors
     ///
-    /// [`HoldError::NotTaken`] when the work never began; [`HoldError::Lost`] when it was stopped;
-    /// [`HoldError::LostUnnoticed`] when the release found that the lock had been lost before: the error carries what the work returned.
+    /// [`HoldError::NotTaken`] if the work did not start; [`HoldError::Lost`] if it was stopped;
+    /// [`HoldError::LostUnnoticed`] if the release found that the lock had been lost before: that
+    /// error carries what the work returned.
     ///
     /// # Cancel safety
     ///
@@ -107,7 +112,7 @@ impl Acquire {
         }
     }
 
-    /// One try: `None` when somebody else holds the lock.
+    /// One try: `None` if somebody else holds the lock.
     pub(crate) async fn once(self) -> Result<Option<Guard>, LockError> {
         match self.within(Duration::ZERO).await {
             Ok(guard) => Ok(Some(guard)),
@@ -117,13 +122,13 @@ impl Acquire {
     }
 }
 
-/// What a request that waits was last told.
+/// The state of a waiting request at the store's last answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiting {
-    /// Who holds what it asks for.
+    /// The holder of the requested lock.
     pub held_by: HolderInfo,
-    /// The place in line, 1 being the next to have the lock; `None` where it does not wait in line.
+    /// The position in the queue, 1 being next; `None` if the request is not in a queue.
     pub place: Option<u64>,
 }
 
@@ -135,7 +140,7 @@ impl IntoFuture for Acquire {
         let Self { askers, terms } = self;
         match terms {
             Ok(terms) => Box::pin(acquire(askers, terms)),
-            // Apart, so that who waits does not keep room for it.
+            // A separate future, so that waiting requests do not reserve space for it.
             Err(misuse) => Box::pin(std::future::ready(Err(misuse.into()))),
         }
     }

@@ -1,4 +1,5 @@
-//! One attempt, from before the first byte is sent until it is a guard, or nothing.
+//! One attempt, from before the first byte is sent until it has become a guard or has been given
+//! up.
 
 use std::future::poll_fn;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -21,7 +22,8 @@ use crate::event::Event;
 use crate::place::Place;
 use crate::report::{Span, outcome};
 
-/// An attempt that is given up when this is dropped, unless it became a guard or certainly left nothing.
+/// The cleanup guard of one attempt: dropping it gives the attempt up, unless the attempt became a
+/// guard or certainly left nothing at the store.
 pub(super) struct Armed<'a> {
     place: &'a Arc<Place>,
     span: &'a Span,
@@ -30,19 +32,20 @@ pub(super) struct Armed<'a> {
     manner: Manner,
     renewal: Renewal,
     on_wait: Option<OnWait>,
-    /// Whether the store may have something of the attempt.
+    /// Whether the attempt may have left something at the store.
     traces: bool,
-    /// Whether it was ever asked with.
+    /// Whether the store was ever asked with this attempt.
     asked: bool,
-    /// How often it was refused and waited on.
+    /// How often the attempt was refused and kept waiting.
     refusals: u32,
-    /// A digest of what was told of that last, if anybody listens: very many may wait.
+    /// A digest of the state that was last reported, if anybody listens to events. It is small
+    /// because there may be very many waiters.
     told: Option<NonZeroU64>,
 }
 
-/// What came of an ask.
+/// The result of asking the store once.
 pub(super) struct Asked {
-    /// Whether the store may have had something of the attempt before.
+    /// Whether the attempt may already have left something at the store before this.
     unsettled: bool,
     answer: Option<Result<GrantAnswer, Fault>>,
 }
@@ -68,15 +71,16 @@ impl<'a> Armed<'a> {
         }
     }
 
-    /// Asks once: what was answered, or nothing if the time is up, as the machine finds by itself. For [`Armed::hears`].
+    /// Asks the store once. Returns the answer, or nothing if the time is up; the machine notices
+    /// that on its own. The result is for [`Armed::hears`].
     ///
-    /// A future of few words, as [`Armed::rest`] is: there may be very many.
+    /// The future is small, as is that of [`Armed::rest`], because there may be very many.
     pub(super) fn ask<'s>(&'s mut self, machine: &mut Machine) -> impl Future<Output = Asked> + use<'s> {
         let unsettled = std::mem::replace(&mut self.traces, true);
         self.asked = true;
         let runtime = &self.place.runtime;
         machine.handle_sent(runtime.now());
-        // If the time is up already, nothing is sent.
+        // If the time is already up, nothing is sent.
         let limit = match machine.next(runtime.now()) {
             Step::WaitUntil(limit) => Some(limit),
             _ => None,
@@ -102,7 +106,8 @@ impl<'a> Armed<'a> {
         let manner = self.manner;
         match answer {
             Ok(answer) => {
-                // One definite refusal of a single try leaves nothing behind, and nothing need be undone.
+                // A single try that was only ever refused leaves nothing behind, so nothing has to
+                // be undone.
                 self.traces =
                     unsettled || manner != Manner::Try || matches!(answer, GrantAnswer::Granted { .. });
                 let waiting = match &answer {
@@ -127,7 +132,8 @@ impl<'a> Armed<'a> {
         }
     }
 
-    /// Waits until there is something new, and tells the machine.
+    /// Waits for a wake-up, the given time or the closing of the locks, and informs the machine of
+    /// a wake-up.
     pub(super) fn rest<'s>(
         &'s self,
         machine: &'s mut Machine,
@@ -151,7 +157,8 @@ impl<'a> Armed<'a> {
         })
     }
 
-    /// It was refused, and waits on. Only what is another than before is told.
+    /// Reports that the attempt was refused and keeps waiting, if anything changed since the last
+    /// report.
     fn tell_waiting(&mut self, now: Instant, waiting: &Waiting) {
         self.refusals = self.refusals.saturating_add(1);
         let digest = digest(waiting);
@@ -199,7 +206,7 @@ impl<'a> Armed<'a> {
         }
     }
 
-    /// It ends without a guard.
+    /// Ends the attempt without a guard.
     pub(super) fn refused(self, attempts: u32, outcome: Outcome) -> LockError {
         let waited = self.place.runtime.now().saturating_since(self.started);
         let Some(attempt) = &self.attempt else { unreachable!("taken only by what ends it") };
@@ -208,7 +215,7 @@ impl<'a> Armed<'a> {
         self.fails(error)
     }
 
-    /// It ends with this error.
+    /// Ends the attempt with this error.
     pub(super) fn fails(mut self, error: LockError) -> LockError {
         self.ends(Some(&error));
         error
@@ -238,7 +245,8 @@ impl Drop for Armed<'_> {
     }
 }
 
-/// The same for the same place behind the same holding, whatever is left of that by now.
+/// A digest that is equal for the same position behind the same holding, whatever remains of its
+/// lease.
 fn digest(Waiting { held_by, place }: &Waiting) -> NonZeroU64 {
     let mut hasher = DefaultHasher::new();
     (&held_by.key, &held_by.owner, held_by.fence, place).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Whether locks are closed, and who waits to hear of it.
+//! Whether locks are closed, and the tasks that wait for that.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -6,7 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 /// Whether locks are closed, and why.
 ///
-/// Everybody who waits for a lock waits for this too, so it takes less room for each than a general notification would.
+/// Every waiter for a lock also waits for this, so it uses less memory per waiter than a general
+/// notification.
 #[derive(Debug, Default)]
 pub(super) struct Closing {
     reason: OnceLock<Arc<str>>,
@@ -16,15 +17,15 @@ pub(super) struct Closing {
 #[derive(Debug, Default)]
 struct Callers {
     all: Vec<Option<Waker>>,
-    /// Which of them are free.
+    /// The unused indices of `all`.
     free: Vec<usize>,
 }
 
 impl Closing {
-    /// Closes them, unless that is done.
+    /// Closes the locks, unless they are closed already.
     pub(super) fn close(&self, reason: &str) {
         self.reason.get_or_init(|| reason.into());
-        // Whoever comes later sees the reason.
+        // A task that registers later sees the reason.
         let callers: Vec<_> = self.callers().all.iter_mut().filter_map(Option::take).collect();
         callers.into_iter().for_each(Waker::wake);
     }
@@ -33,7 +34,7 @@ impl Closing {
         self.reason.get()
     }
 
-    /// Resolves when they are closed.
+    /// Resolves when the locks are closed.
     pub(super) const fn closed(&self) -> Closed<'_> {
         Closed { closing: self, number: None }
     }
@@ -48,7 +49,7 @@ impl Closing {
 #[must_use = "a future does nothing until it is awaited"]
 pub(crate) struct Closed<'a> {
     closing: &'a Closing,
-    /// Its place among those who are called.
+    /// Its index among the registered tasks.
     number: Option<usize>,
 }
 
@@ -58,7 +59,7 @@ impl Future for Closed<'_> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let closing = self.closing;
         let mut callers = closing.callers();
-        // Looked at under the lock, so that a close that comes now finds the waker.
+        // Check while holding the mutex, so that a concurrent close finds the waker.
         if closing.reason().is_some() {
             return Poll::Ready(());
         }

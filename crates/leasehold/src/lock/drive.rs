@@ -1,4 +1,5 @@
-//! Runs one acquisition: asks what the machine says, tells it what came back.
+//! Runs one acquisition: asks the store when the state machine says so, and passes the answers to
+//! it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::locks::Askers;
 use crate::place::{Place, low_bits};
 use crate::report::Span;
 
-/// What is asked for, and how.
+/// What is requested, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) claim: Claim,
@@ -29,7 +30,7 @@ pub(crate) struct Terms {
     pub(crate) on_wait: Option<OnWait>,
 }
 
-/// Whom to tell that the request waits.
+/// The callback for a request that waits.
 #[derive(Clone)]
 pub(crate) struct OnWait(pub(crate) Arc<dyn Fn(&Waiting) + Send + Sync>);
 
@@ -41,15 +42,16 @@ impl fmt::Debug for OnWait {
 
 /// Waits for the lock on these terms.
 ///
-/// Cancel safe: dropped at any await, it gives the attempt up in the background.
+/// Cancel safe: if it is dropped at any await, it gives the attempt up in the background.
 ///
-/// There may be very many of these: what is known at the first look is not kept across the awaits.
+/// There may be very many of these futures, so values that are needed only at the start are not
+/// kept across awaits.
 pub(crate) async fn acquire(askers: Arc<Askers>, terms: Box<Terms>) -> Result<Guard, LockError> {
     let place = askers.place();
     place.admit(&terms.claim, terms.ttl)?;
     let span = Span::of(&terms.claim);
     let work = {
-        // Its box is not kept for as long as it waits.
+        // Drop the box now, so that it is not kept during the wait.
         let terms = terms;
         run(place, *terms, &span)
     };
@@ -64,7 +66,8 @@ fn run<'a>(
     let started = place.runtime.now();
     let seed = low_bits(place.runtime.random());
     let mut machine = Machine::new(started, terms.ttl, place.drift, terms.patience, seed);
-    // Made before the first byte is sent, so that whatever comes of it is undone if this future goes.
+    // Created before the first byte is sent, so that everything is undone if this future is
+    // dropped.
     let mut request = Armed::new(place, terms, started, span);
     async move {
         loop {
@@ -90,7 +93,7 @@ fn run<'a>(
     }
 }
 
-/// What the caller is answered, where it is no guard.
+/// The error for the caller, if the outcome is not a grant.
 pub(super) fn failure(
     place: &Place,
     key: Key,

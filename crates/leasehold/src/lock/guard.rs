@@ -1,4 +1,4 @@
-//! The holding, as its holder has it in hand.
+//! The guard of a held lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,13 +13,16 @@ use crate::recipe::MarkError;
 
 /// A lock that is held.
 ///
-/// While it lives its lease is renewed in the background (see [`Renewal`]). Dropping it releases the lock soon after, without
-/// waiting; [`release`](Guard::release) waits, and says whether the lock was held to the end.
+/// While it exists, its lease is renewed in the background (see [`Renewal`]). Dropping it releases
+/// the lock soon after, without waiting. [`release`](Guard::release) waits, and returns an error if
+/// the lock was not held to the end.
 ///
-/// A program may drop guards at its very end. When the runtime that keeps the locks ends before their releases are confirmed,
-/// a thread of our own sends them over a new connection, and the end of the runtime waits for that thread: 2 s at most. Three ends
-/// do not wait, and leave the lease to end by itself: `std::process::exit`, a signal, and `Runtime::shutdown_background`. Nor can a
-/// connection be made anew that was lent ([`LocksBuilder::over`](crate::LocksBuilder::over)).
+/// A program may drop guards at its very end. If the runtime that keeps the locks ends before their
+/// releases are confirmed, a separate thread sends them over a new connection, and the shutdown of
+/// the runtime waits for that thread, for at most 2 s. Three kinds of exit do not wait, and leave
+/// the lease to expire: `std::process::exit`, a signal, and `Runtime::shutdown_background`. An
+/// existing connection that the program passed in
+/// ([`LocksBuilder::over`](crate::LocksBuilder::over)) cannot be reopened for this either.
 ///
 /// A guard outlives the [`Locks`](crate::Locks) that it came from.
 #[must_use = "dropping the guard releases the lock"]
@@ -30,14 +33,14 @@ pub struct Guard {
     stage: Stage,
 }
 
-/// How far the holding has come.
+/// The state of a holding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its holder has it in hand.
+    /// The lock is held.
     Held,
-    /// Its holder has given it back, after so long; the store may not know it yet.
+    /// The lock was released after this time; the store may not know it yet.
     GivenBack(Duration),
-    /// The store has nothing of it any more.
+    /// The store has nothing of the holding any more.
     Over,
 }
 
@@ -46,7 +49,7 @@ impl Guard {
         Self { place, held: Held(holding), number, stage: Stage::Held }
     }
 
-    /// A view of this holding, to lend to those who work under it.
+    /// A view of this holding, to lend to code that works under the lock.
     #[must_use]
     pub fn held(&self) -> Held {
         self.held.clone()
@@ -57,7 +60,7 @@ impl Guard {
         self.held.keys()
     }
 
-    /// The store that the lock is held at.
+    /// The store in which the lock is held.
     #[cfg(feature = "postgres")]
     pub(crate) fn store_name(&self) -> &str {
         self.place.store.name()
@@ -69,7 +72,7 @@ impl Guard {
         self.held.holder()
     }
 
-    /// The fence of this holding: send it with every write to what the lock guards.
+    /// The fence of this holding: send it with every write to the resource that the lock protects.
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.held.fence()
@@ -87,27 +90,28 @@ impl Guard {
         self.held.held_for()
     }
 
-    /// How long the lease is believed from now if no renewal comes; zero when it is lost.
+    /// How long the lease remains valid from now without another renewal; zero if it is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.held.remaining()
     }
 
-    /// How often the store was asked before it granted.
+    /// How often the store was asked before it granted the lock.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.held.attempts()
     }
 
-    /// Whether the lease is still believed. This looks at the clock itself, so it is right also when the program was paused
-    /// or its runtime blocked; a moment later it may have changed.
+    /// Returns true while the lease is valid. This reads the clock, so it is correct even after the
+    /// program was paused or its runtime was blocked. The answer may change a moment later.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held.is_held()
     }
 
-    /// Resolves when the lease is lost: at its end at the latest (within a second of waking when the machine slept through
-    /// it), and at once when the store says that it is gone. Pends for ever after a normal release.
+    /// Resolves when the lease is lost: at its end at the latest (if the machine slept then, within
+    /// a second of waking), and at once when the store reports that the lease is gone. After a
+    /// normal release it never resolves.
     ///
     /// The future is independent of the guard and can be moved elsewhere.
     ///
@@ -118,18 +122,19 @@ impl Guard {
         self.held.lost()
     }
 
-    /// Makes the lease last at least `ttl` from now; later automatic renewals use that ttl too. A renewal never shortens
-    /// what is left.
+    /// Extends the lease to at least `ttl` from now; later automatic renewals use that TTL too. A
+    /// renewal never shortens the time that is left.
     ///
     /// # Errors
     ///
-    /// [`RenewError::Lost`] when the lease is lost, which renewing does not mend; [`RenewError::Unreachable`] when the store
-    /// did not answer, which changes nothing; [`RenewError::PastLongestHold`] and [`RenewError::Misuse`] before anything is
-    /// sent.
+    /// [`RenewError::Lost`] if the lease is lost, which a renewal cannot repair;
+    /// [`RenewError::Unreachable`] if the store did not answer, which changes nothing;
+    /// [`RenewError::PastLongestHold`] and [`RenewError::Misuse`] before anything is sent.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the store may have renewed, and the guard then believes less than it could.
+    /// Cancel safe: the store may have renewed the lease, and the guard then relies on less than it
+    /// could.
     pub async fn renew(&self, ttl: Duration) -> Result<(), RenewError> {
         let ttl = Ttl::new(ttl)?;
         self.place.check(ttl)?;
@@ -157,25 +162,27 @@ impl Guard {
         }
     }
 
-    /// Releases the lock, and says whether it was held to the end.
+    /// Releases the lock, and returns an error if it was not held to the end.
     ///
-    /// Where the store does not answer it is asked again until the lease ends.
+    /// If the store does not answer, the release is retried until the lease ends.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Expired`], [`ReleaseError::Broken`], [`ReleaseError::TakenByOther`] and [`ReleaseError::Closed`] when the
-    /// lock was lost before: the work under it may not have been alone. [`ReleaseError::Unreachable`] when the store did not answer; the lease then ends by itself.
+    /// [`ReleaseError::Expired`], [`ReleaseError::Broken`], [`ReleaseError::TakenByOther`] and
+    /// [`ReleaseError::Closed`] if the lock was lost before: somebody else may have held it during
+    /// the work. [`ReleaseError::Unreachable`] if the store did not answer; the lease then expires
+    /// on its own.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not keep the lock: the release goes on in the background.
+    /// Dropping the future does not keep the lock: the release continues in the background.
     pub async fn release(mut self) -> Result<(), ReleaseError> {
         self.place.roster.leave(self.number, self.place.runtime.now());
         let holding = self.held.0.clone();
         let held_for = self.held_for();
         if !holding.is_held() {
             self.lose(Loss::Expired { fault: None });
-            // The rest is done by the drop: the store may have the lease for a moment yet.
+            // The drop does the rest: the store may have the lease for a moment longer.
             return Err(match self.loss() {
                 Loss::TakenByOther { held_by } => ReleaseError::TakenByOther { held_by: held_by.into() },
                 Loss::Broken { key } => ReleaseError::Broken { key },
@@ -192,7 +199,8 @@ impl Guard {
             self.place.report.answered(&answer);
             let fault = match answer {
                 Ok(HoldAnswer::Done) => return self.released(held_for),
-                // A release whose answer was lost may have been done; nobody held the key between it and this one.
+                // If the answer to an earlier release was lost, that release may have succeeded.
+                // While the lease was valid, nobody else held the key in between.
                 Ok(_) if tries > 0 && holding.is_held() => return self.released(held_for),
                 Ok(HoldAnswer::NotHeld { key, held_by }) => {
                     self.stage = Stage::Over;
@@ -213,7 +221,8 @@ impl Guard {
         }
     }
 
-    /// Marks what was done under this lock, which must still be held then. A store that is silent is asked until the lease ends.
+    /// Marks what was done under this lock, which must still be held. If the store does not answer,
+    /// the mark is retried until the lease ends.
     pub(crate) async fn mark(&self, mark: &Mark, keep: Duration) -> Result<(), MarkError> {
         let (store, runtime) = (&self.place.store, &self.place.runtime);
         let attempt = &self.held.0.attempt;
@@ -248,7 +257,7 @@ impl Guard {
         Ok(())
     }
 
-    /// It is lost, as is found when it is given back and nobody keeps it any more.
+    /// Records the loss that was found on release, when the keeper no longer has the guard.
     fn lose(&self, loss: Loss) {
         let holding = &self.held.0;
         if holding.lose(loss.clone()) {

@@ -1,4 +1,4 @@
-//! One holding: what its guard, its keeper and everybody who was lent a view of it share.
+//! One holding: the state that its guard, its keeper and all views of it share.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,9 +19,9 @@ pub(crate) struct Holding {
     runtime: Arc<dyn Runtime>,
     /// The lease's end, in nanoseconds of the lease clock.
     end: AtomicU64,
-    /// In a box: it is rare, and there may be very many guards.
+    /// Boxed because it is rare, and there may be very many guards.
     loss: OnceLock<Box<Loss>>,
-    /// Tells of a new end, and of a loss.
+    /// Notifies of a new end and of a loss.
     changed: Notify,
 }
 
@@ -39,7 +39,7 @@ impl Holding {
         Self { attempt, fence, granted, asks, runtime, end, loss, changed }
     }
 
-    /// Shows what is believed now; `true` when that is news.
+    /// Publishes the current end of the lease; returns true if it changed.
     pub(crate) fn believe(&self, lease: Lease) -> bool {
         let end = lease.end().as_nanos();
         let news = self.end.swap(end, Ordering::AcqRel) != end;
@@ -49,7 +49,7 @@ impl Holding {
         news
     }
 
-    /// It is lost; `true` when that is news.
+    /// Records the loss; returns true if it is the first one.
     pub(crate) fn lose(&self, loss: Loss) -> bool {
         let news = self.loss.set(Box::new(loss)).is_ok();
         if news {
@@ -66,7 +66,7 @@ impl Holding {
         Instant::from_nanos(self.end.load(Ordering::Acquire))
     }
 
-    /// Looks at the clock itself: right also when the keeper has not been given the processor.
+    /// Reads the clock, so it is correct even while the keeper gets no processor time.
     pub(crate) fn is_held(&self) -> bool {
         self.loss.get().is_none() && self.runtime.now() < self.end()
     }
@@ -79,19 +79,19 @@ impl Holding {
         }
     }
 
-    /// What is to be told of its renewal.
+    /// The event for its renewal.
     pub(crate) fn was_renewed(&self, now: Instant) -> Event {
         let remaining = self.end().saturating_since(now);
         Event::Renewed { who: (&self.attempt).into(), fence: self.fence, remaining }
     }
 
-    /// What is to be told of its loss.
+    /// The event for its loss.
     pub(crate) fn was_lost(&self, now: Instant, why: Loss) -> Event {
         let held_for = now.saturating_since(self.granted);
         Event::Lost { who: (&self.attempt).into(), fence: self.fence, held_for, why }
     }
 
-    /// What is to be told of its release.
+    /// The event for its release.
     pub(crate) fn was_given_back(&self, held_for: Duration, done: Result<(), Fault>) -> Event {
         let (who, fence) = ((&self.attempt).into(), self.fence);
         match done {
@@ -100,7 +100,7 @@ impl Holding {
         }
     }
 
-    /// What a program prints of it: the same under each name that it has.
+    /// The debug output, which is the same for a guard and for a view, except for the name.
     pub(crate) fn describe(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
         let Attempt { claim, holder, .. } = &self.attempt;
         let mut shown = f.debug_struct(name);
@@ -117,7 +117,7 @@ impl Holding {
         self.until(|| self.loss().cloned()).await
     }
 
-    /// Resolves when its end is another than this.
+    /// Resolves when the end differs from this one.
     async fn renewed_since(&self, end: Instant) {
         self.until(|| (self.end() != end).then_some(())).await;
     }
@@ -141,7 +141,8 @@ impl fmt::Debug for Holding {
     }
 }
 
-/// A view of a guard's holding, to lend to those who work under it. It keeps nothing and releases nothing.
+/// A view of a guard's holding, to lend to code that works under the lock. It neither keeps nor
+/// releases the lock.
 #[derive(Clone)]
 pub struct Held(pub(crate) Arc<Holding>);
 
@@ -163,51 +164,52 @@ impl Held {
         self.0.attempt.holder
     }
 
-    /// What the holder says of itself to those who ask.
+    /// What the holder says about itself to observers.
     #[must_use]
     pub fn label(&self) -> Option<&str> {
         self.0.attempt.label.as_ref().map(leasehold_core::Label::as_str)
     }
 
-    /// The fence of this holding: send it with every write to what the lock guards.
+    /// The fence of this holding: send it with every write to the resource that the lock protects.
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.0.fence
     }
 
-    /// How long it has been held.
+    /// How long the lock has been held.
     #[must_use]
     pub fn held_for(&self) -> Duration {
         self.0.runtime.now().saturating_since(self.0.granted)
     }
 
-    /// How long the lease is believed from now if no renewal comes; zero when it is lost.
+    /// How long the lease remains valid from now without another renewal; zero if it is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// Whether the lease is still believed. This looks at the clock itself, so it is right also when the program was paused
-    /// or its runtime blocked; a moment later it may have changed.
+    /// Returns true while the lease is valid. This reads the clock, so it is correct even after the
+    /// program was paused or its runtime was blocked. The answer may change a moment later.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.0.is_held()
     }
 
-    /// Why the lease is lost, if it is known to be.
+    /// Why the lease was lost, if that is known.
     #[must_use]
     pub fn loss(&self) -> Option<Loss> {
         self.0.loss().cloned()
     }
 
-    /// How often the store was asked before it granted.
+    /// How often the store was asked before it granted the lock.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.0.asks
     }
 
-    /// Resolves at the first renewal after this was called, also if it is awaited only later:
-    /// [`remaining`](Self::remaining) then says how much there is. For whoever passes the lease's end on.
+    /// Resolves at the first renewal after this call, even if the future is awaited only later.
+    /// [`remaining`](Self::remaining) then returns the new time. This is for programs that pass the
+    /// lease's end on.
     ///
     /// # Cancel safety
     ///
@@ -216,8 +218,8 @@ impl Held {
         self.0.renewed_since(self.0.end())
     }
 
-    /// Resolves when the lease is lost: at its end at the latest, and at once when the store says that it is gone. Pends for
-    /// ever after a normal release.
+    /// Resolves when the lease is lost: at its end at the latest, and at once when the store
+    /// reports that the lease is gone. After a normal release it never resolves.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,5 @@
-//! One task renews all guards of one [`Locks`](crate::Locks), in batches, and says which are lost.
+//! The keeper: one task that renews all guards of one [`Locks`](crate::Locks) in batches, and
+//! reports the lost ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,20 +11,22 @@ use super::roster::{Due, Roster};
 use crate::event::Event;
 use crate::place::low_bits;
 
-/// The most renewals in one request to the store: enough that the cost of a round trip is shared, few enough that a request
-/// stays well below a store's time limit.
+/// The most renewals in one request to the store: enough to share the cost of a round trip, few
+/// enough to stay well below a store's time limit.
 const BATCH: usize = 200;
 
-/// So many requests are under way at once: enough to keep a store busy, and few enough that each is answered well within its limit
-/// however many leases become due together. Requests that ran into their limits would have to be made again, and the store that is
-/// too busy for them would do most of its work in vain.
+/// The number of requests in flight at once: enough to keep a store busy, and few enough that each
+/// is answered well within its limit, however many leases become due together. Requests that ran
+/// into their limits would have to be repeated, and a store that is too busy for them would do most
+/// of its work in vain.
 const AT_ONCE: usize = 4;
 
-/// Whoever is not answered for so long keeps others waiting no longer: it may be one member or node of several that is silent.
+/// A request that is unanswered for this long no longer makes others wait: it may concern only one
+/// silent member or node of several.
 const TURN: Duration = Duration::from_millis(100);
 
-/// Keeps the guards of `roster` until nobody needs it. When the runtime ends first, all guards are lost; also when it ends before
-/// it has run this even once.
+/// Keeps the guards of `roster` until nobody needs the keeper. If the runtime ends first, even
+/// before this has run once, all guards are lost.
 pub(crate) fn keep(
     roster: Arc<Roster>,
     store: Arc<dyn Store>,
@@ -36,11 +39,13 @@ pub(crate) fn keep(
         let turns = Arc::new(Semaphore::new(AT_ONCE));
         while !roster.is_deserted() {
             for batch in batches(roster.take_due(runtime.now())) {
-                // Beside the keeper, so that a store that does not answer delays neither other renewals nor the news of a loss.
+                // Run it in a separate task, so that a store that does not answer delays neither
+                // other renewals nor the report of a loss.
                 let (store, turns) = (store.clone(), turns.clone());
                 runtime.spawn(Box::pin(renew(roster.clone(), store, runtime.clone(), turns, batch)));
             }
-            // Only once there is something to lose or to wait for: until then nobody need hear anything.
+            // Listen only once there is a guard to lose or a request that waits; before that, no
+            // notice matters.
             if notices.is_none() && roster.is_concerned() {
                 notices = store.notices();
             }
@@ -64,7 +69,7 @@ async fn next(notices: &mut Option<Box<dyn Notices>>) -> Notice {
 
 fn handle(roster: &Roster, notice: Notice, now: Instant) {
     let event = match notice {
-        // It is told with the loss.
+        // It is reported with the loss.
         Notice::Broken { holder } => return roster.handle_broken(holder, now),
         Notice::MemberDown { fault } => Event::MemberDown { fault },
         Notice::MemberBack { store } => Event::MemberBack { store },
@@ -76,8 +81,8 @@ fn handle(roster: &Roster, notice: Notice, now: Instant) {
     roster.report.tell(|| event);
 }
 
-/// Leases of like ttl together: a store gives a request as long as the shortest of its ttls allows, and long leases should
-/// not be hurried by short ones.
+/// Groups leases of similar TTL: a store's time limit for a request depends on the shortest TTL in
+/// it, and short leases should not shorten the limit of long ones.
 fn batches(mut due: Vec<Due>) -> Vec<Vec<Due>> {
     let magnitude = |due: &Due| due.attempt.ttl.as_millis().ilog2();
     due.sort_by_key(magnitude);
@@ -98,7 +103,7 @@ async fn renew(
     turns: Arc<Semaphore>,
     due: Vec<Due>,
 ) {
-    // Nobody closes it.
+    // The semaphore is never closed.
     let turn = turns.acquire().await;
     let due = roster.still_due(due, runtime.now());
     if due.is_empty() {
@@ -117,7 +122,7 @@ async fn renew(
         None => answering.await,
     };
     let now = runtime.now();
-    // Once for the call: its leases met the same.
+    // Report once for the whole call, because all its leases had the same result.
     if let Some(answer) = answers.iter().find(|answer| answer.is_err()).or(answers.first()) {
         roster.report.answered(answer);
     }
@@ -126,7 +131,8 @@ async fn renew(
     }
 }
 
-/// A guard that nobody keeps must not be believed, whatever ended the keeper.
+/// Ends all guards when the keeper ends, for whatever reason: a guard that nobody keeps must not be
+/// relied on.
 struct End {
     roster: Arc<Roster>,
     runtime: Arc<dyn Runtime>,

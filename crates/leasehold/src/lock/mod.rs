@@ -1,4 +1,4 @@
-//! From the request to the guard, and what keeps the guard.
+//! Acquiring, keeping and releasing locks: from the request to the guard.
 
 mod acquire;
 mod armed;

@@ -1,4 +1,4 @@
-//! Who holds what in this process, and when each lease wants attention.
+//! The registry of live guards, and the time at which each lease needs attention.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
@@ -14,39 +14,41 @@ use crate::report::Report;
 
 /// The guards of one [`Locks`](crate::Locks) and all its clones.
 ///
-/// Taking and releasing a lock only touch this table; the keeper is woken when something becomes due earlier than it knows.
+/// Acquiring and releasing a lock only touch this table. The keeper is woken when a lease becomes
+/// due earlier than the keeper's timer.
 pub(crate) struct Roster {
     state: Mutex<State>,
-    /// For the keeper: look again.
+    /// Wakes the keeper.
     changed: Notify,
     closing: Closing,
-    /// For whoever closes: a guard or an undertaking has gone.
+    /// Wakes a close that waits: a guard or a background release has ended.
     quieter: Notify,
     pub(crate) report: Arc<Report>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// In boxes, so that the table's free places are small.
+    /// Boxed, so that free slots of the table are small.
     guards: HashMap<u64, Box<Entry>>,
-    /// When each lease wants attention, the earliest first.
+    /// When each lease needs attention, the earliest first.
     due: BTreeSet<(Instant, u64)>,
-    /// Until when the keeper sleeps.
+    /// The time until which the keeper sleeps.
     asleep_until: Option<Instant>,
     last_number: u64,
-    /// Releases under way in the background.
+    /// The number of releases in the background.
     undertakings: usize,
-    /// Nobody can ask for a lock any more.
+    /// Nobody can request a lock any more.
     orphaned: bool,
-    /// A request waited, or met a fault.
+    /// A request has waited, or met a fault.
     concerned: bool,
-    /// What was told to those who read, and is not in the log yet.
+    /// Events that were sent to readers and are not in the log yet.
     unlogged: Vec<Event>,
-    /// Whose leases are said to be broken, where no guard has them: one may be granted and not entered yet. The last few.
+    /// Holders whose leases were reported broken while no guard had them, because a lease may be
+    /// granted but not registered yet. The last few.
     broken: VecDeque<Holder>,
 }
 
-/// Between a grant and its entry lies one turn of a task; many leases are not broken meanwhile.
+/// A grant is registered within one turn of a task; few leases are broken in that time.
 const BROKEN_REMEMBERED: usize = 16;
 
 #[derive(Debug)]
@@ -74,11 +76,11 @@ impl Roster {
         }
     }
 
-    /// Enters a holding, and gives it its number.
+    /// Registers a holding, and returns its number.
     ///
     /// # Errors
     ///
-    /// The reason, when these locks are closed: then nobody would keep the lease.
+    /// The reason, if these locks are closed: then nobody would keep the lease.
     pub(crate) fn enter(
         &self,
         holding: Arc<Holding>,
@@ -87,7 +89,7 @@ impl Roster {
         acquired: impl FnOnce() -> Event,
     ) -> Result<u64, Arc<str>> {
         let mut state = self.state();
-        // Looked at under the table's lock, so that a close that comes now finds the entry.
+        // Check while holding the table's mutex, so that a concurrent close finds the entry.
         if let Some(reason) = self.closed_because() {
             return Err(reason);
         }
@@ -108,9 +110,9 @@ impl Roster {
         Ok(number)
     }
 
-    /// Takes a holding out: nobody renews it any more.
+    /// Removes a holding: nobody renews it any more.
     ///
-    /// If it is lost by now, its guard knows afterwards.
+    /// If it is lost by now, its guard knows it after this call.
     pub(crate) fn leave(&self, number: u64, now: Instant) {
         let mut state = self.state();
         if let Some(mut entry) = state.guards.remove(&number) {
@@ -121,14 +123,14 @@ impl Roster {
         self.log(state);
     }
 
-    /// All holdings that are believed in.
+    /// All holdings that are not lost.
     pub(crate) fn holdings(&self) -> Vec<Arc<Holding>> {
         let state = self.state();
         let held = state.guards.values().filter(|entry| entry.holding.loss().is_none());
         held.map(|entry| entry.holding.clone()).collect()
     }
 
-    /// The renewals that are due now; what is lost by now is said to its guard.
+    /// The renewals that are due now. Leases that are lost by now are marked as lost.
     pub(crate) fn take_due(&self, now: Instant) -> Vec<Due> {
         let mut state = self.state();
         let mut renewals = Vec::new();
@@ -147,7 +149,8 @@ impl Roster {
         renewals
     }
 
-    /// Those of them that are still kept, after they waited for their turn: they are asked about from now on, and not since they were due.
+    /// The subset that is still kept after waiting for a permit to send. Their requests count as
+    /// sent from now on, not since they became due.
     pub(crate) fn still_due(&self, mut due: Vec<Due>, now: Instant) -> Vec<Due> {
         let mut state = self.state();
         due.retain(|Due { number, attempt }| match state.guards.get_mut(number) {
@@ -160,7 +163,7 @@ impl Roster {
         due
     }
 
-    /// When something is due next, and the promise to sleep no longer than that.
+    /// When the next lease is due. The keeper promises not to sleep longer than that.
     pub(crate) fn sleep_until(&self) -> Instant {
         let mut state = self.state();
         let until = state.due.first().map_or(Instant::from_nanos(u64::MAX), |(due, _)| *due);
@@ -168,12 +171,12 @@ impl Roster {
         until
     }
 
-    /// Resolves when the keeper should look again.
+    /// Resolves when the keeper should check again.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// A renewal was answered. `chance` spreads the retries.
+    /// Handles the answer to a renewal. `chance` spreads the retries.
     pub(crate) fn handle_renewal(
         &self,
         number: u64,
@@ -187,7 +190,7 @@ impl Roster {
         });
     }
 
-    /// A renewal that the holder asked for itself was answered.
+    /// Handles the answer to a renewal that the holder requested itself.
     pub(crate) fn handle_own_renewal(
         &self,
         number: u64,
@@ -199,11 +202,12 @@ impl Roster {
         self.with_keep(number, now, |keep| keep.handle_own_renewal(now, sent, ttl, answer));
     }
 
-    /// Somebody is said to have broken a lease: the guard that may have it asks the store at once.
+    /// Handles a report that somebody broke a lease: the guard that may have it asks the store at
+    /// once.
     pub(crate) fn handle_broken(&self, holder: Holder, now: Instant) {
         let number = {
             let mut state = self.state();
-            // One after the other, because it is rare.
+            // A linear search, because this is rare.
             let mut guards = state.guards.iter();
             let found = guards.find(|(_, entry)| entry.holding.attempt.holder == holder);
             let number = found.map(|(number, _)| *number);
@@ -218,25 +222,26 @@ impl Roster {
         }
     }
 
-    /// A request waits, or the store does not answer: what else happens there is of interest.
+    /// Notes that a request waits or that the store does not answer. From then on the store's
+    /// notices are read.
     pub(crate) fn concern(&self) {
         if !std::mem::replace(&mut self.state().concerned, true) {
             self.changed.notify_one();
         }
     }
 
-    /// Whether there are guards, or other reasons to hear what happens.
+    /// Returns true if there are guards or other reasons to read the store's notices.
     pub(crate) fn is_concerned(&self) -> bool {
         let state = self.state();
         state.concerned || !state.guards.is_empty()
     }
 
-    /// The ttl that the lease has by now.
+    /// The current TTL of the lease.
     pub(crate) fn ttl(&self, number: u64) -> Option<Ttl> {
         self.state().guards.get(&number).map(|entry| entry.keep.ttl())
     }
 
-    /// Whether and for how long the lease is renewed; `None` when nobody keeps it any more.
+    /// Whether and for how long the lease is renewed; `None` if nobody keeps it any more.
     pub(crate) fn renewal(&self, number: u64) -> Option<Renewal> {
         self.state().guards.get(&number).map(|entry| entry.keep.renewal())
     }
@@ -254,19 +259,20 @@ impl Roster {
         self.log(state);
     }
 
-    /// Nobody can ask for a lock any more; once the last guard is gone, nobody needs the keeper.
+    /// Notes that nobody can request a lock any more. Once the last guard is gone, the keeper is
+    /// not needed.
     pub(crate) fn orphan(&self) {
         self.state().orphaned = true;
         self.changed.notify_one();
     }
 
-    /// Whether the keeper is needed no more.
+    /// Returns true if the keeper is no longer needed.
     pub(crate) fn is_deserted(&self) -> bool {
         let state = self.state();
         state.guards.is_empty() && (state.orphaned || self.closed_because().is_some())
     }
 
-    /// A release goes on in the background.
+    /// Registers a release in the background.
     pub(crate) fn begin_undertaking(self: &Arc<Self>) -> Undertaking {
         self.state().undertakings += 1;
         Undertaking(self.clone())
@@ -278,7 +284,7 @@ impl Roster {
         self.changed.notify_one();
     }
 
-    /// Declares all guards lost; gives back their attempts.
+    /// Declares all guards lost; returns their attempts.
     pub(crate) fn abandon(&self, now: Instant) -> Vec<Attempt> {
         let reason = self.closed_because().unwrap_or_else(|| "closed".into());
         let mut state = self.state();
@@ -298,7 +304,7 @@ impl Roster {
         attempts
     }
 
-    /// Why these locks are closed, if they are.
+    /// The reason why these locks are closed, if they are.
     pub(crate) fn closed_because(&self) -> Option<Arc<str>> {
         self.closing.reason().cloned()
     }
@@ -308,7 +314,7 @@ impl Roster {
         self.closing.closed()
     }
 
-    /// Resolves when no guard is held and no release is under way.
+    /// Resolves when no guard is held and no release is in progress.
     pub(crate) async fn quiet(&self) {
         loop {
             let quieter = self.quieter.notified();
@@ -324,12 +330,12 @@ impl Roster {
         }
     }
 
-    /// How many releases are under way.
+    /// The number of releases in progress.
     pub(crate) fn undertakings(&self) -> usize {
         self.state().undertakings
     }
 
-    /// Tells who waits for quiet, and the keeper when it may have become needless.
+    /// Wakes tasks that wait in `quiet`, and the keeper if it may not be needed any more.
     fn hush(&self, state: &State) {
         self.quieter.notify_waiters();
         if state.guards.is_empty() && state.orphaned {
@@ -347,7 +353,8 @@ impl Roster {
         }
     }
 
-    /// Shows the guard what its keep believes, and says when that wants attention again.
+    /// Publishes the state of the lease to its guard, and returns when the lease needs attention
+    /// again.
     fn attention(
         &self,
         holding: &Holding,
@@ -371,7 +378,8 @@ impl Roster {
         }
     }
 
-    /// Lets go of the table, and writes to the log what was done under it: whoever writes a log may block, or ask for our locks.
+    /// Unlocks the table, and then logs the events that occurred under it: a logger may block, or
+    /// call these locks.
     fn log(&self, mut state: MutexGuard<'_, State>) {
         let events = std::mem::take(&mut state.unlogged);
         drop(state);
@@ -383,11 +391,11 @@ impl Roster {
     }
 }
 
-/// How many guards there are, and not which: there may be very many.
+/// Shows the number of guards, and not the guards: there may be very many.
 impl fmt::Debug for Roster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Roster");
-        // Never waits: whoever has the table may be who prints.
+        // Never blocks, because the thread that prints may hold the mutex.
         if let Ok(state) = self.state.try_lock() {
             shown.field("guards", &state.guards.len()).field("releases_under_way", &state.undertakings);
         }
@@ -395,7 +403,7 @@ impl fmt::Debug for Roster {
     }
 }
 
-/// A release under way in the background; [`Roster::quiet`] waits for it.
+/// A release in the background; [`Roster::quiet`] waits for it.
 #[derive(Debug)]
 pub(crate) struct Undertaking(Arc<Roster>);
 

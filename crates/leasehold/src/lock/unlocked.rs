@@ -1,4 +1,4 @@
-//! Waiting until a lock is free, without taking it.
+//! Waiting until a lock is free, without acquiring it.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -14,12 +14,15 @@ use crate::error::LockError;
 use crate::locks::Askers;
 use crate::place::{Place, low_bits};
 
-/// A wait until a lock is free, which takes nothing and stands in no line. It does nothing until it is awaited.
+/// A wait until a lock is free, without acquiring it and without joining its queue. It does nothing
+/// until it is awaited.
 ///
-/// By the time that it resolves, somebody else may have the lock: it is for those who are content with that, such as a deployment that
-/// waits for a migration to be over. Whoever means to take the lock takes it, by [`Mutex::lock`](crate::Mutex::lock).
+/// When it resolves, somebody else may already hold the lock. So it is for programs that accept
+/// this, such as a deployment that waits for a migration to end. To acquire the lock, use
+/// [`Mutex::lock`](crate::Mutex::lock).
 ///
-/// Nobody tells an onlooker, so the store is asked: after 5 ms at first, every 75 to 150 ms in the end, and just after the holder's end.
+/// The store does not notify observers, so it is polled: after 5 ms at first, later every 75 to 150
+/// ms, and just after the holder's end.
 ///
 /// # Cancel safety
 ///
@@ -41,13 +44,13 @@ impl Unlocked {
         Self { askers, claim, patience: Patience::new(None, outage_limit) }
     }
 
-    /// Waits no longer than this; zero is one look. Without it, it waits as long as it takes.
+    /// Limits the wait; zero checks once. Without a limit, it waits for as long as it takes.
     pub const fn within(mut self, limit: Duration) -> Self {
         self.patience.within = Some(limit);
         self
     }
 
-    /// The rests between looks.
+    /// Sets the pauses between checks.
     pub const fn backoff(mut self, backoff: Backoff) -> Self {
         self.patience.backoff = backoff;
         self
@@ -63,7 +66,8 @@ impl IntoFuture for Unlocked {
     }
 }
 
-/// The machine of an acquisition that is never granted: what it rests and when it gives up are the same.
+/// Uses the state machine of an acquisition that is never granted: its pauses and time limits are
+/// the same.
 async fn unlocked(place: &Place, claim: Claim, patience: Patience) -> Result<(), LockError> {
     let runtime = &place.runtime;
     let started = runtime.now();
@@ -102,7 +106,7 @@ async fn unlocked(place: &Place, claim: Claim, patience: Patience) -> Result<(),
     }
 }
 
-/// What a request for these keys would be refused with; `None` when all are free.
+/// The refusal that a request for these keys would get; `None` if all keys are free.
 async fn look(place: &Place, claim: &Claim) -> Result<Option<GrantAnswer>, Fault> {
     for key in claim.keys() {
         let KeyState { holders, .. } = place.inspect(key).await?;

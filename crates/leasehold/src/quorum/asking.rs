@@ -1,4 +1,4 @@
-//! One ask of the driver's: a round, or as many as it takes to know.
+//! One request of the driver to a quorum: one round, or as many as are needed for an answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +16,24 @@ use super::member::Said;
 use super::questions::Heard;
 use super::waiting::APART;
 
-/// How long a grant waits for the line member's word when the others were faster: somebody may stand in its line. Once it passed,
-/// that member counts as silent and is not waited for again until it answers.
+/// How long a grant waits for the line member's answer after the others have answered, because
+/// somebody may be waiting in its queue. After that time the member counts as silent, and nobody
+/// waits for it until it answers again.
 pub(super) const COURTESY: Duration = Duration::from_millis(100);
 
-/// How long a try goes on asking rivals that have only parts, if it has the part that decides: longer than a member may take to
-/// answer them, after which they give their parts back.
+/// How long a single try keeps asking while rivals hold only a minority and this attempt holds the
+/// deciding member. It is longer than a member may take to answer the rivals, after which they
+/// release what they hold.
 const SPLIT: Duration = Duration::from_secs(1);
 
-/// The longest rest before the first of these asks; each is longer than the one before.
+/// The longest pause before the first of these requests; each further pause is longer.
 const SPLIT_REST: Duration = Duration::from_millis(15);
 
-/// Asks for an attempt: all members at once, but for one that waits, which asks the member in whose line it stands first.
+/// Requests a grant for an attempt: from all members at once, or, for an attempt that waits, first
+/// from the member in whose queue it is.
 pub(super) async fn grant(desk: &Arc<Desk>, attempt: &Attempt, manner: Manner) -> Result<GrantAnswer, Fault> {
     let answer = ask(desk, attempt, manner).await;
-    // Whoever is certain to have nothing under way is not given up, and so is forgotten here.
+    // An attempt that certainly has nothing in flight is not given up later, so it is removed here.
     let over = match &answer {
         Ok(GrantAnswer::Granted { .. }) => false,
         Ok(_) => manner == Manner::Try,
@@ -56,12 +59,12 @@ async fn ask(desk: &Arc<Desk>, attempt: &Attempt, manner: Manner) -> Result<Gran
                     desk.set(attempt, Stage::Handed { line });
                     known = Some((line, GrantAnswer::Granted { fence }));
                 }
-                // The others may be free all the same.
+                // The other members may grant the keys nevertheless.
                 Ok(GrantAnswer::Busy { held_by, place }) if looks_on || is_foreign(&held_by) => {
                     known = Some((line, GrantAnswer::Busy { held_by, place }));
                 }
                 Ok(answer) => return Ok(answer),
-                // Whoever stands first in a line that is gone waits for nobody.
+                // If the member's queue is gone, being first in it means nothing: start again.
                 Err(_) => desk.begin_anew(attempt),
             }
         }
@@ -90,45 +93,47 @@ async fn ask_the_line(
     }
 }
 
-/// A lock of another program's, which may stay for ever and of whose rounds nothing is known.
+/// A lock of another program, which may never end and which takes no part in rounds.
 fn is_foreign(held_by: &HolderInfo) -> bool {
     !matches!(held_by.owner, Owner::Holder { .. })
 }
 
-/// One round, and what the attempt makes of it.
+/// One round, and the attempt's decisions in it.
 ///
-/// The *line member* is where waiters stand and nothing more: what a majority grants is granted, whatever it says. It decides only who
-/// of rivals goes on while nobody has a majority: whoever has its key. It is the first member that answers, in configured order,
-/// and another where another program's lock is in the way.
+/// The *line member* only keeps the queue: a majority's grant counts, whatever the line member
+/// answers. While nobody has a majority, it decides which of several rivals continues: the one that
+/// holds its key. It is the first member that answers, in configured order, or a later one if
+/// another program's lock is in the way there.
 struct Asking<'a> {
     desk: &'a Arc<Desk>,
     attempt: &'a Attempt,
     manner: Manner,
-    /// When the lease would have ended.
+    /// When the lease of this round would end.
     until: Instant,
-    /// The same for all members, so that they can answer the same.
+    /// The same for all members, so that they can all answer the same fence.
     proposal: Proposal,
     line: usize,
     /// How often another member became the line member.
     moves: usize,
-    /// In whose lines it stands besides the line member's.
+    /// The members other than the line member in whose queues this attempt is.
     refusers: Vec<usize>,
     contested_until: Option<Instant>,
     round: Round,
     tell: UnboundedSender<Said<Heard>>,
     heard: UnboundedReceiver<Said<Heard>>,
     courtesy_until: Option<Instant>,
-    /// What it last waited with: mostly for several answers until the same time.
+    /// The last timer, which is mostly reused for several answers with the same time limit.
     timer: Option<(Instant, BoxFuture<'static, ()>)>,
     split_until: Option<Instant>,
     last_words_until: Option<Instant>,
     split_tries: u32,
-    /// It had a majority, and let whoever has the line member's key go first.
+    /// The attempt had a majority, and let the holder of the line member's key go first.
     gave_way: bool,
-    /// Where the attempt stands in the line member's line, or why it does not.
+    /// The attempt's position in the line member's queue, or why it is not in that queue.
     refused: Option<GrantAnswer>,
     place_elsewhere: Option<Place>,
-    /// What only one member needs to say to end it all, if no majority says otherwise.
+    /// An answer that one member alone may give and that ends the request, unless a majority
+    /// grants.
     odd: Option<GrantAnswer>,
 }
 
@@ -204,11 +209,12 @@ impl<'a> Asking<'a> {
                     if let Some(courtesy) = self.courtesy(now) {
                         self.hear(courtesy).await;
                     } else if let Some(fault) = self.desk.same_place_twice() {
-                        // Each of the majority has told by now which place it is.
+                        // By now each member of the majority has reported its location.
                         self.desk.begin_anew(self.attempt);
                         return Err(fault);
                     } else if let Some(held_by) = self.queues_before().cloned() {
-                        // Counting this majority would let readers pass a waiting writer, for ever if they come often.
+                        // Counting this majority would let readers pass a waiting writer, and
+                        // starve it if they come often.
                         let (line, waits) = (self.line, self.waits());
                         let answer = if waits {
                             self.stand(line, held_by, false)
@@ -248,7 +254,8 @@ impl<'a> Asking<'a> {
         matches!(self.manner, Manner::Wait { .. })
     }
 
-    /// Until when to wait for the line member although it could be decided without; `None`: no longer.
+    /// Until when to wait for the line member although the others have decided; `None` to stop
+    /// waiting.
     fn courtesy(&mut self, now: Instant) -> Option<Instant> {
         let line = self.line;
         if !self.round.awaits(line) || self.desk.members[line].is_silent() {
@@ -262,7 +269,7 @@ impl<'a> Asking<'a> {
         Some(until)
     }
 
-    /// Waits for one answer, no longer than until then.
+    /// Waits for one answer, at most until this time.
     async fn hear(&mut self, until: Instant) {
         let timer = self.timer.take().filter(|(at, _)| *at == until);
         let (_, timer) =
@@ -321,21 +328,24 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// The reader that holds the line member's key, if this reader was refused there all the same: then others wait before it.
+    /// The reader that holds the line member's key, if this reader was refused there nevertheless:
+    /// then others are queued before it.
     fn queues_before(&self) -> Option<&HolderInfo> {
         let held_by = self.round.held_by(self.line)?;
         let shares = |want: &Want| want.key == held_by.key && want.mode == Mode::Shared;
         (held_by.mode == Mode::Shared && self.attempt.claim.wants().iter().any(shares)).then_some(held_by)
     }
 
-    /// Somebody of ours has the line member's key: mostly whoever was first in its line and is about to ask the others, sometimes
-    /// what a process that died has left. It is told apart by giving way to it, once.
+    /// Returns true if another of our attempts holds the line member's key. Mostly that is the
+    /// first attempt in its queue, which is about to ask the other members; sometimes a dead
+    /// process left it behind. Giving way once distinguishes the two.
     fn is_to_give_way(&self) -> bool {
         let held_by = self.round.held_by(self.line);
         held_by.is_some_and(|held_by| !self.gave_way && !is_foreign(held_by) && !self.is_our_own(held_by))
     }
 
-    /// Releases what a majority granted, rests a moment, and asks again. It keeps its place in line.
+    /// Releases what a majority granted, pauses, and asks again. The attempt keeps its position in
+    /// the queue.
     async fn give_way(&mut self) {
         self.gave_way = true;
         let line = self.line;
@@ -350,12 +360,12 @@ impl<'a> Asking<'a> {
         (self.refused, self.place_elsewhere, self.courtesy_until) = (None, None, None);
     }
 
-    /// It is this attempt that has the key there, under an id whose release is under way.
+    /// Returns true if this attempt itself holds the key there, under an id that is being released.
     fn is_our_own(&self, held_by: &HolderInfo) -> bool {
         matches!(held_by.owner, Owner::Holder { holder, .. } if is_same_attempt(holder, self.attempt.holder))
     }
 
-    /// No majority can grant any more.
+    /// Decides what to do when no majority can grant any more.
     async fn failed(&mut self, now: Instant) -> Outcome {
         if now >= self.until {
             return Some(self.too_few());
@@ -393,8 +403,9 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Who has this member's key goes on, and who waits stands in its line: the first that answers and at which no other program's lock
-    /// is in the way. If other programs have so many that no majority is left, their locks are what everybody waits for.
+    /// Chooses the line member: the first member that answers and where no other program's lock is
+    /// in the way. The holder of its key continues, and waiters join its queue. If other programs
+    /// hold so many members that no majority is left, all wait for their locks.
     fn choose_line(&self, held: &[(usize, HolderInfo)]) -> usize {
         let foreign = |member: usize| self.round.held_by(member).is_some_and(is_foreign);
         let count = held.iter().filter(|(_, held_by)| is_foreign(held_by)).count();
@@ -407,7 +418,8 @@ impl<'a> Asking<'a> {
         (0..self.desk.members.len()).find(serves).unwrap_or(self.line)
     }
 
-    /// A try that goes on while rivals have only parts, which they give back when they find that they are not to go on.
+    /// Keeps asking in a single try while rivals hold only a minority; they release it when they
+    /// find that another attempt continues.
     async fn ask_the_rivals(
         &mut self,
         now: Instant,
@@ -425,14 +437,15 @@ impl<'a> Asking<'a> {
         Some(if self.round.is_held_elsewhere() { Ok(self.leave(held_by)) } else { self.too_few() })
     }
 
-    /// Stands in a member's line, and has nothing anywhere else.
+    /// Joins one member's queue, and releases everything elsewhere.
     fn stand(&mut self, line: usize, held_by: HolderInfo, looks_on: bool) -> Outcome {
         if line != self.line && self.moves < self.desk.members.len() {
             let before = std::mem::replace(&mut self.line, line);
             self.moves += 1;
             self.refused = None;
             self.courtesy_until = None;
-            // One that has not answered may still grant what it was asked for, so that is not given up: its answer counts.
+            // A member that has not answered may still grant the request, so it is not given up:
+            // its answer counts.
             if self.round.held_by(before).is_some() {
                 self.desk.abandon(self.attempt, |member| member == before);
             }
@@ -450,19 +463,20 @@ impl<'a> Asking<'a> {
                 self.desk.begin_anew(self.attempt);
                 Some(Ok(answer))
             }
-            // A store without a line keeps nothing of a refusal.
+            // A store without a queue keeps nothing of a refused request.
             _ => Some(Ok(self.leave(held_by))),
         }
     }
 
-    /// Goes, and leaves nothing.
+    /// Ends the attempt and releases everything.
     fn leave(&self, held_by: HolderInfo) -> GrantAnswer {
         self.desk.begin_anew(self.attempt);
         GrantAnswer::Busy { held_by, place: None }
     }
 
-    /// It is this attempt's turn, but others have a majority, or a part of one. It waits where they are, without asking; not for
-    /// long, since one of them may be waiting here.
+    /// It is this attempt's turn, but others hold a majority or part of one. It waits in their
+    /// members' queues instead of polling, but only for a limited time, because one of them may be
+    /// waiting here.
     fn join_the_refusers(
         &mut self,
         now: Instant,
@@ -486,9 +500,10 @@ impl<'a> Asking<'a> {
         Some(Ok(GrantAnswer::Busy { held_by, place: self.place_elsewhere }))
     }
 
-    /// Until when to wait for the other answers before an error says what each member said; `None`: no longer.
+    /// Until when to wait for further answers, so that an error can say what each member answered;
+    /// `None` to stop waiting.
     fn last_words(&mut self, now: Instant) -> Option<Instant> {
-        // One that has just failed is silent already, and says why.
+        // A member that has just failed is already silent, and its fault says why.
         let says = |member: usize| !self.desk.members[member].is_silent() || !self.heard.is_empty();
         let awaits = |member| self.round.awaits(member) && says(member);
         if !(0..self.desk.members.len()).any(awaits) {

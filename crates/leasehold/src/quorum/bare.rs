@@ -1,4 +1,5 @@
-//! What a lock over several stores is measured against: the least at each of them, until more than half have done it.
+//! The baseline that locks in a quorum are measured against: the baseline of each member, until a
+//! majority has done it.
 
 use std::sync::Arc;
 
@@ -7,13 +8,14 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::desk::Desk;
 
-/// All members at once. It says nothing of who is down: a name that a slow member still has from the last time is no outage.
+/// Calls all members at once. It does not report members as down: a name that a slow member still
+/// has from the last time is not an outage.
 pub(super) async fn bare(desk: &Arc<Desk>, what: &Bare) -> Result<(), Fault> {
     let (tell, mut heard) = unbounded_channel();
     for (nth, member) in desk.members.iter().enumerate() {
         let (store, what, tell) = (member.store.clone(), what.clone(), tell.clone());
         desk.runtime.spawn(Box::pin(async move {
-            // Whoever asked may have enough.
+            // The caller may have enough answers.
             let done = async { store.baseline()?.bare(&what).await };
             let _ = tell.send((nth, done.await));
         }));

@@ -1,11 +1,13 @@
-//! Breaking a lease at the members, and hearing that one was broken.
+//! Breaking a lease at the members, and handling reports of breaks.
 //!
-//! Each member knows the attempt under an id of its own, and the fence that it answered last, which is not the agreed one where it
-//! was slow when that was settled. So the attempt is found first, and then broken at each member by what is seen there.
+//! Each member knows the attempt under a separate id, and with the fence that it answered last,
+//! which differs from the agreed fence at a member that was slow when the fence was agreed. So the
+//! attempt is looked up first, and then broken at each member with the fence found there.
 //!
-//! A member takes a lease again that it has not (`keeping`), which must not bring back what was broken: where a member had
-//! it at the last word, it is only renewed there, and where a message says that it was broken, the member's record of breaks is read
-//! first. The message alone proves nothing, because whoever may publish may have written it.
+//! Renewals take a lease again at a member that does not have it (`keeping`), but this must not
+//! restore a broken lease. So where the member had the lease at its last answer, the lease is only
+//! renewed. Where a message reports a break, the member's record of breaks is read first. The
+//! message alone proves nothing, because anybody who may publish may have sent it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,8 +24,8 @@ use super::contest::Stake;
 use super::desk::Desk;
 use super::looking::{MANY_KEYS_LIMIT, all_say, each_says, held_by_a_majority, is_same};
 
-/// Ends the lease that a majority shows with this fence, at all members that answer. Done when a majority of them has it no
-/// more: then no majority can renew it.
+/// Ends the lease that a majority shows with this fence, at all members that answer. The break is
+/// done once a majority of them does not have the lease any more: then no majority can renew it.
 pub(super) async fn break_lease(
     desk: &Arc<Desk>,
     key: &Key,
@@ -46,7 +48,8 @@ pub(super) async fn break_lease(
         let there = state.map(|state| state.holders.into_iter().find(|one| is_same(one, &held)));
         match there {
             Some(None) => ballot.handle(n, Ok(HoldAnswer::Done)),
-            // Who did not answer just now most likely has the fence that the others have.
+            // A member that did not answer the look-up most likely has the same fence as the
+            // others.
             there => {
                 let its = there.flatten().and_then(|one| one.fence).unwrap_or(fence);
                 let does = end(desk.members[n].store.clone(), key.clone(), its, held.clone(), note.clone());
@@ -63,7 +66,8 @@ pub(super) async fn break_lease(
     Ok(BreakAnswer::Broken { holding: held })
 }
 
-/// Sees to it that one member has a holding no more. Its fence there may rise meanwhile, to the one that the others answered.
+/// Ends a holding at one member. Its fence there may rise meanwhile, to the fence that was agreed
+/// with the others.
 fn end(
     store: Arc<dyn Store>,
     key: Key,
@@ -71,7 +75,7 @@ fn end(
     held: HolderInfo,
     note: BreakNote,
 ) -> BoxFuture<'static, Result<(), Fault>> {
-    /// It is raised once in a round; more says that somebody asks anew all the time.
+    /// The fence is raised once per round; more tries mean that somebody keeps asking anew.
     const TRIES: u32 = 3;
     Box::pin(async move {
         for _ in 0..TRIES {
@@ -89,7 +93,8 @@ fn end(
     })
 }
 
-/// The latest break that the members remember between them. Each records it with the fence that it had there.
+/// The latest break that any of the members remembers. Each records it with the fence that it had
+/// there.
 pub(super) async fn last_break(desk: &Arc<Desk>, key: &Key) -> Result<Option<BreakRecord>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
@@ -98,13 +103,13 @@ pub(super) async fn last_break(desk: &Arc<Desk>, key: &Key) -> Result<Option<Bre
     Ok(all_say(desk, desk.look_limit(), look).await?.into_iter().flatten().max_by_key(rank))
 }
 
-/// The last break of a key has the highest fence. Members do it one after the other, and the slow ones after it was answered:
-/// the first of them tells when it was.
+/// The last break of a key has the highest fence. Members record a break one after the other, and
+/// slow ones after the caller was answered, so the earliest record has the time of the break.
 fn rank(broken: &BreakRecord) -> (Fence, Reverse<Stamp>) {
     (broken.fence, Reverse(broken.at))
 }
 
-/// The same of all keys that begin so.
+/// The same for all keys with this prefix.
 pub(super) async fn list_breaks(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let prefix = prefix.to_vec();
@@ -119,7 +124,7 @@ pub(super) async fn list_breaks(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<B
     Ok(latest.into_values().collect())
 }
 
-/// What the members tell, as far as it concerns all of them, and which of them are down.
+/// The members' notices that concern all of them, and reports of members that are down.
 #[derive(Debug)]
 pub(super) struct Fan {
     desk: Arc<Desk>,
@@ -161,8 +166,9 @@ impl Notices for Fan {
 }
 
 impl Desk {
-    /// A message says that a member broke what it had under this id. Whose lease is lost by that, if it is true, because no majority
-    /// can keep it any more: the holder then asks, and believes the answer.
+    /// Handles a message that a member broke the lease with this id. Returns the attempt whose
+    /// lease is lost if the message is true, because no majority can keep it any more. The holder
+    /// then asks the members, and relies on their answer.
     fn broken_at(&self, member: usize, id: Holder) -> Option<Holder> {
         let (attempt, contest) = self.contests.find_by_id(member, id)?;
         contest.stakes[member].hears_of_a_break();
@@ -171,8 +177,8 @@ impl Desk {
     }
 }
 
-/// Whether the member may take a lease again that it has not, where messages said that it was broken there. While its record cannot be
-/// read it may not.
+/// Returns true if the member may take a lease again that it does not have, although messages said
+/// that it was broken there. If the member's record of breaks cannot be read, it may not.
 pub(super) async fn is_unbroken(store: &dyn Store, attempt: &Attempt, stake: &Stake, agreed: Fence) -> bool {
     let rumours = stake.rumours();
     if rumours == 0 {

@@ -1,11 +1,12 @@
-//! What one attempt has under way at the members.
+//! The state of one attempt at the members.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_core::{Attempt, Fence, Holder, Instant};
 
-/// One id of an attempt at one member. Once it is given up there it is never asked with again; the next round has another.
+/// One id of an attempt at one member. Once the id is given up, it is never used again; the next
+/// round uses another one.
 #[derive(Debug)]
 pub(super) struct Stake {
     pub(super) member: usize,
@@ -15,33 +16,35 @@ pub(super) struct Stake {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many calls were made under this id.
+    /// The number of calls under this id.
     asked: u32,
-    /// How many of them have not ended.
+    /// The number of these calls that have not ended.
     under_way: u32,
     given_up: bool,
     release: Release,
-    /// The last word of the member was that it has the lease.
+    /// At its last answer, the member had the lease.
     had: bool,
-    /// The first fence that it answered.
+    /// The first fence that the member answered.
     fence: Option<Fence>,
-    /// How many messages said that somebody broke it there, since the member last answered what became of it. Whoever may publish may
-    /// have written them.
+    /// The number of messages that reported a break there since the member last answered about this
+    /// lease. Anybody who may publish may have sent them.
     rumours: u32,
-    /// The member's record says that somebody broke it there.
+    /// The member's record says that somebody broke the lease there.
     broken: bool,
 }
 
-/// Whether the release of what an id has undoes what was under way when it was sent.
+/// Whether the release of an id undoes the call that was in flight when the release was sent.
 ///
-/// The usual one is sent while a member that is slower than the majority has not answered the grant yet, and is answered behind it. If it
-/// is answered that something was let go, that was what the grant brought, because nothing else was ever asked under this id. In
-/// every other case what was under way is undone when it ends.
+/// Usually a release is sent while a slow member has not answered the grant yet, and is answered
+/// after the grant. If it answers that something was released, that was the lease of this grant,
+/// because nothing else was ever requested under this id. In every other case, the call in flight
+/// is undone when it ends.
 #[derive(Clone, Copy, Debug, Default)]
 enum Release {
     #[default]
     Open,
-    /// It was sent behind the only call that was ever made under this id, which may have been answered since.
+    /// The release was sent after the only call that was ever made under this id; that call may
+    /// have been answered since.
     BehindTheOnlyCall { answered: bool },
 }
 
@@ -50,7 +53,7 @@ impl Stake {
         Arc::new(Self { member, holder, state: Mutex::default() })
     }
 
-    /// A call is about to be made.
+    /// Notes that a call is about to be made.
     pub(super) fn asks(&self) {
         let mut state = self.state();
         state.asked += 1;
@@ -61,7 +64,8 @@ impl Stake {
         self.state().asked > 0
     }
 
-    /// A call has ended, with an answer or without one. Says whether what it brought must be undone.
+    /// Notes that a call has ended, with or without an answer. Returns true if its effect must be
+    /// undone.
     pub(super) fn call_ends(&self, with_answer: bool) -> bool {
         let mut state = self.state();
         state.under_way -= 1;
@@ -78,7 +82,7 @@ impl Stake {
         self.state().given_up = true;
     }
 
-    /// It is given up, and a release is about to be sent.
+    /// Gives the id up, and notes that a release is about to be sent.
     pub(super) fn lets_go(&self) {
         let mut state = self.state();
         state.given_up = true;
@@ -87,57 +91,61 @@ impl Stake {
         }
     }
 
-    /// The release has ended; `done`: something was let go. Says whether what was answered before it must be undone still.
+    /// Notes that the release has ended; `done` says whether something was released. Returns true
+    /// if the effect of calls that were answered before it must still be undone.
     pub(super) fn let_go(&self, done: bool) -> bool {
         let release = std::mem::take(&mut self.state().release);
         matches!(release, Release::BehindTheOnlyCall { answered: true }) && !done
     }
 
-    /// The member answered whether it has the lease, or did not answer.
+    /// Notes whether the member has the lease; false if it did not answer.
     pub(super) fn says(&self, has_it: bool) {
         self.state().had = has_it;
     }
 
-    /// The member granted it, with this fence there.
+    /// Notes that the member granted the lease with this fence.
     pub(super) fn was_granted(&self, fence: Fence) {
         self.state().fence.get_or_insert(fence);
     }
 
-    /// The least fence that a record of a break of this lease has; `agreed` where the member took the lease later than others.
+    /// The smallest fence of a record that describes a break of this lease; `agreed` where the
+    /// member took the lease later than others.
     pub(super) fn least_fence(&self, agreed: Fence) -> Fence {
         self.state().fence.unwrap_or(agreed)
     }
 
-    /// A message says that somebody broke it at the member.
+    /// Notes a message that somebody broke the lease at the member.
     pub(super) fn hears_of_a_break(&self) {
         let mut state = self.state();
         state.rumours = state.rumours.saturating_add(1);
     }
 
-    /// How many messages say so.
+    /// The number of such messages.
     pub(super) fn rumours(&self) -> u32 {
         self.state().rumours
     }
 
-    /// The member answered after so many messages, and they were not true.
+    /// Notes that the member answered after this many messages, and that they were false.
     pub(super) fn denies(&self, rumours: u32) {
         let mut state = self.state();
         state.rumours = state.rumours.saturating_sub(rumours);
     }
 
-    /// The member's record shows that somebody broke it there.
+    /// Notes that the member's record shows a break of the lease.
     pub(super) fn breaks(&self) {
         self.state().broken = true;
     }
 
-    /// Whether it is said to be broken there, which may be a lie.
+    /// Returns true if messages report a break there, which may be false.
     pub(super) fn may_be_broken(&self) -> bool {
         let state = self.state();
         state.broken || state.rumours > 0
     }
 
-    /// Whether the member may take the lease, if it has it not and nobody broke it there. If it had it just now it lost it by nobody's
-    /// absence: it was broken there, or deleted, and should so many members say so that no majority is left, the lease is lost.
+    /// Returns true if the member may take the lease again where it does not have it: if nobody
+    /// broke it there and the member did not have it just now. If the member had it just now, it
+    /// did not lose the lease through an outage: the lease was broken there, or deleted. If so many
+    /// members report this that no majority is left, the lease is lost.
     pub(super) fn may_rejoin(&self) -> bool {
         let state = self.state();
         !state.had && !state.broken
@@ -148,26 +156,28 @@ impl Stake {
     }
 }
 
-/// How far an attempt has come.
+/// The stage of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// It asks all members, as if for the first time.
     Fresh,
-    /// It stands in the line of this member, and has nothing anywhere else. Where another than the holder of a majority keeps it from
-    /// that member's key, `looks_on` says that it asks the others too when it asks there.
+    /// It is in the queue of this member, and has nothing anywhere else. If this member's key is
+    /// held by somebody who does not hold a majority, `looks_on` says that the attempt asks the
+    /// other members too whenever it asks here.
     Standing { line: usize, looks_on: bool },
-    /// This member has handed it the key; the others are yet to be asked.
+    /// This member has handed the key over to it; the others are yet to be asked.
     Handed { line: usize },
-    /// It has the line member's key and stands in the lines of those that others hold, but not for long.
+    /// It holds the line member's key and is in the queues of the keys that others hold, for a
+    /// limited time.
     Contested { line: usize, refusers: Vec<usize>, until: Instant },
-    /// It has released everything, so that rivals come apart.
+    /// It has released everything, so that rivals do not collide again.
     Resting { until: Instant },
     /// It is granted, with this fence.
     Held { fence: Fence },
 }
 
 impl Stage {
-    /// The member in whose line it stands or stood.
+    /// The member in whose queue it is or was.
     pub(super) const fn line(&self) -> Option<usize> {
         match self {
             Self::Standing { line, .. } | Self::Handed { line } | Self::Contested { line, .. } => Some(*line),
@@ -176,7 +186,7 @@ impl Stage {
     }
 }
 
-/// An attempt, and what it has under way.
+/// An attempt and its state at each member.
 #[derive(Clone, Debug)]
 pub(super) struct Contest {
     pub(super) stakes: Vec<Arc<Stake>>,
@@ -184,13 +194,14 @@ pub(super) struct Contest {
 }
 
 impl Contest {
-    /// The first id at each member is the attempt's own.
+    /// The first id at each member is the attempt's own id.
     pub(super) fn new(attempt: &Attempt, members: usize) -> Self {
         let stakes = (0..members).map(|member| Stake::new(member, attempt.holder)).collect();
         Self { stakes, stage: Stage::Fresh }
     }
 
-    /// Gives the id at a member up and takes the next one; `None` when nothing was ever sent under it.
+    /// Gives up the id at a member and takes the next one; `None` if nothing was ever sent under
+    /// it.
     pub(super) fn drop_stake(&mut self, member: usize) -> Option<Arc<Stake>> {
         let stake = self.stakes.get_mut(member).filter(|stake| stake.was_asked())?;
         stake.gives_up();
@@ -199,24 +210,24 @@ impl Contest {
     }
 }
 
-/// The same but for the last 32 bits, which count. The other 96 tell attempts apart.
+/// The next id: its last 32 bits are a counter, and the other 96 bits identify the attempt.
 fn next_id(holder: Holder) -> Holder {
     let bits = holder.bits();
     let count = bits.wrapping_add(1) & u128::from(u32::MAX);
     Holder::from_bits(bits & !u128::from(u32::MAX) | count)
 }
 
-/// Whether two ids are of one attempt.
+/// Returns true if two ids belong to the same attempt.
 pub(super) fn is_same_attempt(one: Holder, other: Holder) -> bool {
     one.bits() >> 32 == other.bits() >> 32
 }
 
-/// The attempts of this process that have something under way.
+/// The attempts of this process with calls in flight or leases at members.
 #[derive(Debug, Default)]
 pub(super) struct Contests(Mutex<HashMap<Holder, Contest>>);
 
 impl Contests {
-    /// Looks at what the attempt has under way; made where it has nothing yet.
+    /// Reads the state of an attempt, which is created if there is none.
     pub(super) fn enter<T>(&self, attempt: &Attempt, members: usize, look: impl FnOnce(&Contest) -> T) -> T {
         look(self.all().entry(attempt.holder).or_insert_with(|| Contest::new(attempt, members)))
     }
@@ -232,7 +243,7 @@ impl Contests {
         named.next().map(|(attempt, contest)| (*attempt, contest.clone()))
     }
 
-    /// Changes what is known of an attempt, if it still is.
+    /// Changes the state of an attempt, if there is one.
     pub(super) fn with<T>(&self, holder: Holder, change: impl FnOnce(&mut Contest) -> T) -> Option<T> {
         self.all().get_mut(&holder).map(change)
     }
@@ -350,7 +361,7 @@ mod tests {
             assert!(!stake.let_go(done), "it is undone already");
         }
 
-        // A call may be more than one request, so that something follows what the release let go.
+        // A call may consist of several requests, so one of them may follow the release.
         let [outlasting, in_vain] = [(); 2].map(|()| stake());
         for (stake, done) in [(&outlasting, DONE), (&in_vain, !DONE)] {
             stake.lets_go();

@@ -1,4 +1,4 @@
-//! What the tasks of a quorum share: the members, and what is under way there.
+//! The state that all tasks of a quorum share: the members, and the calls in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,15 +24,15 @@ pub(super) struct Desk {
     pub(super) drift: Drift,
     pub(super) max_ttl: Ttl,
     pub(super) contests: Contests,
-    /// The greatest fence that any member answered.
+    /// The greatest fence that any member has answered.
     last_seen: AtomicU64,
-    /// How many members answer.
+    /// The number of members that answer.
     answering: watch::Sender<usize>,
     pub(super) health: Health,
     pub(super) releases: BackgroundReleases,
 }
 
-/// An id that is given up at a member.
+/// The background release of one id at one member.
 struct Undoing {
     desk: Arc<Desk>,
     member: usize,
@@ -42,7 +42,7 @@ struct Undoing {
 }
 
 impl Undoing {
-    /// Whether it is over.
+    /// Tries once; returns true if the release is over.
     async fn try_once(&self) -> bool {
         let (runtime, member) = (&*self.desk.runtime, &self.desk.members[self.member]);
         let limit = runtime.now() + Member::limit(self.attempt.ttl);
@@ -54,13 +54,14 @@ impl Undoing {
         let over = answer.is_ok() || answer.as_ref().is_err_and(Fault::is_lasting);
         self.desk.ended(self.member, answer.as_ref().err());
         if let Some(tell) = &self.tell {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = tell.send(Box::new((self.member, answer)));
         }
         over || runtime.now() >= self.end
     }
 
-    /// Ever later, because there may be thousands of these for a member that is gone; at once when it is back.
+    /// Waits before the next try: longer each time, because there may be thousands of these for a
+    /// member that is down; and at once when it is back.
     async fn try_again(&self, tries: u32) -> bool {
         let (runtime, member) = (&*self.desk.runtime, &self.desk.members[self.member]);
         let again = runtime.now() + rest(tries, runtime) * (tries + 1);
@@ -80,8 +81,9 @@ impl Undoing {
     }
 }
 
-/// The attempts of a call to a member that has not ended. It may be dropped with the async runtime of a program that ends: a release that
-/// was answered before it then undoes nothing of it.
+/// The attempts of a call to a member that has not ended. It may be dropped together with the async
+/// runtime when the program ends; then a release that was answered before undoes nothing of this
+/// call.
 struct OpenCall {
     desk: Arc<Desk>,
     attempts: Vec<(Attempt, Arc<Stake>)>,
@@ -89,7 +91,8 @@ struct OpenCall {
 }
 
 impl OpenCall {
-    /// What is given up from here on is given up after this call, so that nothing of the call outlasts it.
+    /// Ends the call. An id that is given up later is released after this call, so that nothing of
+    /// the call remains.
     fn ends(&mut self, with_answer: bool) {
         for (attempt, stake) in std::mem::take(&mut self.attempts) {
             if stake.call_ends(with_answer) {
@@ -125,13 +128,14 @@ impl Desk {
         majority_of(self.members.len())
     }
 
-    /// The names of the members, in their configured order.
+    /// The names of the members, in configured order.
     pub(super) fn names(&self) -> impl Iterator<Item = Arc<str>> {
         self.members.iter().map(|member| member.name.clone())
     }
 
-    /// What the members are to agree on: above all that this process has seen, and the clock where that is greater, so that
-    /// mostly all of them answer this very fence. Only how many rounds it takes hangs on it; members bound it by their own clocks.
+    /// The fence to propose to the members: above every fence that this process has seen, or the
+    /// clock if that is greater, so that mostly all members answer exactly this fence. It affects
+    /// only the number of rounds; members limit it by their own clocks.
     pub(super) fn propose(&self) -> Proposal {
         let clock = u64::try_from(self.runtime.since_epoch().as_micros()).unwrap_or(u64::MAX);
         let proposed = clock.max(self.last_seen.load(Ordering::Relaxed).saturating_add(1));
@@ -142,35 +146,36 @@ impl Desk {
         Proposal { fence, max_ttl: self.max_ttl }
     }
 
-    /// A member answered this fence.
+    /// Notes that a member answered this fence.
     pub(super) fn sees(&self, fence: Fence) {
         self.last_seen.fetch_max(fence.get(), Ordering::Relaxed);
     }
 
-    /// The first member that answers, in configured order: all who know the same order wait at the same one.
+    /// The first member that answers, in configured order: all processes that know the same order
+    /// queue at the same member.
     pub(super) fn line_member(&self) -> usize {
         self.members.iter().position(|member| !member.is_silent()).unwrap_or(0)
     }
 
-    /// Whether a majority answers, as far as is known.
+    /// Returns true if, as far as is known, a majority answers.
     pub(super) fn has_majority(&self) -> bool {
         *self.answering.borrow() >= self.majority()
     }
 
-    /// Resolves when too few members answer for anybody to be granted anything.
+    /// Resolves when too few members answer for any grant.
     pub(super) async fn loses_majority(&self) {
         let needed = self.majority();
-        // The sender is ours, so it is not gone while this is awaited.
+        // The sender is a field of this struct, so it outlives this future.
         let _ = self.answering.subscribe().wait_for(|answering| *answering < needed).await;
     }
 
-    /// A call to a member has ended so.
+    /// Notes how a call to a member has ended.
     pub(super) fn ended(&self, member: usize, fault: Option<&Fault>) {
         self.note(member, fault.is_some());
         self.health.note(member, &self.members[member].name, fault);
     }
 
-    /// A member answers, or does not answer soon enough to wait for it.
+    /// Notes whether a member answers soon enough to wait for it.
     pub(super) fn note(&self, member: usize, silent: bool) {
         if self.members[member].set_silent(silent) {
             let answering = || self.members.iter().filter(|member| !member.is_silent()).count();
@@ -178,7 +183,8 @@ impl Desk {
         }
     }
 
-    /// Makes a call in a task of its own, so that nobody need wait for it; what it brings after its stakes were given up is undone.
+    /// Makes a call in a separate task, so that nobody has to wait for it. The effects of a call
+    /// whose ids were given up are undone.
     pub(super) fn call<T: Send + 'static>(
         self: &Arc<Self>,
         attempts: Vec<(Attempt, Arc<Stake>)>,
@@ -191,7 +197,7 @@ impl Desk {
         self.call_within(limit, attempts, member, does, tell);
     }
 
-    /// The same with a limit of its own, after which the member counts as silent.
+    /// The same with a separate time limit, after which the member counts as silent.
     fn call_within<T: Send + 'static>(
         self: &Arc<Self>,
         limit: Duration,
@@ -202,7 +208,7 @@ impl Desk {
     ) {
         attempts.iter().for_each(|(_, stake)| stake.asks());
         let call = Call { member, does, limit, dropped_after: self.max_ttl.duration() };
-        // What it may bring may have to be released, so a program that ends waits for its answer.
+        // The call's effects may have to be released, so a program that ends waits for its answer.
         let unanswered = (!attempts.is_empty()).then(|| self.releases.begin());
         let mut open = OpenCall { desk: self.clone(), attempts, unanswered };
         let (desk, tell) = (self.clone(), tell.clone());
@@ -224,8 +230,9 @@ impl Desk {
         }));
     }
 
-    /// Gives an attempt's id up at a member, trying for as long as it could last there. Tells what came of each try; `unheard` ends
-    /// with the first of them, and the end of a program waits for no more than two.
+    /// Gives up an attempt's id at a member, and retries for as long as the lease could last there.
+    /// Sends the result of each try to the caller; `unheard` ends with the first result. The end of
+    /// a program waits for at most two tries.
     pub(super) fn undo(
         self: &Arc<Self>,
         attempt: Attempt,
@@ -241,7 +248,7 @@ impl Desk {
             Box::pin(async move {
                 let over = undoing.try_once().await;
                 drop(unheard);
-                // The connection may have ended with the runtime that had it; another is made for the second try.
+                // The connection may have ended with its runtime; the second try opens a new one.
                 if !over && !undoing.try_again(0).await {
                     undoing.desk.runtime.spawn(Box::pin(undoing.clone().go_on()));
                 }
@@ -249,7 +256,7 @@ impl Desk {
         }));
     }
 
-    /// Gives up what an attempt has under way at these members. It asks there under other ids from now on.
+    /// Gives up the attempt's ids at these members. From now on it uses new ids there.
     pub(super) fn abandon(self: &Arc<Self>, attempt: &Attempt, which: impl Fn(usize) -> bool) {
         let dropped = self.contests.with(attempt.holder, |contest| {
             let members = (0..contest.stakes.len()).filter(|member| which(*member));
@@ -260,13 +267,13 @@ impl Desk {
         }
     }
 
-    /// The attempt as this member is asked with it.
+    /// The attempt's current id at this member.
     pub(super) fn stake(&self, holder: Holder, member: usize) -> Option<Arc<Stake>> {
         self.contests.with(holder, |contest| contest.stakes[member].clone())
     }
 
-    /// Asks all members the same, and waits until it is decided, or each has answered or has taken longer than `limit`. `enough` is
-    /// asked after each answer.
+    /// Asks all members the same, and waits until the result is decided, or each member has
+    /// answered or exceeded `limit`. `enough` is checked after each answer.
     pub(super) async fn ask_all<T: Send + 'static>(
         self: &Arc<Self>,
         limit: Duration,
@@ -287,17 +294,17 @@ impl Desk {
         }
     }
 
-    /// How long a member may take for a look at one key.
+    /// The time limit for inspecting one key at a member.
     pub(super) fn look_limit(&self) -> Duration {
         Member::limit(self.max_ttl)
     }
 
-    /// Too few members agreed.
+    /// The fault that too few members agreed.
     pub(super) fn fault(&self, kind: leasehold_core::FaultKind, quorum_report: QuorumReport) -> Fault {
         Fault::of_quorum(kind, &self.name, quorum_report)
     }
 
-    /// An even number of members, in words.
+    /// A warning about an even number of members.
     pub(super) fn one_for_nothing(&self) -> Option<String> {
         let (count, lost) = (self.members.len(), self.members.len() - self.majority());
         count
@@ -305,7 +312,7 @@ impl Desk {
             .then(|| format!("{count} stores survive the loss of {lost}, as {} would", count - 1))
     }
 
-    /// Two members that turn out to be one place.
+    /// The fault that two members turn out to be the same store.
     pub(super) fn same_place_twice(&self) -> Option<Fault> {
         let known: Vec<_> =
             self.members.iter().filter_map(|m| Some((&m.name, m.store.identity()?))).collect();
@@ -324,13 +331,13 @@ impl Desk {
         Round::new(self.members.len(), until).leaping(leap)
     }
 
-    /// A random share between half of a time and the whole of it.
+    /// A random duration between half of this time and the whole.
     pub(super) fn about(&self, whole: Duration) -> Duration {
         part_of(whole, self.runtime.random())
     }
 }
 
-/// Of a time half, and as much of the other half as was drawn.
+/// Half of a duration, plus a random share of the other half.
 fn part_of(whole: Duration, drawn: u128) -> Duration {
     let share = u32::try_from(drawn & 0xffff).unwrap_or(0);
     whole / 2 + whole / 2 * share / 0x1_0000
@@ -340,7 +347,7 @@ fn part_of(whole: Duration, drawn: u128) -> Duration {
 mod tests {
     use super::*;
 
-    /// What is drawn decides, and nothing of it but its last 16 bits.
+    /// The result depends only on the last 16 bits of the random number.
     #[test]
     fn a_rest_lies_between_half_of_its_time_and_the_whole() {
         let rest = |drawn| part_of(Duration::from_secs(1), drawn);

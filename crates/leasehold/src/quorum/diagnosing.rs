@@ -1,4 +1,5 @@
-//! What would endanger locks in a quorum: what would at each member, and what only shows when they are seen together.
+//! Diagnosis of a quorum: the findings of each member, and problems that only show when members are
+//! compared.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,23 +9,23 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::desk::Desk;
 
-/// How long a member may be diagnosed: many small questions, each with a limit of its own.
+/// The time limit for diagnosing one member: many small requests, each with a time limit.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Clocks that are kept by NTP stand closer together than this.
+/// Clocks that are disciplined by NTP differ by less than this.
 const APART: Duration = Duration::from_secs(1);
 
-/// What a member says that cannot be reached.
+/// The subject of the finding about a member that cannot be reached.
 const REACH: &str = "reach";
 
-/// All members at once: one that hangs holds up no other.
+/// Examines all members at once, so that one that hangs does not delay the others.
 pub(super) async fn diagnose(desk: &Arc<Desk>) -> Diagnosis {
     let (tell, mut heard) = unbounded_channel();
     let role = StoreRole::Member { max_ttl: desk.max_ttl };
     for (nth, member) in desk.members.iter().enumerate() {
         let (store, tell) = (member.store.clone(), tell.clone());
         desk.runtime.spawn(Box::pin(async move {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = tell.send((nth, store.diagnose(role).await));
         }));
     }
@@ -56,7 +57,7 @@ fn together(desk: &Desk, brought: Vec<Option<Diagnosis>>) -> Diagnosis {
     let (count, at) = (desk.members.len(), Arc::from(&*desk.name));
     let answer = count - out_of_reach;
     if answer >= desk.majority() {
-        // The others are enough.
+        // The other members are enough.
         let reach = all.findings.iter_mut().filter(|finding| finding.about == REACH);
         reach.for_each(|finding| finding.severity = Severity::Warning);
         let may_fail = answer - desk.majority();
@@ -108,7 +109,7 @@ fn clocks(at: &Arc<str>, max_ttl: Duration, clocks: &[ClockSeen]) -> Option<Find
         return Some(Finding::note("clocks", at, what));
     }
     let what = format!("the clock of {} is {apart_shown} ahead of that of {}", ahead.at, behind.at);
-    // What `QuorumStore` says of it.
+    // The limit that the documentation of `QuorumStore` states.
     let bound = max_ttl.saturating_sub(Fence::LEAST_MAX_TTL);
     let severity = if apart > bound { Severity::Unsafe } else { Severity::Warning };
     let why = format!(

@@ -1,31 +1,31 @@
-//! Which members do not do what they are asked, told once for each change.
+//! Health of the members: reports once when a member goes down, and once when it is back.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_core::{Bulletin, Fault, Notice, Notices};
 
-/// What is known of each member from how its calls ended. Nothing that is believed hangs on it.
+/// The state of each member, as shown by how its calls ended. No lease depends on it.
 #[derive(Debug)]
 pub(super) struct Health {
-    /// Why each member is down, if it is.
+    /// The reason why each member is down, if it is.
     down: Mutex<Vec<Option<Fault>>>,
     bulletin: Bulletin,
 }
 
 impl Health {
-    /// So many members, of which nothing bad is known.
+    /// The health of this many members, none of which is known to be down.
     pub(super) fn of(members: usize) -> Self {
         Self { down: Mutex::new(vec![None; members]), bulletin: Bulletin::default() }
     }
 
-    /// A call to a member has ended so.
+    /// Notes how a call to a member has ended.
     pub(super) fn note(&self, member: usize, name: &Arc<str>, fault: Option<&Fault>) {
         let mut down = self.down();
-        // Told while nothing can change, so that who reads hears of the changes in their order.
+        // Reported while the mutex is held, so that readers get the changes in order.
         match (&down[member], fault) {
             (None, Some(fault)) => {
                 let mut fault = fault.clone();
-                // By the name that the member has here, whatever the fault calls its place.
+                // Use the member's name in this quorum, whatever name the fault uses.
                 fault.store = name.clone();
                 self.bulletin.say(&Notice::MemberDown { fault: fault.clone() });
                 down[member] = Some(fault);
@@ -38,7 +38,7 @@ impl Health {
         }
     }
 
-    /// Who is down, and what changes from now on.
+    /// The members that are down now, and all changes from now on.
     pub(super) fn read(&self) -> Box<dyn Notices> {
         let down = self.down();
         let faults = down.iter().flatten().cloned();

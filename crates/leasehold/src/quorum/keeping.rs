@@ -1,4 +1,4 @@
-//! Keeping leases, and letting them go.
+//! Renewing and releasing leases at the members.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::desk::Desk;
 
 type Answer = Result<HoldAnswer, Fault>;
 
-/// An attempt of a batch, under which ids the members know it, and the fence that it was granted.
+/// An attempt of a batch, with its ids at the members and its granted fence.
 struct Kept<'a> {
     number: usize,
     attempt: &'a Attempt,
@@ -29,10 +29,12 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// Renews leases at all members: each is believed only when a majority has answered this very call, and lost at once when so many
-/// do not have it that no majority can. A renewal that fails releases nothing.
+/// Renews leases at all members. Each renewal counts only once a majority has answered this very
+/// call, and the lease is lost as soon as so many members do not have it that no majority can. A
+/// failed renewal releases nothing.
 pub(super) async fn renew(desk: &Arc<Desk>, attempts: &[Attempt]) -> Vec<Answer> {
-    // What this process was not granted itself is renewed where it is, and taken nowhere.
+    // A lease that was not granted to this process is renewed where it exists, and taken again
+    // nowhere.
     let (ours, others): (Vec<_>, Vec<_>) = attempts
         .iter()
         .enumerate()
@@ -55,7 +57,7 @@ async fn hold(desk: &Arc<Desk>, batch: &[Kept<'_>], rejoins: bool) -> Vec<(usize
         let store = member.store.clone();
         let does: BoxFuture<'static, Result<Vec<Answer>, Fault>> = Box::pin(async move {
             let answers = keep_at(&*store, there, rejoins).await;
-            // A member that has nothing but faults to say counts as silent.
+            // A member that answers only with faults counts as silent.
             match answers.iter().find_map(|answer| answer.as_ref().err()) {
                 Some(fault) if answers.iter().all(Result::is_err) => Err(fault.clone()),
                 _ => Ok(answers),
@@ -76,7 +78,8 @@ async fn hold(desk: &Arc<Desk>, batch: &[Kept<'_>], rejoins: bool) -> Vec<(usize
     batch.iter().zip(&ballots).map(answer).collect()
 }
 
-/// Renews leases at a member, and where it may lets it take those again that it has not.
+/// Renews leases at a member and, where allowed, lets the member take those again that it does not
+/// have.
 async fn keep_at(store: &dyn Store, there: Vec<(Attempt, Arc<Stake>)>, rejoins: bool) -> Vec<Answer> {
     let mut may_rejoin = Vec::new();
     for (attempt, stake) in &there {
@@ -114,8 +117,8 @@ async fn keep_at(store: &dyn Store, there: Vec<(Attempt, Arc<Stake>)>, rejoins: 
     answers.collect()
 }
 
-/// Releases at all members, whatever they answered before, and says what a majority said. Where a member does not answer the
-/// release goes on behind.
+/// Releases at all members, whatever they answered before, and returns the majority's answer. If a
+/// member does not answer, its release continues in the background.
 pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
     let stakes = desk.contests.enter(attempt, desk.members.len(), |contest| contest.stakes.clone());
     let mut ballot = Ballot::new(desk.members.len());
@@ -133,7 +136,7 @@ pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
                 let answer = desk.in_time(stake.member, &attempt, release).await;
                 let faulted = answer.is_err();
                 let unsettled = stake.let_go(matches!(answer, Ok(HoldAnswer::Done)));
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = tell.send(Box::new((stake.member, answer)));
                 if faulted || unsettled {
                     desk.undo(attempt, stake, None, unsettled.then_some(unheard));
@@ -142,7 +145,8 @@ pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
         }));
     }
     drop(tell);
-    // Whoever asks next is refused while the line member has not heard of it, so its word is waited for, as a grant does.
+    // The next requester is refused until the line member knows of the release, so wait for its
+    // answer, as a grant does.
     let line = desk.line_member();
     let mut line_heard = false;
     let mut courtesy = desk.runtime.sleep_until(desk.runtime.now() + COURTESY);
@@ -167,8 +171,9 @@ pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
     answer
 }
 
-/// Takes back all that the attempt has or may still be given. Resolves when that is done at all members that answer, and at a
-/// majority at least; for the silent ones it goes on behind.
+/// Gives up everything that the attempt has, or may still be granted. Resolves when that is done at
+/// all members that answer, and at a majority at least; for the silent ones it continues in the
+/// background.
 pub(super) async fn give_up(desk: &Arc<Desk>, attempt: &Attempt) -> Result<(), Fault> {
     let contest = desk.contests.remove(attempt.holder);
     let contest = contest.unwrap_or_else(|| Contest::new(attempt, desk.members.len()));
@@ -189,7 +194,7 @@ pub(super) async fn give_up(desk: &Arc<Desk>, attempt: &Attempt) -> Result<(), F
 }
 
 impl Desk {
-    /// What a count comes to.
+    /// The result of a count.
     pub(super) fn verdict(&self, ballot: &Ballot, verb: &'static str) -> Answer {
         match ballot.vote() {
             Vote::Done => Ok(HoldAnswer::Done),
@@ -200,7 +205,7 @@ impl Desk {
         }
     }
 
-    /// What a member answers, if it is in time.
+    /// A member's answer, if it comes in time.
     pub(super) async fn in_time<T>(
         &self,
         member: usize,

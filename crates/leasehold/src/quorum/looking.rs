@@ -1,4 +1,4 @@
-//! What an onlooker sees of a key: what a majority of the members says.
+//! Inspecting keys in a quorum: the answer of a majority of the members.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,11 +11,12 @@ use leasehold_core::{
 use super::contest::is_same_attempt;
 use super::desk::Desk;
 
-/// How long a member may take for a look at many keys, which takes the longer the more there are. A store ends each of its own requests
-/// sooner if it is not answered, so a member that hangs does not take this long.
+/// The time limit for inspecting many keys at a member, which takes longer the more there are. A
+/// store ends each of its own requests sooner if it is not answered, so a member that hangs does
+/// not take this long.
 pub(super) const MANY_KEYS_LIMIT: Duration = Duration::from_secs(30);
 
-/// Who holds the key at a majority, and who stands in the line of the first member that has one.
+/// The holders of the key at a majority, and the queue of the first member that has one.
 pub(super) async fn inspect(desk: &Arc<Desk>, key: &Key) -> Result<KeyState, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
@@ -24,7 +25,8 @@ pub(super) async fn inspect(desk: &Arc<Desk>, key: &Key) -> Result<KeyState, Fau
     Ok(seen(desk, key.clone(), &all_say(desk, desk.look_limit(), look).await?))
 }
 
-/// The same of all keys that begin so and that a majority holds, or for which somebody waits at a member.
+/// The same for all keys with this prefix that a majority holds, or that somebody waits for at a
+/// member.
 pub(super) async fn list(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let prefix = prefix.to_vec();
@@ -40,7 +42,7 @@ pub(super) async fn list(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<KeyState
     Ok(states.filter(is_shown).collect())
 }
 
-/// The same of some keys, in their order: one question to each member.
+/// The same for these keys, in their order: one request to each member.
 pub(super) async fn inspect_all(desk: &Arc<Desk>, keys: &[Key]) -> Result<Vec<KeyState>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let keys = keys.to_vec();
@@ -51,8 +53,8 @@ pub(super) async fn inspect_all(desk: &Arc<Desk>, keys: &[Key]) -> Result<Vec<Ke
     Ok(keys.iter().enumerate().map(|(nth, key)| seen(desk, key.clone(), &of(nth))).collect())
 }
 
-/// One member after the other: whatever a majority holds, each of a majority knows of. One that does not answer is passed over while
-/// enough others do.
+/// Scans one member after the other: a key that a majority holds is known to each member of that
+/// majority. A member that does not answer is skipped, as long as enough others answer.
 pub(super) async fn walk(desk: &Arc<Desk>, prefix: &[u8], from: Bookmark) -> Result<Stretch, Fault> {
     let Some(member) = desk.members.get(from.section) else { return Ok(Stretch::whole(Vec::new())) };
     let there = Bookmark { section: 0, at: from.at };
@@ -70,7 +72,7 @@ pub(super) async fn walk(desk: &Arc<Desk>, prefix: &[u8], from: Bookmark) -> Res
     Ok(stretch.in_section(from.section, desk.members.len()))
 }
 
-/// What the members answer within `limit`; a majority must.
+/// The members' answers within `limit`; a majority must answer.
 pub(super) async fn all_say<T: Send + 'static>(
     desk: &Arc<Desk>,
     limit: Duration,
@@ -79,7 +81,7 @@ pub(super) async fn all_say<T: Send + 'static>(
     Ok(each_says(desk, limit, look).await?.into_iter().flatten().collect())
 }
 
-/// The same in the order of the members, with a gap for each that did not answer.
+/// The same in the order of the members, with a gap for each member that did not answer.
 pub(super) async fn each_says<T: Send + 'static>(
     desk: &Arc<Desk>,
     limit: Duration,
@@ -95,7 +97,7 @@ pub(super) async fn each_says<T: Send + 'static>(
                 HoldAnswer::Done
             }),
         );
-        // Looking is rare and may take its time: every member that answers has its say.
+        // Inspecting is rare and may take its time, so wait for every member that answers.
         false
     })
     .await;
@@ -108,7 +110,8 @@ fn seen(desk: &Desk, key: Key, states: &[KeyState]) -> KeyState {
     let holders = held_by_a_majority(states, desk.majority());
     let mut state = KeyState::new(key, holders, line.cloned().unwrap_or_default());
     state.damage = states.iter().find_map(|state| state.damage.clone());
-    // Of fences that are within a margin of each member's clock, none is then later than now.
+    // With the latest of the members' clocks, no fence appears to be in the future: fences are
+    // within a margin of each member's clock.
     let clock = states.iter().filter_map(|state| state.clock).max();
     match clock {
         Some(clock) => state.at(clock),
@@ -116,7 +119,7 @@ fn seen(desk: &Desk, key: Key, states: &[KeyState]) -> KeyState {
     }
 }
 
-/// In order of the fences; several where they hold it together.
+/// The holders at a majority, by fence; several if they share the key.
 pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<HolderInfo> {
     let all: Vec<&HolderInfo> = states.iter().flat_map(|state| &state.holders).collect();
     let mut seen: Vec<HolderInfo> = Vec::new();
@@ -125,13 +128,15 @@ pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Ho
         if same.len() < majority || seen.iter().any(|held| is_same(one, held)) {
             continue;
         }
-        // It is held for as long as a majority of the members keep it; what never ends lasts longest.
+        // A lease is held for as long as a majority of the members keeps it; a lease without an end
+        // lasts longest.
         same.sort_by_key(|holding| {
             std::cmp::Reverse(holding.remaining.map_or((1, None), |left| (0, Some(left))))
         });
         let mut held = (*one).clone();
         held.remaining = same[majority - 1].remaining;
-        // The one that a majority shows was agreed on: a member that was slow may have answered a greater one since.
+        // The fence that a majority shows is the agreed one: a slow member may have answered a
+        // greater fence since.
         let shown = |fence| same.iter().filter(|holding| holding.fence == fence).count();
         let agreed = same.iter().map(|holding| holding.fence).find(|fence| shown(*fence) >= majority);
         held.fence = agreed.unwrap_or_else(|| same.iter().filter_map(|holding| holding.fence).max());
@@ -141,7 +146,7 @@ pub(super) fn held_by_a_majority(states: &[KeyState], majority: usize) -> Vec<Ho
     seen
 }
 
-/// Whether two members speak of one holding.
+/// Returns true if two members report the same holding.
 pub(super) fn is_same(one: &HolderInfo, other: &HolderInfo) -> bool {
     match (&one.owner, &other.owner) {
         (Owner::Holder { holder: one, .. }, Owner::Holder { holder: other, .. }) => {

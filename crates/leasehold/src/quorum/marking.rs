@@ -1,4 +1,4 @@
-//! What was done, as a majority of the members remembers it.
+//! Marks in a quorum, as a majority of the members remembers them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use super::contest::Contest;
 use super::desk::Desk;
 use super::looking::{MANY_KEYS_LIMIT, all_say, each_says};
 
-/// Marks the keys at all members, and says what a majority said: whoever reads from a majority then finds it.
+/// Marks the keys at all members, and returns the majority's answer. Whoever reads from a majority
+/// then finds the mark.
 pub(super) async fn mark(
     desk: &Arc<Desk>,
     attempt: &Attempt,
@@ -29,21 +30,22 @@ pub(super) async fn mark(
             let there = attempt.at_member(stake.holder, desk.proposal(Fence::MAX));
             let does = async { desk.members[stake.member].store.marks()?.mark(&there, &mark, keep).await };
             let answer = desk.in_time(stake.member, &attempt, does).await;
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = tell.send((stake.member, answer));
         }));
     }
     drop(tell);
-    // A majority is enough, but a member that was only slower is waited for: the release that comes next could overtake its mark, and
-    // then fewer would remember it than could.
+    // A majority is enough, but members that are merely slower are waited for too. Otherwise the
+    // release that follows could overtake the mark there, and fewer members would remember it than
+    // could.
     while let Some((member, answer)) = heard.recv().await {
         ballot.handle(member, answer);
     }
     desk.verdict(&ballot, "marked")
 }
 
-/// The latest mark that a majority of the members has between them. A member that was started without its state has none, so a mark
-/// outlasts what a majority of the members outlasts.
+/// The latest mark among the answers of a majority. A member that restarted without its state has
+/// no marks, so a mark survives whatever a majority of the members survives.
 pub(super) async fn marked(desk: &Arc<Desk>, key: &Key) -> Result<Marked, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
@@ -52,7 +54,8 @@ pub(super) async fn marked(desk: &Arc<Desk>, key: &Key) -> Result<Marked, Fault>
     Ok(latest(&all_say(desk, desk.look_limit(), look).await?))
 }
 
-/// Takes the mark back at all members: one that kept it would bring it back, so each of them must answer.
+/// Deletes the mark at all members. Each of them must answer, because one that kept the mark would
+/// bring it back.
 pub(super) async fn forget(desk: &Arc<Desk>, key: &Key) -> Result<Option<Mark>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
@@ -66,7 +69,7 @@ pub(super) async fn forget(desk: &Arc<Desk>, key: &Key) -> Result<Option<Mark>, 
     Ok(answers.into_iter().flatten().flatten().max_by_key(|mark| (mark.at, mark.fence)))
 }
 
-/// The latest mark of each key that a majority of the members has between them.
+/// The latest mark of each key among the answers of a majority.
 pub(super) async fn list_marks(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<(Key, Marked)>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let prefix = prefix.to_vec();
@@ -79,9 +82,10 @@ pub(super) async fn list_marks(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<(K
     Ok(by_key.into_iter().map(|(key, answers)| (key, latest(&answers))).collect())
 }
 
-/// What the answers of some members come to. There is one at least.
+/// Combines the answers of some members, of which there is at least one.
 fn latest(answers: &[Marked]) -> Marked {
-    // A clock of a minority that is far ahead must not make everything due, nor one that is far behind nothing.
+    // The median of the clocks, so that a minority with clocks far ahead or behind can neither make
+    // everything due nor keep everything from being due.
     let mut clocks: Vec<Stamp> = answers.iter().map(|answer| answer.now).collect();
     clocks.sort_unstable();
     let now = clocks[clocks.len() / 2];

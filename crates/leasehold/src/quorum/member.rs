@@ -1,4 +1,4 @@
-//! A store that has a vote, and a call to it that nobody need wait for.
+//! A member of a quorum, and calls to it that nobody has to wait for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,25 +7,26 @@ use leasehold_core::{BoxFuture, Fault, Runtime, Store, Ttl};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
-/// One store of a quorum, and whether it answers.
+/// One member of a quorum, and whether it answers.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) name: Arc<str>,
     pub(super) store: Arc<dyn Store>,
-    /// Its last call ended in a fault, or takes long. Only who is asked first hangs on it, never what is believed.
+    /// Its last call ended in a fault, or takes long. This affects only which member is asked
+    /// first, never the validity of a lease.
     silent: watch::Sender<bool>,
 }
 
 impl Member {
-    /// How long a member may take to answer: small beside the ttl, so that a renewal can be tried often; longer than a Redis
-    /// store's own limit, whose fault says more than ours.
+    /// The time limit for a member's answer: small compared with the TTL, so that a renewal can be
+    /// tried often; longer than a Redis store's own limit, whose fault says more than ours.
     const LIMIT: Duration = Duration::from_millis(600);
 
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
         Self { name: store.name().into(), store, silent: watch::Sender::new(false) }
     }
 
-    /// How long a call about a lease of this ttl may take.
+    /// The time limit for a call about a lease of this TTL.
     pub(super) fn limit(ttl: Ttl) -> Duration {
         let share = ttl.duration() * 3 / 10;
         Self::LIMIT.min(share.max(Self::LIMIT / 10))
@@ -35,18 +36,18 @@ impl Member {
         *self.silent.borrow()
     }
 
-    /// Says whether it answers; `true` when that is news.
+    /// Notes whether the member answers; returns true if that changed.
     pub(super) fn set_silent(&self, silent: bool) -> bool {
         self.silent.send_if_modified(|was| std::mem::replace(was, silent) != silent)
     }
 
-    /// Resolves when it does not answer.
+    /// Resolves when the member does not answer.
     pub(super) async fn falls_silent(&self) {
-        // The sender is ours, so it is not gone while this is awaited.
+        // The sender is a field of this struct, so it outlives this future.
         let _ = self.silent.subscribe().wait_for(|silent| *silent).await;
     }
 
-    /// Resolves when it answers, after it did not.
+    /// Resolves when the member answers again.
     pub(super) async fn answers_again(&self) {
         let mut silent = self.silent.subscribe();
         if !*silent.borrow_and_update() {
@@ -60,22 +61,24 @@ impl Member {
     }
 }
 
-/// What a member answered, or why it did not. Boxed, because a channel makes room for many at once.
+/// A member's answer or fault. Boxed, because a channel reserves space for many messages at once.
 pub(super) type Said<T> = Box<(usize, Result<T, Fault>)>;
 
 /// One call to a member.
 pub(super) struct Call<T> {
     pub(super) member: usize,
     pub(super) does: BoxFuture<'static, Result<T, Fault>>,
-    /// After this time the member counts as silent. The call goes on: what it brings late counts, or is undone.
+    /// After this time the member counts as silent. The call continues: a late answer counts, or is
+    /// undone.
     pub(super) limit: Duration,
-    /// After this time nothing that it could bring is of any use.
+    /// After this time, no answer can be of any use.
     pub(super) dropped_after: Duration,
 }
 
 impl<T> Call<T> {
-    /// Makes the call, and says what came of it: once, or twice when the answer comes late. `ends` is told first, and also when the
-    /// call is dropped: what is released after that is released for good.
+    /// Makes the call, and sends its result: once, or twice if the answer comes late. `ends` is
+    /// called first, and also when the call is dropped: what is released after that is released for
+    /// good.
     pub(super) async fn make(
         mut self,
         member: &Member,
@@ -93,7 +96,7 @@ impl<T> Call<T> {
             answer
         } else {
             ends(End::Limit(&member.timed_out()));
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = tell.send(Box::new((self.member, Err(member.timed_out()))));
             tokio::select! {
                 biased;
@@ -108,10 +111,10 @@ impl<T> Call<T> {
     }
 }
 
-/// How a call goes.
+/// How a call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End<'a> {
-    /// It takes too long, and goes on.
+    /// It exceeded its limit, and continues.
     Limit(&'a Fault),
     /// It was answered.
     Answer,
@@ -123,7 +126,8 @@ pub(super) enum End<'a> {
 mod tests {
     use super::*;
 
-    /// Three tenths of the ttl, so that a renewal can be tried again; no more than is good for the longest lease, and not next to nothing.
+    /// Three tenths of the TTL, so that a renewal can be repeated; with an upper limit, which suits
+    /// the longest lease, and a lower limit above zero.
     #[test]
     fn a_member_is_waited_for_the_shorter_the_lease_is() {
         let limits = [60_000, 10_000, 1_000, 300, 100].map(|ttl| {

@@ -1,4 +1,4 @@
-//! What a member is asked in a round, each in a task of its own.
+//! The requests to a member in a round, each in a separate task.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::contest::Stage;
 use super::desk::Desk;
 use super::member::Said;
 
-/// What a member answers in a round.
+/// A member's answer in a round.
 pub(super) enum Heard {
     Grant(GrantAnswer),
     Raise(RaiseAnswer),
@@ -57,7 +57,8 @@ impl Desk {
         self.contests.with(attempt.holder, |contest| contest.stage = stage);
     }
 
-    /// Releases everything everywhere, whatever was answered; the next ask is as if it were the first, under other ids.
+    /// Releases everything at all members, whatever they answered; the next request starts from the
+    /// beginning with new ids.
     pub(super) fn begin_anew(self: &Arc<Self>, attempt: &Attempt) {
         self.abandon(attempt, |_| true);
         self.set(attempt, Stage::Fresh);

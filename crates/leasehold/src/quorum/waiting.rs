@@ -1,4 +1,4 @@
-//! Waiting in the members' lines.
+//! Waiting in the members' queues.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -10,12 +10,14 @@ use leasehold_core::{Attempt, BoxFuture, Fence, Wake};
 use super::contest::{Contest, Stage};
 use super::desk::Desk;
 
-/// How long rivals who released everything rest at most: some round trips, so that one of them is through before the next asks.
+/// The longest pause of rivals that have released everything: some round trips, so that one of them
+/// can finish before the next asks.
 pub(super) const APART: Duration = Duration::from_millis(100);
 
 /// Resolves when the attempt should ask again.
 ///
-/// Cancel safe: what a member told is written down before this resolves, and members keep what nobody heard.
+/// Cancel safe: a member's wake-up is recorded before this resolves, and members keep wake-ups that
+/// nobody has received.
 pub(super) async fn woken(desk: &Arc<Desk>, attempt: &Attempt) -> Wake {
     loop {
         let Some(Contest { stakes, stage }) = desk.contests.find(attempt.holder) else {
@@ -59,7 +61,7 @@ pub(super) async fn woken(desk: &Arc<Desk>, attempt: &Attempt) -> Wake {
     }
 }
 
-/// Goes on from one stage to the next, unless something else was done in the meantime.
+/// Moves to the next stage, unless the stage has changed in the meantime.
 fn change(desk: &Desk, attempt: &Attempt, from: &Stage, to: Stage) {
     desk.contests.with(attempt.holder, |contest| {
         if contest.stage == *from {
@@ -68,7 +70,7 @@ fn change(desk: &Desk, attempt: &Attempt, from: &Stage, to: Stage) {
     });
 }
 
-/// What the first of them resolves to.
+/// The result of the first future that is ready.
 async fn first_of<T>(mut futures: Vec<BoxFuture<'_, T>>) -> T {
     poll_fn(|context| {
         for future in &mut futures {

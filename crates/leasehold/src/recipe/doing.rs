@@ -1,4 +1,4 @@
-//! What is done under a lock, and marked when it was done.
+//! A job that runs under a lock and is marked once it is done.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::locks::Askers;
 use crate::mutex::Mutex;
 use crate::place::rest;
 
-/// Something that may have been done: the lock under which it is, and the mark that says that it was.
+/// A job: the lock under which it runs, and the mark that says that it was done.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     askers: Arc<Askers>,
@@ -50,7 +50,8 @@ impl Job {
         Mutex::new(self.askers.clone(), self.claim.clone(), self.defaults.clone()).lock()
     }
 
-    /// The mark, and what time it is at the store; waits for a store that is silent as long as a request would.
+    /// The mark, and the store's current time. Waits for a silent store for as long as a request
+    /// would.
     pub(super) async fn marked(&self) -> Result<Marked, InspectError> {
         let (key, place) = (self.key()?, self.askers.place());
         let runtime = &*place.runtime;
@@ -70,7 +71,7 @@ impl Job {
         }
     }
 
-    /// Under the lock: what is begun now, if it still is to be.
+    /// Starts the job under its lock, if it still has to be done.
     pub(super) async fn begin<Done>(
         &self,
         request: Acquire,
@@ -82,7 +83,8 @@ impl Job {
         let marked = self.marked().await.map_err(BeginError::NotKnown)?;
         Ok(match is_done(&marked) {
             Some(done) => {
-                // A program that finds it done often ends at once, and what it left to the background with it; others wait.
+                // Wait for the release: a program that finds the job done often ends at once, and
+                // its background tasks with it, while others wait for the lock.
                 let _ = guard.release().await;
                 Err(done)
             }
@@ -91,52 +93,57 @@ impl Job {
     }
 }
 
-/// Something that is yours to do: you hold its lock. Say [`done`](Self::done) when it was done; if this is dropped without it, it was
-/// not, and the lock is released in the background.
+/// A job that this caller may do, and whose lock it holds. Call [`done`](Self::done) once the work
+/// is done. If this value is dropped before, the job counts as not done, and the lock is released
+/// in the background.
 #[derive(Debug)]
 #[must_use = "what is dropped was not done: do it, and say done()"]
 pub struct Doing {
     guard: Guard,
     at: Stamp,
     keep: Duration,
-    /// How often it is done, if more than once.
+    /// The period of the job, if it is repeated.
     period: Option<Duration>,
 }
 
 impl Doing {
-    /// The lock that it is done under: stop when that [is lost](Guard::lost), because the next one may have begun.
+    /// The lock under which the job runs: stop when it [is lost](Guard::lost), because another
+    /// process may have started the job.
     pub const fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// A view of the holding, to lend to those who work under it.
+    /// A view of the holding, to lend to code that works under the lock.
     #[must_use]
     pub fn held(&self) -> Held {
         self.guard.held()
     }
 
-    /// It was not done, or is not to be noted yet: the lock alone, for whoever wants to know what becomes of its release.
+    /// Returns the lock alone, for a job that was not done or is not to be marked yet. The caller
+    /// can then see the result of the release.
     pub fn into_guard(self) -> Guard {
         self.guard
     }
 
-    /// It was done: leaves the mark, and releases the lock. A store that is silent is asked until the lease ends.
+    /// Marks the job as done, and releases the lock. If the store does not answer, the mark is
+    /// retried until the lease ends.
     ///
     /// # Errors
     ///
-    /// [`MarkError`]: it was done, and nobody will know, so somebody will do it again.
+    /// [`MarkError`]: the job was done, but nobody will know, so somebody will do it again.
     ///
     /// # Cancel safety
     ///
-    /// Dropped in between, it may be marked or not; the lock is released.
+    /// If the future is dropped, the job may or may not be marked; the lock is released.
     pub async fn done(self) -> Result<(), MarkError> {
         self.mark().await?;
-        // The mark counts, whatever becomes of the release.
+        // The mark counts, whatever the result of the release.
         let _ = self.guard.release().await;
         Ok(())
     }
 
-    /// It was done: leaves the mark, and keeps the lock. From then on nobody does it again, also if the lock is lost.
+    /// Marks the job as done, and keeps the lock. From then on nobody does it again, even if the
+    /// lock is lost.
     ///
     /// # Errors
     ///
@@ -144,7 +151,8 @@ impl Doing {
     ///
     /// # Cancel safety
     ///
-    /// Dropped in between, it may be marked or not. Marking it once more changes nothing.
+    /// If the future is dropped, the job may or may not be marked. Marking it again changes
+    /// nothing.
     pub async fn mark(&self) -> Result<Mark, MarkError> {
         let label = self.guard.held().label().and_then(|label| Label::new(label).ok());
         let mark = Mark::new(self.at, self.guard.fence(), label);
@@ -156,7 +164,7 @@ impl Doing {
         Ok(mark)
     }
 
-    /// Runs the work, stops it when the lock is lost, and leaves the mark if it was done.
+    /// Runs the work, stops it when the lock is lost, and leaves the mark if it succeeded.
     pub(super) async fn run<T, E, Work>(self, work: impl FnOnce(Held) -> Work) -> Result<T, JobError<E>>
     where
         Work: Future<Output = Result<T, E>>,
@@ -172,7 +180,8 @@ impl Doing {
                 Ok(value)
             }
             Err(error) => {
-                // The next one may try as soon as this is said.
+                // Release the lock first, so that the next holder may try as soon as the error is
+                // returned.
                 let _ = self.guard.release().await;
                 Err(JobError::Failed(error))
             }

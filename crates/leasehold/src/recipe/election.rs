@@ -1,4 +1,4 @@
-//! One leader among several candidates.
+//! Leader election among several candidates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,9 @@ use crate::place::rest;
 
 /// A leadership that one of several candidates has at a time. Making and cloning it does no I/O.
 ///
-/// It is the lock of the same name: whoever leads holds it, whoever stands for it waits in its line, first come, first served. So
-/// `leasehold show` shows leader and candidates, and a leader that died is followed when its lease ends.
+/// It is the lock of the same name: the leader holds it, and the candidates wait in its queue,
+/// first come, first served. So `leasehold show` lists the leader and the candidates, and a leader
+/// that died is replaced when its lease ends.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -31,8 +32,9 @@ use crate::place::rest;
 ///
 /// # What this does not promise
 ///
-/// A leader that is paused past its lease believes it still leads, until it looks. Its fence is the number of its term: send it
-/// with whatever a leader writes, and let the receiver refuse a smaller one than it has seen.
+/// A leader that is paused past the end of its lease considers itself the leader until it checks.
+/// Its fence is the number of its term: send it with everything that a leader writes, and let the
+/// receiver refuse a fence smaller than one that it has seen.
 #[derive(Clone, Debug)]
 #[must_use = "a description does nothing: call candidate() or leader()"]
 pub struct Election {
@@ -46,24 +48,26 @@ impl Election {
         Self { askers, claim, defaults }
     }
 
-    /// How long a leader that died is missed. A leader that lives renews its lease, however long it leads.
+    /// Sets the TTL: how long it takes to replace a leader that died. A live leader renews its
+    /// lease for as long as it leads.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.defaults.ttl = Ttl::new(ttl);
         self
     }
 
-    /// Somebody who stands for it, under a name that the others can see: printable text of up to 256 bytes. Names need not
-    /// differ; a candidate that stands twice is two.
+    /// A candidate under a name that the others can see: printable text of up to 256 bytes. Names
+    /// need not differ; a candidate that applies twice is two candidates.
     pub fn candidate(&self, name: &str) -> Candidate {
         let defaults = Defaults { renewal: Renewal::Automatic, ..self.defaults.clone() };
         Candidate(Mutex::new(self.askers.clone(), self.claim.clone(), defaults).label(name))
     }
 
-    /// Who leads; `None` while nobody does. The label is the name that it stood under, and the fence the number of its term.
+    /// The current leader; `None` while there is none. The label is the leader's name as a
+    /// candidate, and the fence is the number of its term.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store does not answer or refuses, or the name cannot be a key.
     ///
     /// # Cancel safety
     ///
@@ -72,7 +76,7 @@ impl Election {
         Ok(self.state().await?.holders.into_iter().next())
     }
 
-    /// Who would lead next, in order. The leader is not among them.
+    /// The waiting candidates, in the order in which they would lead. The leader is not among them.
     ///
     /// # Errors
     ///
@@ -85,7 +89,8 @@ impl Election {
         Ok(self.state().await?.line)
     }
 
-    /// Who leads, and from then on whoever leads next: for those who follow and do not stand.
+    /// The current leader, and then each next one, for those that follow a leader and are not
+    /// candidates.
     pub const fn leaders(&self) -> Leaders<'_> {
         Leaders { election: self, told: None }
     }
@@ -96,19 +101,21 @@ impl Election {
     }
 }
 
-/// Somebody who stands for election.
+/// A candidate in an election.
 #[derive(Clone, Debug)]
 #[must_use = "a candidate does nothing until it stands or leads"]
 pub struct Candidate(Mutex);
 
 impl Candidate {
-    /// Waits to be elected, leads for as long as `work` runs, and resigns. The work is stopped at an await when the leadership is
-    /// lost; it ends it by itself when it returns. Who was led by the last one is followed at once by the next.
+    /// Waits to be elected, leads while `work` runs, and resigns. The work is stopped at an await
+    /// when the leadership is lost; by returning, it ends the leadership. The next candidate then
+    /// leads at once.
     ///
     /// # Errors
     ///
-    /// [`HoldError::NotTaken`] when it was never elected; [`HoldError::Lost`] when the work was stopped;
-    /// [`HoldError::LostUnnoticed`] when it ended by itself, and had been replaced by then. Stand again to try again.
+    /// [`HoldError::NotTaken`] if it was never elected; [`HoldError::Lost`] if the work was
+    /// stopped; [`HoldError::LostUnnoticed`] if the work returned, but another leader had taken
+    /// over by then. Call this again to try again.
     ///
     /// # Cancel safety
     ///
@@ -120,39 +127,43 @@ impl Candidate {
         self.stand().hold(work).await
     }
 
-    /// The request to be elected, for whoever wants to bound the wait ([`Acquire::within`]) or to keep the leadership as a guard:
-    /// releasing the guard is resigning, and [`Guard::lost`](crate::Guard::lost) says when it must stop to lead.
+    /// The request to be elected, for programs that limit the wait ([`Acquire::within`]) or keep
+    /// the leadership as a guard. Releasing the guard is resigning, and
+    /// [`Guard::lost`](crate::Guard::lost) says when the leader must stop.
     ///
     /// # Errors
     ///
-    /// Awaiting it gives a [`LockError`](crate::LockError).
+    /// Awaiting it may return a [`LockError`](crate::LockError).
     pub fn stand(&self) -> Acquire {
         self.0.lock()
     }
 }
 
-/// Who leads, one after the other. From [`Election::leaders`].
+/// The leaders, one after the other. From [`Election::leaders`].
 #[derive(Debug)]
 pub struct Leaders<'a> {
     election: &'a Election,
-    /// Who was led by, when that was last told; `None` within: by nobody.
+    /// The last leader that was returned; the inner `None` means that nobody led.
     told: Option<Option<Owner>>,
 }
 
 impl Leaders<'_> {
-    /// How often the store is asked. Nobody is told of what others hold, so that holding costs nothing.
+    /// How often the store is asked. Observers are not notified of holders, so that holding a lock
+    /// costs nothing.
     const LOOK: Duration = Duration::from_secs(1);
 
-    /// Who leads, once that is someone else than was told last; `None` when nobody does any more. The first call tells who leads now,
-    /// at once. It asks once a second, so a leader that led for less may go by untold.
+    /// The leader, once it differs from the last one returned; `None` if nobody leads any more. The
+    /// first call returns the current leader at once. The store is asked once a second, so a leader
+    /// that led for less may be missed.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store refuses, or did not answer within the outage limit. The next call asks again.
+    /// [`InspectError`] if the store refuses, or did not answer within the outage limit. The next
+    /// call asks again.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: what was not returned is told by the next call.
+    /// Cancel safe: a change that was not returned is returned by the next call.
     pub async fn next(&mut self) -> Result<Option<HolderInfo>, InspectError> {
         let place = self.election.askers.place();
         let mut silent_since = None;

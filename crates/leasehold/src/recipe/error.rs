@@ -1,4 +1,4 @@
-//! Why something was not done, or is not known to have been.
+//! Errors of jobs: why a job was not done, or is not known to be done.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use leasehold_core::{Fault, Loss, Misuse};
 
 use crate::error::{InspectError, LockError};
 
-/// Why something was not begun.
+/// Why a job was not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BeginError {
-    /// Its lock was not had.
+    /// Its lock was not acquired.
     NotTaken(LockError),
-    /// Whether it was done could not be found out.
+    /// It is unknown whether the job was done.
     NotKnown(InspectError),
 }
 
@@ -40,13 +40,13 @@ impl From<Misuse> for BeginError {
     }
 }
 
-/// Why what was done is not marked.
+/// Why a job that was done is not marked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MarkError {
-    /// The lock was lost before it was done to the end: somebody else may have begun.
+    /// The lock was lost before the job ended: somebody else may have started it.
     Lost(Loss),
-    /// The store gave no answer as long as the lease lasted, or refused.
+    /// The store did not answer while the lease lasted, or refused.
     Unreachable(Fault),
 }
 
@@ -68,17 +68,19 @@ impl std::error::Error for MarkError {
     }
 }
 
-/// Why [`Once::run`](crate::Once::run) or [`Every::run`](crate::Every::run) has no result. `E` is the work's own error.
+/// Why [`Once::run`](crate::Once::run) or [`Every::run`](crate::Every::run) has no result. `E` is
+/// the error of the work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobError<E> {
-    /// The work was not begun.
+    /// The work was not started.
     NotBegun(BeginError),
     /// The lock was lost; the work was stopped at an await, and counts as not done.
     Lost(Loss),
-    /// The work says that it failed, and counts as not done.
+    /// The work failed, and counts as not done.
     Failed(E),
-    /// The work was done, and counts as not done all the same, because that could not be noted: somebody will do it again.
+    /// The work was done, but counts as not done because it could not be marked: somebody will do
+    /// it again.
     NotMarked(MarkError),
 }
 
@@ -99,7 +101,7 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for JobError<E> {
             Self::NotBegun(error) => Some(error),
             Self::Lost(loss) => Some(loss),
             Self::NotMarked(error) => Some(error),
-            // Its own words are the work's, and it need not be an error.
+            // Its text is that of the work's error, which may not implement `Error`.
             Self::Failed(_) => None,
         }
     }

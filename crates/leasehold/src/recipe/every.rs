@@ -1,4 +1,4 @@
-//! What is done once in a while, by one of many.
+//! A job that one of many processes does once in each period.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::error::{InspectError, LockError};
 use crate::lock::Held;
 use crate::locks::Askers;
 
-/// Something that is done once in each period, by one of many who are told to at about the same time: a nightly report, a clearing
-/// up. Making and cloning it does no I/O.
+/// A job that is done once in each period, by one of many processes that are started for it at
+/// about the same time: a nightly report, a cleanup. Making and cloning it does no I/O.
 ///
-/// It is due when a period has passed since it was last begun, by the store's clock; or when it was never done. It says so when it is
-/// asked, and does not wait: let a scheduler call it as often as it likes.
+/// It is due if it was never done, or a period has passed since it was last started, by the store's
+/// clock. A call checks this and does not wait, so a scheduler may call it as often as it likes.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -33,12 +33,14 @@ use crate::locks::Askers;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What ShedLock calls *lock at least for* is the period, and *lock at most for* is [`at_most`](Self::at_most).
+/// ShedLock's *lock at least for* is the period, and its *lock at most for* is
+/// [`at_most`](Self::at_most).
 ///
 /// # What this does not promise
 ///
-/// As [`Once`](crate::Once): who crashes before the mark leaves it to the next. A clock of the store that is set forward makes it due
-/// early; one that is set back, late, but by no more than a period.
+/// As with [`Once`](crate::Once), if a process crashes before the mark, the next one does the job
+/// again. If the store's clock is set forward, the job is due early; if it is set back, the job is
+/// due late, but by at most one period.
 #[derive(Clone, Debug)]
 #[must_use = "a description does nothing: call run() or begin()"]
 pub struct Every {
@@ -47,38 +49,41 @@ pub struct Every {
     now: bool,
 }
 
-/// What came of [`Every::run`].
+/// The result of [`Every::run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "it was done now, or it was not due")]
 pub enum EveryOutcome<T> {
-    /// It was due, and done.
+    /// The job was due, and was done.
     Ran(T),
-    /// It is not due.
+    /// The job is not due.
     NotDue(NotDue),
 }
 
-/// Why something is not to be done now.
+/// Why the job is not to be done now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "it was done in this period, or it is being done")]
 pub enum NotDue {
-    /// A period has not passed since it was last begun.
+    /// A period has not passed since the job was last started.
     Until {
         /// How long until it is due again, by the store's clock.
         left: Duration,
-        /// When it was last begun, and by whom.
+        /// When it was last started, and by whom.
         mark: Mark,
     },
-    /// Somebody is at it. If they fail, it is due as soon as they let go.
+    /// Another process is doing the job. If it fails, the job is due as soon as that process
+    /// releases the lock.
     Underway {
-        /// Who; `None` where the store could not say.
+        /// The process that is doing it; `None` if the store could not say.
         held_by: Option<Box<HolderInfo>>,
-        /// When it was last done, and by whom; `None` when it never was, or so long ago that nobody remembers.
+        /// When it was last done, and by whom; `None` if it never was, or so long ago that the mark
+        /// has expired.
         mark: Option<Mark>,
     },
 }
 
 impl NotDue {
-    /// When it was last done, and by whom; `None` when somebody is at it for the first time.
+    /// When it was last done, and by whom; `None` if another process is doing it for the first
+    /// time.
     #[must_use]
     pub const fn mark(&self) -> Option<&Mark> {
         match self {
@@ -103,31 +108,37 @@ impl Every {
         Self { job: Job::new(askers, claim, defaults).renewal(Renewal::Automatic), period, now: false }
     }
 
-    /// How long the lease lasts without renewal: how long after a crash the next one may begin.
+    /// Sets the TTL: how long the lease lasts without renewal, and so how long after a crash the
+    /// next process may start.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { job: self.job.ttl(ttl), ..self }
     }
 
-    /// What whoever does it says of itself, meanwhile and in the mark: printable text of up to 256 bytes.
+    /// Sets what the process that does the job says about itself, during the work and in the mark:
+    /// printable text of up to 256 bytes.
     pub fn label(self, label: &str) -> Self {
         Self { job: self.job.label(label), ..self }
     }
 
-    /// Stops work that takes longer than this, and lets the next one try. Without it, it may take as long as it takes.
+    /// Stops work that takes longer than this, so that the next process may try. Without a limit,
+    /// the work may take as long as it needs.
     pub fn at_most(self, limit: Duration) -> Self {
         Self { job: self.job.renewal(Renewal::AtMost(limit)), ..self }
     }
 
-    /// Does it whether or not it is due, unless somebody is at it; the next period begins with it.
+    /// Does the job whether or not it is due, unless somebody is doing it; the next period starts
+    /// with it.
     pub fn now(self) -> Self {
         Self { now: true, ..self }
     }
 
-    /// When it was last begun, and by whom; `None` when it was never done, or so long ago that nobody remembers.
+    /// When the job was last started, and by whom; `None` if it was never done, or so long ago that
+    /// the mark has expired.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer within the outage limit or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store did not answer within the outage limit or refuses, or the name
+    /// cannot be a key.
     ///
     /// # Cancel safety
     ///
@@ -136,17 +147,20 @@ impl Every {
         Ok(self.job.marked().await?.mark)
     }
 
-    /// Does it if it is due and nobody else is at it: takes the lock of the same name, looks again, runs `work`, leaves the mark.
+    /// Does the job if it is due and nobody else is doing it: takes the lock of the same name,
+    /// checks the mark again, runs `work`, and leaves the mark.
     ///
-    /// The work is stopped at an await when the lock is lost. If it fails, it stays due.
+    /// The work is stopped at an await when the lock is lost. If it fails, the job stays due.
     ///
     /// # Errors
     ///
-    /// [`JobError`]: whether the work was not begun, was stopped, failed, or was done and could not be marked.
+    /// [`JobError`]: the work was not started, was stopped, failed, or was done and could not be
+    /// marked.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work, which stays due, and gives up the lock in the background.
+    /// Dropping the future drops the work and releases the lock in the background. The job stays
+    /// due.
     pub async fn run<T, E, Work>(
         &self,
         work: impl FnOnce(Held) -> Work,
@@ -160,11 +174,13 @@ impl Every {
         }
     }
 
-    /// The same in two steps, for work that is no future: either it is yours to do, or here is why it is not due.
+    /// The same in two steps, for work that is not a future: returns the job for the caller to do,
+    /// or the reason why it is not due.
     ///
     /// # Errors
     ///
-    /// [`BeginError`]: the lock was not had though nobody held it, or it could not be found out whether it is due.
+    /// [`BeginError`]: the lock was not acquired although nobody held it, or it is unknown whether
+    /// the job is due.
     ///
     /// # Cancel safety
     ///
@@ -185,20 +201,21 @@ impl Every {
         }
     }
 
-    /// What was done in this period, and how much of it is left; nothing of that counts if it is to be done now.
+    /// The mark of this period and the time that is left of it; `None` if the job is due or is to
+    /// be done now in any case.
     fn not_due(&self, marked: &Marked) -> Option<(Mark, Duration)> {
         of_this_period(marked, self.period).filter(|_| !self.now)
     }
 
-    /// How long it is remembered when it was last begun: until well after it is due again.
+    /// How long the mark is kept: until well after the job is due again.
     fn kept(&self) -> Duration {
         const DAY: Duration = Duration::from_hours(24);
         (2 * self.period).max(DAY).min(Mark::FOR_EVER)
     }
 }
 
-/// The mark, if it is of this period, and how much of that is left. One from the future was made by a clock that was set back since: it
-/// counts for a period too.
+/// The mark, if it belongs to this period, and the time that is left of the period. A mark from the
+/// future was made by a clock that has been set back since; it counts for one period too.
 fn of_this_period(marked: &Marked, period: Duration) -> Option<(Mark, Duration)> {
     let mark = marked.mark.as_ref()?;
     let (begun, now) =
@@ -222,7 +239,7 @@ mod tests {
         };
         assert_eq!([left(100, 100), left(100, 109)], [Some(10), Some(1)]);
         assert_eq!([left(100, 110), left(100, 1000)], [None, None]);
-        // The clock was set back.
+        // The clock has been set back.
         assert_eq!([left(109, 100), left(110, 100), left(1000, 100)], [Some(19), None, None]);
         assert!(of_this_period(&Marked { mark: None, now: Stamp::from_micros(5) }, period).is_none());
     }

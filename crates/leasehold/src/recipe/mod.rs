@@ -1,4 +1,4 @@
-//! What locks are mostly used for, written once.
+//! Common uses of locks: once, every and election.
 
 mod doing;
 mod election;

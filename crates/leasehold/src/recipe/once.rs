@@ -1,4 +1,4 @@
-//! What is done once, ever.
+//! A job that is done only once, ever.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use crate::error::InspectError;
 use crate::lock::{Held, OnWait, Waiting};
 use crate::locks::Askers;
 
-/// Something that is done once, ever, by whoever comes first: a migration, a first setting up. Making and cloning it does no I/O.
+/// A job that is done only once, ever, by the first process that comes: a migration, an initial
+/// setup. Making and cloning it does no I/O.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -30,10 +31,11 @@ use crate::locks::Askers;
 ///
 /// # What this does not promise
 ///
-/// Nobody can do a thing and note it down in one step when they are in different places: who crashes between its last step and the
-/// mark leaves it to the next, who does it again. So let the work be such that doing it twice is harmless, or send the fence along.
-/// A mark is as durable as its store: in a file it is on the disk at once; on a server it is what `appendfsync` makes of it; in memory
-/// it lasts as long as the process, and in a quorum while a majority of the stores remembers it.
+/// No program can do something and record it in one step if the two are in different places. If a
+/// process crashes between the last step of the work and the mark, the next process does the work
+/// again. So make the work harmless to repeat, or send the fence along. A mark is as durable as its
+/// store: in a file it is on disk at once; on a server it depends on `appendfsync`; in memory it
+/// lasts as long as the process, and in a quorum while a majority of the stores remembers it.
 #[derive(Clone, Debug)]
 #[must_use = "a description does nothing: call run() or begin()"]
 pub struct Once {
@@ -42,15 +44,15 @@ pub struct Once {
     on_wait: Option<OnWait>,
 }
 
-/// What came of [`Once::run`].
+/// The result of [`Once::run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "it was done now, or before")]
 pub enum OnceOutcome<T> {
-    /// It was done now.
+    /// The job was done by this call.
     Ran(T),
-    /// It had been done.
+    /// The job had been done before.
     AlreadyDone {
-        /// When it was begun, and by whom.
+        /// When it was started, and by whom.
         mark: Mark,
     },
 }
@@ -61,36 +63,42 @@ impl Once {
         Self { job, within: None, on_wait: None }
     }
 
-    /// How long the lease lasts without renewal: how long after a crash the next one begins.
+    /// Sets the TTL: how long the lease lasts without renewal, and so how long after a crash the
+    /// next process may start.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { job: self.job.ttl(ttl), ..self }
     }
 
-    /// What whoever does it says of itself, meanwhile and in the mark: printable text of up to 256 bytes.
+    /// Sets what the process that does the job says about itself, during the work and in the mark:
+    /// printable text of up to 256 bytes.
     pub fn label(self, label: &str) -> Self {
         Self { job: self.job.label(label), ..self }
     }
 
-    /// Waits no longer than this for somebody who is at it. Without it, for as long as that takes.
+    /// Limits the wait for another process that is doing the job. Without a limit, it waits for as
+    /// long as that takes.
     pub fn within(self, limit: Duration) -> Self {
         Self { within: Some(limit), ..self }
     }
 
-    /// Stops work that takes longer than this, and lets the next one try. Without it, it may take as long as it takes.
+    /// Stops work that takes longer than this, so that the next process may try. Without a limit,
+    /// the work may take as long as it needs.
     pub fn at_most(self, limit: Duration) -> Self {
         Self { job: self.job.renewal(Renewal::AtMost(limit)), ..self }
     }
 
-    /// Calls this when somebody else is at it and has to be waited for, as [`Acquire::on_wait`](crate::Acquire::on_wait) does.
+    /// Calls this function when somebody else is doing the job and this call has to wait, as
+    /// [`Acquire::on_wait`](crate::Acquire::on_wait) does.
     pub fn on_wait(self, tell: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
         Self { on_wait: Some(OnWait(Arc::new(tell))), ..self }
     }
 
-    /// When it was done, and by whom; `None` when it was not.
+    /// When the job was done, and by whom; `None` if it was not.
     ///
     /// # Errors
     ///
-    /// [`InspectError`], when the store did not answer within the outage limit or refuses, or the name cannot be a key.
+    /// [`InspectError`] if the store did not answer within the outage limit or refuses, or the name
+    /// cannot be a key.
     ///
     /// # Cancel safety
     ///
@@ -99,18 +107,22 @@ impl Once {
         Ok(self.job.marked().await?.mark)
     }
 
-    /// Does it if it was not done: takes the lock of the same name, looks again, runs `work`, leaves the mark. While somebody else is
-    /// at it this waits, and then finds it done, or does it. When it returns without an error, it is done.
+    /// Does the job if it was not done: takes the lock of the same name, checks the mark again,
+    /// runs `work`, and leaves the mark. While somebody else is doing it, this call waits, and then
+    /// finds it done or does it. When it returns without an error, the job is done.
     ///
-    /// The work is stopped at an await when the lock is lost. If it fails, it counts as not done.
+    /// The work is stopped at an await when the lock is lost. If it fails, the job counts as not
+    /// done.
     ///
     /// # Errors
     ///
-    /// [`JobError`]: whether the work was not begun, was stopped, failed, or was done and could not be marked.
+    /// [`JobError`]: the work was not started, was stopped, failed, or was done and could not be
+    /// marked.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work, which then counts as not done, and gives up the lock in the background.
+    /// Dropping the future drops the work and releases the lock in the background. The job then
+    /// counts as not done.
     pub async fn run<T, E, Work>(
         &self,
         work: impl FnOnce(Held) -> Work,
@@ -124,17 +136,18 @@ impl Once {
         }
     }
 
-    /// The same in two steps, for work that is no future: either it is yours to do, or here is the mark of who did it.
+    /// The same in two steps, for work that is not a future: returns the job for the caller to do,
+    /// or the mark of the process that did it.
     ///
     /// # Errors
     ///
-    /// [`BeginError`]: the lock was not had, or it could not be found out whether it was done.
+    /// [`BeginError`]: the lock was not acquired, or it is unknown whether the job was done.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe.
     pub async fn begin(&self) -> Result<Result<Doing, Mark>, BeginError> {
-        // Mostly it was done long ago, and nobody need take a lock to learn that.
+        // Mostly the job was done long ago, and finding that out needs no lock.
         if let Some(mark) = self.mark().await.map_err(BeginError::NotKnown)? {
             return Ok(Err(mark));
         }

@@ -1,4 +1,4 @@
-//! The figures, by the facade of `metrics`. What they are called and what they mean stands in `docs/observing.md`.
+//! The metrics, through the facade `metrics`. `docs/observing.md` lists their names and meanings.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ const FAULTS: &str = "leasehold_faults_total";
 const MEMBERS_DOWN: &str = "leasehold_members_down";
 const PUSH_DOWN: &str = "leasehold_push_down";
 
-/// No key is among the labels: there may be millions, and each would be a series of its own.
+/// The labels contain no key: there may be millions of keys, and each would be a separate time
+/// series.
 pub(super) fn count(store: &std::sync::Arc<str>, event: &Event) {
     let store = || store.clone();
     let ended = |held_for: &Duration, end: &'static str| {

@@ -1,4 +1,4 @@
-//! Without the feature `metrics`, nothing is counted.
+//! The metrics without the feature `metrics`: nothing is counted.
 
 use crate::event::Event;
 

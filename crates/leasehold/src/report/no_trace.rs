@@ -1,4 +1,4 @@
-//! Without the feature `tracing`, nothing is logged.
+//! The log without the feature `tracing`: nothing is logged.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(super) const fn is_heard() -> bool {
 
 pub(super) const fn write(_: &str, _: &Event) {}
 
-/// Stands for the span of an acquisition.
+/// Takes the place of the span of an acquisition.
 #[derive(Debug)]
 pub(crate) struct Span;
 

@@ -1,7 +1,7 @@
 //! The log: spans and events of `tracing`, all with the target `leasehold`.
 //!
-//! What goes as it should is said at `debug`, and renewals, of which there are many, at `trace`. What somebody should look at is
-//! said at `warn`, and that it is over at `info`.
+//! Normal events are logged at `debug`, and renewals, of which there are many, at `trace`. Events
+//! that somebody should look at are logged at `warn`, and their end at `info`.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -18,17 +18,18 @@ use crate::event::{Event, Keys, Who};
 
 const TARGET: &str = "leasehold";
 
-/// Whether anybody listens to anything at all: one look at an atomic.
+/// Returns true if any subscriber listens to anything; this reads one atomic.
 pub(super) fn is_heard() -> bool {
     LevelFilter::current() != LevelFilter::OFF
 }
 
-/// The span of an acquisition, if anybody listens. In a box: mostly nobody does, and very many may wait.
+/// The span of an acquisition, if anybody listens. Boxed, because mostly nobody listens, and there
+/// may be very many waiters.
 #[derive(Debug)]
 pub(crate) struct Span(Option<Box<tracing::Span>>);
 
 pin_project! {
-    /// Work within a span, which is not kept twice as an instrumented future would.
+    /// A future within a span. Unlike an instrumented future, it does not store the span twice.
     pub(crate) struct Within<'a, F> {
         span: &'a Span,
         #[pin]
@@ -36,7 +37,7 @@ pin_project! {
     }
 
     impl<F> PinnedDrop for Within<'_, F> {
-        /// What is said when work is given up belongs to its span.
+        /// Events that are logged when the future is dropped belong to its span.
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
             let _entered = this.span.enter();
@@ -72,7 +73,7 @@ impl Span {
         self.0.as_deref().map(tracing::Span::enter)
     }
 
-    /// The acquisition has ended so, after this time.
+    /// Ends the span with this outcome and duration.
     pub(crate) fn ends(&self, waited: Duration, outcome: &str) {
         if let Some(span) = &self.0 {
             span.record("waited", tracing::field::debug(waited));
@@ -82,7 +83,7 @@ impl Span {
 }
 
 pub(super) fn write(store: &str, event: &Event) {
-    /// An event about somebody who asks or holds.
+    /// Logs an event about a request or a holder.
     macro_rules! about {
         ($level:ident, $who:expr, $words:literal, $($fields:tt)*) => {{
             let Who { claim, holder, label } = $who;
@@ -124,7 +125,7 @@ pub(super) fn write(store: &str, event: &Event) {
         Event::StoreFault { fault, in_a_row: 1 } => {
             warn!(target: TARGET, store, %fault, "the store did not do what it was asked");
         }
-        // Said once, until it answers again: an outage would else fill the log.
+        // Logged once until the store answers again: otherwise an outage would fill the log.
         Event::StoreFault { fault, in_a_row } => {
             debug!(target: TARGET, store, %fault, in_a_row, "the store did not do what it was asked");
         }

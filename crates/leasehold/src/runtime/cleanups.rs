@@ -1,8 +1,9 @@
-//! Cleanups of a tokio runtime, which go on elsewhere when that runtime ends before they are done.
+//! Cleanups of a tokio runtime, which continue on another thread if that runtime ends before they
+//! are done.
 //!
-//! A program that returns from `main` drops its guards, and its runtime at once after them: whatever was spawned to release
-//! them is cut off. Then a thread of our own, with a runtime of its own, begins it anew, and the end of the program's runtime
-//! waits for that thread.
+//! A program that returns from `main` drops its guards, and right after them its runtime: tasks
+//! that were spawned to release the guards are cut off. Then a separate thread with its own runtime
+//! starts these cleanups again, and the shutdown of the program's runtime waits for that thread.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,34 +18,36 @@ use tokio::sync::{Notify, oneshot};
 
 use super::{Clock, lease_clock, sleep_on};
 
-/// How long the end of a runtime is delayed at most, in all: for a new connection, and one call to a server that answers slowly.
+/// The longest delay of a runtime's shutdown, in all: enough for a new connection and one call to a
+/// slow server.
 pub(super) const LAST_CLEANUPS: Duration = Duration::from_secs(2);
 
-/// How long the thread waits for more to do, so that guards which are dropped one after the other share a connection.
+/// How long the thread waits for more cleanups, so that guards that are dropped one after the other
+/// share a connection.
 const LINGER: Duration = Duration::from_millis(100);
 
 /// The cleanups of one runtime.
 #[derive(Debug, Default)]
 pub(super) struct Cleanups {
     state: Mutex<State>,
-    /// The runtime is known to have ended.
+    /// Set once the runtime is known to have ended.
     ended: AtomicBool,
-    /// How many threads were started to do what was cut off.
+    /// The number of threads that were started for interrupted cleanups.
     rescues: AtomicU64,
-    /// Something that was cut off is done.
+    /// Notified when an interrupted cleanup is done.
     done: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many are under way on the runtime.
+    /// The number of cleanups in progress on the runtime.
     on_runtime: usize,
-    /// When it was first seen that the runtime has ended.
+    /// When the end of the runtime was first noticed.
     ended: Option<Instant>,
     rescue: Option<Arc<Rescue>>,
 }
 
-/// A thread that does what was cut off.
+/// A thread that runs interrupted cleanups.
 #[derive(Debug)]
 struct Rescue {
     handle: Handle,
@@ -53,7 +56,7 @@ struct Rescue {
 }
 
 impl Cleanups {
-    /// Begins one on its runtime. `done` is dropped when it is over.
+    /// Starts a cleanup on its runtime. `done` is dropped when the cleanup is over.
     pub(super) fn spawn(
         self: &Arc<Self>,
         on: &Handle,
@@ -71,7 +74,8 @@ impl Cleanups {
         }));
     }
 
-    /// Where tasks and timers belong now, if the runtime has ended: to the thread that cleans up, if there is one.
+    /// If the runtime has ended, the runtime for new tasks and timers: that of the cleanup thread,
+    /// if there is one.
     pub(super) fn elsewhere(&self) -> Option<Handle> {
         if !self.ended.load(Ordering::Acquire) {
             return None;
@@ -80,12 +84,12 @@ impl Cleanups {
         rescue.or_else(|| Handle::try_current().ok())
     }
 
-    /// Changes when tasks run elsewhere than before.
+    /// A number that changes when tasks move to another runtime.
     pub(super) fn generation(&self) -> u64 {
         self.rescues.load(Ordering::Acquire)
     }
 
-    /// One is over: done, or cut off, and then to be begun anew.
+    /// Ends a cleanup: it is done, or it was interrupted and has to be started again.
     fn leave(
         self: &Arc<Self>,
         of: runtime::Id,
@@ -99,7 +103,8 @@ impl Cleanups {
             self.rescue(&mut state, begin, done);
         }
         let Some(ended) = state.ended.filter(|_| state.on_runtime == 0) else { return };
-        // A task of another runtime may drop a guard whose own runtime has ended: that one goes on, and must not be blocked.
+        // A task of another runtime may drop a guard whose own runtime has ended. That other
+        // runtime continues, and must not be blocked.
         if Handle::try_current().is_ok_and(|current| current.id() != of) {
             return;
         }
@@ -121,7 +126,7 @@ impl Cleanups {
     ) {
         let rescue = match &state.rescue {
             Some(rescue) => rescue.clone(),
-            // Without a thread, leases end by themselves.
+            // Without a thread, the leases expire on their own.
             None => match self.start() {
                 Ok(rescue) => state.rescue.insert(rescue).clone(),
                 Err(_) => return,
@@ -153,7 +158,7 @@ impl Cleanups {
 }
 
 impl Rescue {
-    /// Resolves when there is nothing more to do, or no more time.
+    /// Resolves when nothing is left to do, or the time is up.
     async fn run(&self, cleanups: &Cleanups) {
         let end = lease_clock() + LAST_CLEANUPS;
         loop {
@@ -175,7 +180,7 @@ impl Rescue {
     }
 }
 
-/// One cleanup on its runtime. Dropped unfinished, the runtime has ended.
+/// One cleanup on its runtime. If it is dropped unfinished, the runtime has ended.
 struct Cleanup {
     cleanups: Arc<Cleanups>,
     runtime: runtime::Id,
@@ -217,7 +222,7 @@ impl fmt::Debug for Cleanup {
     }
 }
 
-/// One that the thread has under way.
+/// A cleanup that the thread is running.
 struct Counted {
     cleanups: Arc<Cleanups>,
     rescue: Arc<Rescue>,
@@ -225,7 +230,7 @@ struct Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // Under the lock, so that whoever looks and then waits misses nothing.
+        // Under the mutex, so that a thread that checks and then waits misses nothing.
         let _state = self.cleanups.state();
         self.rescue.under_way.fetch_sub(1, Ordering::AcqRel);
         self.rescue.changed.notify_one();
@@ -233,14 +238,15 @@ impl Drop for Counted {
     }
 }
 
-/// Dropped before the cleanup is done, the runtime of the caller ends: that waits for the cleanup, which another thread does.
+/// If this is dropped before the cleanup is done, the caller's runtime is shutting down: the drop
+/// waits for the cleanup, which another thread runs.
 pub(super) struct Outlast {
     pub(super) done: Option<oneshot::Receiver<()>>,
     pub(super) timers: Handle,
 }
 
 impl Outlast {
-    /// Blocks until it is done, or the time is up.
+    /// Blocks until the cleanup is done, or the time is up.
     pub(super) fn wait(&mut self) {
         let Some(done) = self.done.take() else { return };
         let end = lease_clock() + LAST_CLEANUPS;

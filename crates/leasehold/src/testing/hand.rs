@@ -1,4 +1,4 @@
-//! Clock and timers that are moved by hand; tasks on tokio, which are watched.
+//! Clock and timers that a test moves by hand, and tasks on tokio that are watched.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,8 @@ use super::stage::{ProcessId, Stage};
 use super::watched::Watched;
 use crate::runtime::TokioRuntime;
 
-/// The wall clock's reading when a world begins: the same in every run, so that fences are.
+/// The wall clock's time when a world begins: the same in every run, so that fences are the same
+/// too.
 const WALL_BEGIN: Duration = Duration::from_secs(1_800_000_000);
 
 /// The [`Runtime`] of a process, or of the store, which has no tasks.
@@ -51,7 +52,7 @@ struct Timer {
     stage: Arc<Stage>,
     process: Option<ProcessId>,
     at: Instant,
-    /// Once it was looked at.
+    /// Set once the timer has been polled.
     number: Option<u64>,
 }
 

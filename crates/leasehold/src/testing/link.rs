@@ -1,4 +1,4 @@
-//! Between a process and the store: where outages are.
+//! The link between a process and the store, where outages occur.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,33 +15,35 @@ use super::stage::{ProcessId, Stage};
 use super::watched::Watched;
 use crate::memory::MemoryStore;
 
-/// In what way a store is out of reach.
+/// The way in which a store is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outage {
-    /// No answer comes: a partition, a server that hangs. A call ends in a fault after half a second of the world's time; if the outage
-    /// ends before that, the call is served.
+    /// The store does not answer: a partition, or a server that hangs. A call ends in a fault after
+    /// half a second of the world's time; if the outage ends before that, the call is served.
     Silent,
-    /// Nobody is there: each call ends in a fault at once, as where a server restarts.
+    /// The server is down: each call ends in a fault at once, as during a restart.
     Down,
-    /// The store does what it is asked, and its answer is lost: each call ends in a fault after half a second of the world's time. Whoever
-    /// asks cannot know what was done.
+    /// The store serves requests, but its answers are lost: each call ends in a fault after half a
+    /// second of the world's time. The caller cannot know whether the request was served.
     AnswersLost,
-    /// The store refuses, and will until somebody mends it: a wrong password, a missing permission.
+    /// The store refuses, and will refuse until somebody repairs it: a wrong password, a missing
+    /// permission.
     Refused,
 }
 
-/// How long a call waits for its answer: what it is on a server.
+/// How long a call waits for its answer: the same as on a server.
 const CALL_LIMIT: Duration = Duration::from_millis(500);
 
-/// The store as a process reaches it.
+/// The store as one process reaches it.
 #[derive(Debug)]
 pub(super) struct Link {
     store: MemoryStore,
     stage: Arc<Stage>,
     process: ProcessId,
     runtime: Arc<Hand>,
-    /// Read from the very first on: what happens before the locks listen would else be found out by a renewal, when time goes on.
+    /// Read from the start: otherwise an event before the locks listen would only be noticed by a
+    /// renewal, when time moves on.
     notices: Mutex<Option<Box<dyn Notices>>>,
 }
 
@@ -52,7 +54,7 @@ impl Link {
         Self { store, stage, process, runtime, notices }
     }
 
-    /// A call, and what becomes of it.
+    /// A call through the link, with the effects of an outage.
     fn call<'a, T: Send + 'a>(
         &'a self,
         call: impl Future<Output = Result<T, Fault>> + Send + 'a,
@@ -129,7 +131,7 @@ impl Store for Link {
         self.call(self.store.give_up(attempt))
     }
 
-    /// What was said to somebody out of reach is heard when the outage is over.
+    /// Wake-ups for a process that is cut off arrive when the outage is over.
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
         let work = async move {
             loop {
@@ -139,7 +141,8 @@ impl Store for Link {
                     changed.await;
                     continue;
                 }
-                // What changes first, so that nobody hears through an outage.
+                // Check for a change of the outage first, so that no message passes through an
+                // outage.
                 tokio::select! {
                     biased;
                     () = changed => {}
@@ -229,7 +232,7 @@ impl AdminStore for Link {
     }
 }
 
-/// What a process hears of the store: nothing of what happens during an outage.
+/// The store's notices to a process. None arrives during an outage.
 #[derive(Debug)]
 struct Heard {
     notices: Box<dyn Notices>,

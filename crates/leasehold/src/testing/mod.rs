@@ -1,9 +1,10 @@
-//! A world to test programs in that use [`Locks`]: its time is moved by hand, and what can go wrong with locks goes wrong on
-//! demand. Behind the feature `testing`, for `[dev-dependencies]`.
+//! A world for testing programs that use [`Locks`]: the test moves its time by hand, and causes
+//! faults on demand. It needs the feature `testing`, for `[dev-dependencies]`.
 //!
-//! A [`World`] has one store, in memory, and as many [processes](Process) as a test needs, which have their [`Locks`] there as they would
-//! on a server. Time stands still until [`World::advance`] moves it on: then leases are renewed or end, and waiters are told or give
-//! up, each at its time. Nothing sleeps, so an hour takes a moment, and is the same in every run.
+//! A [`World`] has one store, in memory, and as many [processes](Process) as a test needs, which
+//! have their [`Locks`] in it as they would on a server. Time stops until [`World::advance`] moves
+//! it on. Then leases are renewed or end, and waiters are notified or give up, each at its time.
+//! Nothing sleeps, so an hour takes a moment, and is the same in every run.
 //!
 //! A job that stops when its lock is lost:
 //!
@@ -32,36 +33,41 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What goes wrong
+//! # Causing faults
 //!
-//! | what | how |
+//! | fault | how |
 //! |---|---|
-//! | somebody else has the lock | [`World::locks`] once more, and take it there |
-//! | the lease is deleted | [`World::lose`]: the next renewal tells, and until then the guard believes |
+//! | somebody else has the lock | [`World::locks`] once more, and acquire it there |
+//! | the lease is deleted | [`World::lose`]: the next renewal notices, and until then the guard considers itself valid |
 //! | an operator breaks the lease | [`World::break_lease`]: the guard is lost at once |
 //! | the store restarts and has forgotten everything | [`World::forget`] |
-//! | the process oversleeps its lease | [`Process::pause`], [`World::advance`], [`Process::resume`] |
-//! | the process is killed | [`Process::pause`] for good: nothing is released, and the lease ends by itself |
+//! | the process sleeps past the end of its lease | [`Process::pause`], [`World::advance`], [`Process::resume`] |
+//! | the process is killed | [`Process::pause`] without `resume`: nothing is released, and the lease expires |
 //! | the store does not answer | [`Process::outage`] for one process, [`World::outage`] for all; then [`World::heal`] |
 //!
 //! # Time
 //!
-//! What is of the world goes by its clock: leases, fences, limits of waits, what [`Guard::held_for`](crate::Guard::held_for) says. The clock of the test goes on as
-//! ever: a `tokio::time::sleep` in the program under test really sleeps, unless tokio's time is paused too, and then the two clocks still know
-//! nothing of each other.
+//! The world's clock applies to leases, fences, time limits of waits, and
+//! [`Guard::held_for`](crate::Guard::held_for). The test's own clock is not affected: a
+//! `tokio::time::sleep` in the program under test really sleeps, unless tokio's time is paused; even
+//! then the two clocks are independent of each other.
 //!
-//! Who waits for a lock needs time, and there is none while the test waits for nothing else: a `lock().await` whose lock is not free hangs. Let it wait in a
-//! task of its own, or run it by [`World::within`], which lets as much time pass as it needs.
+//! Waiting for a lock needs time, and no time passes while the test itself waits: a `lock().await`
+//! whose lock is not free hangs. Run it in a separate task, or with [`World::within`], which lets
+//! as much time pass as it needs.
 //!
-//! When `advance` resolves, the locks have done all that was due. On a runtime of one thread, so have the tasks that were told of it, up to where they wait for
-//! something else; on a runtime of several they are about to: await them, or what they do ([`World::until`]). There, a thread that a busy machine keeps from
-//! the processor may find that time went on without it; what is to be the same in every run wants one thread, which `#[tokio::test]` has.
+//! When `advance` resolves, the locks have done everything that was due. On a runtime with one
+//! thread, so have the tasks that were notified, up to their next wait. On a runtime with several
+//! threads these tasks are about to run: await them, or their effects ([`World::until`]). There, a
+//! busy machine may delay a thread so long that time moves on without it. A test that must be the
+//! same in every run needs one thread, which is the default of `#[tokio::test]`.
 //!
 //! # What this does not promise
 //!
-//! It is the memory store: the semantics of all stores, and the ways of none. How a server's failover shows is seen only there. A
-//! process that is paused here is a process whose locks are: the program's own code runs on, so that a test can see what it does with a guard
-//! that it had before.
+//! The store is the memory store: it has the semantics of all stores, but not the peculiarities of
+//! any. The effects of a server's failover show only on that server. In a process that is paused
+//! here, only the locks stop: the program's own code continues, so that a test can see what it does
+//! with a guard that it had before.
 
 mod hand;
 mod link;

@@ -1,4 +1,4 @@
-//! One of those who have locks in a world.
+//! One process that has locks in a world.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,8 @@ use crate::memory::MemoryStore;
 use crate::runtime::TokioRuntime;
 use crate::{Locks, LocksBuilder, blocking};
 
-/// A process in a [`World`](super::World), with locks of its own, which the others know only from the store. Cheap to clone.
+/// A process in a [`World`](super::World). It has its own locks, and other processes see it only
+/// through the store. Cheap to clone.
 #[derive(Clone)]
 pub struct Process(Arc<Inner>);
 
@@ -30,19 +31,20 @@ impl Process {
         Self(Arc::new(Inner { stage, store, number, builder, locks, blocking }))
     }
 
-    /// Its locks; each call gives the same.
+    /// The locks of this process; each call returns the same.
     ///
     /// # Panics
     ///
-    /// With the fact and the remedy, when a default cannot be used; outside of a tokio runtime, when the operating system gives no
-    /// thread for one.
+    /// With the fact and the remedy, if a default is invalid; outside a tokio runtime, if the
+    /// operating system cannot start a thread for one.
     #[must_use]
     #[track_caller]
     pub fn locks(&self) -> Locks {
         self.0.locks.get_or_init(|| self.make(TokioRuntime::current().unwrap_or_else(own_thread))).clone()
     }
 
-    /// Its locks for code that blocks, kept on a thread of their own; each call gives the same.
+    /// The locks of this process for blocking code, kept on a separate thread; each call returns
+    /// the same.
     ///
     /// # Panics
     ///
@@ -61,8 +63,8 @@ impl Process {
         builder.clone().runtime(hand).over(link).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Lets its locks stand still, as those of a process that is stopped or not given the processor: nothing is renewed, asked,
-    /// answered or told, and no timer rings. Time goes on.
+    /// Stops the locks of this process, as if it were stopped or got no processor time: nothing is
+    /// renewed, requested, answered or notified, and no timer fires. Time moves on.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -89,17 +91,18 @@ impl Process {
         self.0.stage.pause(self.0.number);
     }
 
-    /// Lets it go on: it finds what has become due meanwhile.
+    /// Continues the process: it finds what has become due meanwhile.
     pub fn resume(&self) {
         self.0.stage.resume(self.0.number);
     }
 
-    /// Puts the store out of its reach, until [`heal`](Self::heal). What was asked before is answered.
+    /// Cuts this process off from the store until [`heal`](Self::heal). Requests that were sent
+    /// before are answered.
     pub fn outage(&self, outage: Outage) {
         self.0.stage.set_outage(Some(self.0.number), Some(outage));
     }
 
-    /// Ends its outage.
+    /// Ends the outage of this process.
     pub fn heal(&self) {
         self.0.stage.set_outage(Some(self.0.number), None);
     }

@@ -1,4 +1,5 @@
-//! What all processes of a world share: the time, who waits for it, who has something to do now, and what is wrong.
+//! The state that all processes of a world share: the time, the timers, the tasks that have work to
+//! do, and the faults.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -13,7 +14,7 @@ use tokio::sync::Notify;
 use super::link::Outage;
 use super::watched::Flag;
 
-/// The lease clock's reading when a world begins. Not zero, so that a forgotten offset shows.
+/// The lease clock's time when a world begins. Not zero, so that a forgotten offset shows.
 const BEGIN: Instant = Instant::from_nanos(1_000_000_000_000);
 
 /// The number of a process in its world.
@@ -21,13 +22,13 @@ pub(super) type ProcessId = usize;
 
 #[derive(Debug)]
 pub(super) struct Stage {
-    /// Since the world began, in nanoseconds.
+    /// The time since the world began, in nanoseconds.
     passed: AtomicU64,
     drawn: AtomicU64,
-    /// Grows with all that is done, so that who watches sees whether anything was.
+    /// Grows with every activity, so that an observer sees whether anything was done.
     activity: AtomicU64,
     state: Mutex<State>,
-    /// For calls that are held up: what is wrong has changed.
+    /// Notifies delayed calls that the faults have changed.
     changed: Notify,
 }
 
@@ -37,11 +38,11 @@ struct State {
     watched: BTreeMap<u64, Arc<Flag>>,
     last_number: u64,
     plights: Vec<Plight>,
-    /// What is wrong for those to come.
+    /// The outage for processes to come.
     outage: Option<Outage>,
 }
 
-/// What is wrong with a process.
+/// The faults of a process.
 #[derive(Clone, Copy, Debug)]
 struct Plight {
     paused: bool,
@@ -52,9 +53,9 @@ struct Plight {
 struct Timer {
     process: Option<ProcessId>,
     task: Waker,
-    /// Its time has come, and its task has not looked yet.
+    /// Its time has come, but its task has not polled it yet.
     rung: bool,
-    /// Nobody waits for its task to look.
+    /// Nobody waits for its task to poll it.
     overlooked: bool,
 }
 
@@ -77,13 +78,14 @@ impl Stage {
         BEGIN + self.passed()
     }
 
-    /// Distinct and well spread, and the same in every run.
+    /// Distinct, well-spread numbers, which are the same in every run.
     pub(super) fn draw(&self) -> u128 {
         let drawn = u128::from(self.drawn.fetch_add(1, Ordering::Relaxed)) + 1;
         drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
     }
 
-    /// Moves time on to the next timer, but no further than this, and rings what is due. `false` where no timer is due by then.
+    /// Moves time on to the next timer, but not past `until`, and fires what is due. `false` if no
+    /// timer is due by then.
     pub(super) fn step(&self, until: Instant) -> bool {
         let next = {
             let state = self.state();
@@ -97,7 +99,7 @@ impl Stage {
         next.is_some()
     }
 
-    /// Wakes whoever waits for what time it is now.
+    /// Wakes the tasks whose timers are due now.
     fn ring(&self) {
         let now = self.now();
         let mut woken = Vec::new();
@@ -113,7 +115,7 @@ impl Stage {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// A timer is looked at. It is entered under a number at the first look, and gone when it is ready.
+    /// Polls a timer. It gets a number at its first poll, and is removed when it is ready.
     pub(super) fn poll_timer(
         &self,
         at: Instant,
@@ -123,7 +125,8 @@ impl Stage {
     ) -> Poll<()> {
         let mut state = self.state();
         let before = number.and_then(|number| state.timers.remove(&(at, number)));
-        // Not when it is only looked at again, as by whoever is polled together with others.
+        // Do not count a poll that only repeats an earlier one, for example because other futures
+        // are polled together with it.
         if before.is_none_or(|timer| timer.rung) {
             self.note_activity();
         }
@@ -137,13 +140,13 @@ impl Stage {
         Poll::Pending
     }
 
-    /// Nobody waits for a timer any more.
+    /// Removes a timer that nobody waits for any more.
     pub(super) fn cancel_timer(&self, at: Instant, number: u64) {
         let cancelled = self.state().timers.remove(&(at, number));
         drop(cancelled);
     }
 
-    /// Watches whether somebody of a process has something to do.
+    /// Watches whether some part of a process has work to do.
     pub(super) fn watch(&self, process: ProcessId, woken: bool) -> Arc<Flag> {
         self.note_activity();
         let mut state = self.state();
@@ -159,18 +162,19 @@ impl Stage {
         drop(gone);
     }
 
-    /// Whether what is watched may go on. If not it is noted, to be woken when it may.
+    /// Returns true if the watched work may continue. Otherwise it is recorded, to be woken when it
+    /// may.
     pub(super) fn admits(&self, flag: &Flag, task: &Waker) -> bool {
         let state = self.state();
         let paused = state.is_paused(Some(flag.process));
-        // Under the lock, so that a process that is resumed now finds it.
+        // Under the mutex, so that a process that is resumed concurrently finds it.
         if flag.looks(task, paused) {
             self.note_activity();
         }
         !paused
     }
 
-    /// Whether somebody has something to do before time may go on.
+    /// Returns true if some work has to be done before time may move on.
     pub(super) fn is_busy(&self) -> bool {
         let state = self.state();
         let rung = |timer: &Timer| timer.rung && !timer.overlooked && !state.is_paused(timer.process);
@@ -178,7 +182,7 @@ impl Stage {
             || state.watched.values().any(|flag| flag.is_busy() && !state.is_paused(Some(flag.process)))
     }
 
-    /// Waits no more for those who have something to do and do not come to it.
+    /// Stops waiting for work that is due but is not polled.
     pub(super) fn overlook(&self) {
         let mut state = self.state();
         state.timers.values_mut().for_each(|timer| timer.overlooked |= timer.rung);
@@ -215,7 +219,8 @@ impl Stage {
         self.ring();
     }
 
-    /// What is wrong between a process and the store from now on; without a process, between all and the store.
+    /// Sets the outage between a process and the store from now on; without a process, between all
+    /// processes and the store.
     pub(super) fn set_outage(&self, process: Option<ProcessId>, outage: Option<Outage>) {
         let mut state = self.state();
         match process {
@@ -233,7 +238,7 @@ impl Stage {
         self.state().plights[process].outage
     }
 
-    /// For calls that are held up: resolves when what is wrong has changed.
+    /// For delayed calls: notifies when the faults have changed.
     pub(super) const fn changed(&self) -> &Notify {
         &self.changed
     }

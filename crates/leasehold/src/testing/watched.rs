@@ -1,4 +1,5 @@
-//! Work of the locks that is watched, so that time goes on only when all of it has been done that could be.
+//! Watched work of the locks, so that time moves on only when all work that can be done has been
+//! done.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +10,7 @@ use leasehold_core::BoxFuture;
 
 use super::stage::{ProcessId, Stage};
 
-/// Work of a process. It stands still while the process does.
+/// Work of a process. It stops while the process is paused.
 pub(super) struct Watched<'a, T> {
     work: Option<BoxFuture<'a, T>>,
     flag: Arc<Flag>,
@@ -17,12 +18,12 @@ pub(super) struct Watched<'a, T> {
 }
 
 impl<'a, T> Watched<'a, T> {
-    /// A task: it has something to do at once.
+    /// A task: it has work to do at once.
     pub(super) fn task(stage: &Arc<Stage>, process: ProcessId, work: BoxFuture<'a, T>) -> Self {
         Self { work: Some(work), flag: stage.watch(process, true), stage: stage.clone() }
     }
 
-    /// A part of what somebody else does: it has something to do when that was told so.
+    /// A part of another future: it has work to do when it is woken.
     pub(super) fn part(stage: &Arc<Stage>, process: ProcessId, work: BoxFuture<'a, T>) -> Self {
         Self { work: Some(work), flag: stage.watch(process, false), stage: stage.clone() }
     }
@@ -45,7 +46,7 @@ impl<T> Future for Watched<'_, T> {
 
 impl<T> Drop for Watched<'_, T> {
     fn drop(&mut self) {
-        // First what it does when it is dropped, then the word that it has nothing to do any more.
+        // First drop the work, which may still do something, and then report that it is done.
         self.work = None;
         self.stage.unwatch(&self.flag);
     }
@@ -61,10 +62,10 @@ pub(super) struct Flag {
 
 #[derive(Debug, Default)]
 struct Mood {
-    /// It was told to look, and has not begun to.
+    /// It was woken, and its poll has not started.
     woken: bool,
     looking: bool,
-    /// Nobody waits for it to look.
+    /// Nobody waits for its poll.
     overlooked: bool,
     task: Option<Waker>,
 }
@@ -74,7 +75,8 @@ impl Flag {
         Self { number, process, mood: Mutex::new(Mood { woken, ..Mood::default() }) }
     }
 
-    /// It looks now; or it would, and is held back. Says whether it was told to, and does.
+    /// Notes a poll, which `held_back` may prevent. Returns true if the work was woken before and
+    /// is polled now.
     pub(super) fn looks(&self, task: &Waker, held_back: bool) -> bool {
         let mut mood = self.mood();
         let told = mood.woken;
@@ -89,7 +91,7 @@ impl Flag {
         self.mood().looking = false;
     }
 
-    /// Whom to wake so that it looks, if it was held back from that.
+    /// The waker of work whose poll was held back.
     pub(super) fn held_back(&self) -> Option<Waker> {
         let mood = self.mood();
         mood.task.clone().filter(|_| mood.woken)

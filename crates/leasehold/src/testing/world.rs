@@ -1,4 +1,4 @@
-//! A store, those who have locks there, and the time.
+//! A world for tests: a store, the processes that have locks in it, and the time.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,36 +16,38 @@ use crate::memory::MemoryStore;
 use crate::runtime::lease_clock;
 use crate::{Locks, LocksBuilder, blocking};
 
-/// Time that is moved by hand, and a store in memory whose locks go by it. Cheap to clone. See [`testing`](super).
+/// Time that is moved by hand, and a store in memory whose locks follow it. Cheap to clone. See
+/// [`testing`](super).
 #[derive(Clone, Debug)]
 pub struct World {
     stage: Arc<Stage>,
     store: Arc<MemoryStore>,
 }
 
-/// How often others have their turn with nothing to do before all is taken to be quiet: who was told of something tells the next one
-/// of it, and so on, but seldom more than a few times.
+/// How many turns without work must pass before everything counts as quiet: one task may wake the
+/// next, and so on, but seldom more than a few times.
 const QUIET_TURNS: u32 = 16;
 
-/// When others never cease to do something, time goes on all the same.
+/// If other tasks never become idle, time moves on after this many turns.
 const MOST_STIRS: u32 = 1_000_000;
 
-/// How long whoever has something to do is waited for, while nothing else happens: a future that the test has in hand and does not
-/// poll never comes to it. Long beside the time for which a busy machine keeps a thread from the processor.
+/// How long to wait for work that is due while nothing else happens: a future that the test holds
+/// but does not poll is never done. It is long compared with the time for which a busy machine
+/// delays a thread.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The most that counts of the time between two looks: when this thread was itself kept from the processor, so were perhaps those
-/// that it waits for.
+/// The most that counts of the time between two checks: if this thread itself got no processor
+/// time, the threads that it waits for may not have either.
 const LONGEST_LOOK: Duration = Duration::from_millis(1);
 
-/// How long, when its time is up, a task of another thread is given to say what it has done by then.
+/// How long a task of another thread may still take to report its result when its time is up.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
-/// How long a test may wait for what it says that will be.
+/// How long a test may wait for an expected state.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 impl World {
-    /// A world with a store without any lock, at the beginning of its time.
+    /// A world at the beginning of its time, with an empty store.
     #[must_use]
     pub fn new() -> Self {
         let stage = Stage::new();
@@ -53,19 +55,20 @@ impl World {
         Self { stage, store: Arc::new(store) }
     }
 
-    /// Another process.
+    /// Creates another process.
     #[must_use]
     pub fn process(&self) -> Process {
         self.process_with(Locks::builder())
     }
 
-    /// Another process with these defaults. Clock and tasks are the world's, whatever the builder says of them.
+    /// Creates another process with these defaults. Clock and tasks are the world's, whatever the
+    /// builder says.
     #[must_use]
     pub fn process_with(&self, builder: LocksBuilder) -> Process {
         Process::new(self.stage.clone(), self.store.clone(), builder)
     }
 
-    /// The locks of another process: called twice, it gives the locks of two.
+    /// Creates another process and returns its locks: two calls return the locks of two processes.
     ///
     /// # Panics
     ///
@@ -76,7 +79,7 @@ impl World {
         self.process().locks()
     }
 
-    /// The locks of another process, with these defaults.
+    /// The same with these defaults.
     ///
     /// # Panics
     ///
@@ -87,7 +90,8 @@ impl World {
         self.process_with(builder).locks()
     }
 
-    /// The locks of another process whose code blocks; [`blocking_advance`](Self::blocking_advance) moves the time for it.
+    /// Creates another process whose code blocks, and returns its locks;
+    /// [`blocking_advance`](Self::blocking_advance) moves the time for it.
     ///
     /// # Panics
     ///
@@ -104,12 +108,12 @@ impl World {
         self.stage.passed()
     }
 
-    /// Moves time on by so much. Whatever becomes due meanwhile happens at its time, one after the other: renewals, ends of leases and
-    /// of waits, the turns of waiters.
+    /// Moves time on by this much. Whatever becomes due meanwhile happens at its time, one after
+    /// the other: renewals, ends of leases and of waits, the turns of waiters.
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, time stands where it has come to.
+    /// If the future is dropped, the time stays where it is.
     pub async fn advance(&self, by: Duration) {
         let end = self.stage.now() + by;
         loop {
@@ -126,8 +130,8 @@ impl World {
         pollster::block_on(self.advance(by));
     }
 
-    /// Lets everybody do what there is to do, and no time pass: a guard that was dropped is released then, a task that was spawned has
-    /// asked for its lock.
+    /// Lets everybody finish the work that is due, without moving time: then a dropped guard is
+    /// released, and a spawned task has requested its lock.
     ///
     /// # Cancel safety
     ///
@@ -140,7 +144,7 @@ impl World {
         while quiet < QUIET_TURNS && stirs < MOST_STIRS {
             give_way().await;
             if !on_one_thread || self.stage.is_busy() {
-                // Who has something to do may be on another thread, which wants a processor.
+                // The work may be on another thread, which needs a processor.
                 std::thread::yield_now();
             }
             let now = lease_clock();
@@ -160,7 +164,7 @@ impl World {
         }
     }
 
-    /// Runs something, and lets as much time pass as it needs, from one moment at which something is due to the next.
+    /// Runs a future, and moves time on as far as it needs, from one due event to the next.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -179,11 +183,12 @@ impl World {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Time does not wait for what `work` waits for elsewhere, such as an answer from a real server: it flies meanwhile.
+    /// Time does not wait for events outside the world, such as an answer from a real server: it
+    /// moves on meanwhile.
     ///
     /// # Panics
     ///
-    /// When it is not done after so much time.
+    /// If `work` is not done after that much time.
     ///
     /// # Cancel safety
     ///
@@ -203,7 +208,7 @@ impl World {
             }
             is_last = !self.stage.step(end);
         }
-        // It may have been told, and be about to end on another thread.
+        // The work may have been woken, and be about to end on another thread.
         tokio::select! {
             biased;
             done = &mut work => done,
@@ -211,8 +216,9 @@ impl World {
         }
     }
 
-    /// Waits until somebody holds a key, and says who: for a test whose program takes it in a task of its own. No time of the world
-    /// passes. Who was handed the lock may not have heard of it yet: [`settle`](Self::settle) lets it.
+    /// Waits until somebody holds a key, and returns the holder: for a test whose program acquires
+    /// it in a separate task. No time of the world passes. A waiter that was granted the lock may
+    /// not have been notified yet: [`settle`](Self::settle) lets it continue.
     ///
     /// # Panics
     ///
@@ -222,11 +228,13 @@ impl World {
         state.holders.into_iter().next().expect("what was waited for")
     }
 
-    /// Waits until a key looks like this: that so many wait in line, or that it is free. No time of the world passes.
+    /// Waits until a key is in this state, for example that it is free or has a certain number of
+    /// waiters. No time of the world passes.
     ///
     /// # Panics
     ///
-    /// When it does not after ten seconds of the test's time, or the name cannot be a key.
+    /// If it is not in this state after ten seconds of the test's time, or the name cannot be a
+    /// key.
     pub async fn until(&self, key: impl AsRef<[u8]>, looks: impl Fn(&KeyState) -> bool) -> KeyState {
         let key = key_of(key.as_ref());
         let began = lease_clock();
@@ -242,31 +250,34 @@ impl World {
         }
     }
 
-    /// Deletes the lease on a key, as somebody at the store can: its holder hears of it at its next renewal
-    /// ([`Loss::Gone`](crate::Loss::Gone), or [`TakenByOther`](crate::Loss::TakenByOther) if somebody has taken it by then). Of those who hold it together, all lose
-    /// it.
+    /// Deletes the lease on a key, as somebody with access to the store can. The holder notices at
+    /// its next renewal ([`Loss::Gone`](crate::Loss::Gone), or
+    /// [`TakenByOther`](crate::Loss::TakenByOther) if somebody has acquired it by then). If several
+    /// holders share the key, all of them lose it.
     ///
     /// # Panics
     ///
-    /// When nobody holds the key: then the test is not where it thinks. The key is the whole key, with its prefix.
+    /// If nobody holds the key: then the test is not in the expected state. The key is the whole
+    /// key, with its prefix.
     #[track_caller]
     pub fn lose(&self, key: impl AsRef<[u8]>) {
         let key = key_of(key.as_ref());
         assert!(self.store.delete(&key), "{key}: nobody holds it, so it cannot be lost");
     }
 
-    /// Breaks the lease on a key, as [`Locks::break_lease`] does: its holder hears of it at once
-    /// ([`Loss::Broken`](crate::Loss::Broken)), and the next in line holds. Of those who hold it together, one loses it.
+    /// Breaks the lease on a key, as [`Locks::break_lease`] does. The holder notices at once
+    /// ([`Loss::Broken`](crate::Loss::Broken)), and the next waiter holds the key. If several
+    /// holders share the key, one of them loses it.
     ///
     /// # Panics
     ///
-    /// When nobody holds the key.
+    /// If nobody holds the key.
     #[track_caller]
     pub fn break_lease(&self, key: impl AsRef<[u8]>) {
         let key = key_of(key.as_ref());
         let fence = self.fence_at(&key);
         let Some(fence) = fence else { panic!("{key}: nobody holds it, so its lease cannot be broken") };
-        // In memory it is done at the first poll.
+        // In memory, this is done at the first poll.
         pollster::block_on(self.store.break_lease(&key, fence, &BreakNote::default()))
             .unwrap_or_else(|fault| panic!("{fault}"));
     }
@@ -276,12 +287,13 @@ impl World {
         state.holders.first()?.fence
     }
 
-    /// Lets the store forget everything, as a server does that is started anew without its state: locks, lines, fences and marks.
+    /// Deletes everything in the store, like a server that restarts without its state: locks,
+    /// queues, fences and marks.
     pub fn forget(&self) {
         self.store.forget();
     }
 
-    /// Puts the store out of the reach of all processes, also of those to come, until [`heal`](Self::heal).
+    /// Cuts all processes off from the store, including new ones, until [`heal`](Self::heal).
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -320,7 +332,7 @@ fn key_of(name: &[u8]) -> Key {
     Key::new(name).unwrap_or_else(|misuse| panic!("{misuse}"))
 }
 
-/// Lets all others have their turns for so long, of the test's time.
+/// Lets all other tasks run for this much of the test's time.
 async fn linger(time: Duration) {
     let end = lease_clock() + time;
     while lease_clock() < end {
@@ -329,7 +341,7 @@ async fn linger(time: Duration) {
     }
 }
 
-/// Lets all others have a turn.
+/// Lets all other tasks run once.
 async fn give_way() {
     let mut given = false;
     std::future::poll_fn(|context| {

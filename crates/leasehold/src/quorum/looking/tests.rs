@@ -10,7 +10,7 @@ fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }
 
-/// A holding as a member shows it: the attempt, its id there, its fence and what is left.
+/// A holding as a member shows it: the attempt, its id there, its fence, and the remaining time.
 fn shown(attempt: u128, id: u128, fence: u64, left: Option<Duration>) -> HolderInfo {
     let holder = Holder::from_bits(attempt << 32 | id);
     HolderInfo::exclusive(key("k"), Owner::Holder { holder, label: None }, Fence::new(fence), left)
@@ -54,7 +54,7 @@ fn a_holding_lasts_for_as_long_as_a_majority_keeps_it() {
     assert_eq!(left([None, None, Some(4), Some(1), None]), None);
 }
 
-/// A member that was slow when the fence was settled answered a greater one since, and has it still.
+/// A member that was slow when the fence was agreed answered a greater one since, and still has it.
 #[test]
 fn the_fence_of_a_holding_is_the_one_that_a_majority_shows_or_else_the_greatest() {
     let fence_of = |fences: [u64; 5]| {
