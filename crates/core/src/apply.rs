@@ -13,8 +13,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::{
-    Answer, Attempt, BreakAnswer, BreakNote, Channel, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Line,
-    Push, RaiseAnswer, Records, Request, Served, Stamp, Wait, Waiter,
+    Answer, Attempt, BreakAnswer, BreakNote, Channel, Fence, GrantAnswer, HoldAnswer, Key, KeyState, Push,
+    RaiseAnswer, Records, Request, Served, Stamp, Wait, WaitQueue, Waiter,
 };
 
 pub use mark::{forget, last_break, list_breaks, list_marks, mark, marked};
@@ -22,7 +22,7 @@ pub use mark::{forget, last_break, list_breaks, list_marks, mark, marked};
 /// What a store knows besides its records when it serves a request.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Scene<'a> {
+pub struct ApplyContext<'a> {
     /// The clock that leases are counted on.
     pub now: Stamp,
     /// The least fence that may be handed out: microseconds since 1970 on the store's wall clock.
@@ -30,25 +30,25 @@ pub struct Scene<'a> {
     /// How long a lock that is handed over may remain unclaimed.
     pub window: Duration,
     /// Who can be told of a hand-over.
-    pub ears: &'a dyn Ears,
+    pub ears: &'a dyn Subscribers,
 }
 
-impl Scene<'static> {
-    /// A scene in which everybody can be told.
+impl ApplyContext<'static> {
+    /// A context in which everybody can be told.
     #[must_use]
     pub const fn new(now: Stamp, floor: Fence) -> Self {
-        Self { now, floor, window: Line::WINDOW, ears: &Everybody }
+        Self { now, floor, window: WaitQueue::CLAIM_WINDOW, ears: &Everybody }
     }
 }
 
-impl<'a> Scene<'a> {
-    /// The same scene, in which these can be told.
+impl<'a> ApplyContext<'a> {
+    /// The same context, in which these can be told.
     #[must_use]
-    pub fn with_ears<'b>(self, ears: &'b dyn Ears) -> Scene<'b> {
-        Scene { now: self.now, floor: self.floor, window: self.window, ears }
+    pub fn with_ears<'b>(self, ears: &'b dyn Subscribers) -> ApplyContext<'b> {
+        ApplyContext { now: self.now, floor: self.floor, window: self.window, ears }
     }
 
-    /// The same scene with another window.
+    /// The same context with another window.
     #[must_use]
     pub const fn with_window(self, window: Duration) -> Self {
         Self { window, ..self }
@@ -58,7 +58,7 @@ impl<'a> Scene<'a> {
 /// Says whether anybody listens at a channel: whoever certainly does not is not handed a lock.
 ///
 /// It is necessary and not sufficient. A process that stopped still seems to listen; that costs the line a window.
-pub trait Ears: fmt::Debug {
+pub trait Subscribers: fmt::Debug {
     /// Whether somebody may hear what is said there.
     fn listens(&self, channel: &Channel) -> bool;
 }
@@ -67,7 +67,7 @@ pub trait Ears: fmt::Debug {
 #[derive(Clone, Copy, Debug)]
 struct Everybody;
 
-impl Ears for Everybody {
+impl Subscribers for Everybody {
     fn listens(&self, _channel: &Channel) -> bool {
         true
     }
@@ -78,25 +78,26 @@ impl Ears for Everybody {
 ///
 /// Every request about a key that is free hands it to the first waiter of its queue that can be told, whoever asked for what; and
 /// to those behind that one, as long as they can hold it together.
-pub fn apply(records: &mut Records, request: Request, scene: &Scene<'_>) -> Served {
+pub fn apply(records: &mut Records, request: Request, context: &ApplyContext<'_>) -> Served {
     let served = match request {
         Request::Grant { attempt, wait, not_after } => {
-            grant(records, &attempt, wait.as_ref(), not_after, scene).map(|served| served.map(Answer::Grant))
+            grant(records, &attempt, wait.as_ref(), not_after, context)
+                .map(|served| served.map(Answer::Grant))
         }
-        Request::Renew(attempt) => renew(records, &attempt, scene).map(|served| served.map(Answer::Renew)),
+        Request::Renew(attempt) => renew(records, &attempt, context).map(|served| served.map(Answer::Renew)),
         Request::Rejoin { attempt, not_after } => {
-            rejoin(records, &attempt, not_after, scene).map(|served| served.map(Answer::Rejoin))
+            rejoin(records, &attempt, not_after, context).map(|served| served.map(Answer::Rejoin))
         }
-        Request::Raise(attempt) => raise(records, &attempt, scene).map(|served| served.map(Answer::Raise)),
-        Request::Release(attempt) => Ok(release(records, &attempt, scene).map(Answer::Release)),
-        Request::Advance(keys) => Ok(advance(records, &keys, scene).map(|()| Answer::Advance)),
+        Request::Raise(attempt) => raise(records, &attempt, context).map(|served| served.map(Answer::Raise)),
+        Request::Release(attempt) => Ok(release(records, &attempt, context).map(Answer::Release)),
+        Request::Advance(keys) => Ok(advance(records, &keys, context).map(|()| Answer::Advance)),
         Request::Mark { attempt, mark: done, keep } => {
-            Ok(Served::quietly(Answer::Mark(mark(records, &attempt, &done, keep, scene))))
+            Ok(Served::quietly(Answer::Mark(mark(records, &attempt, &done, keep, context))))
         }
-        Request::Marked(key) => Ok(Served::quietly(Answer::Marked(marked(records, &key, scene)))),
-        Request::Inspect(key) => Ok(Served::quietly(Answer::Inspect(inspect(records, key, scene)))),
+        Request::Marked(key) => Ok(Served::quietly(Answer::Marked(marked(records, &key, context)))),
+        Request::Inspect(key) => Ok(Served::quietly(Answer::Inspect(inspect(records, key, context)))),
         Request::Break { key, fence, note } => {
-            Ok(break_lease(records, &key, fence, &note, scene).map(Answer::Break))
+            Ok(break_lease(records, &key, fence, &note, context).map(Answer::Break))
         }
     };
     served.unwrap_or_else(|Quarantined { left }| Served::quietly(Answer::Quarantined { left }))
@@ -113,13 +114,13 @@ pub fn grant(
     attempt: &Attempt,
     wait: Option<&Wait>,
     not_after: Option<Stamp>,
-    scene: &Scene<'_>,
+    context: &ApplyContext<'_>,
 ) -> Result<Served<GrantAnswer>, Quarantined> {
-    check_quarantine(records, attempt, scene.now)?;
-    if is_late(not_after, scene) {
-        return Ok(Served::quietly(GrantAnswer::TooLate { now: scene.now }));
+    check_quarantine(records, attempt, context.now)?;
+    if is_late(not_after, context) {
+        return Ok(Served::quietly(GrantAnswer::TooLate { now: context.now }));
     }
-    Ok(served(|told| grant::grant(records, attempt, wait, scene, told)))
+    Ok(served(|told| grant::grant(records, attempt, wait, context, told)))
 }
 
 /// Lets the lease last its ttl from now, or longer if it does already, if the attempt still holds all keys.
@@ -130,11 +131,11 @@ pub fn grant(
 pub fn renew(
     records: &mut Records,
     attempt: &Attempt,
-    scene: &Scene<'_>,
+    context: &ApplyContext<'_>,
 ) -> Result<Served<HoldAnswer>, Quarantined> {
-    check_quarantine(records, attempt, scene.now)?;
-    settle(records, attempt, scene.now);
-    Ok(served(|told| hold::renew(records, attempt, scene, told)))
+    check_quarantine(records, attempt, context.now)?;
+    settle(records, attempt, context.now);
+    Ok(served(|told| hold::renew(records, attempt, context, told)))
 }
 
 /// At a member of a quorum: lets the lease last as a renewal does, or takes it again where nobody holds or waits for its keys, as at
@@ -148,14 +149,14 @@ pub fn rejoin(
     records: &mut Records,
     attempt: &Attempt,
     not_after: Option<Stamp>,
-    scene: &Scene<'_>,
+    context: &ApplyContext<'_>,
 ) -> Result<Served<HoldAnswer>, Quarantined> {
-    if is_late(not_after, scene) {
-        return renew(records, attempt, scene);
+    if is_late(not_after, context) {
+        return renew(records, attempt, context);
     }
-    check_quarantine(records, attempt, scene.now)?;
-    settle(records, attempt, scene.now);
-    Ok(served(|told| hold::rejoin(records, attempt, scene, told)))
+    check_quarantine(records, attempt, context.now)?;
+    settle(records, attempt, context.now);
+    Ok(served(|told| hold::rejoin(records, attempt, context, told)))
 }
 
 /// At a member of a quorum: if the attempt holds, lets the fences of its keys be no less than the one that it names.
@@ -166,25 +167,25 @@ pub fn rejoin(
 pub fn raise(
     records: &mut Records,
     attempt: &Attempt,
-    scene: &Scene<'_>,
+    context: &ApplyContext<'_>,
 ) -> Result<Served<RaiseAnswer>, Quarantined> {
-    check_quarantine(records, attempt, scene.now)?;
-    settle(records, attempt, scene.now);
-    Ok(served(|told| hold::raise(records, attempt, scene, told)))
+    check_quarantine(records, attempt, context.now)?;
+    settle(records, attempt, context.now);
+    Ok(served(|told| hold::raise(records, attempt, context, told)))
 }
 
 /// Takes back all keys of the claim that the attempt holds, and its places in queues.
-pub fn release(records: &mut Records, attempt: &Attempt, scene: &Scene<'_>) -> Served<HoldAnswer> {
-    settle(records, attempt, scene.now);
-    served(|told| hold::release(records, attempt, scene, told))
+pub fn release(records: &mut Records, attempt: &Attempt, context: &ApplyContext<'_>) -> Served<HoldAnswer> {
+    settle(records, attempt, context.now);
+    served(|told| hold::release(records, attempt, context, told))
 }
 
 /// Hands each of these keys on, if it is free and somebody waits.
-pub fn advance(records: &mut Records, keys: &[Key], scene: &Scene<'_>) -> Served<()> {
+pub fn advance(records: &mut Records, keys: &[Key], context: &ApplyContext<'_>) -> Served<()> {
     served(|told| {
         for key in keys {
-            records.settle(key, None, scene.now);
-            advance::advance(records, key, None, scene, told);
+            records.settle(key, None, context.now);
+            advance::advance(records, key, None, context, told);
         }
     })
 }
@@ -195,9 +196,9 @@ pub fn break_lease(
     key: &Key,
     fence: Fence,
     note: &BreakNote,
-    scene: &Scene<'_>,
+    context: &ApplyContext<'_>,
 ) -> Served<BreakAnswer> {
-    served(|told| breaking::break_lease(records, key, fence, note, scene, told))
+    served(|told| breaking::break_lease(records, key, fence, note, context, told))
 }
 
 /// A store may have forgotten leases, and abstains from what a quorum asks; nothing was changed.
@@ -208,14 +209,14 @@ pub struct Quarantined {
     pub left: Duration,
 }
 
-fn served<T>(serve: impl FnOnce(&mut Told) -> T) -> Served<T> {
-    let mut told = Told::default();
+fn served<T>(serve: impl FnOnce(&mut Effects) -> T) -> Served<T> {
+    let mut told = Effects::default();
     let answer = serve(&mut told);
     Served { answer, pushes: told.pushes, unfinished: told.unfinished }
 }
 
-fn is_late(not_after: Option<Stamp>, scene: &Scene<'_>) -> bool {
-    not_after.is_some_and(|limit| scene.now > limit)
+fn is_late(not_after: Option<Stamp>, context: &ApplyContext<'_>) -> bool {
+    not_after.is_some_and(|limit| context.now > limit)
 }
 
 /// Puts the shares of the keys of a claim in order; the attempt has been heard.
@@ -227,7 +228,7 @@ fn settle(records: &mut Records, attempt: &Attempt, now: Stamp) {
 
 /// What comes of a request besides its answer.
 #[derive(Debug, Default)]
-struct Told {
+struct Effects {
     pushes: Vec<Push>,
     unfinished: Vec<Key>,
 }
@@ -241,15 +242,15 @@ fn check_quarantine(records: &Records, attempt: &Attempt, now: Stamp) -> Result<
 
 /// Says who holds the key, and who waits for it.
 #[must_use]
-pub fn inspect(records: &Records, key: Key, scene: &Scene<'_>) -> KeyState {
-    let now = scene.now;
+pub fn inspect(records: &Records, key: Key, context: &ApplyContext<'_>) -> KeyState {
+    let now = context.now;
     let holders = records.holders(&key, now);
-    let line = records.line(&key, now).into_iter().flat_map(Line::waiters).map(|(ticket, standing)| {
+    let line = records.line(&key, now).into_iter().flat_map(WaitQueue::waiters).map(|(ticket, standing)| {
         let waited = Stamp::from_micros(ticket.get()).saturating_until(now);
         Waiter::exclusive(standing.holder, standing.label.clone(), waited).in_mode(standing.mode)
     });
     let line = line.collect();
-    KeyState::new(key, holders, line).at(Stamp::from_micros(scene.floor.get()))
+    KeyState::new(key, holders, line).at(Stamp::from_micros(context.floor.get()))
 }
 
 #[cfg(test)]

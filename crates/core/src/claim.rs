@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holder::Label;
-use crate::{Fence, Holder, Key, Line, Misuse, Mode, Signal, Ttl};
+use crate::{Fence, Holder, Key, Misuse, Mode, Signal, Ttl, WaitQueue};
 
 /// One key of a claim, and how it is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,7 +136,7 @@ impl Attempt {
     /// for as long as a line is kept. So long is it worth giving it up at a store that does not answer.
     #[must_use]
     pub fn lingers(&self) -> Duration {
-        self.ttl.duration().max(Line::KEPT_FOR)
+        self.ttl.duration().max(WaitQueue::KEPT_FOR)
     }
 
     /// What a member of a quorum is asked for it: under an id of its own, with a proposal.
@@ -173,7 +173,7 @@ mod tests {
             let ttl = Ttl::new(Duration::from_secs(seconds)).unwrap();
             Attempt::new(Claim::exclusive(key("k")), Holder::from_bits(1), None, ttl).lingers()
         };
-        assert_eq!(of(1), Line::KEPT_FOR);
+        assert_eq!(of(1), WaitQueue::KEPT_FOR);
         assert_eq!(of(60), Duration::from_secs(60));
     }
 }

@@ -12,7 +12,6 @@ mod apply;
 mod background;
 mod backoff;
 mod bare;
-mod bulletin;
 mod claim;
 mod fence;
 mod finding;
@@ -25,21 +24,22 @@ mod line;
 mod mark;
 mod misuse;
 mod mode;
+mod notice_bus;
 mod quorum_report;
 mod records;
 mod request;
 mod round;
 mod runtime;
+mod scan;
 mod settle;
 mod share;
 mod signal;
 mod store;
 mod ttl;
 mod waiting;
-mod walk;
 
 pub use acquire::{Acquire, Handed, Outcome, Patience, Step};
-pub use apply::{Ears, Quarantined, Scene, apply};
+pub use apply::{ApplyContext, Quarantined, Subscribers, apply};
 
 /// What a store does with each request: the functions that [`apply`] chooses from.
 pub mod serve {
@@ -52,7 +52,6 @@ pub mod serve {
 pub use background::{BackgroundRelease, BackgroundReleases};
 pub use backoff::Backoff;
 pub use bare::Bare;
-pub use bulletin::Bulletin;
 pub use claim::{Attempt, Claim, Proposal, Want};
 pub use fence::Fence;
 pub use finding::{ClockSeen, Diagnosis, Finding, Remedy, Severity, StoreRole};
@@ -61,24 +60,26 @@ pub use keep::{Keep, Keeping, Loss, Renewal};
 pub use key::{Escaped, Key};
 pub use key_state::{HolderInfo, KeyState, Owner, Waiter};
 pub use lease::{Drift, Lease};
-pub use line::{Channel, Line, Nonce, Standing, Ticket, Unclaimed};
+pub use line::{Channel, Nonce, QueueEntry, Ticket, Unclaimed, WaitQueue};
 pub use mark::{BreakNote, BreakRecord, Mark, Marked};
 pub use misuse::Misuse;
 pub use mode::{Family, Mode};
+pub use notice_bus::NoticeBus;
 pub use quorum_report::{MemberVote, QuorumReport};
 pub use records::{Content, LastFence, Lock, Records};
 pub use request::{
-    Answer, BreakAnswer, GrantAnswer, HoldAnswer, News, Place, Push, RaiseAnswer, Request, Served, Wait,
+    Answer, BreakAnswer, GrantAnswer, HoldAnswer, News, Push, QueuePosition, RaiseAnswer, Request, Served,
+    Wait,
 };
 pub use round::{Ballot, Round, Turn, Vote, majority_of};
 pub use runtime::{BeginCleanup, BoxFuture, Instant, Runtime, Stamp};
+pub use scan::{ScanPage, ScanPosition};
 pub use settle::{ConnectionId, Sending, Unsettled};
 pub use share::{Share, Shares};
 pub use signal::Signal;
 pub use store::{
-    AdminStore, BaselineStore, Fault, FaultCause, FaultKind, InspectStore, Limits, Manner, MarkStore,
-    MemberStore, Notice, Notices, Parts, ProcessStore, Store, Wake,
+    AdminStore, BaselineStore, Fault, FaultCause, FaultKind, InspectStore, Limits, MarkStore, MemberStore,
+    Notice, Notices, Parts, ProcessStore, Store, WaitMode, Wake,
 };
 pub use ttl::Ttl;
-pub use waiting::{Proof, Waiting};
-pub use walk::{Bookmark, Stretch};
+pub use waiting::{Proof, WaiterRegistry};

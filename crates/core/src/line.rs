@@ -86,7 +86,7 @@ impl fmt::Debug for Nonce {
 /// All that a store must know of a waiter to hand it the lock without asking.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct Standing {
+pub struct QueueEntry {
     /// Who waits.
     pub holder: Holder,
     /// What the waiter says of itself.
@@ -103,7 +103,7 @@ pub struct Standing {
     pub wants_more: bool,
 }
 
-impl Standing {
+impl QueueEntry {
     /// A waiter, as a store wrote it down.
     #[must_use]
     pub const fn new(
@@ -139,12 +139,12 @@ pub struct Unclaimed {
 /// Joining, leaving and looking up cost O(log n).
 ///
 /// A store that keeps its lines elsewhere may load a part of one: the first few, who asks, and the last, with the others as
-/// numbers between them ([`Line::leave_out`]). What it does with that part is right unless the line [is short](Line::is_short)
+/// numbers between them ([`WaitQueue::leave_out`]). What it does with that part is right unless the line [is short](WaitQueue::is_short)
 /// afterwards: then more of it must be loaded, and the request applied anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct WaitQueue {
     /// Of two waiters with one ticket the smaller id stands first.
-    waiters: BTreeMap<(Ticket, Holder), Standing>,
+    waiters: BTreeMap<(Ticket, Holder), QueueEntry>,
     tickets: HashMap<Holder, Ticket>,
     /// How many waiters were left out directly before a place.
     left_out: BTreeMap<(Ticket, Holder), u64>,
@@ -156,17 +156,17 @@ pub struct Line {
     ends: Option<Stamp>,
 }
 
-impl Line {
+impl WaitQueue {
     /// How long a lock that was handed over may remain unclaimed. A process that cannot be reached, though its connection
     /// seems to stand, keeps the line waiting this long, once. Whoever is handed a lock asks the store to renew it after a
     /// third of this at the latest, and may miss two answers of half a second.
-    pub const WINDOW: Duration = Duration::from_secs(2);
+    pub const CLAIM_WINDOW: Duration = Duration::from_secs(2);
 
     /// How often, at most, a process asks again for a waiter that ought to be told: this is how long a wake-up that was lost
     /// goes unnoticed.
     pub const RE_ASK: Duration = Duration::from_secs(5);
 
-    /// How long a line is remembered without being asked about. Three times [`Line::RE_ASK`]: two asks may go astray.
+    /// How long a line is remembered without being asked about. Three times [`WaitQueue::RE_ASK`]: two asks may go astray.
     pub const KEPT_FOR: Duration = Duration::from_secs(15);
 
     /// Among so many it is looked for one of another process, to be told when a hand-over must have been claimed.
@@ -180,7 +180,7 @@ impl Line {
     ///
     /// New tickets count microseconds of the store's clock, and one more than the last where that stands still or steps back:
     /// so they also rise when the line was lost in between.
-    pub fn join(&mut self, standing: Standing, ticket: Option<Ticket>, now: Stamp) -> Ticket {
+    pub fn join(&mut self, standing: QueueEntry, ticket: Option<Ticket>, now: Stamp) -> Ticket {
         let ticket = self.tickets.get(&standing.holder).copied().or(ticket).unwrap_or_else(|| {
             let above = self.waiters.last_key_value().map_or(0, |((last, _), _)| last.0 + 1);
             Ticket(above.max(now.as_micros()))
@@ -191,13 +191,13 @@ impl Line {
     }
 
     /// Takes a waiter out.
-    pub fn leave(&mut self, holder: Holder) -> Option<Standing> {
+    pub fn leave(&mut self, holder: Holder) -> Option<QueueEntry> {
         let ticket = self.tickets.remove(&holder)?;
         self.waiters.remove(&(ticket, holder))
     }
 
     /// Takes out who is first.
-    pub(crate) fn pop(&mut self) -> Option<Standing> {
+    pub(crate) fn pop(&mut self) -> Option<QueueEntry> {
         self.first()?;
         let (_, standing) = self.waiters.pop_first()?;
         self.tickets.remove(&standing.holder);
@@ -206,7 +206,7 @@ impl Line {
 
     /// Who is first; nobody if that one was left out.
     #[must_use]
-    pub fn first(&self) -> Option<&Standing> {
+    pub fn first(&self) -> Option<&QueueEntry> {
         self.waiters.first_key_value().map(|(_, standing)| standing).filter(|_| !self.is_short())
     }
 
@@ -230,7 +230,7 @@ impl Line {
 
     /// Who is to ask when a lock that was handed to somebody on this channel has not been claimed: the first of a few who listen
     /// elsewhere, as whoever listens there may be as dead as that one; else the first.
-    pub(crate) fn witness(&mut self, channel: Option<&Channel>) -> Option<Standing> {
+    pub(crate) fn witness(&mut self, channel: Option<&Channel>) -> Option<QueueEntry> {
         let missing = self.left_out.first_key_value().map(|(place, _)| *place);
         let known =
             self.waiters.iter().take_while(|(place, _)| missing.is_none_or(|missing| **place < missing));
@@ -245,7 +245,7 @@ impl Line {
     }
 
     /// The waiters that are here, first come first, each with its ticket.
-    pub fn waiters(&self) -> impl ExactSizeIterator<Item = (Ticket, &Standing)> {
+    pub fn waiters(&self) -> impl ExactSizeIterator<Item = (Ticket, &QueueEntry)> {
         self.waiters.iter().map(|((ticket, _), standing)| (*ticket, standing))
     }
 
@@ -322,7 +322,7 @@ impl Line {
         }
     }
 
-    pub(crate) fn is_struck(&self, standing: &Standing) -> bool {
+    pub(crate) fn is_struck(&self, standing: &QueueEntry) -> bool {
         standing.channel.as_ref().is_some_and(|channel| self.struck.contains(channel))
     }
 
@@ -339,7 +339,7 @@ impl Line {
 }
 
 /// The tickets by holder say nothing that the waiters do not.
-impl Hash for Line {
+impl Hash for WaitQueue {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { waiters, tickets: _, left_out, missed, unclaimed, struck, ends } = self;
         (waiters, left_out, missed, unclaimed, struck, ends).hash(state);

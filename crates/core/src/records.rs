@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holder::Label;
-use crate::{BreakRecord, Family, Fence, Holder, Key, Line, Mark, Shares, Stamp, Ttl};
+use crate::{BreakRecord, Family, Fence, Holder, Key, Mark, Shares, Stamp, Ttl, WaitQueue};
 
 /// What stands at a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -89,7 +89,7 @@ pub struct Records {
     /// The last fence of each key.
     pub fences: BTreeMap<Key, LastFence>,
     /// Who waits for each key.
-    pub lines: BTreeMap<Key, Line>,
+    pub lines: BTreeMap<Key, WaitQueue>,
     /// What was done, and until when that is remembered, on the wall clock.
     pub marks: BTreeMap<Key, (Mark, Stamp)>,
     /// Which lease of each key was broken last, and until when that is remembered, on the wall clock.
@@ -124,7 +124,7 @@ impl Records {
 
     /// Who waits for a key, while that is remembered.
     #[must_use]
-    pub fn line(&self, key: &Key, now: Stamp) -> Option<&Line> {
+    pub fn line(&self, key: &Key, now: Stamp) -> Option<&WaitQueue> {
         self.lines.get(key).filter(|line| line.ends().is_none_or(|ends| now < ends))
     }
 

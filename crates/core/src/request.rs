@@ -119,7 +119,7 @@ pub enum GrantAnswer {
         /// Who, at the first key in byte order that is taken.
         held_by: HolderInfo,
         /// Where the attempt stands in the line of that key, if it waits. It keeps the keys before that one meanwhile.
-        place: Option<Place>,
+        place: Option<QueuePosition>,
     },
     /// So many stand in the line of a key that the attempt did not join; it holds nothing.
     LineFull {
@@ -150,7 +150,7 @@ pub enum GrantAnswer {
 /// A place in line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "a place has no more to it")]
-pub struct Place {
+pub struct QueuePosition {
     /// What leads back to it.
     pub ticket: Ticket,
     /// How many stand before it.

@@ -16,15 +16,15 @@ use std::time::Duration;
 
 use crate::backoff::{Dice, jitter};
 use crate::{
-    Attempt, Backoff, BoxFuture, Channel, Fence, GrantAnswer, Holder, HolderInfo, Instant, Key, Line, News,
-    Nonce, Owner, Place, Runtime, Ticket, Wake,
+    Attempt, Backoff, BoxFuture, Channel, Fence, GrantAnswer, Holder, HolderInfo, Instant, Key, News, Nonce,
+    Owner, QueuePosition, Runtime, Ticket, WaitQueue, Wake,
 };
 
 /// The waiters of one store in this process.
 ///
-/// The store says what it asks, answers and hears; the waiter's future is [`Waiting::called`].
+/// The store says what it asks, answers and hears; the waiter's future is [`WaiterRegistry::called`].
 #[derive(Debug)]
-pub struct Waiting(Mutex<Waiters>);
+pub struct WaiterRegistry(Mutex<Waiters>);
 
 #[derive(Clone, Debug)]
 struct Waiters {
@@ -71,7 +71,7 @@ struct Waiter {
     task: Option<Waker>,
 }
 
-impl Waiting {
+impl WaiterRegistry {
     /// Nobody waits. `seed` spreads the asks; it need not be secret.
     #[must_use]
     pub fn new(seed: u64) -> Self {
@@ -309,7 +309,7 @@ impl Waiters {
         &mut self,
         attempt: &Attempt,
         held_by: &HolderInfo,
-        place: Place,
+        place: QueuePosition,
         now: Instant,
         woken: &mut Vec<Waker>,
     ) {
@@ -353,7 +353,7 @@ impl Waiters {
     }
 
     /// How long the one that asks for all rests after an answer.
-    fn rest(&mut self, held_by: &HolderInfo, place: Place, rests: u32, told: bool) -> Duration {
+    fn rest(&mut self, held_by: &HolderInfo, place: QueuePosition, rests: u32, told: bool) -> Duration {
         let first = place.before == 0;
         if !told {
             let often = Backoff::WHILE_HELD.delay(rests, self.dice.roll());
@@ -375,7 +375,7 @@ impl Waiters {
 
     /// How long it rests at most.
     fn pace(&mut self) -> Duration {
-        Line::RE_ASK / 2 + jitter(Line::RE_ASK / 2, self.dice.roll())
+        WaitQueue::RE_ASK / 2 + jitter(WaitQueue::RE_ASK / 2, self.dice.roll())
     }
 
     fn goes(&mut self, holder: Holder, now: Instant, woken: &mut Vec<Waker>) -> bool {
@@ -433,14 +433,14 @@ impl Waiters {
     }
 }
 
-impl Clone for Waiting {
+impl Clone for WaiterRegistry {
     fn clone(&self) -> Self {
         Self(Mutex::new(self.waiters().clone()))
     }
 }
 
 /// Two that hash alike decide alike from here on, except for how long their waiters rest.
-impl Hash for Waiting {
+impl Hash for WaiterRegistry {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let waiters = self.waiters();
         let mut all: Vec<_> = waiters.all.iter().collect();

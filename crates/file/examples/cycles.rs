@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use leasehold_core::{
-    Answer, Attempt, BoxFuture, Claim, GrantAnswer, Holder, Instant, Key, Manner, Request, Runtime, Store,
-    Ttl,
+    Answer, Attempt, BoxFuture, Claim, GrantAnswer, Holder, Instant, Key, Request, Runtime, Store, Ttl,
+    WaitMode,
 };
 use leasehold_file::{FileStore, Ledger};
 use rustix::time::{ClockId, clock_gettime};
@@ -82,7 +82,7 @@ fn through_the_store(file: &Path, tasks: u64, fresh: bool) -> u64 {
                     let (begun, mut cycles) = (std::time::Instant::now(), 0);
                     while begun.elapsed() < ROUND {
                         let attempt = attempt(cycles, task, fresh);
-                        store.grant(&attempt, Manner::Wait { line_limit: None }).await.expect("a grant");
+                        store.grant(&attempt, WaitMode::Wait { line_limit: None }).await.expect("a grant");
                         store.release(&attempt).await.expect("a release");
                         cycles += 1;
                     }

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use leasehold_core::{
-    Attempt, BoxFuture, Claim, GrantAnswer, Holder, Instant, Key, Manner, Request, Runtime, Store, Ttl, Wake,
+    Attempt, BoxFuture, Claim, GrantAnswer, Holder, Instant, Key, Request, Runtime, Store, Ttl, WaitMode,
+    Wake,
 };
 use leasehold_file::{FileStore, Ledger};
 use rustix::time::{ClockId, clock_gettime};
@@ -138,7 +139,7 @@ fn turns(directory: &Path) {
             let attempt = attempt("turns", who);
             let fence = loop {
                 let answer =
-                    store.grant(&attempt, Manner::Wait { line_limit: None }).await.expect("an answer");
+                    store.grant(&attempt, WaitMode::Wait { line_limit: None }).await.expect("an answer");
                 if let GrantAnswer::Granted { fence } = answer {
                     break fence;
                 }

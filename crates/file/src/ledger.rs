@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leasehold_core::{
-    Ears, Fault, Fence, Holder, Key, Line, News, Records, Request, Runtime, Scene, Served, Stamp, apply,
+    ApplyContext, Fault, Fence, Holder, Key, News, Records, Request, Runtime, Served, Stamp, Subscribers,
+    WaitQueue, apply,
 };
 use rusqlite::Connection;
 
@@ -36,7 +37,7 @@ pub struct Ledger {
     sessions: Arc<Sessions>,
     /// Whether what is granted here ends with this store's life.
     is_mortal: bool,
-    ears: Option<Arc<dyn Ears + Send + Sync>>,
+    ears: Option<Arc<dyn Subscribers + Send + Sync>>,
     open: Option<Open>,
 }
 
@@ -75,7 +76,7 @@ impl Ledger {
 
     /// The same, but these are asked who listens. For tests without other processes.
     #[must_use]
-    pub fn with_ears(self, ears: Arc<dyn Ears + Send + Sync>) -> Self {
+    pub fn with_ears(self, ears: Arc<dyn Subscribers + Send + Sync>) -> Self {
         Self { ears: Some(ears), ..self }
     }
 
@@ -277,7 +278,7 @@ impl Ledger {
         }
         let Some(open) = &self.open else { return Ok(None) };
         let Some(transaction) = open.begin(begin, patience)? else { return Ok(None) };
-        let ears: &dyn Ears = match &self.ears {
+        let ears: &dyn Subscribers = match &self.ears {
             Some(ears) => &**ears,
             None => &*self.sessions,
         };
@@ -302,7 +303,7 @@ fn begin_for(requests: &[Request]) -> Begin {
 struct Side<'a> {
     clock: &'a MachineClock,
     sessions: &'a Sessions,
-    ears: &'a dyn Ears,
+    ears: &'a dyn Subscribers,
 }
 
 /// Loads, applies, saves. The clock is read when the transaction has begun: what another process did while this one waited for
@@ -311,14 +312,14 @@ struct Side<'a> {
 /// Of a line only its head is loaded; if many of those have gone, the request is applied anew to more of it.
 fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<(Served, Stamp), Trouble> {
     /// The waiter who leaves, the one who is next, and those among whom one of another process is looked for; one for the asker.
-    const FEW: usize = Line::LOOKED_AHEAD + 3;
+    const FEW: usize = WaitQueue::LOOKED_AHEAD + 3;
     let (keys, asker) = (keys(request), asker(request, side.sessions));
     let now = side.clock.now();
     let since_epoch = u64::try_from(side.clock.runtime().since_epoch().as_micros()).unwrap_or(u64::MAX);
-    let scene = Scene::new(now, Fence::new(since_epoch).unwrap_or(Fence::MAX)).with_ears(side.ears);
+    let context = ApplyContext::new(now, Fence::new(since_epoch).unwrap_or(Fence::MAX)).with_ears(side.ears);
     let all = matches!(request, Request::Inspect(_));
     let marks = matches!(request, Request::Mark { .. } | Request::Marked(_));
-    for first in [FEW, Line::CLEARED_AT_ONCE + FEW, usize::MAX] {
+    for first in [FEW, WaitQueue::CLEARED_AT_ONCE + FEW, usize::MAX] {
         if all && first < usize::MAX {
             continue;
         }
@@ -331,15 +332,15 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
             table::mark::load(connection, keys.iter().copied(), &mut before.records)?;
         }
         let mut after = before.records.clone();
-        let mut served = apply(&mut after, request.clone(), &scene);
-        if after.lines.values().any(Line::is_short) {
+        let mut served = apply(&mut after, request.clone(), &context);
+        if after.lines.values().any(WaitQueue::is_short) {
             continue;
         }
         if marks {
-            table::mark::save(connection, &before.records, &after, Stamp::from_micros(scene.floor.get()))?;
+            table::mark::save(connection, &before.records, &after, Stamp::from_micros(context.floor.get()))?;
         } else if !all {
             table::save(connection, keys.iter().copied(), &before, &after, asker, now)?;
-            table::broken::save(connection, &after, Stamp::from_micros(scene.floor.get()))?;
+            table::broken::save(connection, &after, Stamp::from_micros(context.floor.get()))?;
         }
         for push in served.pushes.iter_mut().filter(|push| push.news == News::Broken) {
             // The holder does not wait; where it can be told is known by the life that its lease hangs on.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use leasehold_core::{
-    Answer, Attempt, Bulletin, Channel, Claim, GrantAnswer, HoldAnswer, Holder, Instant, Key, News, Notice,
-    Push, Request, Stamp, Ttl, Waiting,
+    Answer, Attempt, Channel, Claim, GrantAnswer, HoldAnswer, Holder, Instant, Key, News, Notice, NoticeBus,
+    Push, Request, Stamp, Ttl, WaiterRegistry,
 };
 
 use crate::clock::MachineClock;
@@ -29,9 +29,9 @@ pub(crate) trait Inbox: Clone + Send + 'static {
 /// Who waits in this process, and where it is told.
 #[derive(Debug)]
 pub(crate) struct Notifier {
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: WaiterRegistry,
     pub(crate) sessions: Arc<Sessions>,
-    pub(crate) bulletin: Bulletin,
+    pub(crate) notice_bus: NoticeBus,
     clock: MachineClock,
     /// Who may have something in the file. Locked while a request is served and its answer noted, so that what other processes
     /// say of it is not heard before.
@@ -46,9 +46,9 @@ pub(crate) type Turn<'a> = MutexGuard<'a, HashSet<Holder>>;
 impl Notifier {
     pub(crate) fn new(sessions: Arc<Sessions>, clock: MachineClock, seed: u64) -> Self {
         Self {
-            waiting: Waiting::new(seed),
+            waiting: WaiterRegistry::new(seed),
             sessions,
-            bulletin: Bulletin::default(),
+            notice_bus: NoticeBus::default(),
             clock,
             holding: Mutex::default(),
             ear: OnceLock::new(),
@@ -107,7 +107,7 @@ impl Notifier {
     /// Says something to a waiter of this process. `false` when it is given a lease and is not here any more.
     fn hear(&self, holding: &mut Turn<'_>, holder: Holder, news: News, at: Stamp) -> bool {
         if news == News::Broken {
-            self.bulletin.say(&Notice::Broken { holder });
+            self.notice_bus.say(&Notice::Broken { holder });
             return true;
         }
         let since = self.clock.instant_of(at);

@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use leasehold_core::{Channel, Ears};
+use leasehold_core::{Channel, Subscribers};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::boot::BootId;
@@ -428,7 +428,7 @@ impl Drop for Sessions {
 }
 
 /// A socket whose process is gone refuses to be connected to.
-impl Ears for Sessions {
+impl Subscribers for Sessions {
     fn listens(&self, channel: &Channel) -> bool {
         let Some(session) = Session::of(channel) else { return false };
         if self.own() == Some(session) {

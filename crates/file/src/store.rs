@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Answer, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
-    Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner,
-    Mark, MarkStore, Marked, MemberStore, Notices, Parts, ProcessStore, RaiseAnswer, Records, Request,
-    Runtime, Store, StoreRole, Wait, Wake,
+    Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
+    MarkStore, Marked, MemberStore, Notices, Parts, ProcessStore, RaiseAnswer, Records, Request, Runtime,
+    Store, StoreRole, Wait, WaitMode, Wake,
 };
 use tokio::sync::oneshot;
 use tokio::task::coop::consume_budget;
@@ -234,11 +234,11 @@ impl Store for FileStore {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
-            let wait = match manner {
-                Manner::Wait { line_limit } => {
+            let wait = match wait_mode {
+                WaitMode::Wait { line_limit } => {
                     let ticket = self.notifier.waiting.asks(attempt.holder, None, self.runtime.now());
                     Some(Wait { ticket, line_limit, ..Wait::default() })
                 }
@@ -315,7 +315,7 @@ impl InspectStore for FileStore {
 
     /// Other processes say it to the socket at which those of this one who wait hear of their turns; it is opened now if it was not.
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        let notices = self.notifier.bulletin.read();
+        let notices = self.notifier.notice_bus.read();
         // A thread that cannot be started is a fault of the requests.
         if let Ok(queue) = self.queue() {
             let way = queue.clone();

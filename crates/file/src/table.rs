@@ -208,7 +208,7 @@ fn save_row(
     }
     let fence = records.fences.get(key);
     let line = records.lines.get(key);
-    let handed = line.and_then(leasehold_core::Line::unclaimed);
+    let handed = line.and_then(leasehold_core::WaitQueue::unclaimed);
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO record (key, holder, label, ends, awaited, life, fence, fence_ends,
@@ -227,7 +227,7 @@ fn save_row(
             line.map(|line| line.len() as i64),
             handed.map(|handed| handed.holder.bits().to_be_bytes()),
             handed.and_then(|handed| handed.channel.as_ref()).map(leasehold_core::Channel::as_bytes),
-            line.and_then(leasehold_core::Line::ends).map(micros),
+            line.and_then(leasehold_core::WaitQueue::ends).map(micros),
             marker,
             records.shares.get(key).map(|shares| shares.all().len() as i64),
         ])?;

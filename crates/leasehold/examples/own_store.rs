@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold::store::{
-    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, GrantAnswer, HoldAnswer,
-    InspectStore, Limits, Manner, MarkStore, Marked, Parts, Quarantined, Records, Scene, Served, Store, Wait,
-    Waiting, Wake, serve,
+    AdminStore, ApplyContext, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, GrantAnswer,
+    HoldAnswer, InspectStore, Limits, MarkStore, Marked, Parts, Quarantined, Records, Served, Store, Wait,
+    WaitMode, WaiterRegistry, Wake, serve,
 };
 use leasehold::{Drift, Fence, Key, KeyState, Locks, Mark, Runtime, Stamp, TokioRuntime};
 
@@ -17,30 +17,31 @@ use leasehold::{Drift, Fence, Key, KeyState, Locks, Mark, Runtime, Stamp, TokioR
 pub(crate) struct MapStore {
     records: Mutex<Records>,
     /// Those who wait in this process, and when each is to ask again.
-    waiters: Waiting,
+    waiters: WaiterRegistry,
     runtime: Arc<dyn Runtime>,
 }
 
 impl MapStore {
     pub(crate) fn new(runtime: Arc<dyn Runtime>) -> Self {
-        Self { records: Mutex::default(), waiters: Waiting::new(0), runtime }
+        Self { records: Mutex::default(), waiters: WaiterRegistry::new(0), runtime }
     }
 
     /// Serves one request while nobody else is served, and wakes the waiters that it concerns.
     fn serve<T>(
         &self,
-        request: impl FnOnce(&mut Records, &Scene<'_>) -> Result<Served<T>, Quarantined>,
+        request: impl FnOnce(&mut Records, &ApplyContext<'_>) -> Result<Served<T>, Quarantined>,
     ) -> Result<T, Fault> {
         let now = self.runtime.now();
         // No fence is below the wall clock in microseconds, so that fences rise even when all records are lost.
         let floor = u64::try_from(self.runtime.since_epoch().as_micros()).ok().and_then(Fence::new);
-        let scene = Scene::new(Stamp::from_micros(now.as_nanos() / 1000), floor.unwrap_or(Fence::MAX));
+        let context =
+            ApplyContext::new(Stamp::from_micros(now.as_nanos() / 1000), floor.unwrap_or(Fence::MAX));
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        let served = request(&mut records, &scene);
+        let served = request(&mut records, &context);
         let Served { answer, mut pushes, mut unfinished } =
             served.map_err(|refused| Fault::quarantined(self.name(), refused.left))?;
         while !unfinished.is_empty() {
-            let more = serve::advance(&mut records, &unfinished, &scene);
+            let more = serve::advance(&mut records, &unfinished, &context);
             pushes.extend(more.pushes);
             unfinished = more.unfinished;
         }
@@ -69,19 +70,19 @@ impl Store for MapStore {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
             let now = self.runtime.now();
-            let wait = match manner {
-                Manner::Wait { line_limit } => {
+            let wait = match wait_mode {
+                WaitMode::Wait { line_limit } => {
                     let ticket = self.waiters.asks(attempt.holder, None, now);
                     Some(Wait { ticket, line_limit, ..Wait::default() })
                 }
                 _ => None,
             };
-            self.serve(|records, scene| {
-                let served = serve::grant(records, attempt, wait.as_ref(), None, scene)?;
+            self.serve(|records, context| {
+                let served = serve::grant(records, attempt, wait.as_ref(), None, context)?;
                 if wait.is_some() {
                     self.waiters.answered(attempt, &served.answer, now);
                 }
@@ -92,7 +93,7 @@ impl Store for MapStore {
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         Box::pin(async move {
-            let renew = |attempt| self.serve(|records, scene| serve::renew(records, attempt, scene));
+            let renew = |attempt| self.serve(|records, context| serve::renew(records, attempt, context));
             attempts.iter().map(renew).collect()
         })
     }
@@ -100,7 +101,7 @@ impl Store for MapStore {
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
             self.waiters.leave(attempt.holder, self.runtime.now());
-            self.serve(|records, scene| Ok(serve::release(records, attempt, scene)))
+            self.serve(|records, context| Ok(serve::release(records, attempt, context)))
         })
     }
 
@@ -122,15 +123,15 @@ impl Store for MapStore {
 impl InspectStore for MapStore {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         Box::pin(async move {
-            self.serve(|records, scene| Ok(Served::quietly(serve::inspect(records, key.clone(), scene))))
+            self.serve(|records, context| Ok(Served::quietly(serve::inspect(records, key.clone(), context))))
         })
     }
 
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(async move {
-            self.serve(|records, scene| {
-                let keys = records.keys_in_use(prefix, scene.now);
-                let states = keys.into_iter().map(|key| serve::inspect(records, key, scene));
+            self.serve(|records, context| {
+                let keys = records.keys_in_use(prefix, context.now);
+                let states = keys.into_iter().map(|key| serve::inspect(records, key, context));
                 Ok(Served::quietly(states.collect()))
             })
         })
@@ -145,25 +146,27 @@ impl MarkStore for MapStore {
         keep: Duration,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
-            self.serve(|records, scene| Ok(Served::quietly(serve::mark(records, attempt, mark, keep, scene))))
+            self.serve(|records, context| {
+                Ok(Served::quietly(serve::mark(records, attempt, mark, keep, context)))
+            })
         })
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
         Box::pin(async move {
-            self.serve(|records, scene| Ok(Served::quietly(serve::marked(records, key, scene))))
+            self.serve(|records, context| Ok(Served::quietly(serve::marked(records, key, context))))
         })
     }
 
     fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
         Box::pin(async move {
-            self.serve(|records, scene| Ok(Served::quietly(serve::forget(records, key, scene))))
+            self.serve(|records, context| Ok(Served::quietly(serve::forget(records, key, context))))
         })
     }
 
     fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
         Box::pin(async move {
-            self.serve(|records, scene| Ok(Served::quietly(serve::list_marks(records, prefix, scene))))
+            self.serve(|records, context| Ok(Served::quietly(serve::list_marks(records, prefix, context))))
         })
     }
 }
@@ -176,19 +179,19 @@ impl AdminStore for MapStore {
         note: &'a BreakNote,
     ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
         Box::pin(async move {
-            self.serve(|records, scene| Ok(serve::break_lease(records, key, fence, note, scene)))
+            self.serve(|records, context| Ok(serve::break_lease(records, key, fence, note, context)))
         })
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
         Box::pin(async move {
-            self.serve(|records, scene| Ok(Served::quietly(serve::last_break(records, key, scene))))
+            self.serve(|records, context| Ok(Served::quietly(serve::last_break(records, key, context))))
         })
     }
 
     fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
         Box::pin(async move {
-            self.serve(|records, scene| Ok(Served::quietly(serve::list_breaks(records, prefix, scene))))
+            self.serve(|records, context| Ok(Served::quietly(serve::list_breaks(records, prefix, context))))
         })
     }
 }

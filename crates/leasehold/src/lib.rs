@@ -65,7 +65,7 @@ pub use leasehold_core::{
 };
 #[cfg(feature = "redis")]
 pub use leasehold_redis::RedisStore;
-pub use lock::{Acquire, Guard, Held, Unlocked, Waiting};
+pub use lock::{Acquire, Guard, Held, Unlocked, WaitStatus};
 pub use locks::Locks;
 pub use memory::MemoryStore;
 pub use mutex::Mutex;

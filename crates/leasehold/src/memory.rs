@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Bulletin, Drift, Fault, Fence,
-    GrantAnswer, HoldAnswer, InspectStore, Instant, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked,
-    MemberStore, News, Notice, Notices, Parts, Quarantined, RaiseAnswer, Records, Runtime, Scene, Served,
-    Stamp, Store, Wait, Waiting, Wake, serve,
+    AdminStore, ApplyContext, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Drift, Fault, Fence,
+    GrantAnswer, HoldAnswer, InspectStore, Instant, Key, KeyState, Limits, Mark, MarkStore, Marked,
+    MemberStore, News, Notice, NoticeBus, Notices, Parts, Quarantined, RaiseAnswer, Records, Runtime, Served,
+    Stamp, Store, Wait, WaitMode, WaiterRegistry, Wake, serve,
 };
 
 use crate::place::low_bits;
@@ -20,7 +20,7 @@ use crate::place::low_bits;
 pub struct MemoryStore {
     name: Arc<str>,
     runtime: Arc<dyn Runtime>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<WaiterRegistry>,
     shared: Arc<Shared>,
 }
 
@@ -28,14 +28,14 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    bulletin: Bulletin,
+    notice_bus: NoticeBus,
 }
 
 #[derive(Debug, Default)]
 struct State {
     records: Records,
     /// The waiters of each store that shares these records.
-    waiting: Vec<Arc<Waiting>>,
+    waiting: Vec<Arc<WaiterRegistry>>,
     /// The number of records after the last sweep.
     swept: usize,
 }
@@ -55,7 +55,7 @@ impl MemoryStore {
     }
 
     fn over(name: Arc<str>, runtime: Arc<dyn Runtime>, shared: Arc<Shared>) -> Self {
-        let waiting = Arc::new(Waiting::new(low_bits(runtime.random())));
+        let waiting = Arc::new(WaiterRegistry::new(low_bits(runtime.random())));
         shared.state.lock().unwrap_or_else(PoisonError::into_inner).waiting.push(waiting.clone());
         Self { name, runtime, waiting, shared }
     }
@@ -70,9 +70,9 @@ impl MemoryStore {
     /// All records of the store. For tests and diagnosis.
     #[must_use]
     pub fn dump(&self) -> Records {
-        self.with(|state, scene| {
-            state.records.forget_ended(scene.now);
-            state.records.forget_ended_marks(Stamp::from_micros(scene.floor.get()));
+        self.with(|state, context| {
+            state.records.forget_ended(context.now);
+            state.records.forget_ended_marks(Stamp::from_micros(context.floor.get()));
             state.records.clone()
         })
     }
@@ -86,9 +86,9 @@ impl MemoryStore {
     /// Deletes all records, like a server that restarts without its state. For tests of the
     /// consequences.
     pub fn forget(&self) {
-        self.with(|state, scene| {
+        self.with(|state, context| {
             state.records = Records::default();
-            state.records.voided = Some(scene.now);
+            state.records.voided = Some(context.now);
         });
     }
 
@@ -96,49 +96,49 @@ impl MemoryStore {
     /// none.
     #[cfg(feature = "testing")]
     pub(crate) fn delete(&self, key: &Key) -> bool {
-        self.with(|state, scene| {
-            let held = state.records.lock(key, scene.now).is_some();
+        self.with(|state, context| {
+            let held = state.records.lock(key, context.now).is_some();
             state.records.locks.remove(key);
             state.records.shares.remove(key);
             held
         })
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut State, &Scene<'_>) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut State, &ApplyContext<'_>) -> T) -> T {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.runtime.now().as_nanos() / 1000;
         let wall = u64::try_from(self.runtime.since_epoch().as_micros()).unwrap_or(u64::MAX);
         let floor = Fence::new(wall).unwrap_or(Fence::MAX);
-        work(&mut state, &Scene::new(Stamp::from_micros(now), floor))
+        work(&mut state, &ApplyContext::new(Stamp::from_micros(now), floor))
     }
 
     /// Serves a request and notifies those whom it concerns. Both happen under one mutex, so that
     /// notices arrive in order.
     fn ask<T>(
         &self,
-        request: impl FnOnce(&mut Records, &Scene<'_>) -> Result<Served<T>, Quarantined>,
+        request: impl FnOnce(&mut Records, &ApplyContext<'_>) -> Result<Served<T>, Quarantined>,
     ) -> Result<T, Fault> {
-        self.with(|state, scene| self.serve(state, scene, request))
+        self.with(|state, context| self.serve(state, context, request))
     }
 
     fn serve<T>(
         &self,
         state: &mut State,
-        scene: &Scene<'_>,
-        request: impl FnOnce(&mut Records, &Scene<'_>) -> Result<Served<T>, Quarantined>,
+        context: &ApplyContext<'_>,
+        request: impl FnOnce(&mut Records, &ApplyContext<'_>) -> Result<Served<T>, Quarantined>,
     ) -> Result<T, Fault> {
-        let served = request(&mut state.records, scene);
+        let served = request(&mut state.records, context);
         let Served { answer, mut pushes, mut unfinished } =
             served.map_err(|Quarantined { left }| Fault::quarantined(self.name(), left))?;
         while !unfinished.is_empty() {
-            let more = serve::advance(&mut state.records, &unfinished, scene);
+            let more = serve::advance(&mut state.records, &unfinished, context);
             pushes.extend(more.pushes);
             unfinished = more.unfinished;
         }
-        let now = Instant::from_nanos(scene.now.as_micros() * 1000);
+        let now = Instant::from_nanos(context.now.as_micros() * 1000);
         for push in pushes {
             if push.news == News::Broken {
-                self.shared.bulletin.say(&Notice::Broken { holder: push.holder });
+                self.shared.notice_bus.say(&Notice::Broken { holder: push.holder });
                 continue;
             }
             // A waiter that is no longer here is about to release what it got.
@@ -146,7 +146,7 @@ impl MemoryStore {
                 let _ = waiting.hears(push.holder, push.news, None, now, now);
             }
         }
-        state.sweep(scene);
+        state.sweep(context);
         Ok(answer)
     }
 }
@@ -161,11 +161,11 @@ impl fmt::Debug for MemoryStore {
 impl State {
     /// Removes ended records each time their number has doubled, so that the cost per request is
     /// constant.
-    fn sweep(&mut self, scene: &Scene<'_>) {
+    fn sweep(&mut self, context: &ApplyContext<'_>) {
         const FEW: usize = 1024;
         if self.count() > FEW.max(2 * self.swept) {
-            self.records.forget_ended(scene.now);
-            self.records.forget_ended_marks(Stamp::from_micros(scene.floor.get()));
+            self.records.forget_ended(context.now);
+            self.records.forget_ended_marks(Stamp::from_micros(context.floor.get()));
             self.swept = self.count();
         }
     }
@@ -192,12 +192,12 @@ impl Store for MemoryStore {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
             let now = self.runtime.now();
-            let wait = match manner {
-                Manner::Wait { line_limit } => {
+            let wait = match wait_mode {
+                WaitMode::Wait { line_limit } => {
                     let ticket = self.waiting.asks(attempt.holder, None, now);
                     Some(Wait { ticket, line_limit, ..Wait::default() })
                 }
@@ -205,11 +205,11 @@ impl Store for MemoryStore {
             };
             let waits = wait.is_some();
             // Under one mutex, so that nothing happens between the refusal and joining the queue.
-            let answer = self.with(|state, scene| {
-                let grant = |records: &mut Records, scene: &Scene<'_>| {
-                    serve::grant(records, attempt, wait.as_ref(), None, scene)
+            let answer = self.with(|state, context| {
+                let grant = |records: &mut Records, context: &ApplyContext<'_>| {
+                    serve::grant(records, attempt, wait.as_ref(), None, context)
                 };
-                let answer = self.serve(state, scene, grant)?;
+                let answer = self.serve(state, context, grant)?;
                 if waits {
                     self.waiting.answered(attempt, &answer, now);
                 }
@@ -224,7 +224,7 @@ impl Store for MemoryStore {
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         Box::pin(async move {
-            let renew = |attempt| self.ask(|records, scene| serve::renew(records, attempt, scene));
+            let renew = |attempt| self.ask(|records, context| serve::renew(records, attempt, context));
             attempts.iter().map(renew).collect()
         })
     }
@@ -232,7 +232,7 @@ impl Store for MemoryStore {
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
             self.waiting.leave(attempt.holder, self.runtime.now());
-            self.ask(|records, scene| Ok(serve::release(records, attempt, scene)))
+            self.ask(|records, context| Ok(serve::release(records, attempt, context)))
         })
     }
 
@@ -258,26 +258,27 @@ impl Store for MemoryStore {
 impl MemberStore for MemoryStore {
     fn rejoin<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
         Box::pin(async move {
-            let rejoin = |attempt| self.ask(|records, scene| serve::rejoin(records, attempt, None, scene));
+            let rejoin =
+                |attempt| self.ask(|records, context| serve::rejoin(records, attempt, None, context));
             attempts.iter().map(rejoin).collect()
         })
     }
 
     fn raise<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<RaiseAnswer, Fault>> {
-        Box::pin(async move { self.ask(|records, scene| serve::raise(records, attempt, scene)) })
+        Box::pin(async move { self.ask(|records, context| serve::raise(records, attempt, context)) })
     }
 }
 
 impl InspectStore for MemoryStore {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
         Box::pin(async move {
-            self.ask(|records, scene| Ok(Served::quietly(serve::inspect(records, key.clone(), scene))))
+            self.ask(|records, context| Ok(Served::quietly(serve::inspect(records, key.clone(), context))))
         })
     }
 
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(async move {
-            let keys = self.with(|state, scene| state.records.keys_in_use(prefix, scene.now));
+            let keys = self.with(|state, context| state.records.keys_in_use(prefix, context.now));
             let mut states = Vec::with_capacity(keys.len());
             for key in &keys {
                 states.push(self.inspect(key).await?);
@@ -287,7 +288,7 @@ impl InspectStore for MemoryStore {
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        Some(self.shared.bulletin.read())
+        Some(self.shared.notice_bus.read())
     }
 }
 
@@ -300,25 +301,27 @@ impl MarkStore for MemoryStore {
         keep: Duration,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
         Box::pin(async move {
-            self.ask(|records, scene| Ok(Served::quietly(serve::mark(records, attempt, mark, keep, scene))))
+            self.ask(|records, context| {
+                Ok(Served::quietly(serve::mark(records, attempt, mark, keep, context)))
+            })
         })
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
-        Box::pin(
-            async move { self.ask(|records, scene| Ok(Served::quietly(serve::marked(records, key, scene)))) },
-        )
+        Box::pin(async move {
+            self.ask(|records, context| Ok(Served::quietly(serve::marked(records, key, context))))
+        })
     }
 
     fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
-        Box::pin(
-            async move { self.ask(|records, scene| Ok(Served::quietly(serve::forget(records, key, scene)))) },
-        )
+        Box::pin(async move {
+            self.ask(|records, context| Ok(Served::quietly(serve::forget(records, key, context))))
+        })
     }
 
     fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
         Box::pin(async move {
-            self.ask(|records, scene| Ok(Served::quietly(serve::list_marks(records, prefix, scene))))
+            self.ask(|records, context| Ok(Served::quietly(serve::list_marks(records, prefix, context))))
         })
     }
 }
@@ -331,19 +334,19 @@ impl AdminStore for MemoryStore {
         note: &'a BreakNote,
     ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
         Box::pin(async move {
-            self.ask(|records, scene| Ok(serve::break_lease(records, key, fence, note, scene)))
+            self.ask(|records, context| Ok(serve::break_lease(records, key, fence, note, context)))
         })
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
         Box::pin(async move {
-            self.ask(|records, scene| Ok(Served::quietly(serve::last_break(records, key, scene))))
+            self.ask(|records, context| Ok(Served::quietly(serve::last_break(records, key, context))))
         })
     }
 
     fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
         Box::pin(async move {
-            self.ask(|records, scene| Ok(Served::quietly(serve::list_breaks(records, prefix, scene))))
+            self.ask(|records, context| Ok(Served::quietly(serve::list_breaks(records, prefix, context))))
         })
     }
 }

@@ -22,10 +22,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BackgroundReleases, Ballot, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer,
-    BreakNote, BreakRecord, Claim, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key,
-    KeyState, Limits, Manner, Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, Runtime,
-    Store, StoreRole, Stretch, Ttl, Vote, Wake,
+    AdminStore, Attempt, BackgroundReleases, Ballot, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote,
+    BreakRecord, Claim, Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState,
+    Limits, Mark, MarkStore, Marked, Misuse, Mode, Notices, Parts, ProcessStore, Runtime, ScanPage,
+    ScanPosition, Store, StoreRole, Ttl, Vote, WaitMode, Wake,
 };
 
 use desk::Desk;
@@ -143,12 +143,12 @@ impl Store for QuorumStore {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
             match self.out_of_reach(attempt) {
                 Some(fault) => Err(fault),
-                None => asking::grant(&self.desk, attempt, manner).await,
+                None => asking::grant(&self.desk, attempt, wait_mode).await,
             }
         })
     }
@@ -199,7 +199,7 @@ impl InspectStore for QuorumStore {
         Box::pin(looking::list(&self.desk, prefix))
     }
 
-    fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
+    fn walk<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
         Box::pin(looking::walk(&self.desk, prefix, from))
     }
 

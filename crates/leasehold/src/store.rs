@@ -10,9 +10,9 @@
 //! crate.
 
 pub use leasehold_core::{
-    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
-    Bulletin, Channel, Diagnosis, Ears, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant,
-    Limits, Manner, MarkStore, Marked, MemberStore, News, Nonce, Notice, Notices, Parts, Place, ProcessStore,
-    Proof, Proposal, Push, Quarantined, RaiseAnswer, Records, Scene, Served, Store, StoreRole, Stretch,
-    Ticket, Wait, Waiting, Wake, serve,
+    AdminStore, ApplyContext, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
+    Channel, Diagnosis, Fault, FaultKind, GrantAnswer, HoldAnswer, InspectStore, Instant, Limits, MarkStore,
+    Marked, MemberStore, News, Nonce, Notice, NoticeBus, Notices, Parts, ProcessStore, Proof, Proposal, Push,
+    Quarantined, QueuePosition, RaiseAnswer, Records, ScanPage, ScanPosition, Served, Store, StoreRole,
+    Subscribers, Ticket, Wait, WaitMode, WaiterRegistry, Wake, serve,
 };

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Bookmark, InspectStore, Instant, Key, KeyState, Stretch};
+use leasehold_core::{InspectStore, Instant, Key, KeyState, ScanPage, ScanPosition};
 
 use crate::error::InspectError;
 use crate::locks::{Askers, Locks};
@@ -40,7 +40,7 @@ impl Locks {
             known: BTreeMap::new(),
             unseen: BTreeSet::new(),
             chosen: None,
-            from: Some(Bookmark::default()),
+            from: Some(ScanPosition::default()),
             walked: 0,
             passes: 0,
             pass_began: None,
@@ -61,7 +61,7 @@ pub struct Survey {
     /// The key that is refreshed first.
     chosen: Option<Key>,
     /// Where the scan continues; `None` after its end.
-    from: Option<Bookmark>,
+    from: Option<ScanPosition>,
     walked: u16,
     passes: u64,
     pass_began: Option<Instant>,
@@ -152,13 +152,13 @@ impl Survey {
                 })
             }
             Job::Walk(from) => {
-                if from == Bookmark::default() {
+                if from == ScanPosition::default() {
                     self.pass_began = Some(began);
                 }
                 self.walks_next = false;
                 async { store.inspector()?.walk(&self.prefix, from).await }
                     .await
-                    .map(|stretch| self.came_by(stretch))
+                    .map(|page| self.came_by(page))
             }
         };
         self.askers.place().report.answered(&done);
@@ -219,9 +219,9 @@ impl Survey {
     /// The next request and its time.
     fn next_job(&self, now: Instant, at_once: usize) -> (Instant, Job) {
         let (walk_at, from) = match (self.from, self.pass_began) {
-            (Some(from), Some(_)) if from != Bookmark::default() => (now, from),
-            (_, Some(began)) => (began + Self::BETWEEN_WALKS, Bookmark::default()),
-            (_, None) => (now, Bookmark::default()),
+            (Some(from), Some(_)) if from != ScanPosition::default() => (now, from),
+            (_, Some(began)) => (began + Self::BETWEEN_WALKS, ScanPosition::default()),
+            (_, None) => (now, ScanPosition::default()),
         };
         match self.inspection(now, at_once) {
             Some((at, keys)) if at <= walk_at && !(walk_at <= now && self.walks_next) => {
@@ -260,15 +260,15 @@ impl Survey {
         Some((at, keys))
     }
 
-    fn came_by(&mut self, stretch: Stretch) -> u32 {
-        let new = stretch.keys.into_iter().filter(|key| !self.known.contains_key(key));
+    fn came_by(&mut self, page: ScanPage) -> u32 {
+        let new = page.keys.into_iter().filter(|key| !self.known.contains_key(key));
         self.unseen.extend(new);
-        self.from = stretch.next;
-        self.walked = stretch.walked;
+        self.from = page.next;
+        self.walked = page.walked;
         if self.from.is_none() {
             self.passes += 1;
         }
-        stretch.commands.max(1)
+        page.commands.max(1)
     }
 
     fn note(&mut self, states: Vec<KeyState>, at: Instant) {
@@ -288,7 +288,7 @@ impl Survey {
 #[derive(Debug)]
 enum Job {
     Inspect(Vec<Key>),
-    Walk(Bookmark),
+    Walk(ScanPosition),
 }
 
 impl fmt::Debug for Survey {

@@ -89,7 +89,7 @@ impl Ear {
     /// How it is, and what changes from now on.
     pub(crate) fn read(&self, inner: &Inner) -> Box<dyn Notices> {
         let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.bulletin.read_after(self.deaf_because().map(|fault| Notice::PushDown { fault }))
+        inner.notice_bus.read_after(self.deaf_because().map(|fault| Notice::PushDown { fault }))
     }
 
     fn set(&self, inner: &Inner, new: Hearing) {
@@ -99,10 +99,10 @@ impl Ear {
         let (was_deaf, is_deaf) = (self.deaf_because().is_some(), matches!(new, Hearing::Deaf(_)));
         match &new {
             Hearing::Deaf(fault) if !was_deaf => {
-                inner.bulletin.say(&Notice::PushDown { fault: fault.clone() });
+                inner.notice_bus.say(&Notice::PushDown { fault: fault.clone() });
             }
             Hearing::Hears(_) if was_deaf => {
-                inner.bulletin.say(&Notice::PushBack { store: Arc::clone(&inner.faults.store) });
+                inner.notice_bus.say(&Notice::PushBack { store: Arc::clone(&inner.faults.store) });
             }
             _ => {}
         }
@@ -157,12 +157,12 @@ struct Deaf {
 }
 
 /// A connection that listens.
-struct Ears {
+struct Listener {
     live: Live,
     number: i64,
 }
 
-async fn listen(inner: &Arc<Inner>, queue: &mpsc::WeakUnboundedSender<Job>) -> Result<Ears, Deaf> {
+async fn listen(inner: &Arc<Inner>, queue: &mpsc::WeakUnboundedSender<Job>) -> Result<Listener, Deaf> {
     let number = (inner.runtime.random() as u64).cast_signed();
     let name = channel::name(number);
     let (proof, tested) = (format!("test {number}"), Arc::new(Notify::new()));
@@ -199,10 +199,10 @@ async fn listen(inner: &Arc<Inner>, queue: &mpsc::WeakUnboundedSender<Job>) -> R
     let own = [(&number as _, Type::INT8)];
     let locked = live.client.query_typed("SELECT pg_advisory_lock($1)", &own).await;
     locked.map_err(|error| Deaf { fault: faults.of_error(&error), rest: None })?;
-    Ok(Ears { live, number })
+    Ok(Listener { live, number })
 }
 
-impl Ears {
+impl Listener {
     /// Resolves when nothing can be heard any more. While somebody waits, asks the server's clock often enough to know how old a
     /// hand-over is, and so sees that the connection is good.
     async fn tend(&self, inner: &Inner) {

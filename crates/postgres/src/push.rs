@@ -8,7 +8,7 @@ use leasehold_core::{Fence, Holder, News, Nonce, Stamp, Ttl};
 
 /// What was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct PushMessage {
     pub(crate) holder: Holder,
     pub(crate) news: News,
     pub(crate) nonce: Option<Nonce>,
@@ -17,7 +17,7 @@ pub(crate) struct Told {
 }
 
 /// A payload: the holder, what happened, when, and what belongs to it, with blanks between them.
-pub(crate) fn write(told: &Told) -> String {
+pub(crate) fn write(told: &PushMessage) -> String {
     let (holder, at) = (told.holder.digits(), told.at.as_micros());
     match told.news {
         News::Granted { fence, lasts } => {
@@ -32,7 +32,7 @@ pub(crate) fn write(told: &Told) -> String {
 }
 
 /// Reads a payload; `None` for anything else.
-pub(crate) fn read(payload: &str) -> Option<Told> {
+pub(crate) fn read(payload: &str) -> Option<PushMessage> {
     let mut words = payload.split(' ');
     let holder = Holder::from_digits(words.next()?.as_bytes())?;
     let kind = words.next()?;
@@ -50,7 +50,7 @@ pub(crate) fn read(payload: &str) -> Option<Told> {
         "broken" => News::Broken,
         _ => return None,
     };
-    words.next().is_none().then_some(Told { holder, news, nonce, at })
+    words.next().is_none().then_some(PushMessage { holder, news, nonce, at })
 }
 
 #[cfg(test)]
@@ -68,8 +68,12 @@ mod tests {
             (News::Broken, None),
             (News::First { left: Duration::from_micros(77) }, None),
         ] {
-            let told =
-                Told { holder: Holder::from_bits(u128::MAX - 5), news, nonce, at: Stamp::from_micros(99) };
+            let told = PushMessage {
+                holder: Holder::from_bits(u128::MAX - 5),
+                news,
+                nonce,
+                at: Stamp::from_micros(99),
+            };
             let payload = write(&told);
             assert_eq!(read(&payload), Some(told));
             assert_eq!(read(&format!("{payload} x")), None);

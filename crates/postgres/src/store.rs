@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, Bare, BaselineStore, BoxFuture, Channel, Drift, Fault, FaultKind, GrantAnswer,
-    HoldAnswer, Limits, Line, Manner, MemberStore, Misuse, Nonce, Parts, Proof, RaiseAnswer, Request,
-    Runtime, Store, Ttl, Wait, Waiting, Wake,
+    HoldAnswer, Limits, MemberStore, Misuse, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Store, Ttl,
+    Wait, WaitMode, WaitQueue, WaiterRegistry, Wake,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_postgres::Client;
@@ -86,7 +86,7 @@ impl PostgresStore {
         let address = Address::parse(url)?;
         let init = format!("leasehold init --store {}", address.name);
         let faults = Faults { store: Arc::from(&*address.name), init: init.into() };
-        let window = Line::WINDOW.max(4 * address.call_limit);
+        let window = WaitQueue::CLAIM_WINDOW.max(4 * address.call_limit);
         // Only to keep processes apart that ask again.
         let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
         let inner = Inner {
@@ -94,8 +94,8 @@ impl PostgresStore {
             address,
             faults,
             runtime,
-            waiting: Waiting::new(seed),
-            bulletin: Arc::default(),
+            waiting: WaiterRegistry::new(seed),
+            notice_bus: Arc::default(),
             readings: Readings::default(),
             own: Mutex::default(),
             is_up: false.into(),
@@ -282,10 +282,10 @@ impl Store for PostgresStore {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
-            if let Manner::Wait { line_limit } = manner {
+            if let WaitMode::Wait { line_limit } = wait_mode {
                 return self.ask_in_line(attempt, line_limit).await;
             }
             let request = Request::Grant { attempt: attempt.clone(), wait: None, not_after: None };

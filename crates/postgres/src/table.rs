@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    BreakNote, BreakRecord, Channel, Content, Family, Fence, Holder, Key, Label, LastFence, Line, Lock, Mark,
-    Marked, Records, Share, Stamp, Ticket,
+    BreakNote, BreakRecord, Channel, Content, Family, Fence, Holder, Key, Label, LastFence, Lock, Mark,
+    Marked, Records, Share, Stamp, Ticket, WaitQueue,
 };
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
@@ -172,7 +172,7 @@ fn lease(row: &Columns<'_>, key: &Key, records: &mut Records) -> Result<(), Trou
         records.fences.insert(key.clone(), LastFence::new(fence, row.stamp(8)?));
     }
     if row.get::<Option<i64>>(9)?.is_some() {
-        let mut line = Line::default();
+        let mut line = WaitQueue::default();
         if let Some(holder) = row.maybe_holder(10)? {
             line.hand_to(holder, row.get::<Option<i64>>(11)?.map(channel::of_number));
         }

@@ -9,7 +9,8 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Channel, Ears, Fence, HoldAnswer, Key, Line, Records, Request, Scene, Served, Stamp, apply,
+    Answer, ApplyContext, Channel, Fence, HoldAnswer, Key, Records, Request, Served, Stamp, Subscribers,
+    WaitQueue, apply,
 };
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
@@ -113,8 +114,8 @@ impl Scope {
 
     async fn write(&self, client: &Client, batch: &Batch, requests: &[&Request]) -> Result<Done, Trouble> {
         /// The waiter who leaves, the one who is next, and those among whom one of another process is looked for; one for the asker.
-        const FEW: usize = Line::LOOKED_AHEAD + 3;
-        const MORE: usize = Line::CLEARED_AT_ONCE + FEW;
+        const FEW: usize = WaitQueue::LOOKED_AHEAD + 3;
+        const MORE: usize = WaitQueue::CLEARED_AT_ONCE + FEW;
         let wanted = |first: i64| Wanted {
             keys: &batch.keys,
             askers: &batch.askers,
@@ -162,7 +163,7 @@ impl Scope {
         }
         let before = loaded.records.clone();
         let applied = self.apply(&mut loaded.records, requests, loaded.now, &loaded.deaf);
-        Ok((!loaded.records.lines.values().any(Line::is_short) && !applied.was_short)
+        Ok((!loaded.records.lines.values().any(WaitQueue::is_short) && !applied.was_short)
             .then_some((before, applied)))
     }
 
@@ -211,12 +212,12 @@ impl Scope {
         deaf: &BTreeSet<Channel>,
     ) -> Applied {
         let ears = Listening(deaf);
-        let scene = Scene::new(now, Fence::new(now.as_micros()).unwrap_or(Fence::MAX));
-        let scene = scene.with_ears(&ears).with_window(self.window);
+        let context = ApplyContext::new(now, Fence::new(now.as_micros()).unwrap_or(Fence::MAX));
+        let context = context.with_ears(&ears).with_window(self.window);
         let mut was_short = false;
         let served = requests.iter().map(|request| {
-            let served = apply(records, (*request).clone(), &scene);
-            was_short |= records.lines.values().any(Line::is_short);
+            let served = apply(records, (*request).clone(), &context);
+            was_short |= records.lines.values().any(WaitQueue::is_short);
             served
         });
         let served = served.collect();
@@ -262,7 +263,7 @@ struct Applied {
 /// Whoever is not known to be deaf listens.
 struct Listening<'a>(&'a BTreeSet<Channel>);
 
-impl Ears for Listening<'_> {
+impl Subscribers for Listening<'_> {
     fn listens(&self, channel: &Channel) -> bool {
         !self.0.contains(channel)
     }

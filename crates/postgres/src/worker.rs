@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{
-    Answer, BoxFuture, Bulletin, Fault, GrantAnswer, News, Notice, Proof, Push, Request, Runtime, Served,
-    Stamp, Waiting,
+    Answer, BoxFuture, Fault, GrantAnswer, News, Notice, NoticeBus, Proof, Push, Request, Runtime, Served,
+    Stamp, WaiterRegistry,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Client;
@@ -19,7 +19,7 @@ use crate::channel;
 use crate::connect::{Live, connect};
 use crate::deadline::within;
 use crate::fault::{Faults, is_conflict};
-use crate::push::{self, Told};
+use crate::push::{self, PushMessage};
 use crate::readings::Readings;
 use crate::table::row::Columns;
 use crate::transaction::{Done, Scope, is_read};
@@ -32,8 +32,8 @@ pub(crate) struct Inner {
     pub(crate) faults: Faults,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) scope: Scope,
-    pub(crate) waiting: Waiting,
-    pub(crate) bulletin: Arc<Bulletin>,
+    pub(crate) waiting: WaiterRegistry,
+    pub(crate) notice_bus: Arc<NoticeBus>,
     pub(crate) readings: Readings,
     /// The number of the channel on which this process listens, if it does.
     pub(crate) own: Mutex<Option<i64>>,
@@ -297,11 +297,11 @@ impl Inner {
 
     fn say(&self, push: Push, at: Stamp, told: &mut Vec<(String, String)>) {
         let Push { to, holder, news, nonce, .. } = push;
-        let said = Told { holder, news, nonce, at };
+        let said = PushMessage { holder, news, nonce, at };
         let own = *self.own.lock().unwrap_or_else(PoisonError::into_inner);
         match to.as_ref().and_then(channel::number) {
             _ if news == News::Broken => {
-                self.bulletin.say(&Notice::Broken { holder });
+                self.notice_bus.say(&Notice::Broken { holder });
                 told.push((BROKEN.into(), push::write(&said)));
             }
             Some(number) if own != Some(number) => told.push((channel::name(number), push::write(&said))),
@@ -311,10 +311,10 @@ impl Inner {
     }
 
     /// Takes what was said on a channel, or by this process itself.
-    pub(crate) fn hear(&self, number: Option<i64>, told: &Told) {
+    pub(crate) fn hear(&self, number: Option<i64>, told: &PushMessage) {
         let mut news = told.news;
         match &mut news {
-            News::Broken => return self.bulletin.say(&Notice::Broken { holder: told.holder }),
+            News::Broken => return self.notice_bus.say(&Notice::Broken { holder: told.holder }),
             News::Granted { lasts, .. } => *lasts = lasts.up_to(self.scope.window),
             News::First { .. } | News::AskAgain => {}
         }

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, BreakAnswer, BreakNote, Bulletin, Fault, Fence, GrantAnswer, HoldAnswer, Instant, Key,
-    KeyState, Mark, Marked, Request, Runtime, Ttl, Unsettled, Wait, Waiting,
+    Answer, Attempt, BreakAnswer, BreakNote, Fault, Fence, GrantAnswer, HoldAnswer, Instant, Key, KeyState,
+    Mark, Marked, NoticeBus, Request, Runtime, Ttl, Unsettled, Wait, WaiterRegistry,
 };
 use redis::aio::ConnectionLike;
 use redis::cmd;
@@ -41,8 +41,8 @@ pub(crate) struct Client {
     pub(crate) source: Source,
     pub(crate) call_limit: Duration,
     pub(crate) unsettled: Arc<Unsettled>,
-    pub(crate) waiting: Arc<Waiting>,
-    pub(crate) bulletin: Arc<Bulletin>,
+    pub(crate) waiting: Arc<WaiterRegistry>,
+    pub(crate) notice_bus: Arc<NoticeBus>,
     /// Whether somebody looks after the connection for those who wait.
     pub(crate) tended: AtomicBool,
     /// For which keys batches would only send on to the script of a single request.
@@ -63,8 +63,8 @@ pub(crate) struct Client {
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
     pub(crate) unsettled: Arc<Unsettled>,
-    pub(crate) waiting: Arc<Waiting>,
-    pub(crate) bulletin: Arc<Bulletin>,
+    pub(crate) waiting: Arc<WaiterRegistry>,
+    pub(crate) notice_bus: Arc<NoticeBus>,
     pub(crate) cluster: Option<Weak<Cluster>>,
 }
 
@@ -81,8 +81,8 @@ impl Common {
         let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
         Self {
             unsettled: Arc::default(),
-            waiting: Arc::new(Waiting::new(seed)),
-            bulletin: Arc::default(),
+            waiting: Arc::new(WaiterRegistry::new(seed)),
+            notice_bus: Arc::default(),
             cluster,
         }
     }
@@ -123,7 +123,7 @@ impl Client {
         common: Common,
         runtime: Arc<dyn Runtime>,
     ) -> Arc<Self> {
-        let Common { unsettled, waiting, bulletin, cluster } = common;
+        let Common { unsettled, waiting, notice_bus, cluster } = common;
         Arc::new_cyclic(|me| Self {
             source: source(me),
             runtime,
@@ -131,7 +131,7 @@ impl Client {
             call_limit,
             unsettled,
             waiting,
-            bulletin,
+            notice_bus,
             tended: AtomicBool::new(false),
             contended: Contended::default(),
             quarantine,
@@ -151,7 +151,7 @@ impl Client {
         runtime: Arc<dyn Runtime>,
     ) -> Arc<Self> {
         let (linked, said) = (Arc::clone(&runtime), faults.clone());
-        let hearing = Hearing::new(Arc::clone(&common.bulletin));
+        let hearing = Hearing::new(Arc::clone(&common.notice_bus));
         let ours = |me: &Weak<Self>| {
             Source::Ours(Link::new(connector, said, linked, Self::tell(me.clone()), hearing))
         };

@@ -2,19 +2,19 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{Bulletin, Fault, Notice, Notices};
+use leasehold_core::{Fault, Notice, NoticeBus, Notices};
 
 /// Whether the server takes the subscriptions of those who wait; each change is told once.
 #[derive(Debug)]
 pub(crate) struct Hearing {
     /// Why it takes none, if so.
     deaf: Mutex<Option<Fault>>,
-    bulletin: Arc<Bulletin>,
+    notice_bus: Arc<NoticeBus>,
 }
 
 impl Hearing {
-    pub(crate) fn new(bulletin: Arc<Bulletin>) -> Self {
-        Self { deaf: Mutex::default(), bulletin }
+    pub(crate) fn new(notice_bus: Arc<NoticeBus>) -> Self {
+        Self { deaf: Mutex::default(), notice_bus }
     }
 
     /// There is a subscription.
@@ -22,7 +22,7 @@ impl Hearing {
         // Told while nothing can change, so that who reads hears of the changes in their order.
         let mut deaf = self.deaf();
         if deaf.take().is_some() {
-            self.bulletin.say(&Notice::PushBack { store: store.clone() });
+            self.notice_bus.say(&Notice::PushBack { store: store.clone() });
         }
     }
 
@@ -30,7 +30,7 @@ impl Hearing {
     pub(crate) fn is_bad(&self, fault: Fault) {
         let mut deaf = self.deaf();
         if deaf.is_none() {
-            self.bulletin.say(&Notice::PushDown { fault: fault.clone() });
+            self.notice_bus.say(&Notice::PushDown { fault: fault.clone() });
         }
         *deaf = Some(fault);
     }
@@ -42,7 +42,7 @@ impl Hearing {
     /// How it is, and what changes from now on.
     pub(crate) fn read(&self) -> Box<dyn Notices> {
         let deaf = self.deaf();
-        self.bulletin.read_after(deaf.clone().map(|fault| Notice::PushDown { fault }))
+        self.notice_bus.read_after(deaf.clone().map(|fault| Notice::PushDown { fault }))
     }
 
     fn deaf(&self) -> MutexGuard<'_, Option<Fault>> {

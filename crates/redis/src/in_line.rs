@@ -5,30 +5,30 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Channel, Fault, FaultKind, GrantAnswer, HoldAnswer, Instant, Key, Line, Manner, News, Nonce,
-    Notice, Proof, Request, Wait,
+    Attempt, Channel, Fault, FaultKind, GrantAnswer, HoldAnswer, Instant, Key, News, Nonce, Notice, Proof,
+    Request, Wait, WaitMode, WaitQueue,
 };
 
 use crate::batch::{Said, What};
 use crate::channels::Channels;
 use crate::client::{Client, Route, Source};
 use crate::ear::Tell;
-use crate::wire::{Told, read_push};
+use crate::wire::{PushMessage, read_push};
 
 /// Between tries of a release that nobody waits for: the server is away, and others knock too.
 const REST: Duration = Duration::from_secs(1);
 
 impl Client {
-    pub(crate) async fn grant(&self, attempt: &Attempt, manner: Manner) -> Result<GrantAnswer, Fault> {
+    pub(crate) async fn grant(&self, attempt: &Attempt, wait_mode: WaitMode) -> Result<GrantAnswer, Fault> {
         let limit = self.limit(attempt.ttl);
         let mut route = self.route(limit).await?;
-        self.grant_on(attempt, manner, &mut route, limit).await
+        self.grant_on(attempt, wait_mode, &mut route, limit).await
     }
 
     pub(crate) async fn grant_on(
         &self,
         attempt: &Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
         route: &mut Route,
         limit: Duration,
     ) -> Result<GrantAnswer, Fault> {
@@ -47,8 +47,8 @@ impl Client {
             }
             _ => {}
         }
-        let answer = match manner {
-            Manner::Wait { line_limit } => self.ask_in_line(attempt, line_limit, route, limit).await,
+        let answer = match wait_mode {
+            WaitMode::Wait { line_limit } => self.ask_in_line(attempt, line_limit, route, limit).await,
             _ => self.ask(attempt, None, route, limit).await,
         };
         // Whoever hears that nothing can be had gives nothing up, although the batch may have been served in part.
@@ -127,9 +127,9 @@ impl Client {
     /// Whoever may publish may have written it. So nothing is done at the server because of it but what the attempt itself asks: a
     /// lease of an attempt that has gone is taken back by the release of that attempt, and not by word of a grant.
     fn told(&self, channel: &[u8], payload: &[u8], since: Instant) {
-        let Some(Told { holder, mut news, nonce }) = read_push(payload) else { return };
+        let Some(PushMessage { holder, mut news, nonce }) = read_push(payload) else { return };
         match &mut news {
-            News::Broken => return self.bulletin.say(&Notice::Broken { holder }),
+            News::Broken => return self.notice_bus.say(&Notice::Broken { holder }),
             News::Granted { lasts, .. } => *lasts = lasts.up_to(self.window()),
             News::First { .. } | News::AskAgain => {}
         }
@@ -204,6 +204,6 @@ impl Client {
 
     /// How long a lock that is handed over may remain unclaimed: a PING and a renewal fit in, each asked twice.
     pub(crate) fn window(&self) -> Duration {
-        Line::WINDOW.max(4 * self.call_limit)
+        WaitQueue::CLAIM_WINDOW.max(4 * self.call_limit)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, BreakAnswer, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, KeyState, Label,
-    Marked, Misuse, Mode, Owner, Place, RaiseAnswer, Request, Stamp, Ticket, Waiter,
+    Marked, Misuse, Mode, Owner, QueuePosition, RaiseAnswer, Request, Stamp, Ticket, Waiter,
 };
 use redis::Value;
 
@@ -147,7 +147,7 @@ impl Fields {
             (STANDS, [_, _, _, _, Value::BulkString(ticket), Value::Int(before), Value::Int(stood), ..]) => {
                 let ticket = number(ticket).map(Ticket::new).ok_or_else(|| self.strange())?;
                 let before = u64::try_from(*before).map_err(|_| self.strange())?;
-                let place = Some(Place { ticket, before, stood: *stood == 1 });
+                let place = Some(QueuePosition { ticket, before, stood: *stood == 1 });
                 GrantAnswer::Busy { held_by: self.held_by(attempt)?, place }
             }
             (FULL, [_, _, _, _, Value::Int(length), ..]) => {
@@ -252,7 +252,7 @@ impl Fields {
         let (holders, strange_holders) = self.holders(key)?;
         let (line, strange_waiters) = self.waiters()?;
         let state = KeyState::new(key.clone(), holders, line).at(self.time()?);
-        let mut strange = [(strange_holders, Side::Holders), (strange_waiters, Side::Line)].into_iter();
+        let mut strange = [(strange_holders, Side::Holders), (strange_waiters, Side::Queue)].into_iter();
         Ok(match strange.find(|(count, _)| *count > 0) {
             Some((count, side)) => state.damaged(strangers(count, side, key)),
             None => state,

@@ -29,7 +29,7 @@ pub enum Side {
     /// The last fence of the key.
     Fence,
     /// The order of those who wait for the key.
-    Line,
+    Queue,
     /// What is known of each of them.
     Waiters,
     /// When what the key stands for was done.
@@ -46,7 +46,7 @@ impl Side {
     pub(crate) const fn letter(self) -> u8 {
         match self {
             Self::Fence => b'f',
-            Self::Line => b'l',
+            Self::Queue => b'l',
             Self::Waiters => b'w',
             Self::Mark => b'm',
             Self::Break => b'b',
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn sides_have_these_letters() {
-        let sides = [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares];
+        let sides = [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
         let key = Key::new("a").unwrap();
         let names = sides.map(|side| side_key(side, &key).escape_ascii().to_string());
         assert_eq!(names, ["f", "l", "w", "h", "i"].map(|letter| format!("leasehold:{letter}{{a}}a")));

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
-    Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner,
-    Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, Store, StoreRole,
-    Stretch, Wake,
+    AdminStore, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis,
+    Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore,
+    Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition, Store,
+    StoreRole, WaitMode, Wake,
 };
 use redis::aio::ConnectionLike;
 
@@ -203,9 +203,9 @@ impl Store for RedisStore {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
-        Box::pin(self.client.grant(attempt, manner))
+        Box::pin(self.client.grant(attempt, wait_mode))
     }
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
@@ -269,7 +269,7 @@ impl InspectStore for RedisStore {
         self.client.hear_of_breaks();
         Some(match &self.client.source {
             Source::Ours(link) => link.hearing.read(),
-            Source::Lent { .. } => self.client.bulletin.read(),
+            Source::Lent { .. } => self.client.notice_bus.read(),
         })
     }
 
@@ -280,7 +280,7 @@ impl InspectStore for RedisStore {
     }
 
     /// With SCAN as well, at few commands: for whoever looks at it all the time. A user needs `+scan` for it.
-    fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
+    fn walk<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
         Box::pin(self.client.walk(prefix, from.at))
     }
 

@@ -185,7 +185,7 @@ pub const BROKEN: &[u8] = b"leasehold:broken";
 /// What a push says, and whom it concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "whoever is told must handle all of it")]
-pub struct Told {
+pub struct PushMessage {
     /// Whom it concerns.
     pub holder: Holder,
     /// What happened.
@@ -200,7 +200,7 @@ pub struct Told {
 /// for `f` (first) how many milliseconds are left, for `a` (ask again) and `b` (broken) nothing; a space between each two. Where
 /// the last field belongs, or behind it, older builds write the key: that proves nothing and is passed over.
 #[must_use]
-pub fn read_push(payload: &[u8]) -> Option<Told> {
+pub fn read_push(payload: &[u8]) -> Option<PushMessage> {
     let mut words = payload.split(|&byte| byte == b' ');
     let (letter, digits) = (words.next()?, words.next()?);
     let news = match letter {
@@ -215,7 +215,7 @@ pub fn read_push(payload: &[u8]) -> Option<Told> {
     };
     let granted = matches!(news, News::Granted { .. });
     let nonce = words.next().filter(|_| granted).and_then(Nonce::from_digits);
-    Some(Told { holder: Holder::from_digits(digits)?, news, nonce })
+    Some(PushMessage { holder: Holder::from_digits(digits)?, news, nonce })
 }
 
 fn ms(digits: &[u8]) -> Option<Duration> {
@@ -363,13 +363,13 @@ mod tests {
 
     #[test]
     fn pushes_have_these_bytes() {
-        let told = |news| Some(Told { holder: HOLDER, news, nonce: None });
+        let told = |news| Some(PushMessage { holder: HOLDER, news, nonce: None });
         let (fence, lasts) =
             (Fence::new(1_700_000_000_000_000).unwrap(), Ttl::new(Duration::from_secs(2)).unwrap());
         let granted = format!("g {DIGITS} 1700000000000000 2000");
         let nonce = Some(Nonce::from_bits(0xef));
         let proven = format!("{granted} {}ef", "0".repeat(30));
-        let proof = Told { holder: HOLDER, news: News::Granted { fence, lasts }, nonce };
+        let proof = PushMessage { holder: HOLDER, news: News::Granted { fence, lasts }, nonce };
         assert_eq!(read_push(proven.as_bytes()), Some(proof));
         assert_eq!(read_push(format!("{proven}0").as_bytes()), told(News::Granted { fence, lasts }));
         let first = News::First { left: Duration::from_millis(1500) };

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use leasehold::{Locks, TokioRuntime};
 use leasehold_core::{
-    Attempt, Claim, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, Label, Manner, Owner, Runtime,
-    Store, Ttl,
+    Attempt, Claim, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo, Key, Label, Owner, Runtime, Store,
+    Ttl, WaitMode,
 };
 
 mod breaking;
@@ -165,7 +165,7 @@ fn attempt(keys: &[&str], ttl: Duration) -> Attempt {
 /// A machine that is busy may deliver a request too late: it was not granted then, and is asked anew.
 async fn ask(store: &dyn Store, attempt: &Attempt) -> GrantAnswer {
     loop {
-        match store.grant(attempt, Manner::Try).await.unwrap() {
+        match store.grant(attempt, WaitMode::Try).await.unwrap() {
             GrantAnswer::TooLate { .. } => {}
             answer => return answer,
         }
@@ -356,7 +356,7 @@ pub async fn fences_rise_in_grant_order_whoever_holds(venue: &Venue) {
         let store = &*stores[round % 2];
         let one = attempt(&["k"], Duration::from_millis(10));
         let fence = loop {
-            match store.grant(&one, Manner::Try).await {
+            match store.grant(&one, WaitMode::Try).await {
                 Ok(GrantAnswer::Granted { fence }) => break fence,
                 Ok(_) => {}
                 // A lease as short as this may end before a majority has answered, on a machine that is busy.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, BreakAnswer, BreakRecord, Channel, Content, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo,
-    Key, LastFence, Line, Marked, Mode, News, Place, RaiseAnswer, Share, Shares, Stamp, Ticket, Waiter,
+    Key, LastFence, Marked, Mode, News, QueuePosition, RaiseAnswer, Share, Shares, Stamp, Ticket, WaitQueue,
+    Waiter,
 };
 use leasehold_redis::wire::mode_of;
 
@@ -68,7 +69,7 @@ pub struct LineDump {
 impl LineDump {
     /// A line as the one semantics has it.
     #[must_use]
-    pub fn of(line: &Line, now: Stamp) -> Self {
+    pub fn of(line: &WaitQueue, now: Stamp) -> Self {
         let name = |channel: Option<&Channel>| {
             channel
                 .map_or_else(String::new, |channel| String::from_utf8_lossy(channel.as_bytes()).into_owned())
@@ -137,7 +138,7 @@ impl SharesDump {
                 left: now.saturating_until(share.ends),
             }
         };
-        let left = shares.end().map(|end| now.saturating_until(end + Line::KEPT_FOR));
+        let left = shares.end().map(|end| now.saturating_until(end + WaitQueue::KEPT_FOR));
         Self { shares: shares.all().map(|(holder, it)| (holder, share(it))).collect(), left }
     }
 }
@@ -198,7 +199,7 @@ impl Tolerance {
             broken.fence = self.fence(broken.fence);
         }
         for held in dump.shares.values_mut() {
-            held.left = Self::left(held.left.map(|left| left.saturating_sub(Line::KEPT_FOR)));
+            held.left = Self::left(held.left.map(|left| left.saturating_sub(WaitQueue::KEPT_FOR)));
             for share in held.shares.values_mut() {
                 share.left = Self::left(Some(share.left)).unwrap_or_default();
                 share.fence = share.fence.map(|fence| self.number(fence));
@@ -210,7 +211,7 @@ impl Tolerance {
         }
         for line in dump.lines.values_mut() {
             // The whole of its time: on a machine that is busy a history may take some of the fifteen seconds.
-            line.left = line.left.map(|_| Line::KEPT_FOR);
+            line.left = line.left.map(|_| WaitQueue::KEPT_FOR);
             for (ticket, _) in &mut line.order {
                 *ticket = self.ticket(*ticket);
             }
@@ -289,7 +290,7 @@ impl Tolerance {
             GrantAnswer::Granted { fence } => GrantAnswer::Granted { fence: self.fence(fence) },
             GrantAnswer::Busy { held_by, place } => GrantAnswer::Busy {
                 held_by: self.holding(held_by),
-                place: place.map(|place| Place { ticket: self.ticket(place.ticket), ..place }),
+                place: place.map(|place| QueuePosition { ticket: self.ticket(place.ticket), ..place }),
             },
             GrantAnswer::LineFull { held_by, length } => {
                 GrantAnswer::LineFull { held_by: self.holding(held_by), length }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, GrantAnswer,
-    HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked, MemberStore, Notices,
-    Parts, RaiseAnswer, Store, Wake,
+    HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked, MemberStore, Notices, Parts,
+    RaiseAnswer, Store, WaitMode, Wake,
 };
 
 /// What happens to a call.
@@ -127,10 +127,10 @@ impl Store for Faulty {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         let (store, attempt) = (self.store.clone(), attempt.clone());
-        Box::pin(self.through(async move { store.grant(&attempt, manner).await }))
+        Box::pin(self.through(async move { store.grant(&attempt, wait_mode).await }))
     }
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use leasehold_core::{
-    Answer, Attempt, BreakNote, Channel, Claim, Content, Ears, Fence, GrantAnswer, Holder, HolderInfo, Key,
-    Label, LastFence, Lock, Mark, Nonce, Proposal, Records, Request, Scene, Served, Stamp, Ticket, Ttl, Wait,
-    apply,
+    Answer, ApplyContext, Attempt, BreakNote, Channel, Claim, Content, Fence, GrantAnswer, Holder,
+    HolderInfo, Key, Label, LastFence, Lock, Mark, Nonce, Proposal, Records, Request, Served, Stamp,
+    Subscribers, Ticket, Ttl, Wait, apply,
 };
 use leasehold_redis::wire::{self, channel_of, mark_of};
 use rand::rngs::StdRng;
@@ -517,7 +517,7 @@ pub struct Oracle {
 #[derive(Debug)]
 struct Listening(BTreeSet<Channel>);
 
-impl Ears for Listening {
+impl Subscribers for Listening {
     fn listens(&self, channel: &Channel) -> bool {
         self.0.contains(channel)
     }
@@ -552,17 +552,17 @@ impl Oracle {
         let served = requests.into_iter().map(|request| {
             self.now = self.now + Duration::from_micros(1);
             let floor = Fence::new(self.now.as_micros()).unwrap_or(Fence::MAX);
-            let scene = Scene::new(self.now, floor).with_window(WINDOW);
+            let context = ApplyContext::new(self.now, floor).with_window(WINDOW);
             let mut holders = self.holders_of(&request);
             let served = match proposal(&request) {
                 Some(proposal) => {
                     let voucher = self.vouch(proposal);
                     self.records.voided = voucher.since.map(Stamp::from_micros);
-                    let served = apply(&mut self.records, request.clone(), &scene.with_ears(&self.ears));
+                    let served = apply(&mut self.records, request.clone(), &context.with_ears(&self.ears));
                     self.vouched(voucher, &served.answer);
                     served
                 }
-                None => apply(&mut self.records, request.clone(), &scene.with_ears(&self.ears)),
+                None => apply(&mut self.records, request.clone(), &context.with_ears(&self.ears)),
             };
             self.tickets.note(&request, &served.answer);
             holders.extend(self.holders_of(&request));
@@ -586,12 +586,12 @@ impl Oracle {
             Request::Advance(_) | Request::Inspect(_) | Request::Marked(_) => Vec::new(),
         };
         let floor = Fence::new(self.now.as_micros()).unwrap_or(Fence::MAX);
-        let scene = Scene::new(self.now, floor);
-        let inspect = |key: &Key| match apply(&mut self.records, Request::Inspect(key.clone()), &scene).answer
-        {
-            Answer::Inspect(state) => state.holders,
-            _ => Vec::new(),
-        };
+        let context = ApplyContext::new(self.now, floor);
+        let inspect =
+            |key: &Key| match apply(&mut self.records, Request::Inspect(key.clone()), &context).answer {
+                Answer::Inspect(state) => state.holders,
+                _ => Vec::new(),
+            };
         keys.into_iter().flat_map(inspect).collect()
     }
 

@@ -323,10 +323,10 @@ async fn a_place_in_line_is_given_up_also_when_the_store_was_silent_for_longer_t
     world.store.set(Weather::Lost);
     waits.abort();
     sleep(6 * SECOND).await;
-    assert!(!world.memory.dump().lines.values().all(leasehold_core::Line::is_empty));
+    assert!(!world.memory.dump().lines.values().all(leasehold_core::WaitQueue::is_empty));
     world.store.set(Weather::Fair);
     sleep(3 * SECOND).await;
-    assert!(world.memory.dump().lines.values().all(leasehold_core::Line::is_empty));
+    assert!(world.memory.dump().lines.values().all(leasehold_core::WaitQueue::is_empty));
     drop(guard);
 }
 

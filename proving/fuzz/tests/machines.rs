@@ -11,8 +11,8 @@ use std::{
 use fuzz::{Asleep, Verdict, holds, hunt};
 use leasehold_core::{
     Acquire, Attempt, Ballot, Claim, Drift, Fault, Fence, GrantAnswer, HoldAnswer, Holder, HolderInfo,
-    Instant, Keep, Keeping, Key, Lease, Line, News, Outcome, Owner, Patience, Place, Renewal, Round, Stamp,
-    Step, Ticket, Ttl, Turn, Vote, Waiting, Wake, majority_of,
+    Instant, Keep, Keeping, Key, Lease, News, Outcome, Owner, Patience, QueuePosition, Renewal, Round, Stamp,
+    Step, Ticket, Ttl, Turn, Vote, WaitQueue, WaiterRegistry, Wake, majority_of,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -64,13 +64,13 @@ fn holding() -> impl Strategy<Value = HolderInfo> {
     })
 }
 
-fn place() -> impl Strategy<Value = Place> {
+fn place() -> impl Strategy<Value = QueuePosition> {
     (
         prop_oneof![3 => 0..4_u64, 1 => any::<u64>()],
         prop_oneof![3 => 0..4_u64, 1 => any::<u64>()],
         any::<bool>(),
     )
-        .prop_map(|(ticket, before, stood)| Place { ticket: Ticket::new(ticket), before, stood })
+        .prop_map(|(ticket, before, stood)| QueuePosition { ticket: Ticket::new(ticket), before, stood })
 }
 
 fn grant_answer() -> impl Strategy<Value = GrantAnswer> {
@@ -382,7 +382,7 @@ fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
     const WHO: u128 = 4;
     let events = vec((0..WHO, at_line(), 0..2_000_000_000_u64), 1..50);
     hunt(4_000, (any::<u64>(), events), |(seed, events)| {
-        let waiting = Waiting::new(seed);
+        let waiting = WaiterRegistry::new(seed);
         let attempt =
             |who: u128| Attempt::new(Claim::exclusive(key()), Holder::from_bits(who + 1), None, Ttl::DEFAULT);
         let mut now = Instant::from_nanos(1_000_000_000);
@@ -427,7 +427,7 @@ fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
 }
 
 /// Somebody asks just now, or will soon, if anybody stands there. Who is told something does as it is told.
-fn is_asked_for(waiting: &Waiting, asking: &mut [bool], stands: &mut [bool], now: Instant) -> Verdict {
+fn is_asked_for(waiting: &WaiterRegistry, asking: &mut [bool], stands: &mut [bool], now: Instant) -> Verdict {
     let mut next = None;
     for who in 0..stands.len() {
         if !stands[who] || asking[who] {
@@ -449,6 +449,6 @@ fn is_asked_for(waiting: &Waiting, asking: &mut [bool], stands: &mut [bool], now
         }
     }
     let waits = stands.contains(&true) && !asking.contains(&true);
-    let soon = next.is_some_and(|next| next <= now + Line::RE_ASK);
+    let soon = next.is_some_and(|next| next <= now + WaitQueue::RE_ASK);
     holds(!waits || soon, || format!("{stands:?} stand there at {now:?}, and ask at {next:?}"))
 }

@@ -70,7 +70,7 @@ fn key() -> Key {
 
 /// The key, and what stands beside it.
 fn six() -> [Vec<u8>; 6] {
-    let sides = [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares];
+    let sides = [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
     let mut all = sides.into_iter().map(|side| side_key(side, &key()));
     let mut next = || all.next().expect("five");
     [b"a".to_vec(), next(), next(), next(), next(), next()]

@@ -9,7 +9,7 @@ use leasehold_core::{
 };
 use leasehold_redis::{
     script::decode,
-    wire::{self, Told},
+    wire::{self, PushMessage},
 };
 use proptest::{collection::vec, prelude::*};
 use redis::Value;
@@ -71,7 +71,7 @@ fn a_mark_that_is_read_is_written_the_same() {
 #[test]
 fn a_push_that_is_read_says_what_was_published() {
     hunt(20_000, bytes_near(&VALUES), |payload| {
-        let Some(Told { holder, news, nonce }) = wire::read_push(&payload) else { return Ok(()) };
+        let Some(PushMessage { holder, news, nonce }) = wire::read_push(&payload) else { return Ok(()) };
         let digits = holder.digits();
         let head = match news {
             News::Granted { fence, lasts } => format!("g {digits} {fence} {} ", lasts.as_millis()),

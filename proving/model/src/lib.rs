@@ -1,7 +1,7 @@
 //! The machines of core in small worlds whose every history is explored.
 //!
 //! A world is what core is run in: a [`store`], which is `leasehold_core::apply` over its records; processes, each with a connection, the
-//! `Waiting` and the `Unsettled` that its clients share; clients, each an `Acquire` and then a `Keep`; and between them a network that
+//! `WaiterRegistry` and the `Unsettled` that its clients share; clients, each an `Acquire` and then a `Keep`; and between them a network that
 //! is against everybody. Nothing here says what a lock is. The code of a world only carries: it sends what a machine says, and tells
 //! it what came back, as the library's driver and its stores do.
 //!

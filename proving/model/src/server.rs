@@ -6,8 +6,8 @@
 use std::hash::{Hash, Hasher};
 
 use leasehold_core::{
-    Answer, Attempt, Channel, Content, Ears, Family, Fence, HoldAnswer, Holder, Key, Line, Lock, Mode, News,
-    Records, Request, Scene, Served, Share, Shares, Stamp, Ttl, Unclaimed, apply,
+    Answer, ApplyContext, Attempt, Channel, Content, Family, Fence, HoldAnswer, Holder, Key, Lock, Mode,
+    News, Records, Request, Served, Share, Shares, Stamp, Subscribers, Ttl, Unclaimed, WaitQueue, apply,
 };
 
 use crate::Flaw;
@@ -36,7 +36,7 @@ pub(crate) struct Server {
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Listeners(pub(crate) Vec<Listener>);
 
-impl Ears for Listeners {
+impl Subscribers for Listeners {
     fn listens(&self, channel: &Channel) -> bool {
         self.0.iter().any(|listener| listener.channel == *channel)
     }
@@ -65,9 +65,10 @@ impl Server {
         }
         let floor =
             if flaw == Some(Flaw::FenceWithoutFloor) { Fence::new(1).unwrap_or(floor) } else { floor };
-        let scene = Scene::new(now.stamp(), floor).with_window(window.duration()).with_ears(&self.listeners);
+        let context =
+            ApplyContext::new(now.stamp(), floor).with_window(window.duration()).with_ears(&self.listeners);
         let asked = before.is_some().then(|| request.clone());
-        let mut served = apply(&mut self.records, request, &scene);
+        let mut served = apply(&mut self.records, request, &context);
         assert!(served.unfinished.is_empty(), "so few are cleared away at once");
         if let Some(((flaw, before), request)) = before.zip(asked) {
             self.flawed_after(flaw, &before, &request, &mut served, floor, now.stamp(), window);
@@ -99,7 +100,7 @@ impl Server {
     /// All who hold something here or stand in a line.
     pub(crate) fn known(&self, now: Now) -> impl Iterator<Item = Holder> {
         let held = self.records.locks.keys().flat_map(move |key| self.records.holder_ids(key, now.stamp()));
-        let lines = self.records.lines.values().flat_map(Line::waiters);
+        let lines = self.records.lines.values().flat_map(WaitQueue::waiters);
         held.chain(lines.map(|(_, standing)| standing.holder))
     }
 
@@ -164,7 +165,7 @@ impl Server {
         let holder = attempt.holder;
         let records = &mut self.records;
         let line_before = before.line(&key, now);
-        let unclaimed = |line: Option<&Line>| line.and_then(Line::unclaimed).cloned();
+        let unclaimed = |line: Option<&WaitQueue>| line.and_then(WaitQueue::unclaimed).cloned();
         let handed = served.pushes.iter().find(|push| matches!(push.news, News::Granted { .. })).cloned();
         match flaw {
             Flaw::RenewalTakes => {
@@ -188,18 +189,19 @@ impl Server {
                 }
             }
             Flaw::ReleaseStaysInLine if matches!(request, Request::Release(_)) => {
-                let stood = line_before.into_iter().flat_map(Line::waiters);
+                let stood = line_before.into_iter().flat_map(WaitQueue::waiters);
                 if let Some((ticket, standing)) = stood.filter(|(_, it)| it.holder == holder).last() {
                     let line = records.lines.entry(key).or_default();
                     line.join(standing.clone(), Some(ticket), now);
-                    line.keep_until(now + Line::KEPT_FOR);
+                    line.keep_until(now + WaitQueue::KEPT_FOR);
                 }
             }
             Flaw::TrustsTheCountOfThePush if handed.is_some() && !self.miscounted => {
                 self.miscounted = true;
                 records.locks.remove(&key);
-                let scene = Scene::new(now, floor).with_window(window.duration()).with_ears(&self.listeners);
-                served.pushes.extend(apply(records, Request::Advance(vec![key]), &scene).pushes);
+                let context =
+                    ApplyContext::new(now, floor).with_window(window.duration()).with_ears(&self.listeners);
+                served.pushes.extend(apply(records, Request::Advance(vec![key]), &context).pushes);
             }
             Flaw::OnlyTheOwnerHandsOn => {
                 records.locks.retain(|_, lock| lock.content != Content::Foreign(HIDDEN.into()));
@@ -232,7 +234,7 @@ impl Server {
                     let joined = records.lines.remove(&key);
                     let mut line = line.clone();
                     line.leave(holder);
-                    for (_, standing) in joined.iter().flat_map(Line::waiters) {
+                    for (_, standing) in joined.iter().flat_map(WaitQueue::waiters) {
                         line.join(standing.clone(), None, now);
                     }
                     records.lines.insert(key, line);
@@ -301,15 +303,15 @@ fn rebuild(
     records: &mut Records,
     key: &Key,
     unclaimed: impl FnOnce(Option<Unclaimed>) -> Option<Unclaimed>,
-    struck: Option<&Line>,
+    struck: Option<&WaitQueue>,
 ) {
     let old = records.lines.remove(key).unwrap_or_default();
-    let mut line = Line::default();
+    let mut line = WaitQueue::default();
     for (ticket, standing) in old.waiters() {
         line.join(standing.clone(), Some(ticket), Stamp::from_micros(0));
     }
     old.struck()
-        .chain(struck.into_iter().flat_map(Line::struck))
+        .chain(struck.into_iter().flat_map(WaitQueue::struck))
         .for_each(|channel| line.strike(channel.clone()));
     if let Some(ends) = old.ends() {
         line.keep_until(ends);
@@ -317,7 +319,7 @@ fn rebuild(
     if let Some(it) = unclaimed(old.unclaimed().cloned()) {
         line.hand_to(it.holder, it.channel);
     }
-    if line != Line::default() {
+    if line != WaitQueue::default() {
         records.lines.insert(key.clone(), line);
     }
 }

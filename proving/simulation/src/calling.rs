@@ -11,7 +11,7 @@ use crate::reading::Reading;
 use crate::store::{CONNECT, NodeStore};
 
 /// How it stands with the connection.
-pub(crate) enum Line {
+pub(crate) enum ConnectionState {
     Down,
     Opening(watch::Receiver<Option<Result<Arc<Connection>, Fault>>>),
     Up(Arc<Connection>),
@@ -38,13 +38,13 @@ impl NodeStore {
     /// The connection that stands, or a new one.
     pub(crate) async fn connection(&self, limit: Duration) -> Result<Arc<Connection>, Fault> {
         let mut opening = match &*self.line() {
-            Line::Up(connection) => return Ok(connection.clone()),
-            Line::Opening(opening) => Some(opening.clone()),
-            Line::Down => None,
+            ConnectionState::Up(connection) => return Ok(connection.clone()),
+            ConnectionState::Opening(opening) => Some(opening.clone()),
+            ConnectionState::Down => None,
         };
         if opening.is_none() {
             let (opened, receiver) = watch::channel(None);
-            *self.line() = Line::Opening(receiver.clone());
+            *self.line() = ConnectionState::Opening(receiver.clone());
             opening = Some(receiver);
             if let Some(this) = self.this.upgrade() {
                 self.machine.spawn(Box::pin(async move { this.opens(&opened).await }));
@@ -77,7 +77,8 @@ impl NodeStore {
                 Err(fault)
             }
         };
-        *self.line() = made.as_ref().map_or(Line::Down, |connection| Line::Up(connection.clone()));
+        *self.line() =
+            made.as_ref().map_or(ConnectionState::Down, |connection| ConnectionState::Up(connection.clone()));
         opened.send_replace(Some(made));
         // What was said on the connection before may be lost.
         self.waiting.ask_for_all();
@@ -99,7 +100,7 @@ impl NodeStore {
 
     fn hears(&self, number: u64, push: Push) {
         let connection = match &*self.line() {
-            Line::Up(connection) if connection.number == number => connection.clone(),
+            ConnectionState::Up(connection) if connection.number == number => connection.clone(),
             _ => return,
         };
         let proof = push.to.zip(push.nonce).map(|(channel, nonce)| Proof { channel, nonce });
@@ -111,8 +112,8 @@ impl NodeStore {
     fn drops(&self, number: u64) {
         {
             let mut line = self.line();
-            if matches!(&*line, Line::Up(connection) if connection.number == number) {
-                *line = Line::Down;
+            if matches!(&*line, ConnectionState::Up(connection) if connection.number == number) {
+                *line = ConnectionState::Down;
             }
         }
         self.world.closes(number);

@@ -6,8 +6,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{
-    Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, Holder, InspectStore, Key, KeyState, Limits, Manner,
-    Parts, Store, Wake,
+    Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, Holder, InspectStore, Key, KeyState, Limits, Parts,
+    Store, WaitMode, Wake,
 };
 
 /// A rule that is left out.
@@ -100,13 +100,13 @@ impl Store for CountedFromAnswer {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         Box::pin(async move {
             if let Some(answer) = self.known(attempt.holder) {
                 return Ok(answer);
             }
-            let answer = self.store.grant(attempt, manner).await?;
+            let answer = self.store.grant(attempt, wait_mode).await?;
             if !matches!(answer, GrantAnswer::Granted { .. }) {
                 return Ok(answer);
             }

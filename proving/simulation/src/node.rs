@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use leasehold_core::{
-    Answer, Attempt, Channel, Content, Ears, Fence, Holder, Key, Push, Records, Request, Scene, Served,
-    Stamp, apply,
+    Answer, ApplyContext, Attempt, Channel, Content, Fence, Holder, Key, Push, Records, Request, Served,
+    Stamp, Subscribers, apply,
 };
 
 use crate::clock::Clock;
@@ -31,7 +31,7 @@ pub(crate) struct Node {
 #[derive(Debug)]
 struct Listening<'a>(&'a BTreeSet<Channel>);
 
-impl Ears for Listening<'_> {
+impl Subscribers for Listening<'_> {
     fn listens(&self, channel: &Channel) -> bool {
         self.0.contains(channel)
     }
@@ -79,10 +79,10 @@ impl Node {
         let mut floor = Fence::new(stamp.as_micros()).unwrap_or(Fence::MAX);
         let request = self.flawed(request, stamp, &mut floor);
         let ears = Listening(&self.listening);
-        let scene = Scene::new(stamp, floor).with_ears(&ears);
-        let Served { answer, mut pushes, mut unfinished } = apply(&mut self.records, request, &scene);
+        let context = ApplyContext::new(stamp, floor).with_ears(&ears);
+        let Served { answer, mut pushes, mut unfinished } = apply(&mut self.records, request, &context);
         while !unfinished.is_empty() {
-            let more = apply(&mut self.records, Request::Advance(unfinished), &scene);
+            let more = apply(&mut self.records, Request::Advance(unfinished), &context);
             pushes.extend(more.pushes);
             unfinished = more.unfinished;
         }

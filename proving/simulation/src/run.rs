@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold::{Drift, Locks, Runtime, Store};
-use leasehold_core::Line;
+use leasehold_core::WaitQueue;
 
 use crate::client::Worker;
 use crate::clock::Clock;
@@ -194,7 +194,7 @@ impl Run {
         drop(processes);
         // A ttl and a not-after; whoever died in line is forgotten with the line.
         let gone = self.world.executor.now();
-        let last = self.plan.max_ttl.max(Line::KEPT_FOR) + Duration::from_secs(2);
+        let last = self.plan.max_ttl.max(WaitQueue::KEPT_FOR) + Duration::from_secs(2);
         let last = gone + u64::try_from(last.as_nanos()).unwrap_or(0);
         self.until(Duration::from_secs(60), |run| run.world.executor.now() >= last);
         self.nothing_is_left();

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use leasehold_core::{
     Answer, Attempt, BoxFuture, Drift, Fault, GrantAnswer, HoldAnswer, Holder, InspectStore, Instant, Key,
-    KeyState, Limits, Manner, MemberStore, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Stamp, Store,
-    Ttl, Unsettled, Wait, Waiting, Wake,
+    KeyState, Limits, MemberStore, Nonce, Parts, Proof, RaiseAnswer, Request, Runtime, Stamp, Store, Ttl,
+    Unsettled, Wait, WaitMode, WaiterRegistry, Wake,
 };
 
-use crate::calling::{Connection, Line};
+use crate::calling::{Connection, ConnectionState};
 use crate::flaw::Flaw;
 use crate::machine::Machine;
 use crate::network::channel_of;
@@ -30,9 +30,9 @@ pub(crate) struct NodeStore {
     pub(crate) world: Arc<World>,
     pub(crate) machine: Arc<Machine>,
     pub(crate) this: Weak<Self>,
-    pub(crate) line: Mutex<Line>,
+    pub(crate) line: Mutex<ConnectionState>,
     unsettled: Unsettled,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: WaiterRegistry,
     /// Who was granted something here, for a store that releases nowhere else.
     granted: Mutex<Vec<Holder>>,
     /// Whose calls are being made: what these bring after a release is undone by whoever makes them.
@@ -48,9 +48,9 @@ impl NodeStore {
             world: world.clone(),
             machine: machine.clone(),
             this: this.clone(),
-            line: Mutex::new(Line::Down),
+            line: Mutex::new(ConnectionState::Down),
             unsettled: Unsettled::default(),
-            waiting: Waiting::new(seed),
+            waiting: WaiterRegistry::new(seed),
             granted: Mutex::default(),
             calling: Mutex::default(),
         })
@@ -83,14 +83,14 @@ impl NodeStore {
         }
     }
 
-    async fn ask(&self, attempt: &Attempt, manner: Manner) -> Result<GrantAnswer, Fault> {
+    async fn ask(&self, attempt: &Attempt, wait_mode: WaitMode) -> Result<GrantAnswer, Fault> {
         let _calling = self.calling(std::slice::from_ref(attempt));
         let limit = Self::limit(attempt.ttl);
         let connection = self.connection(limit * 5).await?;
         let sent = self.machine.now();
-        let waits = matches!(manner, Manner::Wait { .. });
-        let wait = match manner {
-            Manner::Wait { line_limit } => {
+        let waits = matches!(wait_mode, WaitMode::Wait { .. });
+        let wait = match wait_mode {
+            WaitMode::Wait { line_limit } => {
                 let channel = channel_of(connection.number);
                 let nonce = Nonce::from_bits(self.machine.random());
                 let proof = Proof { channel: channel.clone(), nonce };
@@ -207,7 +207,7 @@ impl NodeStore {
         }));
     }
 
-    pub(crate) fn line(&self) -> MutexGuard<'_, Line> {
+    pub(crate) fn line(&self) -> MutexGuard<'_, ConnectionState> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -254,9 +254,9 @@ impl Store for NodeStore {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
-        Box::pin(async move { self.ask(&self.named(attempt), manner).await })
+        Box::pin(async move { self.ask(&self.named(attempt), wait_mode).await })
     }
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {

@@ -270,7 +270,7 @@ impl Watch {
             {
                 labels.push(label.as_str().to_owned());
             }
-            let line = node.records.line(key, stamp).into_iter().flat_map(leasehold_core::Line::waiters);
+            let line = node.records.line(key, stamp).into_iter().flat_map(leasehold_core::WaitQueue::waiters);
             let waiters = line.filter_map(|(_, standing)| standing.label.as_ref());
             labels.extend(waiters.map(|label| label.as_str().to_owned()));
         }

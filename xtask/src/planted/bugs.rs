@@ -11,7 +11,7 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a release frees a lease whoever has it",
         file: "crates/core/src/apply/grant.rs",
-        from: "if records.is_held_by(key, attempt.holder, scene.now) {\n        records.free(",
+        from: "if records.is_held_by(key, attempt.holder, context.now) {\n        records.free(",
         to: "{\n        records.free(",
         tests: &[(Core, "apply::tests::holding::a_release_takes_back_what_is_ours_and_says_what_is_not")],
     },
@@ -238,8 +238,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a try takes a free key although somebody waits",
         file: "crates/core/src/apply/grant.rs",
-        from: "        match turn(records, want, None, scene, told) {\n            Turn::Anybodys",
-        to: "        let is_free = records.has_room(&want.key, want.mode, scene.now);\n        match if is_free { Turn::Anybodys } else { turn(records, want, None, scene, told) } {\n            Turn::Anybodys",
+        from: "        match turn(records, want, None, context, told) {\n            Turn::Anybodys",
+        to: "        let is_free = records.has_room(&want.key, want.mode, context.now);\n        match if is_free { Turn::Anybodys } else { turn(records, want, None, context, told) } {\n            Turn::Anybodys",
         tests: &[(Core, "apply::tests::line::a_try_does_not_slip_past_the_line")],
     },
     Bug {
@@ -426,8 +426,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a member is joined although somebody else has its key",
         file: "crates/core/src/apply/hold.rs",
-        from: "if turn(records, want, None, scene, told) != Turn::Anybodys {",
-        to: "if turn(records, want, None, scene, told) == Turn::Unknown {",
+        from: "if turn(records, want, None, context, told) != Turn::Anybodys {",
+        to: "if turn(records, want, None, context, told) == Turn::Unknown {",
         tests: &[(
             Core,
             "apply::tests::member::a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_waits",

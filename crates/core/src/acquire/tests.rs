@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Holder, Owner, Place, Ticket};
+use crate::{Holder, Owner, QueuePosition, Ticket};
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
@@ -194,7 +194,7 @@ fn a_wake_up_ends_the_rest_but_not_an_ask_under_way() {
 }
 
 fn in_line(before: u64) -> GrantAnswer {
-    let place = Place { ticket: Ticket::new(1), before, stood: false };
+    let place = QueuePosition { ticket: Ticket::new(1), before, stood: false };
     GrantAnswer::Busy { held_by: held_for(SECOND), place: Some(place) }
 }
 

@@ -1,7 +1,9 @@
 //! Handing a free key to who has waited for it longest.
 
-use super::{Scene, Told};
-use crate::{Content, Fence, Holder, Key, Line, Lock, News, Push, Records, Share, Stamp, Standing, Want};
+use super::{ApplyContext, Effects};
+use crate::{
+    Content, Fence, Holder, Key, Lock, News, Push, QueueEntry, Records, Share, Stamp, WaitQueue, Want,
+};
 
 /// Whose turn it is at a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,21 +30,21 @@ pub(super) fn advance(
     records: &mut Records,
     key: &Key,
     asking: Option<Holder>,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) -> Turn {
-    forget_ended(records, key, scene.now);
-    if !records.is_settled(key, scene.now) {
+    forget_ended(records, key, context.now);
+    if !records.is_settled(key, context.now) {
         told.unfinished.push(key.clone());
         return Turn::Unknown;
     }
     let Some(mut line) = records.lines.remove(key) else { return Turn::Anybodys };
     if let Some(unclaimed) = line.unclaimed()
-        && !records.is_held_by(key, unclaimed.holder, scene.now)
+        && !records.is_held_by(key, unclaimed.holder, context.now)
     {
         line.strike_unclaimed();
     }
-    let turn = next(records, &mut line, key, asking, scene, told);
+    let turn = next(records, &mut line, key, asking, context, told);
     put_back(records, key, line);
     turn
 }
@@ -52,28 +54,28 @@ pub(super) fn turn(
     records: &mut Records,
     want: &Want,
     asking: Option<Holder>,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) -> Turn {
-    match advance(records, &want.key, asking, scene, told) {
-        Turn::Anybodys if !records.has_room(&want.key, want.mode, scene.now) => Turn::Anothers,
+    match advance(records, &want.key, asking, context, told) {
+        Turn::Anybodys if !records.has_room(&want.key, want.mode, context.now) => Turn::Anothers,
         turn => turn,
     }
 }
 
 fn next(
     records: &mut Records,
-    line: &mut Line,
+    line: &mut WaitQueue,
     key: &Key,
     asking: Option<Holder>,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) -> Turn {
     let mut done = 0;
     let mut last_handed = None;
     let turn = loop {
         let Some(first) = line.first() else { break Turn::Anybodys };
-        let has_room = records.has_room(key, first.mode, scene.now);
+        let has_room = records.has_room(key, first.mode, context.now);
         if asking == Some(first.holder) {
             if has_room {
                 line.pop();
@@ -81,28 +83,28 @@ fn next(
             break if has_room { Turn::Asking } else { Turn::Anothers };
         }
         // Nobody passes a lease. But past a share those behind may go, once it is known that the first is not there any more.
-        if !has_room && records.family(key, scene.now).is_none() {
+        if !has_room && records.family(key, context.now).is_none() {
             break Turn::Anothers;
         }
-        if done == Line::CLEARED_AT_ONCE {
+        if done == WaitQueue::CLEARED_AT_ONCE {
             told.unfinished.push(key.clone());
             break Turn::Unknown;
         }
-        let hears = first.channel.as_ref().is_none_or(|channel| scene.ears.listens(channel));
+        let hears = first.channel.as_ref().is_none_or(|channel| context.ears.listens(channel));
         let is_there = hears && !line.is_struck(first);
         if is_there && !has_room {
             break Turn::Anothers;
         }
         done += 1;
         let Some(standing) = line.pop() else { break Turn::Anybodys };
-        if is_there && hand_over(records, line, key, &standing, scene, told) {
+        if is_there && hand_over(records, line, key, &standing, context, told) {
             last_handed = Some(standing);
         }
     };
     if let Some(handed) = last_handed
         && let Some(witness) = line.witness(handed.channel.as_ref())
     {
-        let left = records.next_end(key, scene.now).map(|ends| scene.now.saturating_until(ends));
+        let left = records.next_end(key, context.now).map(|ends| context.now.saturating_until(ends));
         told.push(key, witness.channel, witness.holder, News::First { left: left.unwrap_or_default() });
         if handed.mode.family().is_none() {
             line.hand_to(handed.holder, handed.channel);
@@ -114,30 +116,30 @@ fn next(
 /// Gives a key to somebody who has just been taken out of its line, and says so there.
 fn hand_over(
     records: &mut Records,
-    line: &Line,
+    line: &WaitQueue,
     key: &Key,
-    standing: &Standing,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    standing: &QueueEntry,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) -> bool {
-    let Standing { holder, label, mode, channel, .. } = standing.clone();
-    let lasts = standing.ttl.up_to(scene.window);
-    let Some(fence) = Fence::next(records.fence(key, scene.now), scene.floor) else {
+    let QueueEntry { holder, label, mode, channel, .. } = standing.clone();
+    let lasts = standing.ttl.up_to(context.window);
+    let Some(fence) = Fence::next(records.fence(key, context.now), context.floor) else {
         // It is told why by the answer.
         told.push(key, channel, holder, News::AskAgain);
         return false;
     };
     // Also where it is no grant yet: the last fence would else name this holding, and whoever saw the one before would break it.
-    records.remember(key, fence, standing.ttl, scene.now);
+    records.remember(key, fence, standing.ttl, context.now);
     let news = if standing.wants_more { News::AskAgain } else { News::Granted { fence, lasts } };
     let fence = (!standing.wants_more).then_some(fence);
     match mode.family() {
         None => {
             let content = Content::Lease { holder, label, awaited: !line.is_empty() };
-            records.locks.insert(key.clone(), Lock::new(content, Some(scene.now + lasts.duration())));
+            records.locks.insert(key.clone(), Lock::new(content, Some(context.now + lasts.duration())));
         }
         Some(family) => {
-            let share = Share::new(mode.weight(), fence, label, Share::end(scene.now, lasts));
+            let share = Share::new(mode.weight(), fence, label, Share::end(context.now, lasts));
             let share = share.unclaimed_at(channel.clone());
             records.shares.entry(key.clone()).or_default().put(holder, share);
             records.mark(key, family);
@@ -168,7 +170,7 @@ pub(super) fn leave(records: &mut Records, key: &Key, holder: Holder) {
 }
 
 /// A line in which nobody stands and nobody is waited for is none.
-fn put_back(records: &mut Records, key: &Key, line: Line) {
+fn put_back(records: &mut Records, key: &Key, line: WaitQueue) {
     if !line.is_empty() || line.unclaimed().is_some() {
         records.lines.insert(key.clone(), line);
     }
@@ -181,10 +183,10 @@ pub(super) fn forget_ended(records: &mut Records, key: &Key, now: Stamp) {
     }
 }
 
-impl Told {
+impl Effects {
     /// Who stands first now that somebody else has gone learns when it is worth asking.
     pub(super) fn who_stands_first(&mut self, records: &Records, key: &Key, now: Stamp) {
-        let first = records.line(key, now).and_then(Line::first);
+        let first = records.line(key, now).and_then(WaitQueue::first);
         let left = records.next_end(key, now).map(|ends| now.saturating_until(ends));
         if let (Some(first), Some(left)) = (first, left) {
             self.push(key, first.channel.clone(), first.holder, News::First { left });

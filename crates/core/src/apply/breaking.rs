@@ -2,7 +2,7 @@
 
 use super::advance::{advance, leave};
 use super::mark::wall;
-use super::{Scene, Told};
+use super::{ApplyContext, Effects};
 use crate::{BreakAnswer, BreakNote, BreakRecord, Fence, Holder, Key, News, Owner, Records, Stamp, Ttl};
 
 /// Ends the lease whose fence this is, and no other; hands the key on. Others who hold the key together with that one keep their
@@ -16,10 +16,10 @@ pub(super) fn break_lease(
     key: &Key,
     fence: Fence,
     note: &BreakNote,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) -> BreakAnswer {
-    let now = scene.now;
+    let now = context.now;
     // Not passed over for it: who was handed the key and has not been heard yet did not let it end.
     let named = sharer(records, key, fence, now);
     records.settle(key, named, now);
@@ -29,23 +29,23 @@ pub(super) fn break_lease(
     });
     let Some((holding, holder)) = ours.filter(|(holding, _)| holding.fence == Some(fence)) else {
         let held_by = records.holding(key, now);
-        advance(records, key, None, scene, told);
+        advance(records, key, None, context, told);
         return BreakAnswer::NotHeld { held_by };
     };
     records.free(key, holder, now);
-    if let Some(above) = Fence::next(records.fence(key, now), scene.floor) {
+    if let Some(above) = Fence::next(records.fence(key, now), context.floor) {
         records.remember(key, above, Ttl::DEFAULT, now);
     }
     let said = match &holding.owner {
         Owner::Holder { label, .. } => label.clone(),
         _ => None,
     };
-    let at = wall(scene);
+    let at = wall(context);
     let record = BreakRecord::new(key.clone(), at, fence, said, note.clone());
     records.breaks.insert(key.clone(), (record, at + BreakRecord::KEPT_FOR));
     leave(records, key, holder);
     told.push(key, None, holder, News::Broken);
-    advance(records, key, None, scene, told);
+    advance(records, key, None, context, told);
     BreakAnswer::Broken { holding }
 }
 

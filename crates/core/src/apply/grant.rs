@@ -1,10 +1,10 @@
 //! Taking the keys of a claim, or a place in line.
 
 use super::advance::{Turn, advance, forget_ended, leave, turn};
-use super::{Scene, Told, settle};
+use super::{ApplyContext, Effects, settle};
 use crate::{
-    Attempt, Content, Fence, GrantAnswer, Holder, Key, Line, Lock, Place, Records, Share, Standing, Wait,
-    Want,
+    Attempt, Content, Fence, GrantAnswer, Holder, Key, Lock, QueueEntry, QueuePosition, Records, Share, Wait,
+    WaitQueue, Want,
 };
 
 /// All keys free, or held by this very attempt: then they are its own for a ttl from now. Asking again is no different from
@@ -16,10 +16,10 @@ pub(super) fn grant(
     records: &mut Records,
     attempt: &Attempt,
     wait: Option<&Wait>,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) -> GrantAnswer {
-    let now = scene.now;
+    let now = context.now;
     for key in attempt.claim.keys() {
         if let Some(Lock { content: Content::NotALock, .. }) = records.lock(key, now) {
             return GrantAnswer::NotALock { key: key.clone() };
@@ -30,32 +30,32 @@ pub(super) fn grant(
     }
     settle(records, attempt, now);
     let refused = match wait {
-        None => all_or_none(records, attempt, scene, told),
-        Some(wait) => step_by_step(records, attempt, wait, scene, told),
+        None => all_or_none(records, attempt, context, told),
+        Some(wait) => step_by_step(records, attempt, wait, context, told),
     };
-    refused.unwrap_or_else(|| GrantAnswer::Granted { fence: seal(records, attempt, scene) })
+    refused.unwrap_or_else(|| GrantAnswer::Granted { fence: seal(records, attempt, context) })
 }
 
 /// Takes all keys, or says what keeps it from that.
 fn all_or_none(
     records: &mut Records,
     attempt: &Attempt,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) -> Option<GrantAnswer> {
     let mut refused = None;
     for want in attempt.claim.wants() {
-        if records.is_held_in(&want.key, attempt.holder, want.mode, scene.now) {
+        if records.is_held_in(&want.key, attempt.holder, want.mode, context.now) {
             continue;
         }
-        match turn(records, want, None, scene, told) {
+        match turn(records, want, None, context, told) {
             Turn::Anybodys | Turn::Asking => {}
-            Turn::Anothers => refused = refused.or_else(|| busy(records, &want.key, None, scene)),
+            Turn::Anothers => refused = refused.or_else(|| busy(records, &want.key, None, context)),
             Turn::Unknown => refused = refused.or(Some(GrantAnswer::Unfinished)),
         }
     }
     if refused.is_none() {
-        attempt.claim.wants().iter().for_each(|want| take(records, want, attempt, scene));
+        attempt.claim.wants().iter().for_each(|want| take(records, want, attempt, context));
     }
     refused
 }
@@ -65,16 +65,16 @@ fn step_by_step(
     records: &mut Records,
     attempt: &Attempt,
     wait: &Wait,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) -> Option<GrantAnswer> {
     let mut taken = Vec::new();
     let wants = attempt.claim.wants();
     for (n, want) in wants.iter().enumerate() {
         // Behind the last there is none to wait for.
         let may_be_kept =
-            n + 1 < wants.len() && !records.is_held_in(&want.key, attempt.holder, want.mode, scene.now);
-        let Some(answer) = step(records, want, attempt, wait, scene, told) else {
+            n + 1 < wants.len() && !records.is_held_in(&want.key, attempt.holder, want.mode, context.now);
+        let Some(answer) = step(records, want, attempt, wait, context, told) else {
             taken.extend(may_be_kept.then_some(&want.key));
             continue;
         };
@@ -83,12 +83,12 @@ fn step_by_step(
         let first = if matches!(answer, GrantAnswer::LineFull { .. }) { 0 } else { n + 1 };
         // What is kept has no fence of its own yet, but no more that of whoever had it before, who could else be broken in its place.
         for key in taken {
-            if let Some(above) = Fence::next(records.fence(key, scene.now), scene.floor) {
-                records.remember(key, above, attempt.ttl, scene.now);
+            if let Some(above) = Fence::next(records.fence(key, context.now), context.floor) {
+                records.remember(key, above, attempt.ttl, context.now);
             }
         }
         for key in attempt.claim.keys().skip(first) {
-            give_back(records, key, attempt, scene, told);
+            give_back(records, key, attempt, context, told);
         }
         return Some(answer);
     }
@@ -101,12 +101,12 @@ fn step(
     want: &Want,
     attempt: &Attempt,
     wait: &Wait,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) -> Option<GrantAnswer> {
-    let (now, holder, key) = (scene.now, attempt.holder, &want.key);
+    let (now, holder, key) = (context.now, attempt.holder, &want.key);
     if records.is_held_in(key, holder, want.mode, now) {
-        take(records, want, attempt, scene);
+        take(records, want, attempt, context);
         return None;
     }
     forget_ended(records, key, now);
@@ -118,49 +118,54 @@ fn step(
         stood = line.ticket(holder).is_some();
     }
     if stood || ticket.is_some() {
-        join(records, want, attempt, wait, scene);
+        join(records, want, attempt, wait, context);
     }
-    match turn(records, want, Some(holder), scene, told) {
+    match turn(records, want, Some(holder), context, told) {
         Turn::Anybodys => {
-            take(records, want, attempt, scene);
+            take(records, want, attempt, context);
             return None;
         }
         Turn::Asking => {
-            take(records, want, attempt, scene);
+            take(records, want, attempt, context);
             // Those behind may hold the key together with this one.
-            advance(records, key, None, scene, told);
+            advance(records, key, None, context, told);
             return None;
         }
         Turn::Unknown => {
-            join(records, want, attempt, wait, scene);
+            join(records, want, attempt, wait, context);
             return Some(GrantAnswer::Unfinished);
         }
         Turn::Anothers => {}
     }
-    let length = records.lines.get(key).map_or(0, Line::len) as u64;
+    let length = records.lines.get(key).map_or(0, WaitQueue::len) as u64;
     let joined = records.lines.get(key).is_some_and(|line| line.ticket(holder).is_some());
     if !joined {
         if wait.line_limit.is_some_and(|limit| length >= limit) {
             let held_by = records.holding(key, now)?;
             return Some(GrantAnswer::LineFull { held_by, length });
         }
-        join(records, want, attempt, wait, scene);
+        join(records, want, attempt, wait, context);
     }
     if let Some(Lock { content: Content::Lease { awaited, .. }, .. }) = records.locks.get_mut(key) {
         *awaited = true;
     }
     let line = records.lines.get(key)?;
     let (ticket, before) = (line.ticket(holder)?, line.before(holder)?);
-    busy(records, key, Some(Place { ticket, before, stood }), scene)
+    busy(records, key, Some(QueuePosition { ticket, before, stood }), context)
 }
 
-fn busy(records: &Records, key: &Key, place: Option<Place>, scene: &Scene<'_>) -> Option<GrantAnswer> {
-    records.holding(key, scene.now).map(|held_by| GrantAnswer::Busy { held_by, place })
+fn busy(
+    records: &Records,
+    key: &Key,
+    place: Option<QueuePosition>,
+    context: &ApplyContext<'_>,
+) -> Option<GrantAnswer> {
+    records.holding(key, context.now).map(|held_by| GrantAnswer::Busy { held_by, place })
 }
 
-fn join(records: &mut Records, want: &Want, attempt: &Attempt, wait: &Wait, scene: &Scene<'_>) {
+fn join(records: &mut Records, want: &Want, attempt: &Attempt, wait: &Wait, context: &ApplyContext<'_>) {
     let Want { key, mode } = want;
-    let standing = Standing {
+    let standing = QueueEntry {
         holder: attempt.holder,
         label: attempt.label.clone(),
         mode: *mode,
@@ -171,16 +176,16 @@ fn join(records: &mut Records, want: &Want, attempt: &Attempt, wait: &Wait, scen
     };
     let ticket = wait.ticket.as_ref().filter(|(at, _)| at == key).map(|(_, ticket)| *ticket);
     let line = records.lines.entry(key.clone()).or_default();
-    line.join(standing, ticket, scene.now);
-    line.keep_until(scene.now + Line::KEPT_FOR);
+    line.join(standing, ticket, context.now);
+    line.keep_until(context.now + WaitQueue::KEPT_FOR);
 }
 
 /// Makes a key the attempt's own for a ttl from now.
 ///
 /// Like a renewal, asking again never shortens a lease: a request that was delayed on its way could else cut off what a
 /// renewal, already answered, made longer.
-pub(super) fn take(records: &mut Records, want: &Want, attempt: &Attempt, scene: &Scene<'_>) {
-    let (now, key) = (scene.now, &want.key);
+pub(super) fn take(records: &mut Records, want: &Want, attempt: &Attempt, context: &ApplyContext<'_>) {
+    let (now, key) = (context.now, &want.key);
     leave(records, key, attempt.holder);
     if let Some(family) = want.mode.family() {
         let shares = records.shares.entry(key.clone()).or_default();
@@ -206,10 +211,10 @@ pub(super) fn take(records: &mut Records, want: &Want, attempt: &Attempt, scene:
 }
 
 /// Gives a claim whose keys are all taken its fence: above the last one of each of its keys.
-fn seal(records: &mut Records, attempt: &Attempt, scene: &Scene<'_>) -> Fence {
-    let now = scene.now;
+fn seal(records: &mut Records, attempt: &Attempt, context: &ApplyContext<'_>) -> Fence {
+    let now = context.now;
     let last = attempt.claim.keys().filter_map(|key| records.fence(key, now)).max();
-    let floor = Fence::floor(attempt.proposal.map(|it| it.fence), scene.floor);
+    let floor = Fence::floor(attempt.proposal.map(|it| it.fence), context.floor);
     let fence = Fence::next(last, floor).unwrap_or(Fence::MAX);
     for key in attempt.claim.keys() {
         records.remember(key, fence, attempt.ttl, now);
@@ -223,19 +228,19 @@ pub(super) fn give_back(
     records: &mut Records,
     key: &Key,
     attempt: &Attempt,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) {
-    if records.is_held_by(key, attempt.holder, scene.now) {
-        records.free(key, attempt.holder, scene.now);
+    if records.is_held_by(key, attempt.holder, context.now) {
+        records.free(key, attempt.holder, context.now);
     }
-    let is_anothers = records.lock(key, scene.now).is_some();
+    let is_anothers = records.lock(key, context.now).is_some();
     let stood_first = first(records, key) == Some(attempt.holder);
     leave(records, key, attempt.holder);
     let told_before = told.pushes.len();
-    advance(records, key, None, scene, told);
+    advance(records, key, None, context, told);
     if stood_first && is_anothers && told.pushes.len() == told_before {
-        told.who_stands_first(records, key, scene.now);
+        told.who_stands_first(records, key, context.now);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::advance::{Turn, advance, claim, turn};
 use super::grant::{give_back, take};
-use super::{Scene, Told};
+use super::{ApplyContext, Effects};
 use crate::{Attempt, Fence, HoldAnswer, LastFence, RaiseAnswer, Records};
 
 /// Only the attempt that holds all keys renews them; a lost key is never taken again by a renewal.
@@ -12,16 +12,16 @@ use crate::{Attempt, Fence, HoldAnswer, LastFence, RaiseAnswer, Records};
 pub(super) fn renew(
     records: &mut Records,
     attempt: &Attempt,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) -> HoldAnswer {
-    let now = scene.now;
-    let gone = first_not_held(records, attempt, scene);
+    let now = context.now;
+    let gone = first_not_held(records, attempt, context);
     for key in attempt.claim.keys() {
         // Also if it came too late: who was told lives.
         claim(records, key, attempt.holder);
         if gone.is_some() {
-            advance(records, key, None, scene, told);
+            advance(records, key, None, context, told);
             continue;
         }
         records.prolong(key, attempt.holder, attempt.ttl, now);
@@ -39,10 +39,10 @@ pub(super) fn renew(
 pub(super) fn rejoin(
     records: &mut Records,
     attempt: &Attempt,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) -> HoldAnswer {
-    let now = scene.now;
+    let now = context.now;
     let mut refused = None;
     for want in attempt.claim.wants() {
         let key = &want.key;
@@ -50,7 +50,7 @@ pub(super) fn rejoin(
         if records.is_held_in(key, attempt.holder, want.mode, now) {
             continue;
         }
-        if turn(records, want, None, scene, told) != Turn::Anybodys {
+        if turn(records, want, None, context, told) != Turn::Anybodys {
             let held_by = records.holding(key, now);
             refused = refused.or(Some(HoldAnswer::NotHeld { key: key.clone(), held_by }));
         }
@@ -59,7 +59,7 @@ pub(super) fn rejoin(
         return refused;
     }
     for want in attempt.claim.wants() {
-        take(records, want, attempt, scene);
+        take(records, want, attempt, context);
         let last = records.fence(&want.key, now);
         if let Some(fence) = last.max(attempt.proposal.map(|it| it.fence)) {
             records.remember(&want.key, fence, attempt.ttl, now);
@@ -79,17 +79,17 @@ pub(super) fn rejoin(
 pub(super) fn raise(
     records: &mut Records,
     attempt: &Attempt,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) -> RaiseAnswer {
-    let now = scene.now;
-    if let Some(HoldAnswer::NotHeld { key, held_by }) = first_not_held(records, attempt, scene) {
+    let now = context.now;
+    if let Some(HoldAnswer::NotHeld { key, held_by }) = first_not_held(records, attempt, context) {
         for key in attempt.claim.keys() {
-            advance(records, key, None, scene, told);
+            advance(records, key, None, context, told);
         }
         return RaiseAnswer::NotHeld { key, held_by };
     }
-    let named = attempt.proposal.map_or(scene.floor, |it| it.fence);
+    let named = attempt.proposal.map_or(context.floor, |it| it.fence);
     let least = |key| {
         let last = records.fence(key, now);
         match records.shares.get(key).and_then(|shares| shares.of(attempt.holder)) {
@@ -113,18 +113,18 @@ pub(super) fn raise(
 pub(super) fn release(
     records: &mut Records,
     attempt: &Attempt,
-    scene: &Scene<'_>,
-    told: &mut Told,
+    context: &ApplyContext<'_>,
+    told: &mut Effects,
 ) -> HoldAnswer {
-    let gone = first_not_held(records, attempt, scene);
+    let gone = first_not_held(records, attempt, context);
     for key in attempt.claim.keys() {
-        give_back(records, key, attempt, scene, told);
+        give_back(records, key, attempt, context, told);
     }
     gone.unwrap_or(HoldAnswer::Done)
 }
 
-fn first_not_held(records: &Records, attempt: &Attempt, scene: &Scene<'_>) -> Option<HoldAnswer> {
-    let now = scene.now;
+fn first_not_held(records: &Records, attempt: &Attempt, context: &ApplyContext<'_>) -> Option<HoldAnswer> {
+    let now = context.now;
     let key = attempt.claim.keys().find(|key| !records.is_held_by(key, attempt.holder, now))?;
     Some(HoldAnswer::NotHeld { key: key.clone(), held_by: records.holding(key, now) })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Scene;
+use super::ApplyContext;
 use crate::{Attempt, BreakRecord, HoldAnswer, Key, Mark, Marked, Mode, Records, Stamp};
 
 /// Whoever holds the keys alone may say that what they stand for was done; a late word of somebody who does not hold them any more
@@ -12,14 +12,14 @@ pub fn mark(
     attempt: &Attempt,
     mark: &Mark,
     keep: Duration,
-    scene: &Scene<'_>,
+    context: &ApplyContext<'_>,
 ) -> HoldAnswer {
-    let now = scene.now;
+    let now = context.now;
     let is_alone = |key: &&Key| records.is_held_in(key, attempt.holder, Mode::Exclusive, now);
     if let Some(key) = attempt.claim.keys().find(|key| !is_alone(key)) {
         return HoldAnswer::NotHeld { key: key.clone(), held_by: records.holding(key, now) };
     }
-    let ends = wall(scene) + keep;
+    let ends = wall(context) + keep;
     for key in attempt.claim.keys() {
         records.marks.insert(key.clone(), (mark.clone(), ends));
     }
@@ -28,43 +28,43 @@ pub fn mark(
 
 /// Says whether what the key stands for was done.
 #[must_use]
-pub fn marked(records: &Records, key: &Key, scene: &Scene<'_>) -> Marked {
-    let now = wall(scene);
+pub fn marked(records: &Records, key: &Key, context: &ApplyContext<'_>) -> Marked {
+    let now = wall(context);
     let mark = records.marks.get(key).filter(|(_, ends)| now < *ends).map(|(mark, _)| mark.clone());
     Marked { mark, now }
 }
 
 /// Takes back the mark of a key: what it stands for counts as not done. Says which mark that was.
-pub fn forget(records: &mut Records, key: &Key, scene: &Scene<'_>) -> Option<Mark> {
-    let marked = marked(records, key, scene).mark;
+pub fn forget(records: &mut Records, key: &Key, context: &ApplyContext<'_>) -> Option<Mark> {
+    let marked = marked(records, key, context).mark;
     records.marks.remove(key);
     marked
 }
 
 /// The marks of all keys that begin with a prefix, in byte order.
 #[must_use]
-pub fn list_marks(records: &Records, prefix: &[u8], scene: &Scene<'_>) -> Vec<(Key, Marked)> {
+pub fn list_marks(records: &Records, prefix: &[u8], context: &ApplyContext<'_>) -> Vec<(Key, Marked)> {
     let keys = records.marks.keys().filter(|key| key.as_bytes().starts_with(prefix));
-    let marked = keys.map(|key| (key.clone(), marked(records, key, scene)));
+    let marked = keys.map(|key| (key.clone(), marked(records, key, context)));
     marked.filter(|(_, marked)| marked.mark.is_some()).collect()
 }
 
 /// The breaks that are remembered of all keys that begin with a prefix, in byte order.
 #[must_use]
-pub fn list_breaks(records: &Records, prefix: &[u8], scene: &Scene<'_>) -> Vec<BreakRecord> {
-    let now = wall(scene);
+pub fn list_breaks(records: &Records, prefix: &[u8], context: &ApplyContext<'_>) -> Vec<BreakRecord> {
+    let now = wall(context);
     let breaks = records.breaks.iter().filter(|(key, _)| key.as_bytes().starts_with(prefix));
     breaks.filter(|(_, (_, ends))| now < *ends).map(|(_, (broken, _))| broken.clone()).collect()
 }
 
 /// The break that is remembered of a key.
 #[must_use]
-pub fn last_break(records: &Records, key: &Key, scene: &Scene<'_>) -> Option<BreakRecord> {
+pub fn last_break(records: &Records, key: &Key, context: &ApplyContext<'_>) -> Option<BreakRecord> {
     let (broken, ends) = records.breaks.get(key)?;
-    (wall(scene) < *ends).then(|| broken.clone())
+    (wall(context) < *ends).then(|| broken.clone())
 }
 
 /// The clock that outlasts restarts, which marks must too.
-pub(super) fn wall(scene: &Scene<'_>) -> Stamp {
-    Stamp::from_micros(scene.floor.get())
+pub(super) fn wall(context: &ApplyContext<'_>) -> Stamp {
+    Stamp::from_micros(context.floor.get())
 }

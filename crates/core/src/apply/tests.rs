@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     Attempt, Claim, Content, GrantAnswer, HoldAnswer, Holder, HolderInfo, Label, LastFence, Lock, News,
-    Owner, Place, RaiseAnswer, Ticket, Ttl, Wait,
+    Owner, QueuePosition, RaiseAnswer, Ticket, Ttl, Wait,
 };
 
 fn key(name: &str) -> Key {
@@ -24,9 +24,9 @@ fn attempt(who: u128, keys: &[&str], ttl_s: u64) -> Attempt {
     Attempt::new(claim, Holder::from_bits(who), Label::new("web-3").ok(), ttl)
 }
 
-fn at(second: u64) -> Scene<'static> {
+fn at(second: u64) -> ApplyContext<'static> {
     let now = Stamp::from_micros(second * 1_000_000);
-    Scene::new(now, Fence::new(now.as_micros()).unwrap())
+    ApplyContext::new(now, Fence::new(now.as_micros()).unwrap())
 }
 
 fn ask(records: &mut Records, attempt: &Attempt, second: u64) -> GrantAnswer {
@@ -37,24 +37,24 @@ fn grant(
     records: &mut Records,
     attempt: &Attempt,
     not_after: Option<Stamp>,
-    scene: &Scene<'_>,
+    context: &ApplyContext<'_>,
 ) -> GrantAnswer {
     let request = Request::Grant { attempt: attempt.clone(), wait: None, not_after };
-    match apply(records, request, scene).answer {
+    match apply(records, request, context).answer {
         Answer::Grant(answer) => answer,
         other => panic!("{other:?}"),
     }
 }
 
-fn renew(records: &mut Records, attempt: &Attempt, scene: &Scene<'_>) -> HoldAnswer {
-    match apply(records, Request::Renew(attempt.clone()), scene).answer {
+fn renew(records: &mut Records, attempt: &Attempt, context: &ApplyContext<'_>) -> HoldAnswer {
+    match apply(records, Request::Renew(attempt.clone()), context).answer {
         Answer::Renew(answer) => answer,
         other => panic!("{other:?}"),
     }
 }
 
-fn release(records: &mut Records, attempt: &Attempt, scene: &Scene<'_>) -> HoldAnswer {
-    match apply(records, Request::Release(attempt.clone()), scene).answer {
+fn release(records: &mut Records, attempt: &Attempt, context: &ApplyContext<'_>) -> HoldAnswer {
+    match apply(records, Request::Release(attempt.clone()), context).answer {
         Answer::Release(answer) => answer,
         other => panic!("{other:?}"),
     }
@@ -64,18 +64,22 @@ fn granted(number: u64) -> GrantAnswer {
     GrantAnswer::Granted { fence: Fence::new(number).unwrap() }
 }
 
-fn wait(records: &mut Records, attempt: &Attempt, scene: &Scene<'_>) -> (GrantAnswer, Vec<(u128, News)>) {
-    wait_as(records, attempt, Wait { channel: Some(Channel::new("here")), ..Wait::default() }, scene)
+fn wait(
+    records: &mut Records,
+    attempt: &Attempt,
+    context: &ApplyContext<'_>,
+) -> (GrantAnswer, Vec<(u128, News)>) {
+    wait_as(records, attempt, Wait { channel: Some(Channel::new("here")), ..Wait::default() }, context)
 }
 
 fn wait_as(
     records: &mut Records,
     attempt: &Attempt,
     wait: Wait,
-    scene: &Scene<'_>,
+    context: &ApplyContext<'_>,
 ) -> (GrantAnswer, Vec<(u128, News)>) {
     let request = Request::Grant { attempt: attempt.clone(), wait: Some(wait), not_after: None };
-    let served = apply(records, request, scene);
+    let served = apply(records, request, context);
     let Answer::Grant(answer) = served.answer else { panic!("{:?}", served.answer) };
     (answer, told(&served.pushes))
 }
@@ -84,11 +88,11 @@ fn told(pushes: &[Push]) -> Vec<(u128, News)> {
     pushes.iter().map(|push| (push.holder.bits(), push.news)).collect()
 }
 
-fn pushed(records: &mut Records, request: Request, scene: &Scene<'_>) -> Vec<(u128, News)> {
-    told(&apply(records, request, scene).pushes)
+fn pushed(records: &mut Records, request: Request, context: &ApplyContext<'_>) -> Vec<(u128, News)> {
+    told(&apply(records, request, context).pushes)
 }
 
-fn place(answer: &GrantAnswer) -> Place {
+fn place(answer: &GrantAnswer) -> QueuePosition {
     match answer {
         GrantAnswer::Busy { place: Some(place), .. } => *place,
         other => panic!("{other:?}"),
@@ -96,10 +100,10 @@ fn place(answer: &GrantAnswer) -> Place {
 }
 
 fn handed(number: u64) -> News {
-    News::Granted { fence: Fence::new(number).unwrap(), lasts: Ttl::new(Line::WINDOW).unwrap() }
+    News::Granted { fence: Fence::new(number).unwrap(), lasts: Ttl::new(WaitQueue::CLAIM_WINDOW).unwrap() }
 }
 
-const FIRST: News = News::First { left: Line::WINDOW };
+const FIRST: News = News::First { left: WaitQueue::CLAIM_WINDOW };
 
 /// One holder, and three in line behind it.
 fn a_line() -> Records {
@@ -115,7 +119,7 @@ fn a_line() -> Records {
 #[derive(Debug)]
 struct Deaf(&'static str);
 
-impl Ears for Deaf {
+impl Subscribers for Deaf {
     fn listens(&self, channel: &Channel) -> bool {
         channel.as_bytes() != self.0.as_bytes()
     }

@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn standing(n: u8) -> Standing {
-    Standing {
+fn standing(n: u8) -> QueueEntry {
+    QueueEntry {
         holder: Holder::from_bits(n.into()),
         label: None,
         mode: Mode::Exclusive,
@@ -14,13 +14,13 @@ fn standing(n: u8) -> Standing {
     }
 }
 
-fn order(line: &Line) -> Vec<u128> {
+fn order(line: &WaitQueue) -> Vec<u128> {
     line.waiters().map(|(_, standing)| standing.holder.bits()).collect()
 }
 
 #[test]
 fn joining_again_keeps_the_place() {
-    let mut line = Line::default();
+    let mut line = WaitQueue::default();
     let first = line.join(standing(1), None, Stamp::from_micros(50));
     line.join(standing(2), None, Stamp::from_micros(60));
     assert_eq!(line.join(standing(1), None, Stamp::from_micros(70)), first);
@@ -29,7 +29,7 @@ fn joining_again_keeps_the_place() {
 
 #[test]
 fn a_clock_that_steps_back_puts_nobody_before_others() {
-    let mut line = Line::default();
+    let mut line = WaitQueue::default();
     line.join(standing(1), None, Stamp::from_micros(50));
     line.join(standing(2), None, Stamp::from_micros(10));
     assert_eq!(order(&line), [1, 2]);
@@ -37,7 +37,7 @@ fn a_clock_that_steps_back_puts_nobody_before_others() {
 
 #[test]
 fn a_ticket_leads_back_to_its_place() {
-    let mut line = Line::default();
+    let mut line = WaitQueue::default();
     let first = line.join(standing(1), None, Stamp::from_micros(50));
     line.join(standing(2), None, Stamp::from_micros(60));
     line.leave(Holder::from_bits(1));
@@ -49,7 +49,7 @@ fn a_ticket_leads_back_to_its_place() {
 
 #[test]
 fn those_left_out_are_counted_and_missed_only_when_their_turn_comes() {
-    let mut line = Line::default();
+    let mut line = WaitQueue::default();
     for (n, at) in [(1, 10), (2, 20), (3, 60), (4, 90)] {
         line.join(standing(n), Some(Ticket::new(at)), Stamp::from_micros(0));
     }
@@ -69,17 +69,17 @@ fn those_left_out_are_counted_and_missed_only_when_their_turn_comes() {
     assert!(line.is_short() && line.len() == 5);
 }
 
-fn listening(n: u8, channel: &str) -> Standing {
-    Standing { channel: Some(Channel::new(channel)), ..standing(n) }
+fn listening(n: u8, channel: &str) -> QueueEntry {
+    QueueEntry { channel: Some(Channel::new(channel)), ..standing(n) }
 }
 
-fn witness(line: &mut Line) -> Option<u128> {
+fn witness(line: &mut WaitQueue) -> Option<u128> {
     line.witness(Some(&Channel::new("here"))).map(|standing| standing.holder.bits())
 }
 
 /// So many who listen here, then one who listens elsewhere.
-fn with_one_elsewhere(here: u8) -> Line {
-    let mut line = Line::default();
+fn with_one_elsewhere(here: u8) -> WaitQueue {
+    let mut line = WaitQueue::default();
     for n in 1..=here {
         line.join(listening(n, "here"), None, Stamp::from_micros(0));
     }
@@ -89,13 +89,13 @@ fn with_one_elsewhere(here: u8) -> Line {
 
 #[test]
 fn the_witness_is_the_first_of_a_few_who_listens_elsewhere_and_else_the_first() {
-    let ahead = u8::try_from(Line::LOOKED_AHEAD).unwrap();
+    let ahead = u8::try_from(WaitQueue::LOOKED_AHEAD).unwrap();
     assert_eq!(witness(&mut with_one_elsewhere(2)), Some(3));
     assert_eq!(witness(&mut with_one_elsewhere(ahead - 1)), Some(ahead.into()));
     let mut far = with_one_elsewhere(ahead);
     assert_eq!(witness(&mut far), Some(1), "it stands too far behind");
     assert!(!far.is_short());
-    let mut deaf = Line::default();
+    let mut deaf = WaitQueue::default();
     deaf.join(standing(1), None, Stamp::from_micros(0));
     assert_eq!(witness(&mut deaf), Some(1), "who listens nowhere is told nothing either way");
 }
@@ -111,7 +111,7 @@ fn a_witness_who_may_have_been_left_out_is_missed() {
     assert_eq!(witness(&mut found), Some(3));
     assert!(!found.is_short(), "nobody had to look behind that one");
 
-    let mut behind = Line::default();
+    let mut behind = WaitQueue::default();
     behind.join(listening(1, "here"), Some(Ticket::new(10)), Stamp::from_micros(0));
     behind.join(listening(2, "elsewhere"), Some(Ticket::new(20)), Stamp::from_micros(0));
     behind.leave_out(1, (Ticket::new(20), Holder::from_bits(2)));
@@ -120,7 +120,7 @@ fn a_witness_who_may_have_been_left_out_is_missed() {
         assert!(behind.is_short(), "whoever stands between may listen elsewhere");
     }
 
-    let enough = u8::try_from(Line::LOOKED_AHEAD).unwrap();
+    let enough = u8::try_from(WaitQueue::LOOKED_AHEAD).unwrap();
     let mut known = with_one_elsewhere(enough);
     let last = Holder::from_bits(u128::from(enough) + 1);
     let ticket = known.ticket(last).unwrap();
@@ -133,7 +133,7 @@ proptest! {
     /// Against the plainest line there is: a vector.
     #[test]
     fn a_line_is_first_come_first_served(steps in prop::collection::vec((any::<bool>(), 0..6u8, 0..9u64), 0..60)) {
-        let (mut line, mut plain) = (Line::default(), Vec::new());
+        let (mut line, mut plain) = (WaitQueue::default(), Vec::new());
         for (joins, who, at) in steps {
             let holder = Holder::from_bits(who.into());
             if joins {

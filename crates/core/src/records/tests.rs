@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Answer, Attempt, Claim, Family, GrantAnswer, HoldAnswer, Holder, Mode, Request, Scene, Standing, Ttl,
-    Wait, apply,
+    Answer, ApplyContext, Attempt, Claim, Family, GrantAnswer, HoldAnswer, Holder, Mode, QueueEntry, Request,
+    Ttl, Wait, apply,
 };
 
 fn key(name: &str) -> Key {
@@ -14,8 +14,8 @@ fn at(second: u64) -> Stamp {
     Stamp::from_micros(second * 1_000_000)
 }
 
-fn scene(second: u64) -> Scene<'static> {
-    Scene::new(at(second), Fence::new(at(second).as_micros()).unwrap())
+fn context(second: u64) -> ApplyContext<'static> {
+    ApplyContext::new(at(second), Fence::new(at(second).as_micros()).unwrap())
 }
 
 fn attempt(who: u128, claim: Claim) -> Attempt {
@@ -32,13 +32,13 @@ fn reader(who: u128) -> Attempt {
 
 fn ask(records: &mut Records, attempt: &Attempt, second: u64) -> GrantAnswer {
     let request = Request::Grant { attempt: attempt.clone(), wait: None, not_after: None };
-    let Answer::Grant(answer) = apply(records, request, &scene(second)).answer else { panic!() };
+    let Answer::Grant(answer) = apply(records, request, &context(second)).answer else { panic!() };
     answer
 }
 
 fn wait(records: &mut Records, attempt: &Attempt, second: u64) {
     let request = Request::Grant { attempt: attempt.clone(), wait: Some(Wait::default()), not_after: None };
-    apply(records, request, &scene(second));
+    apply(records, request, &context(second));
 }
 
 /// The end is the first moment at which a lease is no more: for who asks, who looks, and who holds.
@@ -58,7 +58,7 @@ fn at_its_very_end_a_lease_is_nobodys() {
         assert_eq!(records.holding(&key("a"), at(110)), None);
         assert!(records.holders(&key("a"), at(110)).is_empty());
         assert!(matches!(
-            apply(&mut records, Request::Renew(one), &scene(110)).answer,
+            apply(&mut records, Request::Renew(one), &context(110)).answer,
             Answer::Renew(HoldAnswer::NotHeld { .. })
         ));
     }
@@ -96,7 +96,7 @@ fn what_has_ended_is_forgotten_and_nothing_else() {
         records.locks.insert(key(name), foreign(ends));
         let ends = ends.unwrap_or(at(52));
         records.fences.insert(key(name), LastFence::new(Fence::MAX, ends));
-        let mut line = Line::default();
+        let mut line = WaitQueue::default();
         line.keep_until(ends);
         records.lines.insert(key(name), line);
     }
@@ -114,7 +114,7 @@ fn the_keys_in_use_are_those_held_by_ours_or_waited_for() {
     assert!(records.keys_in_use(b"", at(100)).is_empty(), "another program's, for which nobody waits");
     ask(&mut records, &writer(1), 100);
     wait(&mut records, &attempt(2, Claim::exclusive(key("b"))), 100);
-    let mut left = Line::default();
+    let mut left = WaitQueue::default();
     left.keep_until(at(1000));
     records.lines.insert(key("c"), left);
     assert_eq!(records.keys_in_use(b"", at(101)), [key("a"), key("b")]);
@@ -131,7 +131,7 @@ fn a_key_is_idle_when_it_has_room_for_who_stands_first() {
     assert!(!records.is_idle(&key("a"), at(101)));
     assert!(records.is_idle(&key("a"), at(110)), "the reader's share has ended");
 
-    let standing = Standing::new(Holder::from_bits(3), None, Mode::Shared, Ttl::DEFAULT, None, false);
+    let standing = QueueEntry::new(Holder::from_bits(3), None, Mode::Shared, Ttl::DEFAULT, None, false);
     let mut shared = Records::default();
     ask(&mut shared, &reader(1), 100);
     shared.lines.entry(key("a")).or_default().join(standing, None, at(100));

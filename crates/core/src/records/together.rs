@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use super::{Content, Lock, Records};
-use crate::{Family, Fence, Holder, HolderInfo, Key, Line, Mode, Owner, Share, Shares, Stamp, Ttl};
+use crate::{Family, Fence, Holder, HolderInfo, Key, Mode, Owner, Share, Shares, Stamp, Ttl, WaitQueue};
 
 impl Records {
     /// How long the shares of a key are remembered after the last of them has ended: as long as a line, in which the waiters of
     /// whoever let one lie may stand.
-    const SHARES_KEPT_FOR: Duration = Line::KEPT_FOR;
+    const SHARES_KEPT_FOR: Duration = WaitQueue::KEPT_FOR;
 
     pub(super) fn is_remembered(shares: &Shares, now: Stamp) -> bool {
         shares.end().is_some_and(|end| now < end + Self::SHARES_KEPT_FOR)
@@ -87,7 +87,7 @@ impl Records {
         settled.locks.extend(self.locks.get(key).map(|lock| (key.clone(), lock.clone())));
         settled.shares.extend(self.shares.get(key).map(|shares| (key.clone(), shares.clone())));
         settled.settle(key, None, now);
-        let first = self.line(key, now).and_then(Line::first);
+        let first = self.line(key, now).and_then(WaitQueue::first);
         first.is_some_and(|first| settled.has_room(key, first.mode, now))
     }
 

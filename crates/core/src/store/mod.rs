@@ -41,8 +41,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>>;
 
     /// Gives the attempt all keys of its claim, or none. Asking again with the same attempt is no different from asking.
-    fn grant<'a>(&'a self, attempt: &'a Attempt, manner: Manner)
-    -> BoxFuture<'a, Result<GrantAnswer, Fault>>;
+    fn grant<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        wait_mode: WaitMode,
+    ) -> BoxFuture<'a, Result<GrantAnswer, Fault>>;
 
     /// Lets leases last their ttl from now; an answer for each attempt, in their order.
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>>;
@@ -92,7 +95,7 @@ impl Limits {
 /// Whether an attempt that meets a taken key stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Manner {
+pub enum WaitMode {
     /// It goes; the store keeps nothing of it.
     Try,
     /// It waits, until it is granted or given up; a store that has lines keeps its place in one. It does not join a line that is

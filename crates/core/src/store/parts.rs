@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{Fault, Notices, Store};
 use crate::{
-    Attempt, BackgroundReleases, Bare, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis,
-    Fence, HoldAnswer, Key, KeyState, Mark, Marked, Misuse, RaiseAnswer, StoreRole, Stretch,
+    Attempt, BackgroundReleases, Bare, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis, Fence,
+    HoldAnswer, Key, KeyState, Mark, Marked, Misuse, RaiseAnswer, ScanPage, ScanPosition, StoreRole,
 };
 
 /// The parts that a store has; [`Parts::default`] has none.
@@ -179,11 +179,11 @@ pub trait InspectStore: fmt::Debug + Send + Sync {
 
     /// Goes a part of the way through all that [`list`](InspectStore::list) would show, and says which keys to inspect. A part keeps
     /// the store busy for some milliseconds, however much there is. Where a list is that cheap, it is all of the way.
-    fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
+    fn walk<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
         let _ = from;
         Box::pin(async move {
             let states = self.list(prefix).await?;
-            Ok(Stretch::whole(states.into_iter().map(|state| state.key).collect()))
+            Ok(ScanPage::whole(states.into_iter().map(|state| state.key).collect()))
         })
     }
 

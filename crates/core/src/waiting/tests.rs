@@ -66,13 +66,13 @@ fn held(left: Duration) -> HolderInfo {
 }
 
 fn busy(who: u128, left: Duration, before: u64, stood: bool) -> GrantAnswer {
-    let place = Place { ticket: Ticket::new(who as u64), before, stood };
+    let place = QueuePosition { ticket: Ticket::new(who as u64), before, stood };
     GrantAnswer::Busy { held_by: held(left), place: Some(place) }
 }
 
 /// Number 1 to 3 wait for `a`, which is held for so long.
-fn three(left: Duration) -> Waiting {
-    let waiting = Waiting::new(1);
+fn three(left: Duration) -> WaiterRegistry {
+    let waiting = WaiterRegistry::new(1);
     for who in 1..=3 {
         assert_eq!(waiting.asks(holder(who), None, START), None);
         waiting.answered(&attempt(who, &["a"]), &busy(who, left, who as u64 - 1, false), START);
@@ -80,7 +80,7 @@ fn three(left: Duration) -> Waiting {
     waiting
 }
 
-fn told(waiting: &Waiting, who: u128, now: Instant) -> Option<Wake> {
+fn told(waiting: &WaiterRegistry, who: u128, now: Instant) -> Option<Wake> {
     let clock = Clock::default();
     clock.set(now);
     match waiting.called(holder(who), &clock).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -105,18 +105,18 @@ fn only_the_first_asks_again_and_at_the_holders_end() {
 #[test]
 fn the_first_asks_again_from_time_to_time_however_long_the_lease_is() {
     let waiting = three(3600 * SECOND);
-    assert_eq!(told(&waiting, 1, START + Line::RE_ASK / 2 - Duration::from_millis(1)), None);
-    assert_eq!(told(&waiting, 1, START + Line::RE_ASK), Some(Wake::AskAgain));
+    assert_eq!(told(&waiting, 1, START + WaitQueue::RE_ASK / 2 - Duration::from_millis(1)), None);
+    assert_eq!(told(&waiting, 1, START + WaitQueue::RE_ASK), Some(Wake::AskAgain));
 }
 
 /// No store tells the line that another program's lock has gone.
 #[test]
 fn behind_another_programs_lock_the_first_asks_often_and_who_comes_later_does_not() {
     for (before, soon) in [(0, true), (1, false)] {
-        let waiting = Waiting::new(1);
+        let waiting = WaiterRegistry::new(1);
         waiting.asks(holder(1), None, START);
         let held_by = HolderInfo::exclusive(key("a"), Owner::Foreign { value: b"x"[..].into() }, None, None);
-        let place = Place { ticket: Ticket::new(1), before, stood: false };
+        let place = QueuePosition { ticket: Ticket::new(1), before, stood: false };
         let answer = GrantAnswer::Busy { held_by, place: Some(place) };
         waiting.answered(&attempt(1, &["a"]), &answer, START);
         assert_eq!(told(&waiting, 1, START + Duration::from_millis(150)).is_some(), soon);
@@ -145,7 +145,7 @@ fn what_is_told_before_anybody_listens_is_not_lost_and_the_next_asks_for_all_a_w
     let waiting = three(3600 * SECOND);
     waiting.hears(holder(1), granted(), None, now, now);
     assert_eq!(told(&waiting, 2, now), None);
-    assert_eq!(told(&waiting, 2, now + Line::RE_ASK), Some(Wake::AskAgain));
+    assert_eq!(told(&waiting, 2, now + WaitQueue::RE_ASK), Some(Wake::AskAgain));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn who_is_told_when_a_long_lease_ends_asks_again_from_time_to_time_all_the_same(
     let waiting = three(3600 * SECOND);
     let now = START + SECOND;
     waiting.hears(holder(2), News::First { left: 3600 * SECOND }, None, now, now);
-    assert_eq!(told(&waiting, 2, now + Line::RE_ASK), Some(Wake::AskAgain));
+    assert_eq!(told(&waiting, 2, now + WaitQueue::RE_ASK), Some(Wake::AskAgain));
 }
 
 /// A time without an end and a moment were added up, and there is no such time.
@@ -216,7 +216,7 @@ fn who_is_told_when_a_long_lease_ends_asks_again_from_time_to_time_all_the_same(
 fn a_lease_that_lasts_for_ever_is_waited_for_like_any_long_one() {
     let waiting = three(Duration::MAX);
     waiting.hears(holder(2), News::First { left: Duration::MAX }, None, START, START);
-    assert_eq!([1, 2].map(|who| told(&waiting, who, START + Line::RE_ASK)), [Some(Wake::AskAgain); 2]);
+    assert_eq!([1, 2].map(|who| told(&waiting, who, START + WaitQueue::RE_ASK)), [Some(Wake::AskAgain); 2]);
 }
 
 /// With two connections a push may come after the answer that gave the same.
@@ -253,7 +253,7 @@ fn nothing_is_left_of_those_who_went() {
 #[test]
 fn whoever_cannot_be_told_asks_again_soon_wherever_it_stands() {
     for deaf in [false, true] {
-        let waiting = Waiting::new(1);
+        let waiting = WaiterRegistry::new(1);
         for _ in 0..20 {
             waiting.asks(holder(1), None, START);
             if deaf {
@@ -276,7 +276,7 @@ fn whoever_cannot_be_told_asks_again_soon_wherever_it_stands() {
 
 #[test]
 fn of_those_who_cannot_be_told_one_asks_and_when_it_goes_the_next_does_at_once() {
-    let waiting = Waiting::new(1);
+    let waiting = WaiterRegistry::new(1);
     for who in [1, 2] {
         waiting.asks(holder(who), None, START);
         waiting.cannot_be_told(holder(who));
@@ -291,7 +291,7 @@ fn of_those_who_cannot_be_told_one_asks_and_when_it_goes_the_next_does_at_once()
 /// Who hears of the hand-over first, and then of the answer that came before it, waits no more.
 #[test]
 fn an_answer_that_is_read_after_the_push_behind_it_changes_nothing() {
-    let waiting = Waiting::new(1);
+    let waiting = WaiterRegistry::new(1);
     for who in [1, 2] {
         waiting.asks(holder(who), None, START);
     }
@@ -300,7 +300,7 @@ fn an_answer_that_is_read_after_the_push_behind_it_changes_nothing() {
         waiting.answered(&attempt(who, &["a"]), &busy(who, 3600 * SECOND, 0, true), START);
     }
     assert_eq!(waiting.len(), 1);
-    assert_eq!(told(&waiting, 2, START + Line::RE_ASK), Some(Wake::AskAgain), "it asks for all now");
+    assert_eq!(told(&waiting, 2, START + WaitQueue::RE_ASK), Some(Wake::AskAgain), "it asks for all now");
     assert!(matches!(told(&waiting, 1, START), Some(Wake::Granted { .. })));
 }
 

@@ -1,6 +1,6 @@
 //! What the file remembers beyond leases: marks of what was done, and records of breaks.
 
-use leasehold_core::{BreakRecord, Fault, Fence, Key, Mark, Marked, Records, Scene, serve};
+use leasehold_core::{ApplyContext, BreakRecord, Fault, Fence, Key, Mark, Marked, Records, serve};
 
 use super::{Ledger, Side};
 use crate::connection::Begin;
@@ -16,7 +16,7 @@ impl Ledger {
         self.within(Begin::Durably, |connection, side| {
             let mut records = Records::default();
             table::mark::load(connection, std::iter::once(key), &mut records)?;
-            let forgotten = serve::forget(&mut records, key, &scene(side));
+            let forgotten = serve::forget(&mut records, key, &context(side));
             table::mark::forget(connection, key)?;
             Ok(forgotten)
         })
@@ -31,7 +31,7 @@ impl Ledger {
         self.within(Begin::ToRead, |connection, side| {
             let mut records = Records::default();
             table::mark::load_from(connection, prefix, &mut records)?;
-            Ok(serve::list_marks(&records, prefix, &scene(side)))
+            Ok(serve::list_marks(&records, prefix, &context(side)))
         })
     }
 
@@ -54,12 +54,12 @@ impl Ledger {
         self.within(Begin::ToRead, |connection, side| {
             let mut records = Records::default();
             table::broken::load_from(connection, prefix, &mut records)?;
-            Ok(serve::list_breaks(&records, prefix, &scene(side)))
+            Ok(serve::list_breaks(&records, prefix, &context(side)))
         })
     }
 }
 
-fn scene(side: &Side<'_>) -> Scene<'static> {
+fn context(side: &Side<'_>) -> ApplyContext<'static> {
     let since_epoch = u64::try_from(side.clock.runtime().since_epoch().as_micros()).unwrap_or(u64::MAX);
-    Scene::new(side.clock.now(), Fence::new(since_epoch).unwrap_or(Fence::MAX))
+    ApplyContext::new(side.clock.now(), Fence::new(since_epoch).unwrap_or(Fence::MAX))
 }

@@ -22,7 +22,7 @@ fn a_store() -> (TempDir, FileStore) {
 async fn a_used_store() -> (TempDir, FileStore) {
     let (directory, store) = a_store();
     let before = attempt("before", 0);
-    store.grant(&before, Manner::Try).await.unwrap();
+    store.grant(&before, WaitMode::Try).await.unwrap();
     store.release(&before).await.unwrap();
     (directory, store)
 }
@@ -79,7 +79,7 @@ async fn a_panic_is_a_fault_of_that_request_only() {
     let (_directory, store) = a_store();
     let fault = store.ask::<()>(|_| panic!("on purpose")).await.unwrap_err();
     assert!(fault.reason.contains("failed at this request"), "{fault}");
-    store.grant(&attempt("a", 1), Manner::Try).await.unwrap();
+    store.grant(&attempt("a", 1), WaitMode::Try).await.unwrap();
     let fault = store.ask_at_once::<()>(|_, _| panic!("on purpose")).await.unwrap_err();
     assert!(fault.reason.contains("failed at this request"), "{fault}");
     assert_eq!(store.release(&attempt("a", 1)).await, Ok(HoldAnswer::Done));
@@ -94,7 +94,7 @@ async fn what_nothing_stands_in_the_way_of_is_done_by_whoever_polls() {
         assert!(begun.elapsed() < Duration::from_secs(30));
         let attempt = attempt("a", who);
         let (granted, released) =
-            (is_done(store.grant(&attempt, Manner::Try)), is_done(store.release(&attempt)));
+            (is_done(store.grant(&attempt, WaitMode::Try)), is_done(store.release(&attempt)));
         if granted && released {
             assert!(store.dump().unwrap().locks.is_empty());
             return;
@@ -131,7 +131,7 @@ async fn a_task_does_not_wait_for_another_process_but_the_thread_does() {
     let attempt = attempt("a", 1);
     let other = a_writer(&store);
     let begun = Instant::now();
-    let mut request = store.grant(&attempt, Manner::Try);
+    let mut request = store.grant(&attempt, WaitMode::Try);
     assert!(poll(&mut request).is_pending());
     let took = begun.elapsed();
     assert!(took < crate::connection::BUSY_LIMIT / 2, "{took:?}");
@@ -153,7 +153,7 @@ async fn what_took_long_is_left_to_the_thread_for_a_hundred_times_as_long() {
 async fn ask_together(store: &FileStore, attempts: &[Attempt]) -> Vec<Result<GrantAnswer, Fault>> {
     let (go, gone) = mpsc::channel::<()>();
     store.queue().unwrap().send(move |_| gone.recv(), drop);
-    let mut requests: Vec<_> = attempts.iter().map(|attempt| store.grant(attempt, Manner::Try)).collect();
+    let mut requests: Vec<_> = attempts.iter().map(|attempt| store.grant(attempt, WaitMode::Try)).collect();
     assert!(requests.iter_mut().all(|request| poll(request).is_pending()));
     go.send(()).unwrap();
     let mut answers = Vec::new();
@@ -211,7 +211,7 @@ async fn a_task_that_asks_again_and_again_lets_others_run() {
         let asked = Arc::clone(&asked);
         async move {
             loop {
-                store.grant(&counted, Manner::Try).await.unwrap();
+                store.grant(&counted, WaitMode::Try).await.unwrap();
                 store.release(&counted).await.unwrap();
                 asked.fetch_add(2, Ordering::SeqCst);
             }
@@ -236,7 +236,7 @@ async fn a_long_log_is_moved_by_the_thread() {
     let mut longest = 0;
     for turn in 0..6_000 {
         let attempt = attempt("a", turn);
-        store.grant(&attempt, Manner::Try).await.unwrap();
+        store.grant(&attempt, WaitMode::Try).await.unwrap();
         store.release(&attempt).await.unwrap();
         longest = longest.max(std::fs::metadata(&log).unwrap().len());
     }
@@ -256,7 +256,7 @@ async fn once_the_log_is_long_it_is_moved_although_nobody_asks_any_more() {
             break;
         }
         match nth % 2 {
-            0 => drop(store.grant(&attempt, Manner::Try).await.unwrap()),
+            0 => drop(store.grant(&attempt, WaitMode::Try).await.unwrap()),
             _ => drop(store.release(&attempt).await.unwrap()),
         }
     }
@@ -270,7 +270,7 @@ async fn whoever_joins_at_once_is_looked_after() {
     let (holder, mut waiter) = (attempt("a", 1), attempt("a", 2));
     let mut other = another(&store);
     other.serve(Request::Grant { attempt: holder.clone(), wait: None, not_after: None }).unwrap();
-    while !is_done(store.grant(&waiter, Manner::Wait { line_limit: None })) {
+    while !is_done(store.grant(&waiter, WaitMode::Wait { line_limit: None })) {
         store.give_up(&waiter).await.unwrap();
         waiter = attempt("a", waiter.holder.bits() + 1);
     }
@@ -287,7 +287,7 @@ async fn whoever_joins_at_once_is_looked_after() {
 async fn what_is_left_over_at_once_is_done_by_the_thread() {
     let (_directory, store) = a_used_store().await;
     let attempt = attempt("a", 1);
-    store.grant(&attempt, Manner::Try).await.unwrap();
+    store.grant(&attempt, WaitMode::Try).await.unwrap();
     at_once(&store, |worker| worker.take_back(attempt.holder, Key::new("a").unwrap()));
     let mut other = another(&store);
     until(|| other.dump().unwrap().locks.is_empty().then_some(()));
@@ -304,7 +304,7 @@ async fn what_is_left_over_takes_turns_with_requests_that_never_cease() {
     }
     let (_directory, store) = a_used_store().await;
     let attempt = attempt("a", 1);
-    store.grant(&attempt, Manner::Try).await.unwrap();
+    store.grant(&attempt, WaitMode::Try).await.unwrap();
     let enough = Arc::new(AtomicBool::new(false));
     let asks = (store.queue().unwrap(), Arc::clone(&enough));
     store.queue().unwrap().send(

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold_core::{Channel, Holder, Key, Label, Line, Mode, Records, Stamp, Standing, Ticket, Ttl};
+use leasehold_core::{Channel, Holder, Key, Label, Mode, QueueEntry, Records, Stamp, Ticket, Ttl, WaitQueue};
 use rusqlite::{Connection, Row, params};
 
 use super::{Asker, Written};
 use crate::sessions::Session;
 use crate::trouble::Trouble;
 
-type Place = (Ticket, Holder);
+type QueueSlot = (Ticket, Holder);
 
 /// Reads the first of a line, who asks, and the last; the others are numbers between these.
 ///
@@ -23,8 +23,8 @@ pub(super) fn load(
     asker: Option<Asker<'_>>,
     first: usize,
     lives: &mut BTreeMap<(Key, Holder), Session>,
-) -> Result<Line, Trouble> {
-    let mut line = Line::default();
+) -> Result<WaitQueue, Trouble> {
+    let mut line = WaitQueue::default();
     let mut stands = |(ticket, standing, life): Stands| {
         let holder = standing.holder;
         if let Some(life) = life {
@@ -60,7 +60,7 @@ pub(super) fn load(
             )?;
             let mut rows = own.query(params![key.as_bytes(), asker.holder.bits().to_be_bytes()])?;
             let own = rows.next()?.map(standing).transpose()?.map(stands);
-            let between = |place: &Place| *place > head_ends && *place < last;
+            let between = |place: &QueueSlot| *place > head_ends && *place < last;
             hidden -= u64::from(own.as_ref().is_some_and(between));
             let claimed = asker.ticket.filter(|(at, _)| at == key).map(|(_, ticket)| (*ticket, asker.holder));
             if let Some(place) = own.or(claimed).filter(between).filter(|_| asker.counts) {
@@ -95,8 +95,8 @@ pub(super) fn save(
         forget(connection, key.as_bytes())?;
         was = None;
     }
-    let stood: BTreeMap<Place, &Standing> = places(was);
-    let stand: BTreeMap<Place, &Standing> = places(is);
+    let stood: BTreeMap<QueueSlot, &QueueEntry> = places(was);
+    let stand: BTreeMap<QueueSlot, &QueueEntry> = places(is);
     for (ticket, holder) in stood.keys().filter(|place| !stand.contains_key(*place)) {
         connection
             .prepare_cached("DELETE FROM waiter WHERE key = ?1 AND ticket = ?2 AND holder = ?3")?
@@ -112,7 +112,7 @@ pub(super) fn save(
             write(connection, key, place.0, standing, life)?;
         }
     }
-    let struck = |line: Option<&Line>| -> BTreeSet<Channel> {
+    let struck = |line: Option<&WaitQueue>| -> BTreeSet<Channel> {
         line.map(|line| line.struck().cloned().collect()).unwrap_or_default()
     };
     let (was, is) = (struck(was), struck(is));
@@ -136,12 +136,12 @@ pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), Trouble>
     Ok(())
 }
 
-fn places(line: Option<&Line>) -> BTreeMap<Place, &Standing> {
-    let waiters = line.into_iter().flat_map(Line::waiters);
+fn places(line: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
+    let waiters = line.into_iter().flat_map(WaitQueue::waiters);
     waiters.map(|(ticket, standing)| ((ticket, standing.holder), standing)).collect()
 }
 
-fn count_between(connection: &Connection, key: &Key, from: Place, to: Place) -> Result<u64, Trouble> {
+fn count_between(connection: &Connection, key: &Key, from: QueueSlot, to: QueueSlot) -> Result<u64, Trouble> {
     let count: i64 = connection
         .prepare_cached(
             "SELECT count(*) FROM waiter
@@ -164,7 +164,7 @@ fn write(
     connection: &Connection,
     key: &Key,
     ticket: Ticket,
-    standing: &Standing,
+    standing: &QueueEntry,
     life: Option<Session>,
 ) -> Result<(), Trouble> {
     connection
@@ -186,7 +186,7 @@ fn write(
     Ok(())
 }
 
-type Stands = (Ticket, Standing, Option<Session>);
+type Stands = (Ticket, QueueEntry, Option<Session>);
 
 fn standing(row: &Row<'_>) -> Result<Stands, Trouble> {
     let (ticket, ttl): (i64, i64) = (row.get(0)?, row.get(4)?);
@@ -196,7 +196,7 @@ fn standing(row: &Row<'_>) -> Result<Stands, Trouble> {
         Mode::read(&mode).ok_or_else(|| Trouble::damaged(format_args!("somebody waits in mode {mode}")))?;
     let ttl = u64::try_from(ttl).ok().and_then(|ttl| Ttl::new(Duration::from_millis(ttl)).ok());
     let channel: Option<Vec<u8>> = row.get(5)?;
-    let standing = Standing::new(
+    let standing = QueueEntry::new(
         Holder::from_bits(u128::from_be_bytes(row.get(1)?)),
         label.map(|text| Label::read(text.as_bytes())),
         mode,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Attempt, GrantAnswer, HoldAnswer, InspectStore as _, Manner, ProcessStore as _, Request, Runtime as _,
-    Store, Ttl, Wait, Wake,
+    Attempt, GrantAnswer, HoldAnswer, InspectStore as _, ProcessStore as _, Request, Runtime as _, Store,
+    Ttl, Wait, WaitMode, Wake,
 };
 use leasehold_file::{FileStore, Ledger};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -66,7 +66,7 @@ async fn take(store: &FileStore, attempt: &Attempt) -> u32 {
     let mut asks = 0;
     loop {
         asks += 1;
-        let answer = store.grant(attempt, Manner::Wait { line_limit: None }).await.unwrap();
+        let answer = store.grant(attempt, WaitMode::Wait { line_limit: None }).await.unwrap();
         match answer {
             GrantAnswer::Granted { .. } => return asks,
             GrantAnswer::Busy { .. } => {
@@ -350,12 +350,12 @@ async fn a_lease_outlives_its_process_while_another_has_the_lifeline() {
     let store = FileStore::at(&file, Arc::new(OfTheMachine));
     let asks = attempt(1, &["a"], 1000);
     for _ in 0..20 {
-        assert!(matches!(store.grant(&asks, Manner::Try).await.unwrap(), GrantAnswer::Busy { .. }));
+        assert!(matches!(store.grant(&asks, WaitMode::Try).await.unwrap(), GrantAnswer::Busy { .. }));
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     drop(minder);
     let begun = Instant::now();
-    while !matches!(store.grant(&asks, Manner::Try).await.unwrap(), GrantAnswer::Granted { .. }) {
+    while !matches!(store.grant(&asks, WaitMode::Try).await.unwrap(), GrantAnswer::Granted { .. }) {
         assert!(begun.elapsed() < Duration::from_secs(5), "the lease does not end with its minder");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    AdminStore as _, Answer, Attempt, BreakAnswer, BreakNote, Channel, Claim, Content, Ears, Fault, Fence,
-    GrantAnswer, Holder, InspectStore as _, Key, Label, LastFence, Line, Manner, Mark, MarkStore as _,
-    Marked, MemberStore as _, News, Proposal, RaiseAnswer, Records, Request, Runtime, Scene, Served, Shares,
-    Stamp, Store, Ticket, Ttl, Wait, apply,
+    AdminStore as _, Answer, ApplyContext, Attempt, BreakAnswer, BreakNote, Channel, Claim, Content, Fault,
+    Fence, GrantAnswer, Holder, InspectStore as _, Key, Label, LastFence, Mark, MarkStore as _, Marked,
+    MemberStore as _, News, Proposal, RaiseAnswer, Records, Request, Runtime, Served, Shares, Stamp, Store,
+    Subscribers, Ticket, Ttl, Wait, WaitMode, WaitQueue, apply,
 };
 use leasehold_file::{BootId, FileStore, Ledger};
 use tempfile::TempDir;
@@ -99,7 +99,7 @@ async fn a_store_answers_and_remembers_as_core_does() {
             let expected = world.expect(&request).answer;
             let answer = match &request {
                 Request::Grant { attempt, .. } => {
-                    refused(store.grant(attempt, Manner::Try).await.map(Answer::Grant), &expected)
+                    refused(store.grant(attempt, WaitMode::Try).await.map(Answer::Grant), &expected)
                 }
                 Request::Renew(attempt) => {
                     let twice = [attempt.clone(), attempt.clone()];
@@ -156,7 +156,7 @@ struct Numbered(Ledger, u32);
 #[derive(Debug)]
 struct Listening(Mutex<BTreeSet<Channel>>);
 
-impl Ears for Listening {
+impl Subscribers for Listening {
     fn listens(&self, channel: &Channel) -> bool {
         self.0.lock().unwrap().contains(channel)
     }
@@ -353,7 +353,7 @@ impl World {
         let now = self.now();
         let locks = self.plain.locks.values().filter_map(|lock| lock.ends);
         let shares = self.plain.shares.values().flat_map(Shares::all).map(|(_, share)| share.ends);
-        let lines = self.plain.lines.values().filter_map(Line::ends);
+        let lines = self.plain.lines.values().filter_map(WaitQueue::ends);
         let fences = self.plain.fences.values().map(|last| last.ends);
         let ends: Vec<_> = locks.chain(shares).chain(lines).chain(fences).collect();
         let soon: Vec<_> = ends
@@ -501,9 +501,9 @@ impl World {
 
     fn expect(&mut self, request: &Request) -> Served {
         let listening = Arc::clone(&self.listening);
-        let scene = Scene::new(self.now(), Fence::new(self.clock.wall_clock()).unwrap());
-        let scene = scene.with_ears(&*listening);
-        apply(&mut self.plain, request.clone(), &scene)
+        let context = ApplyContext::new(self.now(), Fence::new(self.clock.wall_clock()).unwrap());
+        let context = context.with_ears(&*listening);
+        apply(&mut self.plain, request.clone(), &context)
     }
 
     fn compare(&mut self, mut written: Records) {

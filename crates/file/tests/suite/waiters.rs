@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
-use leasehold_core::{FaultKind, GrantAnswer, HoldAnswer, Manner, ProcessStore as _, Store};
+use leasehold_core::{FaultKind, GrantAnswer, HoldAnswer, ProcessStore as _, Store, WaitMode};
 use leasehold_file::FileStore;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -22,8 +22,8 @@ fn a_store() -> (TempDir, FileStore) {
     (directory, store)
 }
 
-async fn granted(store: &FileStore, who: u128, keys: &[&str], manner: Manner) -> bool {
-    let answer = store.grant(&attempt(who, keys, 60_000), manner).await.unwrap();
+async fn granted(store: &FileStore, who: u128, keys: &[&str], wait_mode: WaitMode) -> bool {
+    let answer = store.grant(&attempt(who, keys, 60_000), wait_mode).await.unwrap();
     matches!(answer, GrantAnswer::Granted { .. })
 }
 
@@ -33,7 +33,7 @@ async fn giving_up_after_a_dropped_request_leaves_nothing() {
     for who in 0..50 {
         let attempt = attempt(who, &["a", "b"], 60_000);
         {
-            let mut request = pin!(store.grant(&attempt, Manner::Wait { line_limit: None }));
+            let mut request = pin!(store.grant(&attempt, WaitMode::Wait { line_limit: None }));
             let _ = request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
         store.give_up(&attempt).await.unwrap();
@@ -53,7 +53,7 @@ async fn at_rest_nothing_is_written_and_afterwards_it_goes_on() {
             tokio::spawn(async move {
                 loop {
                     let attempt = attempt(who, &[&format!("k{who}")], 60_000);
-                    store.grant(&attempt, Manner::Try).await.unwrap();
+                    store.grant(&attempt, WaitMode::Try).await.unwrap();
                     store.release(&attempt).await.unwrap();
                     done.fetch_add(2, Ordering::SeqCst);
                 }
@@ -85,8 +85,8 @@ async fn at_rest_nothing_is_written_and_afterwards_it_goes_on() {
 #[tokio::test]
 async fn renewals_are_answered_in_their_order_and_a_fault_is_everybodys() {
     let (directory, store) = a_store();
-    assert!(granted(&store, 1, &["a"], Manner::Try).await);
-    assert!(granted(&store, 3, &["c"], Manner::Try).await);
+    assert!(granted(&store, 1, &["a"], WaitMode::Try).await);
+    assert!(granted(&store, 3, &["c"], WaitMode::Try).await);
     let all = [(1, "a"), (2, "b"), (3, "c")].map(|(who, name)| attempt(who, &[name], 60_000));
     let answers: Vec<_> = store.renew(&all).await.into_iter().map(Result::unwrap).collect();
     let nobody = HoldAnswer::NotHeld { key: key("b"), held_by: None };
@@ -107,7 +107,7 @@ async fn nothing_is_opened_before_the_first_request_and_the_thread_ends_with_the
     assert!(!file.exists());
     store.open().await.unwrap();
     assert!(file.exists());
-    assert!(granted(&store, 1, &["a"], Manner::Try).await);
+    assert!(granted(&store, 1, &["a"], WaitMode::Try).await);
     assert!(file.with_extension("db-shm").exists());
     drop(store);
     // SQLite takes -shm away when the last connection is closed, which the thread does as it ends.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::guard::Guard;
 use super::wait;
-use crate::{Backoff, LockError, Waiting};
+use crate::{Backoff, LockError, WaitStatus};
 
 /// A request for a lock. It does nothing until [`wait`](Self::wait) is called.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl Acquire {
 
     /// Calls this function each time the store has refused and the request keeps waiting, for
     /// example to print who holds the lock. It is called on the waiting thread.
-    pub fn on_wait(self, tell: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
+    pub fn on_wait(self, tell: impl Fn(&WaitStatus) + Send + Sync + 'static) -> Self {
         Self(self.0.on_wait(tell))
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::doing::Doing;
 use super::wait;
-use crate::{BeginError, Held, InspectError, JobError, Mark, OnceOutcome, Waiting};
+use crate::{BeginError, Held, InspectError, JobError, Mark, OnceOutcome, WaitStatus};
 
 /// A job that is done only once, ever, by the first process that comes, as
 /// [`leasehold::Once`](crate::Once). Making and cloning it does no I/O.
@@ -53,7 +53,7 @@ impl Once {
 
     /// Calls this function when somebody else is doing the job and this call has to wait. It is
     /// called on the waiting thread.
-    pub fn on_wait(self, tell: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
+    pub fn on_wait(self, tell: impl Fn(&WaitStatus) + Send + Sync + 'static) -> Self {
         Self(self.0.on_wait(tell))
     }
 

@@ -72,7 +72,7 @@ impl Acquire {
     /// let guard = request.on_wait(|waiting| eprintln!("held by {}", waiting.held_by)).await?;
     /// # drop(guard); Ok(()) }
     /// ```
-    pub fn on_wait(mut self, tell: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
+    pub fn on_wait(mut self, tell: impl Fn(&WaitStatus) + Send + Sync + 'static) -> Self {
         if let Ok(terms) = &mut self.terms {
             terms.on_wait = Some(OnWait(Arc::new(tell)));
         }
@@ -125,7 +125,7 @@ impl Acquire {
 /// The state of a waiting request at the store's last answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Waiting {
+pub struct WaitStatus {
     /// The holder of the requested lock.
     pub held_by: HolderInfo,
     /// The position in the queue, 1 being next; `None` if the request is not in a queue.

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_core::{
-    Acquire as Machine, Attempt, Fault, Fence, GrantAnswer, Handed, Holder, Instant, Keep, Lease, Manner,
-    Outcome, Renewal, Step,
+    Acquire as Machine, Attempt, Fault, Fence, GrantAnswer, Handed, Holder, Instant, Keep, Lease, Outcome,
+    Renewal, Step, WaitMode,
 };
 
-use super::acquire::Waiting;
+use super::acquire::WaitStatus;
 use super::drive::{OnWait, Terms, failure};
 use super::guard::Guard;
 use super::holding::Holding;
@@ -29,7 +29,7 @@ pub(super) struct Armed<'a> {
     span: &'a Span,
     started: Instant,
     attempt: Option<Attempt>,
-    manner: Manner,
+    wait_mode: WaitMode,
     renewal: Renewal,
     on_wait: Option<OnWait>,
     /// Whether the attempt may have left something at the store.
@@ -54,14 +54,14 @@ impl<'a> Armed<'a> {
     pub(super) fn new(place: &'a Arc<Place>, terms: Terms, started: Instant, span: &'a Span) -> Self {
         let Terms { claim, label, ttl, signal, renewal, patience, line_limit, on_wait } = terms;
         let one_try = patience.within.is_some_and(|within| within.is_zero());
-        let manner = if one_try { Manner::Try } else { Manner::Wait { line_limit } };
+        let wait_mode = if one_try { WaitMode::Try } else { WaitMode::Wait { line_limit } };
         let holder = Holder::from_bits(place.runtime.random());
         Self {
             place,
             span,
             started,
             attempt: Some(Attempt::new(claim, holder, label, ttl).with_signal(signal)),
-            manner,
+            wait_mode,
             renewal,
             on_wait,
             traces: false,
@@ -86,7 +86,7 @@ impl<'a> Armed<'a> {
             _ => None,
         };
         let attempt = self.attempt.as_ref().filter(|_| limit.is_some());
-        let mut call = attempt.map(|attempt| self.place.store.grant(attempt, self.manner));
+        let mut call = attempt.map(|attempt| self.place.store.grant(attempt, self.wait_mode));
         let limit = limit.unwrap_or(runtime.now());
         let mut timer = runtime.sleep_until(limit);
         poll_fn(move |context| {
@@ -103,17 +103,17 @@ impl<'a> Armed<'a> {
         let Asked { unsettled, answer: Some(answer) } = asked else { return };
         let now = self.place.runtime.now();
         self.place.report.answered(&answer);
-        let manner = self.manner;
+        let wait_mode = self.wait_mode;
         match answer {
             Ok(answer) => {
                 // A single try that was only ever refused leaves nothing behind, so nothing has to
                 // be undone.
                 self.traces =
-                    unsettled || manner != Manner::Try || matches!(answer, GrantAnswer::Granted { .. });
+                    unsettled || wait_mode != WaitMode::Try || matches!(answer, GrantAnswer::Granted { .. });
                 let waiting = match &answer {
-                    GrantAnswer::Busy { held_by, place } if manner != Manner::Try => {
+                    GrantAnswer::Busy { held_by, place } if wait_mode != WaitMode::Try => {
                         let place = place.map(|place| place.before + 1);
-                        Some(Waiting { held_by: held_by.clone(), place })
+                        Some(WaitStatus { held_by: held_by.clone(), place })
                     }
                     _ => None,
                 };
@@ -159,7 +159,7 @@ impl<'a> Armed<'a> {
 
     /// Reports that the attempt was refused and keeps waiting, if anything changed since the last
     /// report.
-    fn tell_waiting(&mut self, now: Instant, waiting: &Waiting) {
+    fn tell_waiting(&mut self, now: Instant, waiting: &WaitStatus) {
         self.refusals = self.refusals.saturating_add(1);
         let digest = digest(waiting);
         let Some(attempt) = self.attempt.as_ref().filter(|_| self.told != Some(digest)) else { return };
@@ -247,7 +247,7 @@ impl Drop for Armed<'_> {
 
 /// A digest that is equal for the same position behind the same holding, whatever remains of its
 /// lease.
-fn digest(Waiting { held_by, place }: &Waiting) -> NonZeroU64 {
+fn digest(WaitStatus { held_by, place }: &WaitStatus) -> NonZeroU64 {
     let mut hasher = DefaultHasher::new();
     (&held_by.key, &held_by.owner, held_by.fence, place).hash(&mut hasher);
     NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MAX)

@@ -9,7 +9,7 @@ use leasehold_core::{
     Acquire as Machine, Claim, Fault, Key, Label, Outcome, Patience, Renewal, Signal, Step, Ttl,
 };
 
-use super::acquire::Waiting;
+use super::acquire::WaitStatus;
 use super::armed::Armed;
 use super::guard::Guard;
 use crate::error::LockError;
@@ -32,7 +32,7 @@ pub(crate) struct Terms {
 
 /// The callback for a request that waits.
 #[derive(Clone)]
-pub(crate) struct OnWait(pub(crate) Arc<dyn Fn(&Waiting) + Send + Sync>);
+pub(crate) struct OnWait(pub(crate) Arc<dyn Fn(&WaitStatus) + Send + Sync>);
 
 impl fmt::Debug for OnWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

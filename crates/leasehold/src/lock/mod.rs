@@ -10,7 +10,7 @@ mod keeper;
 mod roster;
 mod unlocked;
 
-pub use acquire::{Acquire, Waiting};
+pub use acquire::{Acquire, WaitStatus};
 pub(crate) use drive::{OnWait, Terms};
 pub use guard::Guard;
 pub use holding::Held;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Fault, FaultKind, GrantAnswer, HolderInfo, Instant, Lease, Line, Manner, Mode, Owner,
-    Place, Proposal, RaiseAnswer, Round, Turn, Want,
+    Attempt, BoxFuture, Fault, FaultKind, GrantAnswer, HolderInfo, Instant, Lease, Mode, Owner, Proposal,
+    QueuePosition, RaiseAnswer, Round, Turn, WaitMode, WaitQueue, Want,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -31,12 +31,16 @@ const SPLIT_REST: Duration = Duration::from_millis(15);
 
 /// Requests a grant for an attempt: from all members at once, or, for an attempt that waits, first
 /// from the member in whose queue it is.
-pub(super) async fn grant(desk: &Arc<Desk>, attempt: &Attempt, manner: Manner) -> Result<GrantAnswer, Fault> {
-    let answer = ask(desk, attempt, manner).await;
+pub(super) async fn grant(
+    desk: &Arc<Desk>,
+    attempt: &Attempt,
+    wait_mode: WaitMode,
+) -> Result<GrantAnswer, Fault> {
+    let answer = ask(desk, attempt, wait_mode).await;
     // An attempt that certainly has nothing in flight is not given up later, so it is removed here.
     let over = match &answer {
         Ok(GrantAnswer::Granted { .. }) => false,
-        Ok(_) => manner == Manner::Try,
+        Ok(_) => wait_mode == WaitMode::Try,
         Err(fault) => fault.is_lasting(),
     };
     if over {
@@ -46,15 +50,15 @@ pub(super) async fn grant(desk: &Arc<Desk>, attempt: &Attempt, manner: Manner) -
     answer
 }
 
-async fn ask(desk: &Arc<Desk>, attempt: &Attempt, manner: Manner) -> Result<GrantAnswer, Fault> {
+async fn ask(desk: &Arc<Desk>, attempt: &Attempt, wait_mode: WaitMode) -> Result<GrantAnswer, Fault> {
     if let Some(fault) = desk.same_place_twice() {
         return Err(fault);
     }
     let until = Lease::counted_from(desk.runtime.now(), attempt.ttl, desk.drift).end();
     let mut known = None;
     match desk.contests.enter(attempt, desk.members.len(), |contest| contest.stage.clone()) {
-        Stage::Standing { line, looks_on } if desk.has_majority() => {
-            match ask_the_line(desk, attempt, manner, line).await {
+        Stage::QueueEntry { line, looks_on } if desk.has_majority() => {
+            match ask_the_line(desk, attempt, wait_mode, line).await {
                 Ok(GrantAnswer::Granted { fence }) => {
                     desk.set(attempt, Stage::Handed { line });
                     known = Some((line, GrantAnswer::Granted { fence }));
@@ -68,22 +72,22 @@ async fn ask(desk: &Arc<Desk>, attempt: &Attempt, manner: Manner) -> Result<Gran
                 Err(_) => desk.begin_anew(attempt),
             }
         }
-        Stage::Standing { .. } => desk.begin_anew(attempt),
+        Stage::QueueEntry { .. } => desk.begin_anew(attempt),
         Stage::Contested { until, .. } if desk.runtime.now() >= until => desk.begin_anew(attempt),
         Stage::Resting { .. } => desk.set(attempt, Stage::Fresh),
         _ => {}
     }
-    Asking::new(desk, attempt, manner, until, known).run().await
+    Asking::new(desk, attempt, wait_mode, until, known).run().await
 }
 
 async fn ask_the_line(
     desk: &Arc<Desk>,
     attempt: &Attempt,
-    manner: Manner,
+    wait_mode: WaitMode,
     line: usize,
 ) -> Result<GrantAnswer, Fault> {
     let (tell, mut heard) = unbounded_channel();
-    desk.ask_grant(attempt, line, manner, desk.propose(), &tell);
+    desk.ask_grant(attempt, line, wait_mode, desk.propose(), &tell);
     drop(tell);
     let ended = || Fault::passing(&desk.name, "the runtime that keeps it has ended");
     let Some((_, answer)) = heard.recv().await.map(|said| *said) else { return Err(ended()) };
@@ -107,7 +111,7 @@ fn is_foreign(held_by: &HolderInfo) -> bool {
 struct Asking<'a> {
     desk: &'a Arc<Desk>,
     attempt: &'a Attempt,
-    manner: Manner,
+    wait_mode: WaitMode,
     /// When the lease of this round would end.
     until: Instant,
     /// The same for all members, so that they can all answer the same fence.
@@ -131,7 +135,7 @@ struct Asking<'a> {
     gave_way: bool,
     /// The attempt's position in the line member's queue, or why it is not in that queue.
     refused: Option<GrantAnswer>,
-    place_elsewhere: Option<Place>,
+    place_elsewhere: Option<QueuePosition>,
     /// An answer that one member alone may give and that ends the request, unless a majority
     /// grants.
     odd: Option<GrantAnswer>,
@@ -143,7 +147,7 @@ impl<'a> Asking<'a> {
     fn new(
         desk: &'a Arc<Desk>,
         attempt: &'a Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
         until: Instant,
         known: Option<(usize, GrantAnswer)>,
     ) -> Self {
@@ -174,7 +178,7 @@ impl<'a> Asking<'a> {
         Self {
             desk,
             attempt,
-            manner,
+            wait_mode,
             until,
             proposal,
             line,
@@ -242,16 +246,16 @@ impl<'a> Asking<'a> {
     }
 
     fn ask(&self, member: usize) {
-        let manner = match self.manner {
-            Manner::Wait { .. } if member == self.line => self.manner,
-            Manner::Wait { .. } if self.refusers.contains(&member) => Manner::Wait { line_limit: None },
-            _ => Manner::Try,
+        let wait_mode = match self.wait_mode {
+            WaitMode::Wait { .. } if member == self.line => self.wait_mode,
+            WaitMode::Wait { .. } if self.refusers.contains(&member) => WaitMode::Wait { line_limit: None },
+            _ => WaitMode::Try,
         };
-        self.desk.ask_grant(self.attempt, member, manner, self.proposal, &self.tell);
+        self.desk.ask_grant(self.attempt, member, wait_mode, self.proposal, &self.tell);
     }
 
     fn waits(&self) -> bool {
-        matches!(self.manner, Manner::Wait { .. })
+        matches!(self.wait_mode, WaitMode::Wait { .. })
     }
 
     /// Until when to wait for the line member although the others have decided; `None` to stop
@@ -456,7 +460,7 @@ impl<'a> Asking<'a> {
         match self.refused.take() {
             Some(GrantAnswer::Busy { held_by, place: place @ Some(_) }) => {
                 self.desk.abandon(self.attempt, |member| member != line);
-                self.desk.set(self.attempt, Stage::Standing { line, looks_on });
+                self.desk.set(self.attempt, Stage::QueueEntry { line, looks_on });
                 Some(Ok(GrantAnswer::Busy { held_by, place }))
             }
             Some(answer @ GrantAnswer::LineFull { .. }) => {
@@ -483,7 +487,7 @@ impl<'a> Asking<'a> {
         held: &[(usize, HolderInfo)],
         held_by: HolderInfo,
     ) -> Outcome {
-        let window = Line::WINDOW.min(self.attempt.ttl.duration() / 2);
+        let window = WaitQueue::CLAIM_WINDOW.min(self.attempt.ttl.duration() / 2);
         let until = *self.contested_until.get_or_insert_with(|| now + self.desk.about(window));
         let joined = self.refusers.len();
         for (member, _) in held {

@@ -2,20 +2,20 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_core::{Bulletin, Fault, Notice, Notices};
+use leasehold_core::{Fault, Notice, NoticeBus, Notices};
 
 /// The state of each member, as shown by how its calls ended. No lease depends on it.
 #[derive(Debug)]
 pub(super) struct Health {
     /// The reason why each member is down, if it is.
     down: Mutex<Vec<Option<Fault>>>,
-    bulletin: Bulletin,
+    notice_bus: NoticeBus,
 }
 
 impl Health {
     /// The health of this many members, none of which is known to be down.
     pub(super) fn of(members: usize) -> Self {
-        Self { down: Mutex::new(vec![None; members]), bulletin: Bulletin::default() }
+        Self { down: Mutex::new(vec![None; members]), notice_bus: NoticeBus::default() }
     }
 
     /// Notes how a call to a member has ended.
@@ -27,11 +27,11 @@ impl Health {
                 let mut fault = fault.clone();
                 // Use the member's name in this quorum, whatever name the fault uses.
                 fault.store = name.clone();
-                self.bulletin.say(&Notice::MemberDown { fault: fault.clone() });
+                self.notice_bus.say(&Notice::MemberDown { fault: fault.clone() });
                 down[member] = Some(fault);
             }
             (Some(_), None) => {
-                self.bulletin.say(&Notice::MemberBack { store: name.clone() });
+                self.notice_bus.say(&Notice::MemberBack { store: name.clone() });
                 down[member] = None;
             }
             _ => {}
@@ -42,7 +42,7 @@ impl Health {
     pub(super) fn read(&self) -> Box<dyn Notices> {
         let down = self.down();
         let faults = down.iter().flatten().cloned();
-        self.bulletin.read_after(faults.map(|fault| Notice::MemberDown { fault }))
+        self.notice_bus.read_after(faults.map(|fault| Notice::MemberDown { fault }))
     }
 
     fn down(&self) -> MutexGuard<'_, Vec<Option<Fault>>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Ballot, Bookmark, BoxFuture, Fault, HoldAnswer, HolderInfo, Key, KeyState, Owner, Store, Stretch,
+    Ballot, BoxFuture, Fault, HoldAnswer, HolderInfo, Key, KeyState, Owner, ScanPage, ScanPosition, Store,
 };
 
 use super::contest::is_same_attempt;
@@ -55,21 +55,21 @@ pub(super) async fn inspect_all(desk: &Arc<Desk>, keys: &[Key]) -> Result<Vec<Ke
 
 /// Scans one member after the other: a key that a majority holds is known to each member of that
 /// majority. A member that does not answer is skipped, as long as enough others answer.
-pub(super) async fn walk(desk: &Arc<Desk>, prefix: &[u8], from: Bookmark) -> Result<Stretch, Fault> {
-    let Some(member) = desk.members.get(from.section) else { return Ok(Stretch::whole(Vec::new())) };
-    let there = Bookmark { section: 0, at: from.at };
+pub(super) async fn walk(desk: &Arc<Desk>, prefix: &[u8], from: ScanPosition) -> Result<ScanPage, Fault> {
+    let Some(member) = desk.members.get(from.section) else { return Ok(ScanPage::whole(Vec::new())) };
+    let there = ScanPosition { section: 0, at: from.at };
     let walked = async { member.store.inspector()?.walk(prefix, there).await };
-    let stretch = match walked.await {
-        Ok(stretch) => stretch,
+    let page = match walked.await {
+        Ok(page) => page,
         Err(_) => {
             let open = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
                 Box::pin(async move { store.open().await })
             };
             all_say(desk, desk.look_limit(), open).await?;
-            Stretch::whole(Vec::new())
+            ScanPage::whole(Vec::new())
         }
     };
-    Ok(stretch.in_section(from.section, desk.members.len()))
+    Ok(page.in_section(from.section, desk.members.len()))
 }
 
 /// The members' answers within `limit`; a majority must answer.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold_core::{Attempt, Fence, GrantAnswer, Manner, Proposal, RaiseAnswer};
+use leasehold_core::{Attempt, Fence, GrantAnswer, Proposal, RaiseAnswer, WaitMode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::contest::Stage;
@@ -20,7 +20,7 @@ impl Desk {
         self: &Arc<Self>,
         attempt: &Attempt,
         member: usize,
-        manner: Manner,
+        wait_mode: WaitMode,
         proposal: Proposal,
         tell: &UnboundedSender<Said<Heard>>,
     ) {
@@ -29,7 +29,7 @@ impl Desk {
         let store = self.members[member].store.clone();
         let asked = stake.clone();
         let does = Box::pin(async move {
-            let answer = store.grant(&at_member, manner).await;
+            let answer = store.grant(&at_member, wait_mode).await;
             if let Ok(GrantAnswer::Granted { fence }) = answer {
                 asked.was_granted(fence);
             }

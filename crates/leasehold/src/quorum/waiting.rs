@@ -25,7 +25,7 @@ pub(super) async fn woken(desk: &Arc<Desk>, attempt: &Attempt) -> Wake {
         };
         let at = |member: usize| attempt.at_member(stakes[member].holder, desk.proposal(Fence::MAX));
         match stage {
-            Stage::Standing { line, .. } => {
+            Stage::QueueEntry { line, .. } => {
                 let (here, member) = (at(line), &desk.members[line]);
                 tokio::select! {
                     biased;

@@ -9,7 +9,7 @@ use super::doing::{Doing, Job};
 use super::error::{BeginError, JobError};
 use crate::defaults::Defaults;
 use crate::error::InspectError;
-use crate::lock::{Held, OnWait, Waiting};
+use crate::lock::{Held, OnWait, WaitStatus};
 use crate::locks::Askers;
 
 /// A job that is done only once, ever, by the first process that comes: a migration, an initial
@@ -89,7 +89,7 @@ impl Once {
 
     /// Calls this function when somebody else is doing the job and this call has to wait, as
     /// [`Acquire::on_wait`](crate::Acquire::on_wait) does.
-    pub fn on_wait(self, tell: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
+    pub fn on_wait(self, tell: impl Fn(&WaitStatus) + Send + Sync + 'static) -> Self {
         Self { on_wait: Some(OnWait(Arc::new(tell))), ..self }
     }
 

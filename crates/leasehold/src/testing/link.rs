@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use leasehold_core::{
     AdminStore, Attempt, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Fault, Fence, GrantAnswer,
-    HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark, MarkStore, Marked, MemberStore, Notice,
-    Notices, Parts, RaiseAnswer, Runtime, Store, Wake,
+    HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked, MemberStore, Notice, Notices,
+    Parts, RaiseAnswer, Runtime, Store, WaitMode, Wake,
 };
 
 use super::hand::Hand;
@@ -114,9 +114,9 @@ impl Store for Link {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
-        self.call(self.store.grant(attempt, manner))
+        self.call(self.store.grant(attempt, wait_mode))
     }
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {

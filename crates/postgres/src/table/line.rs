@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_core::{Holder, Key, Mode, Nonce, Stamp, Standing, Ticket, Ttl};
+use leasehold_core::{Holder, Key, Mode, Nonce, QueueEntry, Stamp, Ticket, Ttl};
 use tokio_postgres::Row;
 
 use super::Loaded;
@@ -14,18 +14,18 @@ use crate::trouble::Trouble;
 /// The last of a queue, and who asks: everybody who may stand behind the head.
 const BEHIND: [i64; 2] = [1, 2];
 
-type Place = (Ticket, Holder);
+type QueueSlot = (Ticket, Holder);
 
 /// What was read of one queue.
 #[derive(Default)]
 struct Part {
     head: u64,
-    head_ends: Option<Place>,
+    head_ends: Option<QueueSlot>,
     /// Who stands behind the head, or says so; for those who ask with how many stand before them.
-    behind: BTreeMap<Place, Option<u64>>,
-    last: Option<Place>,
+    behind: BTreeMap<QueueSlot, Option<u64>>,
+    last: Option<QueueSlot>,
     /// Those of the places behind that somebody stands at.
-    stands: Vec<Place>,
+    stands: Vec<QueueSlot>,
 }
 
 /// Puts the waiters that were read in their queues, with the others as numbers between them.
@@ -91,7 +91,7 @@ fn ticket(row: &Columns<'_>) -> Result<Ticket, Trouble> {
     u64::try_from(number).map(Ticket::new).map_err(|_| Trouble::damaged(format_args!("a ticket is {number}")))
 }
 
-fn standing(row: &Columns<'_>, holder: Holder) -> Result<Standing, Trouble> {
+fn standing(row: &Columns<'_>, holder: Holder) -> Result<QueueEntry, Trouble> {
     let mode: &str = row.get(4)?;
     let mode =
         Mode::read(mode).ok_or_else(|| Trouble::damaged(format_args!("somebody waits in mode {mode:?}")))?;
@@ -101,6 +101,6 @@ fn standing(row: &Columns<'_>, holder: Holder) -> Result<Standing, Trouble> {
     let channel: Option<i64> = row.get(6)?;
     let nonce: Option<&[u8]> = row.get(7)?;
     let standing =
-        Standing::new(holder, row.label(3)?, mode, ttl, channel.map(channel::of_number), row.get(8)?);
+        QueueEntry::new(holder, row.label(3)?, mode, ttl, channel.map(channel::of_number), row.get(8)?);
     Ok(standing.with_nonce(nonce.and_then(Nonce::from_digits)))
 }

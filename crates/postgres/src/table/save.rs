@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold_core::{
-    Channel, Content, Holder, Key, Line, Lock, Nonce, Records, Shares, Stamp, Standing, Ticket,
+    Channel, Content, Holder, Key, Lock, Nonce, QueueEntry, Records, Shares, Stamp, Ticket, WaitQueue,
 };
 use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
@@ -13,15 +13,15 @@ use crate::channel;
 use crate::sql::Sql;
 use crate::trouble::Trouble;
 
-type Place = (Ticket, Holder);
+type QueueSlot = (Ticket, Holder);
 
 /// What is different.
 #[derive(Debug, Default)]
 pub(crate) struct Changes<'a> {
     leases: Vec<&'a Key>,
     gone: Vec<&'a Key>,
-    waiters: Vec<(&'a Key, Ticket, &'a Standing)>,
-    gone_waiters: Vec<(&'a Key, Place)>,
+    waiters: Vec<(&'a Key, Ticket, &'a QueueEntry)>,
+    gone_waiters: Vec<(&'a Key, QueueSlot)>,
     forgotten: Vec<&'a Key>,
     struck: Vec<(&'a Key, &'a Channel)>,
     lifted: Vec<(&'a Key, &'a Channel)>,
@@ -95,7 +95,7 @@ impl<'a> Changes<'a> {
             .extend(stood.keys().filter(|place| !stand.contains_key(*place)).map(|place| (key, *place)));
         let new = stand.iter().filter(|(place, standing)| stood.get(*place) != Some(*standing));
         self.waiters.extend(new.map(|((ticket, _), standing)| (key, *ticket, *standing)));
-        let struck = |line: Option<&'a Line>| -> BTreeSet<&'a Channel> {
+        let struck = |line: Option<&'a WaitQueue>| -> BTreeSet<&'a Channel> {
             line.map(|line| line.struck().collect()).unwrap_or_default()
         };
         let (was, is) = (struck(was), struck(is));
@@ -117,8 +117,8 @@ impl<'a> Changes<'a> {
     }
 }
 
-fn places(line: Option<&Line>) -> BTreeMap<Place, &Standing> {
-    let waiters = line.into_iter().flat_map(Line::waiters);
+fn places(line: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
+    let waiters = line.into_iter().flat_map(WaitQueue::waiters);
     waiters.map(|(ticket, standing)| ((ticket, standing.holder), standing)).collect()
 }
 
@@ -183,7 +183,7 @@ async fn save_leases(client: &Client, sql: &Sql, keys: &[&Key], after: &Records)
             Some(_) => return Err(Trouble::damaged("only leases with an end have a place in the tables")),
         }
         let (fence, line) = (after.fences.get(*key), after.lines.get(*key));
-        let unclaimed = line.and_then(Line::unclaimed);
+        let unclaimed = line.and_then(WaitQueue::unclaimed);
         holders.push(holder);
         labels.push(label);
         ends.push(until);
@@ -194,7 +194,7 @@ async fn save_leases(client: &Client, sql: &Sql, keys: &[&Key], after: &Records)
         waiters.push(line.map(|line| i64::try_from(line.len()).unwrap_or(i64::MAX)));
         handed.push(unclaimed.map(|unclaimed| bytes(unclaimed.holder)));
         handed_on.push(unclaimed.and_then(|unclaimed| unclaimed.channel.as_ref()).and_then(channel::number));
-        line_ends.push(line.and_then(Line::ends).map(micros));
+        line_ends.push(line.and_then(WaitQueue::ends).map(micros));
     }
     let (keys, holders, handed) = (raw(keys), optional(&holders), optional(&handed));
     unless(
@@ -224,7 +224,7 @@ async fn delete(client: &Client, statement: &str, keys: &[&Key]) -> Result<(), T
     unless(keys.is_empty(), client, statement, &[(&keys, Type::BYTEA_ARRAY)]).await
 }
 
-async fn delete_waiters(client: &Client, sql: &Sql, gone: &[(&Key, Place)]) -> Result<(), Trouble> {
+async fn delete_waiters(client: &Client, sql: &Sql, gone: &[(&Key, QueueSlot)]) -> Result<(), Trouble> {
     let keys: Vec<_> = gone.iter().map(|(key, _)| key.as_bytes()).collect();
     let tickets: Vec<_> = gone.iter().map(|(_, (ticket, _))| number(*ticket)).collect();
     let holders: Vec<_> = gone.iter().map(|(_, (_, holder))| bytes(*holder)).collect();
@@ -241,7 +241,7 @@ async fn delete_waiters(client: &Client, sql: &Sql, gone: &[(&Key, Place)]) -> R
 async fn save_waiters(
     client: &Client,
     sql: &Sql,
-    waiters: &[(&Key, Ticket, &Standing)],
+    waiters: &[(&Key, Ticket, &QueueEntry)],
 ) -> Result<(), Trouble> {
     let (mut keys, mut tickets, mut holders, mut labels) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut modes, mut ttls, mut channels, mut nonces) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());

@@ -46,7 +46,7 @@ pub struct Vouching<'a> {
 /// If an attempt wants anything else, or has no proposal at a member.
 #[must_use]
 pub fn grant_batch(attempts: &[&Attempt], not_after: Stamp, vouching: Option<Vouching<'_>>) -> Call {
-    const SIDES: [Side; 4] = [Side::Line, Side::Waiters, Side::Holders, Side::Shares];
+    const SIDES: [Side; 4] = [Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
     let mut keys = Words::for_claims(attempts.len(), 6);
     for attempt in attempts {
         let key = key_of(attempt);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BreakNote, BreakRecord, Fence, Holder, Key, LastFence, Line, Request, Stamp, Ttl, Wait,
+    Attempt, BreakNote, BreakRecord, Fence, Holder, Key, LastFence, Request, Stamp, Ttl, Wait, WaitQueue,
 };
 
 use super::texts::{
@@ -137,7 +137,7 @@ fn keys(attempt: &Attempt) -> Words {
 }
 
 pub(super) fn with_sides<'a>(keys: impl IntoIterator<Item = &'a Key, IntoIter: Clone>) -> Words {
-    const SIDES: [Side; 5] = [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares];
+    const SIDES: [Side; 5] = [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
     let keys = keys.into_iter();
     let size = |key: &Key| (1 + SIDES.len()) * (key.as_bytes().len() + SIDE_LEN);
     let (count, size) = keys.clone().fold((0, 0), |(count, sum), key| (count + 1, sum + size(key)));
@@ -208,7 +208,7 @@ fn waiting(attempt: &Attempt, wait: &Wait, args: &mut Words) {
         Some(limit) => args.show(limit),
         None => args.push(b""),
     }
-    args.show(millis(Line::KEPT_FOR));
+    args.show(millis(WaitQueue::KEPT_FOR));
     match wait.nonce {
         Some(nonce) => args.push(&nonce.digit_bytes()),
         None => args.push(b""),

@@ -1,5 +1,6 @@
 use leasehold_core::{
-    Attempt, BreakNote, Claim, Fence, Holder, Label, Line, Mark, Nonce, Proposal, Signal, Stamp, Ticket, Wait,
+    Attempt, BreakNote, Claim, Fence, Holder, Label, Mark, Nonce, Proposal, Signal, Stamp, Ticket, Wait,
+    WaitQueue,
 };
 
 use super::*;
@@ -118,7 +119,7 @@ fn calls_say_how_each_key_is_wanted() {
 /// The scripts have it as a number of theirs.
 #[test]
 fn shares_are_remembered_as_long_as_a_line() {
-    let kept = format!("local SHARES_KEPT = {}\n", Line::KEPT_FOR.as_millis());
+    let kept = format!("local SHARES_KEPT = {}\n", WaitQueue::KEPT_FOR.as_millis());
     assert!(RELEASE.text().contains(&kept));
 }
 

@@ -22,7 +22,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use leasehold_core::{Claim, Fault, Instant, Misuse, Notices, Runtime, Waiting};
+use leasehold_core::{Claim, Fault, Instant, Misuse, Notices, Runtime, WaiterRegistry};
 
 use self::map::Map;
 use self::redirect::Node;
@@ -90,10 +90,10 @@ impl Cluster {
     }
 
     fn notices(&self) -> Box<dyn Notices> {
-        self.common.bulletin.read()
+        self.common.notice_bus.read()
     }
 
-    fn waiting(&self) -> &Waiting {
+    fn waiting(&self) -> &WaiterRegistry {
         &self.common.waiting
     }
 

@@ -6,8 +6,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, BreakAnswer, Claim, Fault, Fence, GrantAnswer, HoldAnswer, Manner, Owner, Proposal,
-    Stamp, Store, Ttl,
+    AdminStore, Attempt, BreakAnswer, Claim, Fault, Fence, GrantAnswer, HoldAnswer, Owner, Proposal, Stamp,
+    Store, Ttl, WaitMode,
 };
 use leasehold_redis::script::{Vouching, grant_batch, read_done, read_grants, renew_batch};
 use leasehold_redis::slot::{Side, side_key, slot_of};
@@ -106,7 +106,7 @@ async fn one_after_the_other_each_request_is_one_script() {
         let before = scripts(&server);
         for _ in 0..3 {
             let ours = attempt(&["k"]);
-            granted(store.grant(&ours, Manner::Wait { line_limit: None }).await);
+            granted(store.grant(&ours, WaitMode::Wait { line_limit: None }).await);
             assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
             assert_eq!(value(&server, "k"), None);
             granted(grant(&store, &ours).await);
@@ -488,7 +488,7 @@ async fn in_a_cluster_a_batch_asks_each_slot_by_itself_and_a_slot_that_moves_is_
         let many: Vec<_> = names.iter().map(|name| attempt(&[name])).collect();
         let request = |attempt: &Attempt| {
             let (store, attempt) = (store.clone(), attempt.clone());
-            async move { store.grant(&attempt, Manner::Try).await }
+            async move { store.grant(&attempt, WaitMode::Try).await }
         };
         let answers = together(many.iter().map(request).collect()).await;
         let fences: Vec<_> = answers.into_iter().map(granted).collect();
@@ -503,22 +503,22 @@ async fn in_a_cluster_a_batch_asks_each_slot_by_itself_and_a_slot_that_moves_is_
             let keys = cluster.nodes().iter().map(|node| node.text(&["KEYS", "k"]));
             keys.map(|found| if let Reply::Array(Some(found)) = found { found.len() } else { 1 }).sum()
         };
-        granted(store.grant(&ours[0], Manner::Try).await);
+        granted(store.grant(&ours[0], WaitMode::Try).await);
         assert_eq!(store.release(&ours[0]).await, Ok(HoldAnswer::Done));
         assert_eq!(left(), 0);
         // On its way, and still here.
-        granted(store.grant(&ours[1], Manner::Try).await);
+        granted(store.grant(&ours[1], WaitMode::Try).await);
         cluster.begin(slot, from, to);
         assert_eq!(store.release(&ours[1]).await, Ok(HoldAnswer::Done));
         assert_eq!(left(), 0);
         while cluster.carry(slot, from, to) > 0 {}
         cluster.end(slot, from, to);
         // Gone, and this store does not know.
-        granted(store.grant(&ours[2], Manner::Try).await);
+        granted(store.grant(&ours[2], WaitMode::Try).await);
         cluster.hand_over(slot, from);
         assert_eq!(store.release(&ours[2]).await, Ok(HoldAnswer::Done));
         assert_eq!(left(), 0);
-        granted(store.grant(&ours[3], Manner::Try).await);
+        granted(store.grant(&ours[3], WaitMode::Try).await);
         store.give_up(&ours[3]).await.unwrap();
         assert_eq!(left(), 0);
     }

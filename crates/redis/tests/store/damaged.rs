@@ -2,7 +2,7 @@
 
 use leasehold_core::{
     Acquire, AdminStore as _, Attempt, BreakNote, Claim, Drift, Fault, FaultCause, FaultKind, Fence,
-    InspectStore as _, KeyState, Manner, Mark, MarkStore as _, Outcome, Patience, Stamp, Step, Store,
+    InspectStore as _, KeyState, Mark, MarkStore as _, Outcome, Patience, Stamp, Step, Store, WaitMode,
 };
 use leasehold_redis::RedisStore;
 use leasehold_redis::slot::{Side, side_key};
@@ -14,8 +14,8 @@ use crate::queue::BOTH;
 use crate::world::{attempt, grant, granted, key, lasting, runtime, store};
 
 const FLAVORS: [Flavor; 3] = [Flavor::Redis62, Flavor::Redis70, Flavor::Valkey91];
-const WAIT: Manner = Manner::Wait { line_limit: None };
-const SIDES: [Side; 5] = [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares];
+const WAIT: WaitMode = WaitMode::Wait { line_limit: None };
+const SIDES: [Side; 5] = [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
 
 fn side(side: Side, name: &str) -> String {
     String::from_utf8(side_key(side, &key(name))).unwrap()
@@ -31,9 +31,9 @@ async fn faults(store: &RedisStore, holder: &Attempt, name: &str) -> Vec<Fault> 
     let other = attempt(&[name]);
     let mark = Mark::new(Stamp::from_micros(1), Fence::MAX, None);
     let all = [
-        store.grant(&other, Manner::Try).await.map(drop),
+        store.grant(&other, WaitMode::Try).await.map(drop),
         store.grant(&attempt(&[name]), WAIT).await.map(drop),
-        store.grant(&shared(&attempt(&[name])), Manner::Try).await.map(drop),
+        store.grant(&shared(&attempt(&[name])), WaitMode::Try).await.map(drop),
         store.grant(&shared(&attempt(&[name])), WAIT).await.map(drop),
         store.renew(from_ref(holder)).await.remove(0).map(drop),
         store.inspect(&key(name)).await.map(drop),
@@ -82,7 +82,7 @@ async fn a_wrong_type_next_to_a_key_is_told_at_once_with_the_name_of_that_key() 
 #[tokio::test]
 async fn a_try_at_a_damaged_key_asks_once() {
     let server = Server::start(Flavor::Valkey91);
-    server.text(&["RPUSH", &side(Side::Line, "k"), "x"]);
+    server.text(&["RPUSH", &side(Side::Queue, "k"), "x"]);
     let (store, ours, runtime) = (store(&server.url()), attempt(&["k"]), runtime());
     let patience = Patience::new(None, Duration::from_secs(10));
     let mut machine = Acquire::new(runtime.now(), ours.ttl, Drift::BETWEEN_MACHINES, patience, 1);
@@ -113,7 +113,7 @@ const STRANGE: [&[&str]; 12] = [
 
 fn write(server: &Server, strange: &[&str], name: &str) {
     let kind = match strange[1] {
-        "l" => Side::Line,
+        "l" => Side::Queue,
         "w" => Side::Waiters,
         "h" => Side::Holders,
         _ => Side::Shares,
@@ -123,7 +123,7 @@ fn write(server: &Server, strange: &[&str], name: &str) {
     words[1] = &side;
     server.text(&words);
     if strange[2].starts_with('0') && kind == Side::Waiters {
-        server.text(&["ZADD", &self::side(Side::Line, name), "1", strange[2]]);
+        server.text(&["ZADD", &self::side(Side::Queue, name), "1", strange[2]]);
     }
 }
 
@@ -175,7 +175,7 @@ async fn what_cannot_be_read_next_to_one_key_does_not_hide_the_others() {
             granted(grant(&store, ours).await);
         }
         write(&server, &["ZADD", "l", "1", "strange"], "b");
-        server.text(&["RPUSH", &side(Side::Line, "c"), "x"]);
+        server.text(&["RPUSH", &side(Side::Queue, "c"), "x"]);
         let members =
             "leasehold:l{b}b has 1 member that is not ours: find out who wrote there, and delete it";
         let wrong = "leasehold:l{c}c has another type than ours: find out who wrote there, and delete it";

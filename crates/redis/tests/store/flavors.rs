@@ -153,7 +153,7 @@ async fn a_replica_refuses_in_passing(server: &Server, store: &RedisStore) {
 }
 
 async fn a_late_grant_is_refused_by_the_server(server: &Server, store: &RedisStore) {
-    use leasehold_core::{Answer, Line, Request, Stamp};
+    use leasehold_core::{Answer, Request, Stamp, WaitQueue};
     use leasehold_redis::script::{call_for, decode};
     drop(store.open().await);
     let client = redis::Client::open(server.url()).unwrap();
@@ -162,7 +162,8 @@ async fn a_late_grant_is_refused_by_the_server(server: &Server, store: &RedisSto
     for (limit, late) in [(seconds - 5, true), (seconds + 5, false)] {
         let not_after = Some(Stamp::from_micros(limit * 1_000_000));
         let request = Request::Grant { attempt: attempt(&["late"]), wait: None, not_after };
-        let value = call_for(&request, Line::WINDOW).by_text().query_async(&mut connection).await.unwrap();
+        let value =
+            call_for(&request, WaitQueue::CLAIM_WINDOW).by_text().query_async(&mut connection).await.unwrap();
         let answer = decode(&request, value).unwrap().answer;
         assert_eq!(matches!(answer, Answer::Grant(GrantAnswer::TooLate { .. })), late, "{answer:?}");
         assert_eq!(value_is_set(server), !late);

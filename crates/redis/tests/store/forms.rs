@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{GrantAnswer, InspectStore as _, Manner, Owner, Store};
+use leasehold_core::{GrantAnswer, InspectStore as _, Owner, Store, WaitMode};
 use leasehold_redis::wire;
 use servers::{Flavor, Reply, Server};
 
@@ -94,7 +94,7 @@ async fn scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_c
             server.text(&["FLUSHALL"]);
             server.command(&[b"SET", b"k", &value, b"PX", b"60000"]);
             let waits = attempt(&["k"]);
-            let answer = store.grant(&waits, Manner::Wait { line_limit: None }).await.unwrap();
+            let answer = store.grant(&waits, WaitMode::Wait { line_limit: None }).await.unwrap();
             let GrantAnswer::Busy { held_by, .. } = answer else { panic!("{flavor} {shown}: {answer:?}") };
             assert_eq!(held_by.owner, wire::read(&value), "{flavor} {shown}");
             // Who waits marks a lease, so that its holder releases it by a script.
@@ -104,7 +104,7 @@ async fn scripts_and_the_client_agree_on_what_is_ours_and_nothing_else_is_ever_c
                 assert_eq!(there, Reply::Bulk(Some(expected.clone())), "{flavor} {when} {shown}");
             };
             is_there("marked by a waiter");
-            store.grant(&attempt(&["k"]), Manner::Try).await.unwrap();
+            store.grant(&attempt(&["k"]), WaitMode::Try).await.unwrap();
             let seen = store.inspect(&key("k")).await.unwrap();
             assert_eq!(seen.holders[0].owner, wire::read(&value), "{flavor} {shown}");
             store.release(&waits).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Attempt, GrantAnswer, HoldAnswer, Manner, Store, Wake};
+use leasehold_core::{Attempt, GrantAnswer, HoldAnswer, Store, WaitMode, Wake};
 use leasehold_redis::RedisStore;
 use servers::{Connection, Flavor, Reply, Server};
 
@@ -10,7 +10,7 @@ use crate::login::MINIMAL;
 use crate::queue::{BOTH, lock};
 use crate::world::{attempt, granted, store, value};
 
-const WAIT: Manner = Manner::Wait { line_limit: None };
+const WAIT: WaitMode = WaitMode::Wait { line_limit: None };
 const END: &str = "leasehold:end";
 
 struct Hostile<'a> {
@@ -108,7 +108,7 @@ async fn whoever_may_publish_but_not_read_the_key_can_forge_no_grant() {
             let at =
                 || store(&format!("redis://lock:secret@127.0.0.1:{}?protocol={protocol}", server.port()));
             let [first, second, third] = [(); 3].map(|()| (at(), attempt(&["app:k"])));
-            granted(first.0.grant(&first.1, Manner::Try).await);
+            granted(first.0.grant(&first.1, WaitMode::Try).await);
             waits(&second.0, &second.1).await;
             waits(&third.0, &third.1).await;
             let mut hostile = Hostile::at(&server);
@@ -178,7 +178,7 @@ async fn what_was_said_on_an_earlier_connection_grants_nothing_on_the_next() {
             let through = format!("redis://lock:secret@127.0.0.1:{}?protocol={protocol}", proxy.port());
             let near = store(&format!("redis://lock:secret@127.0.0.1:{}", server.port()));
             let (far, [held, waiting]) = (store(&through), [(); 2].map(|()| attempt(&["app:k"])));
-            granted(near.grant(&held, Manner::Try).await);
+            granted(near.grant(&held, WaitMode::Try).await);
             waits(&far, &waiting).await;
             let mut hostile = Hostile::at(&server);
             // Nothing comes to the waiter any more, but what was said for it is heard elsewhere.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold_core::{HoldAnswer, Line, Manner, Request, Store};
+use leasehold_core::{HoldAnswer, Request, Store, WaitMode, WaitQueue};
 use leasehold_redis::{RedisStore, script::call_for};
 use servers::{Flavor, Server};
 
@@ -25,7 +25,7 @@ async fn a_push_that_is_lost_costs_time_and_no_more() {
         stand_in_line(&server, &[&first]).await;
         let mut mute = server.connect().unwrap();
         mute.text(&["AUTH", "mute", "x"]).unwrap();
-        let call = call_for(&Request::Release(holder), Line::WINDOW);
+        let call = call_for(&Request::Release(holder), WaitQueue::CLAIM_WINDOW);
         let (text, count) = (call.script.text().as_bytes(), call.keys.len().to_string());
         let mut words: Vec<&[u8]> = vec![b"EVAL", text, count.as_bytes()];
         words.extend(call.keys.iter().chain(call.args.iter()));
@@ -37,7 +37,7 @@ async fn a_push_that_is_lost_costs_time_and_no_more() {
         );
         waiting.await.unwrap();
         let waited = began.elapsed();
-        assert!(waited < Line::RE_ASK + SOON, "{protocol}: {waited:?}");
+        assert!(waited < WaitQueue::RE_ASK + SOON, "{protocol}: {waited:?}");
         assert_eq!(store.release(&first).await, Ok(HoldAnswer::Done));
     }
 }
@@ -55,7 +55,7 @@ async fn a_key_that_an_operator_deletes_is_noticed_within_a_re_ask() {
     server.text(&["DEL", "k"]);
     let began = Instant::now();
     waiting.await.unwrap();
-    assert!(began.elapsed() < Line::RE_ASK + SOON, "{:?}", began.elapsed());
+    assert!(began.elapsed() < WaitQueue::RE_ASK + SOON, "{:?}", began.elapsed());
     let_go(&store, &first).await;
     behind.await.unwrap();
 }
@@ -212,7 +212,7 @@ async fn many_dead_waiters_are_cleared_away_at_once() {
     granted(grant(&here, &holder).await);
     for _ in 0..350 {
         let dead = attempt(&["k"]);
-        drop(there.grant(&dead, Manner::Wait { line_limit: None }).await.unwrap());
+        drop(there.grant(&dead, WaitMode::Wait { line_limit: None }).await.unwrap());
     }
     let last = attempt(&["k"]);
     let waiting = wait(&here, &last);

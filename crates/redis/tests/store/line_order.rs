@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Attempt, GrantAnswer, HoldAnswer, Manner, Owner, Store};
+use leasehold_core::{Attempt, GrantAnswer, HoldAnswer, Owner, Store, WaitMode};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Server};
 
@@ -272,7 +272,7 @@ async fn a_try_joins_no_line() {
     let store = store(&server.url());
     let [holder, other] = [(); 2].map(|()| attempt(&["k"]));
     granted(grant(&store, &holder).await);
-    drop(store.grant(&other, Manner::Try).await.unwrap());
+    drop(store.grant(&other, WaitMode::Try).await.unwrap());
     assert_eq!(line(&server).await, []);
 }
 
@@ -287,7 +287,7 @@ async fn a_try_that_meets_a_key_free_hands_it_to_who_is_first_in_line() {
         let waits = wait(&there, &first);
         stand_in_line(&server, &[&first]).await;
         assert_eq!(server.text(&["DEL", "k"]).as_integer(), Some(1));
-        let answer = here.grant(&late, Manner::Try).await.unwrap();
+        let answer = here.grant(&late, WaitMode::Try).await.unwrap();
         let GrantAnswer::Busy { held_by, place: None } = answer else { panic!("{flavor}: {answer:?}") };
         assert!(matches!(held_by.owner, Owner::Holder { holder, .. } if holder == first.holder), "{held_by}");
         waits.await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_core::{Attempt, InspectStore as _, Line, Manner, Store, Wake};
+use leasehold_core::{Attempt, InspectStore as _, Store, WaitMode, WaitQueue, Wake};
 use leasehold_redis::RedisStore;
 use servers::{Flavor, Proxy, Server};
 
@@ -103,12 +103,12 @@ async fn who_was_away_when_its_turn_came_is_next() {
 /// in line who is told to look after that window; where that one is behind the same connection, somebody else's re-ask is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_half_open_process_costs_the_line_one_window() {
-    let window = Line::WINDOW;
+    let window = WaitQueue::CLAIM_WINDOW;
     for (protocol, siblings, limit) in [
         ("resp2", 0, window + SOON),
         ("resp3", 0, window + SOON),
-        ("resp2", 3, Line::RE_ASK + SOON),
-        ("resp3", 3, Line::RE_ASK + SOON),
+        ("resp2", 3, WaitQueue::RE_ASK + SOON),
+        ("resp3", 3, WaitQueue::RE_ASK + SOON),
     ] {
         let scene = Scene::new(Flavor::Valkey91, protocol).await;
         let siblings: Vec<_> = (0..siblings).map(|_| attempt(&["k"])).collect();
@@ -223,7 +223,7 @@ async fn the_second_connection_does_not_die_unnoticed() {
 /// The network keeps the push for a while. What is asked meanwhile, PINGs too, says nothing of when the lease began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_of_a_push_that_was_delayed_began_before_it_was_handed_over() {
-    const WAIT: Manner = Manner::Wait { line_limit: None };
+    const WAIT: WaitMode = WaitMode::Wait { line_limit: None };
     for protocol in BOTH {
         let server = Server::start(Flavor::Redis82);
         let proxy = Proxy::before(&server);

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    AdminStore as _, Answer, Attempt, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Manner,
-    MemberStore as _, Proposal, RaiseAnswer, Request, Stamp, Store, Ttl,
+    AdminStore as _, Answer, Attempt, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, MemberStore as _,
+    Proposal, RaiseAnswer, Request, Stamp, Store, Ttl, WaitMode,
 };
 use leasehold_redis::RedisStore;
 use leasehold_redis::script::{call_at_member, decode};
@@ -33,7 +33,7 @@ fn at_fence(attempt: &Attempt, fence: u64) -> Attempt {
 }
 
 async fn grant(store: &RedisStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
-    store.grant(attempt, Manner::Try).await
+    store.grant(attempt, WaitMode::Try).await
 }
 
 async fn rejoin(store: &RedisStore, attempt: &Attempt) -> Result<HoldAnswer, Fault> {

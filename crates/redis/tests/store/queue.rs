@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use leasehold_core::{
-    Acquire, Attempt, Drift, GrantAnswer, InspectStore as _, Lease, Manner, Outcome, Patience, Runtime, Step,
-    Store, Ttl, Wake,
+    Acquire, Attempt, Drift, GrantAnswer, InspectStore as _, Lease, Outcome, Patience, Runtime, Step, Store,
+    Ttl, WaitMode, Wake,
 };
 use leasehold_redis::RedisStore;
 use servers::{Connection, Reply, Server};
@@ -28,7 +28,7 @@ pub(crate) async fn lock_with(store: &RedisStore, attempt: &Attempt, runtime: &d
         match machine.next(runtime.now()) {
             Step::Ask => {
                 machine.handle_sent(runtime.now());
-                match store.grant(attempt, Manner::Wait { line_limit: None }).await {
+                match store.grant(attempt, WaitMode::Wait { line_limit: None }).await {
                     Ok(answer) => machine.handle_answer(runtime.now(), answer),
                     Err(fault) => machine.handle_fault(runtime.now(), fault),
                 }
@@ -92,7 +92,7 @@ pub(crate) async fn prick_up(store: &RedisStore) {
     lock(store, &holder).await;
     let began = Instant::now();
     loop {
-        let answer = store.grant(&waiter, Manner::Wait { line_limit: None }).await;
+        let answer = store.grant(&waiter, WaitMode::Wait { line_limit: None }).await;
         if matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
             break;
         }

@@ -1,6 +1,6 @@
 //! A release that wakes others, who wait in a way of their own.
 
-use leasehold_core::{Attempt, HoldAnswer, Manner, Signal, Store};
+use leasehold_core::{Attempt, HoldAnswer, Signal, Store, WaitMode};
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply, Server};
@@ -67,7 +67,7 @@ async fn a_key_that_is_handed_to_the_next_in_line_wakes_nobody() {
     let store = store(&server.url());
     let (ours, next) = (waking(&["lock:a"]), waking(&["lock:a"]));
     granted(grant(&store, &ours).await);
-    store.grant(&next, Manner::Wait { line_limit: None }).await.unwrap();
+    store.grant(&next, WaitMode::Wait { line_limit: None }).await.unwrap();
     assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done));
     assert_eq!(signals(&server), 0);
     assert!(value(&server, "lock:a").unwrap().contains(&next.holder.digits()), "it was not handed over");
@@ -135,7 +135,7 @@ async fn in_a_cluster_a_signal_is_given_where_a_hash_tag_keeps_it_beside_the_key
     store.open().await.unwrap();
     for (name, woken) in [("{order:7}:stock", 1), ("untagged", 0)] {
         let ours = waking(&[&format!("lock:{name}")]);
-        granted(store.grant(&ours, Manner::Try).await);
+        granted(store.grant(&ours, WaitMode::Try).await);
         assert_eq!(store.release(&ours).await, Ok(HoldAnswer::Done), "{name}");
         let signal = format!("lock-signal:{name}");
         let owner = cluster.owner(slot_of(signal.as_bytes()));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, Attempt, BreakAnswer, BreakNote, GrantAnswer, HoldAnswer, InspectStore as _, Manner,
-    Notice, Store, Wake,
+    AdminStore as _, Attempt, BreakAnswer, BreakNote, GrantAnswer, HoldAnswer, InspectStore as _, Notice,
+    Store, WaitMode, Wake,
 };
 use leasehold_redis::RedisStore;
 use servers::{Connection, Flavor, Reply, Server};
@@ -13,7 +13,7 @@ use crate::login::MINIMAL;
 use crate::queue::{BOTH, commands, lock, until};
 use crate::world::{attempt, granted, key, store, value};
 
-const WAIT: Manner = Manner::Wait { line_limit: None };
+const WAIT: WaitMode = WaitMode::Wait { line_limit: None };
 const SOON: Duration = Duration::from_secs(5);
 
 /// A tenant's rules: those of `docs/wire.md`, with channels of its own.
@@ -59,7 +59,7 @@ async fn a_tenant_can_neither_hear_nor_publish_on_the_channels_of_another() {
                 [(); 2].map(|()| (at(user), attempt(&[&key])))
             });
             for [holds, next] in &of_each {
-                granted(holds.0.grant(&holds.1, Manner::Try).await);
+                granted(holds.0.grant(&holds.1, WaitMode::Try).await);
                 waits(&next.0, &next.1).await;
             }
             let mut hostile = login(&server, "b");
@@ -100,7 +100,7 @@ async fn a_tenant_hears_at_once_that_its_lease_was_broken() {
         let at = || store(&format!("redis://a:secret@127.0.0.1:{}?channels=a:", server.port()));
         let (holds, ours) = (at(), attempt(&["a:k"]));
         let mut notices = holds.notices().unwrap();
-        let fence = granted(holds.grant(&ours, Manner::Try).await);
+        let fence = granted(holds.grant(&ours, WaitMode::Try).await);
         let mut looks = server.connect().unwrap();
         let heard_at = |reply: Reply| matches!(reply, Reply::Array(Some(all)) if !all.is_empty());
         until("it listens", SOON, || {
@@ -126,7 +126,7 @@ async fn a_key_without_the_prefix_of_the_channels_is_waited_for_without_push() {
         }
         let at = |user| store(&format!("redis://{user}:secret@127.0.0.1:{}?channels={user}:", server.port()));
         let (holds, next) = ((at("a"), attempt(&["c:k"])), (at("b"), attempt(&["c:k"])));
-        granted(holds.0.grant(&holds.1, Manner::Try).await);
+        granted(holds.0.grant(&holds.1, WaitMode::Try).await);
         let looks = store(&server.url());
         let released = async {
             while looks.inspect(&key("c:k")).await.unwrap().line.is_empty() {
@@ -152,7 +152,7 @@ async fn a_tenant_that_does_not_name_its_channels_is_told_how_to() {
         let server = two_tenants(flavor);
         let at = |query: &str| store(&format!("redis://a:secret@127.0.0.1:{}{query}", server.port()));
         let (holds, next) = ((at("?channels=a:"), attempt(&["a:k"])), (at(""), attempt(&["a:k"])));
-        granted(holds.0.grant(&holds.1, Manner::Try).await);
+        granted(holds.0.grant(&holds.1, WaitMode::Try).await);
         waits(&next.0, &next.1).await;
         let why = next.0.deaf_because().unwrap().to_string();
         assert!(why.contains("channels=PREFIX"), "{flavor}: {why}");

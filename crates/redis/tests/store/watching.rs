@@ -1,18 +1,18 @@
 //! Looking through a server again and again, with few commands.
 
-use leasehold_core::{Bookmark, InspectStore, Key, Manner, Store};
+use leasehold_core::{InspectStore, Key, ScanPosition, Store, WaitMode};
 use servers::{Flavor, Reply, Server};
 
 use crate::login::MINIMAL;
 use crate::world::{attempt, grant, granted, key, lasting, store};
 
 async fn walked(store: &impl InspectStore, prefix: &[u8]) -> (Vec<Key>, u32) {
-    let (mut keys, mut commands, mut next) = (Vec::new(), 0, Some(Bookmark::default()));
+    let (mut keys, mut commands, mut next) = (Vec::new(), 0, Some(ScanPosition::default()));
     while let Some(from) = next {
-        let stretch = store.walk(prefix, from).await.unwrap();
-        keys.extend(stretch.keys);
-        commands += stretch.commands;
-        next = stretch.next;
+        let page = store.walk(prefix, from).await.unwrap();
+        keys.extend(page.keys);
+        commands += page.commands;
+        next = page.next;
     }
     keys.sort();
     keys.dedup();
@@ -35,8 +35,8 @@ async fn a_watcher_needs_two_permissions_and_each_that_lacks_is_named() {
         assert_eq!(walked(&user("watches"), b"app:").await.0, all);
         let states = user("watches").inspect_all(&all).await.unwrap();
         assert!(states.iter().all(|state| state.holders.len() == 1), "{states:?}");
-        lasting(user("no-scan").walk(b"app:", Bookmark::default()).await, &["no-scan", "+scan"]);
-        lasting(user("no-mget").walk(b"app:", Bookmark::default()).await, &["no-mget", "+mget"]);
+        lasting(user("no-scan").walk(b"app:", ScanPosition::default()).await, &["no-scan", "+scan"]);
+        lasting(user("no-mget").walk(b"app:", ScanPosition::default()).await, &["no-mget", "+mget"]);
     }
 }
 
@@ -67,7 +67,7 @@ async fn many_keys_are_inspected_by_one_command() {
     let held: Vec<_> = names[..98].iter().map(String::as_str).collect();
     granted(grant(&store, &attempt(&held)).await);
     let waits = attempt(&["k:07"]);
-    store.grant(&waits, Manner::Wait { line_limit: None }).await.unwrap();
+    store.grant(&waits, WaitMode::Wait { line_limit: None }).await.unwrap();
     server.text(&["SET", "k:98", "theirs"]);
     let keys: Vec<_> = names.iter().map(|name| key(name)).collect();
     store.inspect_all(&keys[..1]).await.unwrap();

@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, BoxFuture, Claim, Fault, FaultKind, Fence, GrantAnswer, Holder, Instant, Key, Label, Manner,
-    Runtime, Store, Ttl,
+    Attempt, BoxFuture, Claim, Fault, FaultKind, Fence, GrantAnswer, Holder, Instant, Key, Label, Runtime,
+    Store, Ttl, WaitMode,
 };
 use leasehold_redis::RedisStore;
 use servers::{Reply, Server};
@@ -74,7 +74,7 @@ pub(crate) fn granted(answer: Result<GrantAnswer, Fault>) -> Fence {
 }
 
 pub(crate) async fn grant(store: &RedisStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
-    store.grant(attempt, Manner::Try).await
+    store.grant(attempt, WaitMode::Try).await
 }
 
 #[track_caller]

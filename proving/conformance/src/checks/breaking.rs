@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::{Locks, Loss, TokioRuntime};
 use leasehold_core::{
-    BreakAnswer, BreakNote, Claim, Fence, GrantAnswer, HoldAnswer, HolderInfo, Label, Manner, Store, Wake,
+    BreakAnswer, BreakNote, Claim, Fence, GrantAnswer, HoldAnswer, HolderInfo, Label, Store, WaitMode, Wake,
 };
 
 use super::{LONG, attempt, holders, key, renew, take};
@@ -102,7 +102,7 @@ pub async fn a_broken_lease_goes_to_the_first_in_line(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     let (one, next) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
     take(&*here, &one).await;
-    let waits = there.grant(&next, Manner::Wait { line_limit: None }).await.unwrap();
+    let waits = there.grant(&next, WaitMode::Wait { line_limit: None }).await.unwrap();
     assert!(matches!(waits, GrantAnswer::Busy { place: Some(_), .. }), "{waits:?}");
     let fence = seen(&*here).await;
     broken(&*here, fence).await;
@@ -112,7 +112,7 @@ pub async fn a_broken_lease_goes_to_the_first_in_line(venue: &Venue) {
                 assert!(after > fence);
                 break;
             }
-            Wake::AskAgain => match there.grant(&next, Manner::Wait { line_limit: None }).await.unwrap() {
+            Wake::AskAgain => match there.grant(&next, WaitMode::Wait { line_limit: None }).await.unwrap() {
                 GrantAnswer::Granted { fence: after } => {
                     assert!(after > fence);
                     break;

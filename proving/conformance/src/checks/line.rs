@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::{Guard, LockError, Locks, Renewal};
-use leasehold_core::{BoxFuture, GrantAnswer, Holder, Line, Manner, Owner, Store};
+use leasehold_core::{BoxFuture, GrantAnswer, Holder, Owner, Store, WaitMode, WaitQueue};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -170,12 +170,15 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
         // Nobody claims for an attempt by itself.
         let (holder, next) = (attempt(&["k"], LONG), attempt(&["k"], LONG));
         take(&*store, &holder).await;
-        let joined = store.grant(&next, Manner::Wait { line_limit: None }).await.unwrap();
+        let joined = store.grant(&next, WaitMode::Wait { line_limit: None }).await.unwrap();
         assert!(matches!(joined, GrantAnswer::Busy { place: Some(_), .. }), "{joined:?}");
         store.release(&holder).await.unwrap();
         let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
         let [handed] = &state.holders[..] else { panic!("{state:?}") };
-        assert!(handed.remaining.is_some_and(|left| left <= Line::WINDOW.max(UNCLAIMED)), "{handed:?}");
+        assert!(
+            handed.remaining.is_some_and(|left| left <= WaitQueue::CLAIM_WINDOW.max(UNCLAIMED)),
+            "{handed:?}"
+        );
         store.release(&next).await.unwrap();
     }
     for renewal in [Renewal::Automatic, Renewal::Off] {
@@ -189,7 +192,7 @@ pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
         // On another thread it may be renewed before anybody looks.
         let first = guard.remaining();
         if venue.hands_over() && first <= LONG / 2 {
-            assert!(first <= Line::WINDOW.max(UNCLAIMED), "{first:?}");
+            assert!(first <= WaitQueue::CLAIM_WINDOW.max(UNCLAIMED), "{first:?}");
             timeout(IN_TIME, renewed).await.expect("it is renewed");
         }
         assert!(guard.remaining() > LONG / 2, "{:?}", guard.remaining());

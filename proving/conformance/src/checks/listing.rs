@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold::Locks;
-use leasehold_core::{Bookmark, Claim, Fence, Holder, Key, KeyState, Label, Manner, Owner, Store, Stretch};
+use leasehold_core::{
+    Claim, Fence, Holder, Key, KeyState, Label, Owner, ScanPage, ScanPosition, Store, WaitMode,
+};
 use servers::Reply;
 
 use super::{LONG, SHORT, attempt, key, take};
@@ -19,14 +21,14 @@ async fn names(store: &dyn Store, prefix: &[u8]) -> Vec<Vec<u8>> {
 
 /// What is in use of all that a walk comes by, in order.
 async fn walked(store: &dyn Store, prefix: &[u8]) -> Vec<(Key, Vec<Option<Fence>>, Vec<Holder>)> {
-    let (mut keys, mut next, mut behind) = (BTreeSet::new(), Some(Bookmark::default()), 0);
+    let (mut keys, mut next, mut behind) = (BTreeSet::new(), Some(ScanPosition::default()), 0);
     while let Some(from) = next {
-        let stretch = store.inspector().unwrap().walk(prefix, from).await.unwrap();
-        assert!(stretch.walked >= behind && stretch.walked <= Stretch::WHOLE, "{stretch:?}");
-        (next, behind) = (stretch.next, stretch.walked);
-        keys.extend(stretch.keys);
+        let page = store.inspector().unwrap().walk(prefix, from).await.unwrap();
+        assert!(page.walked >= behind && page.walked <= ScanPage::WHOLE, "{page:?}");
+        (next, behind) = (page.next, page.walked);
+        keys.extend(page.keys);
     }
-    assert_eq!(behind, Stretch::WHOLE);
+    assert_eq!(behind, ScanPage::WHOLE);
     let keys: Vec<_> = keys.into_iter().collect();
     let mut states = store.inspector().unwrap().inspect_all(&keys).await.unwrap();
     assert!(states.iter().map(|state| &state.key).eq(&keys), "in the order of the keys");
@@ -167,14 +169,14 @@ pub async fn a_listing_has_what_is_waited_for(venue: &Venue) {
     let store = venue.store();
     let (holder, waiter) = (attempt(&["k:ours"], LONG), attempt(&["k:ours"], LONG));
     take(&*store, &holder).await;
-    store.grant(&waiter, Manner::Wait { line_limit: None }).await.unwrap();
+    store.grant(&waiter, WaitMode::Wait { line_limit: None }).await.unwrap();
     let mut expected = vec![(key("k:ours"), waiter.holder)];
     if let Some(server) = venue.server() {
         for name in ["k:theirs", "k:theirs, and nobody waits"] {
             server.text(&["SET", name, "x", "PX", "60000"]);
         }
         let waiter = attempt(&["k:theirs"], LONG);
-        store.grant(&waiter, Manner::Wait { line_limit: None }).await.unwrap();
+        store.grant(&waiter, WaitMode::Wait { line_limit: None }).await.unwrap();
         expected.push((key("k:theirs"), waiter.holder));
     }
     let listed = store.inspector().unwrap().list(b"k").await.unwrap();

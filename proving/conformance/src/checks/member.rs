@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Attempt, Claim, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Instant, Line, Manner, Proposal,
-    RaiseAnswer, Store, Ttl,
+    Attempt, Claim, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Instant, Proposal, RaiseAnswer, Store,
+    Ttl, WaitMode, WaitQueue,
 };
 use tokio::time::{sleep, timeout};
 
@@ -58,7 +58,7 @@ async fn serves(store: &dyn Store) {
     let asking = async {
         loop {
             let ours = proposing(&["first"], TTL);
-            match store.grant(&ours, Manner::Try).await {
+            match store.grant(&ours, WaitMode::Try).await {
                 Ok(GrantAnswer::Granted { .. }) => return store.release(&ours).await.unwrap(),
                 Ok(GrantAnswer::TooLate { .. }) => {}
                 Err(fault) if fault.kind != FaultKind::Lasting => {}
@@ -166,15 +166,18 @@ pub async fn a_rejoin_does_not_pass_who_waits(venue: &Venue) {
     let holder = proposing(&["k"], TTL);
     take(&*store, &holder).await;
     let waiter = proposing(&["k"], TTL);
-    let manner = Manner::Wait { line_limit: None };
-    assert!(matches!(store.grant(&waiter, manner).await.unwrap(), GrantAnswer::Busy { place: Some(_), .. }));
+    let wait_mode = WaitMode::Wait { line_limit: None };
+    assert!(matches!(
+        store.grant(&waiter, wait_mode).await.unwrap(),
+        GrantAnswer::Busy { place: Some(_), .. }
+    ));
     store.release(&holder).await.unwrap();
     let answer = rejoin(&*store, &proposing(&["k"], TTL)).await;
     assert!(matches!(answer, Ok(HoldAnswer::NotHeld { .. })), "{answer:?}");
     let wakes = async {
         let _ = store.woken(&waiter).await;
     };
-    timeout(Line::WINDOW, wakes).await.expect("it was handed over");
+    timeout(WaitQueue::CLAIM_WINDOW, wakes).await.expect("it was handed over");
     assert_eq!(rejoin(&*store, &waiter).await, Ok(HoldAnswer::Done));
     store.release(&waiter).await.unwrap();
 }
@@ -209,7 +212,7 @@ pub async fn a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl
 async fn abstains(store: &dyn Store) -> Duration {
     let begun: Instant = runtime().now();
     loop {
-        match store.grant(&proposing(&["k"], TTL), Manner::Try).await {
+        match store.grant(&proposing(&["k"], TTL), WaitMode::Try).await {
             Err(fault) if fault.kind == FaultKind::Quarantined => {
                 let words: Vec<_> = fault.reason.split(' ').collect();
                 return Duration::from_secs(words[2].parse().expect("quarantined for N s more"));

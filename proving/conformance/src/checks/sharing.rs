@@ -125,7 +125,7 @@ pub async fn all_readers_in_front_are_let_in_together(venue: &Venue) {
     }
     assert!(!next.is_finished() && !last.is_finished());
     // They hold on, past the window in which what is handed over must be claimed.
-    tokio::time::sleep(leasehold_core::Line::WINDOW + SHORT).await;
+    tokio::time::sleep(leasehold_core::WaitQueue::CLAIM_WINDOW + SHORT).await;
     assert!(guards.iter().all(Guard::is_held) && !next.is_finished());
     for guard in guards {
         guard.release().await.unwrap();

@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 use conformance::dump::{Dump, LineDump, ShareDump, SharesDump, Tolerance, Voucher};
 use conformance::sequence::{Dice, Oracle, RUN, Step, Tickets, WINDOW, heard, history, just_before, keys};
 use leasehold_core::{
-    Answer, Attempt, Channel, Content, GrantAnswer, HoldAnswer, Holder, Key, Line, News, Owner, Request,
-    Served, Stamp, Ticket,
+    Answer, Attempt, Channel, Content, GrantAnswer, HoldAnswer, Holder, Key, News, Owner, Request, Served,
+    Stamp, Ticket, WaitQueue,
 };
 use leasehold_redis::script::{self, Call, Granted, Reply, Vouching};
 use leasehold_redis::slot::{MEMBER_KEY, Side, side_key};
-use leasehold_redis::wire::{self, Flag, Told};
+use leasehold_redis::wire::{self, Flag, PushMessage};
 use redis::{Connection, Pipeline, RedisResult, Value, cmd};
 use servers::Server;
 
@@ -182,7 +182,7 @@ impl Subject {
     /// Whether a batch must serve a request by itself: else it would cost a command more, and no answer would tell.
     fn is_simple(&mut self, request: &Request, attempt: &Attempt) -> RedisResult<bool> {
         let key = attempt.claim.first_key();
-        let [fence, rest @ ..] = [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares]
+        let [fence, rest @ ..] = [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares]
             .map(|side| side_key(side, key));
         let mut look = redis::pipe();
         look.cmd("MGET").arg(key.as_bytes()).arg(&fence).arg(MEMBER_KEY);
@@ -247,7 +247,7 @@ impl Subject {
                 strangers.cmd("SET").arg(side).arg(*number).arg("PX").arg(ms(*ttl))
             }
             Step::ForgetLine(key) => {
-                strangers.cmd("DEL").arg(side_key(Side::Line, key)).arg(side_key(Side::Waiters, key))
+                strangers.cmd("DEL").arg(side_key(Side::Queue, key)).arg(side_key(Side::Waiters, key))
             }
             Step::EndShares(key, whose, marker) => strangers
                 .cmd("EVAL")
@@ -259,7 +259,7 @@ impl Subject {
                 .arg(self.ended)
                 .arg(whose.map_or_else(String::new, Holder::digits))
                 .arg(u8::from(*marker))
-                .arg(ms(Line::KEPT_FOR)),
+                .arg(ms(WaitQueue::KEPT_FOR)),
             Step::ForgetShares(key) => {
                 strangers.cmd("DEL").arg(side_key(Side::Holders, key)).arg(side_key(Side::Shares, key))
             }
@@ -273,7 +273,7 @@ impl Subject {
     }
 
     /// What was really heard since the last time, up to the word that `dump` says.
-    fn pushes(&mut self) -> Result<Vec<(Channel, Told)>, String> {
+    fn pushes(&mut self) -> Result<Vec<(Channel, PushMessage)>, String> {
         let mut pushes = Vec::new();
         loop {
             let heard = self.listener.recv_response().and_then(|said| Ok(redis::from_redis_value(said)?));
@@ -291,7 +291,7 @@ impl Subject {
     /// Everything on the server, and nothing that is not accounted for.
     fn dump(&mut self) -> Result<Dump, String> {
         let sides =
-            [Side::Fence, Side::Line, Side::Waiters, Side::Holders, Side::Shares, Side::Mark, Side::Break];
+            [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares, Side::Mark, Side::Break];
         let names = keys().into_iter().flat_map(|key| {
             let sides = sides.map(|side| side_key(side, &key));
             [vec![key.as_bytes().to_vec()], sides.to_vec()].concat()
@@ -463,7 +463,7 @@ fn line_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> Re
 }
 
 /// What is right: the answers, and what is told to whom; of what is told at once, the last comes first.
-fn right(served: Vec<Served>, tolerance: Tolerance) -> (Vec<Reply>, Vec<(Channel, Told)>) {
+fn right(served: Vec<Served>, tolerance: Tolerance) -> (Vec<Reply>, Vec<(Channel, PushMessage)>) {
     let (mut replies, mut told) = (Vec::new(), Vec::new());
     for Served { answer, pushes, unfinished } in served {
         let answer: Answer = tolerance.answer(answer);
@@ -471,7 +471,7 @@ fn right(served: Vec<Served>, tolerance: Tolerance) -> (Vec<Reply>, Vec<(Channel
         told.extend(pushes.into_iter().rev().filter_map(|push| {
             let news = tolerance.news(push.news);
             let to = if news == News::Broken { Some(broken()) } else { push.to };
-            Some((to?, Told { holder: push.holder, news, nonce: push.nonce }))
+            Some((to?, PushMessage { holder: push.holder, news, nonce: push.nonce }))
         }));
     }
     (replies, told)

@@ -96,8 +96,8 @@ struct Same(MemoryStore);
 
 mod same {
     use leasehold_core::{
-        Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, Limits, Manner, MemberStore, Parts, RaiseAnswer,
-        Store, Wake,
+        Attempt, BoxFuture, Fault, GrantAnswer, HoldAnswer, Limits, MemberStore, Parts, RaiseAnswer, Store,
+        WaitMode, Wake,
     };
     use std::sync::Arc;
 
@@ -117,9 +117,9 @@ mod same {
         fn grant<'a>(
             &'a self,
             attempt: &'a Attempt,
-            manner: Manner,
+            wait_mode: WaitMode,
         ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
-            self.0.grant(attempt, manner)
+            self.0.grant(attempt, wait_mode)
         }
 
         fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {

@@ -45,11 +45,11 @@ async fn a_lock_that_a_majority_has_no_more_is_lost_with_the_next_renewal() {
     let (key, holder) = (guard.keys().next().unwrap().clone(), guard.holder());
     let thief = leasehold_core::Claim::exclusive(key);
     for member in &world.members[..2] {
-        use leasehold_core::{Attempt, Holder, Manner, Store as _};
+        use leasehold_core::{Attempt, Holder, Store as _, WaitMode};
         let ttl = guard.ttl();
         member.release(&Attempt::new(thief.clone(), holder, None, ttl)).await.unwrap();
         let stolen = Attempt::new(thief.clone(), Holder::from_bits(7), None, ttl);
-        member.grant(&stolen, Manner::Try).await.unwrap();
+        member.grant(&stolen, WaitMode::Try).await.unwrap();
     }
     // The third is silent: two of three are enough to know.
     process.set([2], &Weather::Hung);

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use conformance::faulty::Weather;
 use leasehold_core::{
     AdminStore as _, Attempt, BreakAnswer, BreakNote, Fence, GrantAnswer, HoldAnswer, InspectStore as _,
-    Manner, MarkStore as _, MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl,
+    MarkStore as _, MemberStore as _, Notice, Notices, Proposal, Store as _, Ttl, WaitMode,
 };
 
 use crate::odd::{lasting, passing};
@@ -31,7 +31,7 @@ async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_other
     let world = World::of(5);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
     world.members[3].on("break", Weather::Hung);
     world.members[4].on("break", Weather::Hung);
     let BreakAnswer::Broken { holding } =
@@ -50,7 +50,7 @@ async fn a_lease_is_broken_when_a_majority_has_it_no_more_however_long_the_other
 async fn a_break_was_when_the_first_member_did_it_whatever_a_slow_one_tells() {
     let world = World::of(3);
     let quorum = world.quorum();
-    let fence = fence(&quorum.grant(&world.attempt(), Manner::Try).await);
+    let fence = fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
     world.members[0].once("break", Weather::Late(10 * MILLISECOND));
     quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
     let after = world.members[1].memory.marked(&key("k")).await.unwrap().now;
@@ -66,7 +66,7 @@ async fn a_break_was_when_the_first_member_did_it_whatever_a_slow_one_tells() {
 async fn a_lease_that_too_few_members_broke_is_not_said_to_be_broken() {
     let world = World::of(3);
     let quorum = world.quorum();
-    let fence = fence(&quorum.grant(&world.attempt(), Manner::Try).await);
+    let fence = fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
     world.members[0].on("break", passing("connection refused"));
     world.members[2].on("break", lasting("not allowed"));
     let fault = quorum.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap_err();
@@ -80,7 +80,7 @@ async fn by_another_fence_nothing_is_broken_and_it_is_said_who_holds() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
     let other = Fence::new(fence.get() + 1).unwrap();
     let answer = quorum.break_lease(&key("k"), other, &BreakNote::default()).await.unwrap();
     let BreakAnswer::NotHeld { held_by: Some(held_by) } = answer else { panic!("{answer:?}") };
@@ -95,7 +95,7 @@ async fn a_lease_is_broken_also_where_its_fence_rises_meanwhile() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
     world.members[1].once("break", Weather::Late(10 * MILLISECOND));
     world.members[2].on("break", passing("connection refused"));
     let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
@@ -113,7 +113,7 @@ async fn a_lease_whose_fence_rises_all_the_time_is_not_chased_for_ever() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
     world.members[1].on("break", Weather::Late(10 * MILLISECOND));
     world.members[2].on("break", passing("connection refused"));
     let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
@@ -135,14 +135,14 @@ async fn whoever_took_the_key_at_a_member_while_a_lease_was_broken_keeps_it() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
     world.members[1].on("break", Weather::Late(10 * MILLISECOND));
     let next = world.attempt();
     let breaking = async { quorum.break_lease(&key("k"), fence, &BreakNote::default()).await };
     let taking = async {
         tokio::time::sleep(5 * MILLISECOND).await;
         world.members[1].memory.release(&attempt).await.unwrap();
-        let granted = world.members[1].memory.grant(&next, Manner::Try).await;
+        let granted = world.members[1].memory.grant(&next, WaitMode::Try).await;
         assert!(matches!(granted, Ok(GrantAnswer::Granted { .. })));
         tokio::time::sleep(10 * MILLISECOND).await;
     };
@@ -158,7 +158,7 @@ async fn a_holder_hears_that_it_lost_its_lease_when_so_many_members_broke_it_tha
         let quorum = world.quorum();
         let mut notices = quorum.notices().unwrap();
         let attempt = world.attempt();
-        let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+        let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
         for broken in 0..enough {
             assert_eq!(told(&mut notices), None, "{broken} of {members} broke it");
             world.members[broken].memory.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
@@ -174,7 +174,7 @@ async fn a_member_at_which_a_lease_was_broken_is_not_asked_to_take_it_again() {
     let quorum = world.quorum();
     let mut notices = quorum.notices().unwrap();
     let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
     world.members[2].memory.break_lease(&key("k"), fence, &BreakNote::default()).await.unwrap();
     assert_eq!(told(&mut notices), None);
     for _ in 0..3 {

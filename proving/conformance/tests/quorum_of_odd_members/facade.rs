@@ -2,8 +2,8 @@
 
 use conformance::faulty::Weather;
 use leasehold_core::{
-    AdminStore as _, Bare, BaselineStore as _, Bookmark, Claim, Fault, GrantAnswer, HoldAnswer,
-    InspectStore as _, Manner, Notice, Store as _,
+    AdminStore as _, Bare, BaselineStore as _, Claim, Fault, GrantAnswer, HoldAnswer, InspectStore as _,
+    Notice, ScanPosition, Store as _, WaitMode,
 };
 
 use crate::odd::{lasting, passing};
@@ -14,12 +14,12 @@ async fn a_lease_longer_than_the_longest_is_refused_for_good_and_one_that_is_as_
     let world = World::of(3);
     let quorum = world.quorum();
     let longest = world.attempt_for("k", MAX_TTL);
-    fence(&quorum.grant(&longest, Manner::Try).await);
+    fence(&quorum.grant(&longest, WaitMode::Try).await);
     assert_eq!(quorum.renew(std::slice::from_ref(&longest)).await, [Ok(HoldAnswer::Done)]);
 
     let longer = world.attempt_for("l", MAX_TTL + MILLISECOND);
     let renewals = world.counts("rejoin");
-    let refused = quorum.grant(&longer, Manner::Try).await.unwrap_err();
+    let refused = quorum.grant(&longer, WaitMode::Try).await.unwrap_err();
     assert!(refused.is_lasting() && refused.reason.contains("20.001s"), "{refused}");
     // One of a batch: nothing of it is renewed.
     assert_eq!(quorum.renew(&[longest, longer]).await, [Err(refused.clone()), Err(refused)]);
@@ -53,7 +53,7 @@ async fn permits_are_refused_before_a_member_is_asked() {
     let world = World::of(3);
     let mut attempt = world.attempt();
     attempt.claim = Claim::permits([key("k")], 1, 2).unwrap();
-    let refused = world.quorum().grant(&attempt, Manner::Try).await.unwrap_err();
+    let refused = world.quorum().grant(&attempt, WaitMode::Try).await.unwrap_err();
     assert!(refused.is_lasting() && refused.reason.contains("permits"), "{refused}");
     assert_eq!(world.counts("grant"), [0; 3]);
 }
@@ -113,15 +113,15 @@ async fn what_a_lock_is_measured_against_is_done_when_a_majority_has_done_it() {
 async fn a_walk_passes_a_silent_member_over_while_a_majority_answers() {
     let world = World::of(3);
     let quorum = world.quorum();
-    fence(&quorum.grant(&world.attempt(), Manner::Try).await);
+    fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
     world.members[0].on("walk", passing("connection refused"));
-    let first = quorum.walk(b"", Bookmark::default()).await.unwrap();
-    assert_eq!((first.keys.len(), first.next), (0, Some(Bookmark::to_section(1))));
+    let first = quorum.walk(b"", ScanPosition::default()).await.unwrap();
+    assert_eq!((first.keys.len(), first.next), (0, Some(ScanPosition::to_section(1))));
     let second = quorum.walk(b"", first.next.unwrap()).await.unwrap();
-    assert_eq!((second.keys, second.next), (vec![key("k")], Some(Bookmark::to_section(2))));
+    assert_eq!((second.keys, second.next), (vec![key("k")], Some(ScanPosition::to_section(2))));
     world.members.iter().for_each(|member| member.on("open", passing("connection refused")));
-    assert!(quorum.walk(b"", Bookmark::default()).await.is_err(), "nobody can say what is held");
-    let beyond = quorum.walk(b"", Bookmark::to_section(3)).await.unwrap();
+    assert!(quorum.walk(b"", ScanPosition::default()).await.is_err(), "nobody can say what is held");
+    let beyond = quorum.walk(b"", ScanPosition::to_section(3)).await.unwrap();
     assert_eq!((beyond.keys.len(), beyond.next), (0, None));
 }
 
@@ -131,9 +131,9 @@ async fn what_is_under_way_is_what_holds_or_waits() {
     let world = World::of(3);
     let (quorum, other) = (world.quorum(), world.quorum());
     let [holder, tries, waits] = [(); 3].map(|()| world.attempt());
-    fence(&quorum.grant(&holder, Manner::Try).await);
+    fence(&quorum.grant(&holder, WaitMode::Try).await);
     assert_eq!(quorum.under_way(), 1);
-    assert!(matches!(other.grant(&tries, Manner::Try).await, Ok(GrantAnswer::Busy { place: None, .. })));
+    assert!(matches!(other.grant(&tries, WaitMode::Try).await, Ok(GrantAnswer::Busy { place: None, .. })));
     assert_eq!(other.under_way(), 0, "who tried is not given up, and so is forgotten");
     assert!(matches!(other.grant(&waits, WAIT).await, Ok(GrantAnswer::Busy { place: Some(_), .. })));
     assert_eq!(other.under_way(), 1);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conformance::faulty::Weather;
-use leasehold_core::{GrantAnswer, InspectStore as _, Manner, Stamp, Store as _};
+use leasehold_core::{GrantAnswer, InspectStore as _, Stamp, Store as _, WaitMode};
 
 use crate::odd::{Does, lasting, passing};
 use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
@@ -14,7 +14,7 @@ async fn grant_with(late: [Option<u32>; 3]) -> Duration {
     for (member, late) in world.members.iter().zip(late) {
         member.on("grant", late.map_or(Weather::Hung, |late| Weather::Slow(late * MILLISECOND)));
     }
-    fence(&world.quorum().grant(&world.attempt(), Manner::Try).await);
+    fence(&world.quorum().grant(&world.attempt(), WaitMode::Try).await);
     world.passed()
 }
 
@@ -30,13 +30,13 @@ async fn a_line_member_that_hung_is_not_waited_for_again_until_it_answers() {
     let world = World::of(3);
     let quorum = world.quorum();
     world.members[0].on("grant", Weather::Hung);
-    fence(&quorum.grant(&world.attempt(), Manner::Try).await);
+    fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
     assert_eq!(world.passed(), 100 * MILLISECOND);
-    fence(&quorum.grant(&world.attempt_for("l", TTL), Manner::Try).await);
+    fence(&quorum.grant(&world.attempt_for("l", TTL), WaitMode::Try).await);
     assert_eq!(world.passed(), 100 * MILLISECOND);
     world.members[0].on("grant", Weather::Slow(MILLISECOND));
     quorum.inspect(&key("k")).await.unwrap();
-    fence(&quorum.grant(&world.attempt_for("m", TTL), Manner::Try).await);
+    fence(&quorum.grant(&world.attempt_for("m", TTL), WaitMode::Try).await);
     assert_eq!(world.passed(), 101 * MILLISECOND, "it answers again");
 }
 
@@ -50,7 +50,7 @@ async fn a_try_that_one_holder_refuses_at_a_majority_goes_at_once_and_leaves_not
     }
     world.members[0].on("grant", Weather::Slow(30 * MILLISECOND));
     world.members[3].on("grant", Weather::Slow(30 * MILLISECOND));
-    let answer = world.quorum().grant(&world.attempt(), Manner::Try).await;
+    let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
     assert!(matches!(answer, Ok(GrantAnswer::Busy { place: None, .. })), "{answer:?}");
     assert_eq!(world.passed(), Duration::ZERO);
     tokio::time::sleep(SECOND).await;
@@ -64,14 +64,14 @@ async fn who_waits_stands_in_one_line_and_is_asked_for_at_that_member_alone_from
     let rival = world.rival_at(0).await;
     world.rival_is_at(&rival, 1).await;
     let waits = world.attempt();
-    let answer = quorum.grant(&waits, Manner::Wait { line_limit: Some(4) }).await;
+    let answer = quorum.grant(&waits, WaitMode::Wait { line_limit: Some(4) }).await;
     assert!(matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{answer:?}");
     tokio::time::sleep(MILLISECOND).await;
     assert_eq!((world.taken(), world.lines()), (vec![0, 1], vec![1, 0, 0]));
     assert_eq!(world.counts("give_up"), [0, 1, 1], "it has nothing anywhere else");
     // Whoever meets a taken key at another member would stand in two lines.
-    let manners: Vec<_> = world.members.iter().map(|member| member.manners()).collect();
-    assert_eq!(manners, [[Manner::Wait { line_limit: Some(4) }], [Manner::Try], [Manner::Try]]);
+    let wait_modes: Vec<_> = world.members.iter().map(|member| member.wait_modes()).collect();
+    assert_eq!(wait_modes, [[WaitMode::Wait { line_limit: Some(4) }], [WaitMode::Try], [WaitMode::Try]]);
 
     assert!(matches!(quorum.grant(&waits, WAIT).await, Ok(GrantAnswer::Busy { .. })));
     assert_eq!(world.counts("grant"), [2, 1, 1]);
@@ -90,7 +90,7 @@ async fn who_does_not_join_a_full_line_is_told_so_and_leaves_nothing() {
     let quorum = world.quorum();
     let rival = world.rival_at(0).await;
     world.rival_is_at(&rival, 1).await;
-    let answer = quorum.grant(&world.attempt(), Manner::Wait { line_limit: Some(0) }).await;
+    let answer = quorum.grant(&world.attempt(), WaitMode::Wait { line_limit: Some(0) }).await;
     assert!(matches!(answer, Ok(GrantAnswer::LineFull { length: 0, .. })), "{answer:?}");
     tokio::time::sleep(MILLISECOND).await;
     assert_eq!((world.taken(), world.lines()), (vec![0, 1], vec![0; 3]));
@@ -136,7 +136,7 @@ async fn a_try_on_a_split_vote_asks_ever_more_rarely_for_a_second_and_then_goes(
     for member in [1, 2] {
         world.rival_at(member).await;
     }
-    let answer = world.quorum().grant(&world.attempt(), Manner::Try).await;
+    let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
     assert!(matches!(answer, Ok(GrantAnswer::Busy { place: None, .. })), "{answer:?}");
     let (took, asked) = (world.passed(), world.counts("grant"));
     assert!(took >= SECOND && took <= SECOND + 300 * MILLISECOND, "{took:?}");
@@ -151,7 +151,7 @@ async fn of_rivals_that_each_have_a_part_the_one_with_the_first_members_key_goes
     let world = World::of(3);
     world.rival_at(0).await;
     world.rival_at(1).await;
-    let answer = world.quorum().grant(&world.attempt(), Manner::Try).await;
+    let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
     assert!(matches!(answer, Ok(GrantAnswer::Busy { place: None, .. })), "{answer:?}");
     assert_eq!((world.passed(), world.counts("grant")), (Duration::ZERO, vec![1; 3]));
 }
@@ -165,7 +165,7 @@ async fn a_try_on_a_split_vote_is_served_if_one_of_the_others_goes() {
         tokio::time::sleep(MILLISECOND).await;
         world.members[2].memory.release(&rivals[1]).await.unwrap();
     };
-    let (answer, ()) = tokio::join!(quorum.grant(&attempt, Manner::Try), goes);
+    let (answer, ()) = tokio::join!(quorum.grant(&attempt, WaitMode::Try), goes);
     fence(&answer);
     assert_eq!((world.counts("grant"), world.taken()), (vec![1, 2, 2], vec![0, 1, 2]));
 }
@@ -175,7 +175,7 @@ async fn a_try_against_one_holder_at_a_majority_is_no_split_vote() {
     let world = World::of(3);
     let rival = world.rival_at(1).await;
     world.rival_is_at(&rival, 2).await;
-    let answer = world.quorum().grant(&world.attempt(), Manner::Try).await;
+    let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
     let Ok(GrantAnswer::Busy { held_by, place: None }) = answer else { panic!("{answer:?}") };
     assert_eq!(held_by.key, key("k"));
     assert_eq!((world.counts("grant"), world.passed()), (vec![1; 3], Duration::ZERO));
@@ -187,12 +187,12 @@ async fn a_try_against_one_holder_at_a_majority_is_no_split_vote() {
 async fn a_try_of_a_held_lock_is_told_so_also_where_the_line_member_fails_before_the_others_answer() {
     for (members, down) in [(3, 1), (5, 1), (5, 2)] {
         let world = World::of(members);
-        fence(&world.quorum().grant(&world.attempt(), Manner::Try).await);
+        fence(&world.quorum().grant(&world.attempt(), WaitMode::Try).await);
         for member in &world.members[..down] {
             member.on("grant", passing("connection refused"));
         }
         let quorum = world.quorum();
-        let answer = quorum.grant(&world.attempt(), Manner::Try).await;
+        let answer = quorum.grant(&world.attempt(), WaitMode::Try).await;
         assert!(
             matches!(answer, Ok(GrantAnswer::Busy { place: None, .. })),
             "{down} of {members}: {answer:?}"
@@ -209,7 +209,7 @@ async fn a_try_that_no_majority_can_answer_is_told_so_although_a_member_is_held(
     for member in [0, 1] {
         world.members[member].on("grant", passing("connection refused"));
     }
-    let fault = world.quorum().grant(&world.attempt(), Manner::Try).await.unwrap_err();
+    let fault = world.quorum().grant(&world.attempt(), WaitMode::Try).await.unwrap_err();
     assert!(!fault.is_lasting() && fault.to_string().contains("2 did not answer (memory:a: "), "{fault}");
 }
 
@@ -221,7 +221,7 @@ async fn where_the_holders_are_too_few_to_keep_others_out_the_members_that_fail_
     for member in [1, 3] {
         world.members[member].on("grant", passing("it is starting"));
     }
-    let fault = world.quorum().grant(&world.attempt(), Manner::Try).await.unwrap_err();
+    let fault = world.quorum().grant(&world.attempt(), WaitMode::Try).await.unwrap_err();
     assert!(!fault.is_lasting());
     let text = fault.to_string();
     let words = [
@@ -239,19 +239,19 @@ async fn what_one_member_says_of_the_key_is_told_when_no_majority_can_say_otherw
     let spent = || Does::Says(GrantAnswer::FencesSpent { key: key("k") });
     let world = World::of(3);
     world.members[0].on("grant", not_a_lock());
-    fence(&world.quorum().grant(&world.attempt(), Manner::Try).await);
+    fence(&world.quorum().grant(&world.attempt(), WaitMode::Try).await);
     let world = World::of(3);
     world.members[0].on("grant", not_a_lock());
     world.members[2].on("grant", lasting("not allowed"));
-    let answer = world.quorum().grant(&world.attempt(), Manner::Try).await;
+    let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
     assert_eq!(answer, Ok(GrantAnswer::NotALock { key: key("k") }));
     world.members[0].on("grant", spent());
     world.members[2].on("grant", spent());
-    let answer = world.quorum().grant(&world.attempt(), Manner::Try).await;
+    let answer = world.quorum().grant(&world.attempt(), WaitMode::Try).await;
     assert_eq!(answer, Ok(GrantAnswer::FencesSpent { key: key("k") }));
     // What may be otherwise the next time is a fault.
     world.members[2].on("grant", Does::Says(GrantAnswer::TooLate { now: Stamp::from_micros(1) }));
-    let fault = world.quorum().grant(&world.attempt(), Manner::Try).await.unwrap_err();
+    let fault = world.quorum().grant(&world.attempt(), WaitMode::Try).await.unwrap_err();
     let words = "1 refused (memory:a: the fences of the key are used up), 1 did not answer (memory:c: it was asked too late)";
     assert!(!fault.is_lasting() && fault.to_string().contains(words), "{fault}");
 }
@@ -261,7 +261,7 @@ async fn a_member_that_did_not_finish_is_asked_again_at_once() {
     let world = World::of(3);
     world.members[1].once("grant", Does::Says(GrantAnswer::Unfinished));
     world.members[2].on("grant", Weather::Hung);
-    fence(&world.quorum().grant(&world.attempt(), Manner::Try).await);
+    fence(&world.quorum().grant(&world.attempt(), WaitMode::Try).await);
     assert_eq!((world.counts("grant"), world.passed()), (vec![1, 2, 1], Duration::ZERO));
 }
 
@@ -270,11 +270,11 @@ async fn a_member_that_did_not_finish_is_asked_again_at_once() {
 async fn the_fence_of_a_grant_is_the_greatest_that_any_member_answered_and_the_next_is_greater() {
     let world = World::of(3);
     let quorum = world.quorum();
-    let ahead = fence(&quorum.grant(&world.attempt_for("other", TTL), Manner::Try).await);
+    let ahead = fence(&quorum.grant(&world.attempt_for("other", TTL), WaitMode::Try).await);
     let high = leasehold_core::Fence::new(ahead.get() + 1_000_000).unwrap();
     world.members[1].once("grant", Does::Says(GrantAnswer::Granted { fence: high }));
-    fence(&quorum.grant(&world.attempt(), Manner::Try).await);
-    let next = fence(&quorum.grant(&world.attempt_for("l", TTL), Manner::Try).await);
+    fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
+    let next = fence(&quorum.grant(&world.attempt_for("l", TTL), WaitMode::Try).await);
     assert!(next > high, "{next} after {high} was seen");
 }
 
@@ -290,7 +290,7 @@ async fn a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_know
         tokio::time::sleep(5 * MILLISECOND).await;
         world.members[..2].iter().for_each(|member| member.says(|facts| facts.identity = Some("run 7")));
     };
-    let (answer, ()) = tokio::join!(quorum.grant(&attempt, Manner::Try), tell);
+    let (answer, ()) = tokio::join!(quorum.grant(&attempt, WaitMode::Try), tell);
     let fault = answer.unwrap_err();
     assert!(fault.is_lasting() && fault.reason.contains("memory:a and memory:b are one server"), "{fault}");
     tokio::time::sleep(SECOND).await;
@@ -305,7 +305,7 @@ async fn an_error_says_what_the_members_that_are_well_said() {
         world.members[member].on("grant", passing("connection refused"));
     }
     world.members[2].on("grant", Weather::Slow(50 * MILLISECOND));
-    let fault = world.quorum().grant(&world.attempt(), Manner::Try).await.unwrap_err();
+    let fault = world.quorum().grant(&world.attempt(), WaitMode::Try).await.unwrap_err();
     assert!(fault.to_string().contains("1 of 3 stores granted, 2 did not answer"), "{fault}");
     assert_eq!(world.passed(), 50 * MILLISECOND);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conformance::faulty::Weather;
-use leasehold_core::{HoldAnswer, InspectStore as _, Manner, Notice, Store as _};
+use leasehold_core::{HoldAnswer, InspectStore as _, Notice, Store as _, WaitMode};
 
 use crate::odd::{lasting, passing};
 use crate::world::{MILLISECOND, SECOND, TTL, World, fence};
@@ -15,7 +15,7 @@ async fn a_lease_that_a_part_of_the_members_cannot_reach_takes_no_other_of_its_b
     let quorum = world.quorum();
     let [one, other] = ["k", "l"].map(|name| world.attempt_for(name, TTL));
     for attempt in [&one, &other] {
-        fence(&quorum.grant(attempt, Manner::Try).await);
+        fence(&quorum.grant(attempt, WaitMode::Try).await);
     }
     for member in [0, 1] {
         world.members[member].says(|facts| facts.out_of_reach = Some("k"));
@@ -43,7 +43,7 @@ async fn a_renewal_is_told_as_soon_as_a_majority_has_answered_it() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, Manner::Try).await);
+    fence(&quorum.grant(&attempt, WaitMode::Try).await);
     tokio::time::sleep(SECOND).await;
     world.members.iter().for_each(|member| member.on("renew", Weather::Slow(20 * MILLISECOND)));
     world.members[0].on("renew", Weather::Hung);
@@ -58,7 +58,7 @@ async fn a_renewal_is_told_as_soon_as_a_majority_has_answered_it() {
 async fn a_lease_of_another_process_is_renewed_where_it_is_and_taken_nowhere() {
     let world = World::of(3);
     let attempt = world.attempt();
-    fence(&world.quorum().grant(&attempt, Manner::Try).await);
+    fence(&world.quorum().grant(&attempt, WaitMode::Try).await);
     world.members[2].memory.release(&attempt).await.unwrap();
     let other = world.quorum();
     assert_eq!(other.renew(std::slice::from_ref(&attempt)).await, [Ok(HoldAnswer::Done)]);
@@ -71,7 +71,7 @@ async fn release_with(late: [Option<u32>; 3]) -> Duration {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, Manner::Try).await);
+    fence(&quorum.grant(&attempt, WaitMode::Try).await);
     for (member, late) in world.members.iter().zip(late) {
         member.on("release", late.map_or(Weather::Hung, |late| Weather::Slow(late * MILLISECOND)));
     }
@@ -93,7 +93,7 @@ async fn a_release_that_a_majority_did_not_answer_in_time_says_so_and_goes_on() 
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, Manner::Try).await);
+    fence(&quorum.grant(&attempt, WaitMode::Try).await);
     world.members[1].on("release", Weather::Hung);
     world.members[2].on("release", Weather::Hung);
     let fault = quorum.release(&attempt).await.unwrap_err();
@@ -111,7 +111,7 @@ async fn give_up_with(late: [Option<u32>; 3]) -> Duration {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, Manner::Try).await);
+    fence(&quorum.grant(&attempt, WaitMode::Try).await);
     for (member, late) in world.members.iter().zip(late) {
         member.on("give_up", late.map_or(Weather::Hung, |late| Weather::Slow(late * MILLISECOND)));
     }
@@ -132,7 +132,7 @@ async fn giving_up_lasts_until_a_majority_has_done_it_and_ends_where_that_is_ref
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, Manner::Try).await);
+    fence(&quorum.grant(&attempt, WaitMode::Try).await);
     for member in [0, 1] {
         world.members[member].on("give_up", passing("connection refused"));
     }

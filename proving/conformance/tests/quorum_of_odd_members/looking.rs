@@ -2,7 +2,7 @@
 
 use conformance::faulty::Weather;
 use leasehold_core::{
-    Attempt, InspectStore as _, Key, Manner, Mark, MarkStore as _, Stamp, Store as _, Waiter,
+    Attempt, InspectStore as _, Key, Mark, MarkStore as _, Stamp, Store as _, WaitMode, Waiter,
 };
 
 use crate::odd::passing;
@@ -12,7 +12,7 @@ use crate::world::{MILLISECOND, SECOND, TTL, WAIT, World, fence, key};
 async fn hold_at(world: &World, members: &[usize]) -> Attempt {
     let attempt = world.attempt();
     for member in members {
-        fence(&world.members[*member].memory.grant(&attempt, Manner::Try).await);
+        fence(&world.members[*member].memory.grant(&attempt, WaitMode::Try).await);
     }
     attempt
 }
@@ -25,7 +25,7 @@ async fn a_key_that_a_minority_has_is_free_to_who_looks_and_is_in_no_list() {
     assert!(quorum.inspect(&key("k")).await.unwrap().holders.is_empty());
     assert!(quorum.list(b"").await.unwrap().is_empty());
     let held = world.attempt_for("l", TTL);
-    fence(&quorum.grant(&held, Manner::Try).await);
+    fence(&quorum.grant(&held, WaitMode::Try).await);
     let listed: Vec<Key> = quorum.list(b"").await.unwrap().into_iter().map(|state| state.key).collect();
     assert_eq!(listed, [key("l")]);
     let all = quorum.inspect_all(&["k", "l", "m"].map(key)).await.unwrap();
@@ -52,7 +52,7 @@ async fn who_waits_is_shown_as_in_the_first_line_that_has_somebody_and_is_listed
 async fn whoever_looks_hears_every_member_that_answers_in_time_and_needs_a_majority_of_them() {
     let world = World::of(3);
     let quorum = world.quorum();
-    fence(&quorum.grant(&world.attempt(), Manner::Try).await);
+    fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
     world.members[0].on("inspect", Weather::Slow(50 * MILLISECOND));
     world.members[2].on("inspect", Weather::Hung);
     assert_eq!(quorum.inspect(&key("k")).await.unwrap().holders.len(), 1);
@@ -69,7 +69,7 @@ async fn whoever_looks_hears_every_member_that_answers_in_time_and_needs_a_major
 async fn a_list_that_takes_its_members_seconds_is_waited_for() {
     let world = World::of(3);
     let quorum = world.quorum();
-    fence(&quorum.grant(&world.attempt(), Manner::Try).await);
+    fence(&quorum.grant(&world.attempt(), WaitMode::Try).await);
     for member in &world.members {
         member.on("list", Weather::Slow(5 * SECOND));
     }
@@ -83,7 +83,7 @@ async fn of_what_was_done_the_latest_is_believed_and_of_the_clocks_the_one_in_th
     let world = World::of(5);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
     let mark = |at| Mark::new(Stamp::from_micros(at), fence, None);
     quorum.mark(&attempt, &mark(5), 3600 * SECOND).await.unwrap();
     // A later one came to one member only.
@@ -107,7 +107,7 @@ async fn a_mark_is_forgotten_by_all_members_or_the_one_that_kept_it_is_named() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    let fence = fence(&quorum.grant(&attempt, Manner::Try).await);
+    let fence = fence(&quorum.grant(&attempt, WaitMode::Try).await);
     let mark = Mark::new(Stamp::from_micros(5), fence, None).every(SECOND);
     quorum.mark(&attempt, &mark, 3600 * SECOND).await.unwrap();
     assert_eq!(quorum.list_marks(b"").await.unwrap()[0].1.mark, Some(mark.clone()));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use conformance::faulty::Weather;
 use leasehold::QuorumStore;
-use leasehold_core::{Attempt, Content, GrantAnswer, Holder, HolderInfo, Manner, Owner, Store as _, Wake};
+use leasehold_core::{Attempt, Content, GrantAnswer, Holder, HolderInfo, Owner, Store as _, WaitMode, Wake};
 
 use crate::odd::Does;
 use crate::world::{MILLISECOND, SECOND, WAIT, World, fence, key};
@@ -28,7 +28,7 @@ async fn is_woken(quorum: &QuorumStore, attempt: &Attempt) -> bool {
 /// At the first store it blocked the quorum for as long as it was there; at the others it did not.
 #[tokio::test(start_paused = true)]
 async fn another_programs_lock_at_a_minority_keeps_nobody_from_the_lock_wherever_it_is() {
-    for manner in [Manner::Try, WAIT] {
+    for wait_mode in [WaitMode::Try, WAIT] {
         for members in [3, 5] {
             for first in 0..usize::from(members) {
                 let world = World::of(members);
@@ -36,11 +36,11 @@ async fn another_programs_lock_at_a_minority_keeps_nobody_from_the_lock_wherever
                 for nth in 0..minority {
                     world.members[(first + nth) % usize::from(members)].on("grant", foreign());
                 }
-                fence(&world.quorum().grant(&world.attempt(), manner).await);
+                fence(&world.quorum().grant(&world.attempt(), wait_mode).await);
                 assert_eq!(
                     world.passed(),
                     Duration::ZERO,
-                    "{manner:?}, {minority} of {members} from {first}"
+                    "{wait_mode:?}, {minority} of {members} from {first}"
                 );
             }
         }
@@ -112,14 +112,14 @@ async fn who_waits_stands_at_the_next_member_where_the_key_of_the_first_is_no_lo
 /// A process died between its round and the release of what that brought.
 #[tokio::test(start_paused = true)]
 async fn what_a_dead_process_left_at_a_minority_costs_a_moment() {
-    for manner in [Manner::Try, WAIT] {
+    for wait_mode in [WaitMode::Try, WAIT] {
         for left in 0..3 {
             let world = World::of(3);
             world.rival_at(left).await;
             let attempt = world.attempt();
-            fence(&world.quorum().grant(&attempt, manner).await);
+            fence(&world.quorum().grant(&attempt, wait_mode).await);
             let took = world.passed();
-            assert!(took <= 100 * MILLISECOND, "{manner:?}, at {left}: {took:?}");
+            assert!(took <= 100 * MILLISECOND, "{wait_mode:?}, at {left}: {took:?}");
             assert_eq!(took.is_zero(), left > 0, "who may be first in line has a moment to be through");
             assert_eq!(holders(&world, attempt.holder), 2);
         }
@@ -141,7 +141,7 @@ fn holders(world: &World, ours: Holder) -> usize {
 /// granted by them: it gives way, and asks again.
 #[tokio::test(start_paused = true)]
 async fn who_comes_between_a_hand_over_and_the_rest_of_the_round_gives_way() {
-    for manner in [Manner::Try, WAIT] {
+    for wait_mode in [WaitMode::Try, WAIT] {
         let world = World::of(3);
         let (quorum, barges) = (world.quorum(), world.quorum());
         let rival = world.attempt();
@@ -159,11 +159,11 @@ async fn who_comes_between_a_hand_over_and_the_rest_of_the_round_gives_way() {
             assert!(is_woken(&quorum, &waits).await);
             fence(&quorum.grant(&waits, WAIT).await);
         };
-        let (answer, ()) = tokio::join!(barges.grant(&late, manner), first);
-        assert!(matches!(answer, Ok(GrantAnswer::Busy { .. })), "{manner:?}: {answer:?}");
+        let (answer, ()) = tokio::join!(barges.grant(&late, wait_mode), first);
+        assert!(matches!(answer, Ok(GrantAnswer::Busy { .. })), "{wait_mode:?}: {answer:?}");
         tokio::time::sleep(MILLISECOND).await;
-        assert_eq!(holders(&world, waits.holder), 3, "{manner:?}");
-        assert_eq!(world.lines(), [usize::from(manner == WAIT), 0, 0]);
+        assert_eq!(holders(&world, waits.holder), 3, "{wait_mode:?}");
+        assert_eq!(world.lines(), [usize::from(wait_mode == WAIT), 0, 0]);
     }
 }
 

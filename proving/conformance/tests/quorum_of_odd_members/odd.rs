@@ -8,9 +8,9 @@ use std::time::Duration;
 use conformance::faulty::Weather;
 use leasehold::MemoryStore;
 use leasehold_core::{
-    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
-    Diagnosis, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Manner, Mark,
-    MarkStore, Marked, MemberStore, Notices, Parts, RaiseAnswer, Store, StoreRole, Stretch, Wake,
+    AdminStore, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Diagnosis,
+    Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark, MarkStore, Marked,
+    MemberStore, Notices, Parts, RaiseAnswer, ScanPage, ScanPosition, Store, StoreRole, WaitMode, Wake,
 };
 
 use crate::world::key;
@@ -36,7 +36,7 @@ pub(crate) struct Odd {
     does: Mutex<HashMap<&'static str, Does>>,
     next: Mutex<HashMap<&'static str, VecDeque<Does>>>,
     asked: Mutex<Vec<(&'static str, Option<Attempt>)>>,
-    manners: Mutex<Vec<Manner>>,
+    wait_modes: Mutex<Vec<WaitMode>>,
     facts: Mutex<Facts>,
 }
 
@@ -60,7 +60,7 @@ impl Odd {
             does: Mutex::default(),
             next: Mutex::default(),
             asked: Mutex::default(),
-            manners: Mutex::default(),
+            wait_modes: Mutex::default(),
             facts: Mutex::new(Facts {
                 identity: None,
                 warning: None,
@@ -98,8 +98,8 @@ impl Odd {
     }
 
     /// How the attempts that asked for a grant would meet a taken key.
-    pub(crate) fn manners(&self) -> Vec<Manner> {
-        self.manners.lock().unwrap().clone()
+    pub(crate) fn wait_modes(&self) -> Vec<WaitMode> {
+        self.wait_modes.lock().unwrap().clone()
     }
 
     /// Who holds a key here.
@@ -162,15 +162,15 @@ impl Store for Odd {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
         let (memory, asked) = (self.memory.clone(), attempt.clone());
-        self.manners.lock().unwrap().push(manner);
+        self.wait_modes.lock().unwrap().push(wait_mode);
         Box::pin(async move {
             match self.meets("grant", Some(attempt)) {
                 Does::Says(answer) => Ok(answer),
                 Does::Meets(weather) => {
-                    weather.over(self.name(), async move { memory.grant(&asked, manner).await }).await
+                    weather.over(self.name(), async move { memory.grant(&asked, wait_mode).await }).await
                 }
             }
         })
@@ -240,7 +240,7 @@ impl InspectStore for Odd {
         Box::pin(self.through("list", None, async move { memory.list(&prefix).await }))
     }
 
-    fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
+    fn walk<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
         let (memory, prefix) = (self.memory.clone(), prefix.to_vec());
         Box::pin(self.through("walk", None, async move { memory.walk(&prefix, from).await }))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conformance::faulty::Weather;
 use leasehold::{MemoryStore, QuorumStore, TokioRuntime};
-use leasehold_core::{GrantAnswer, Line, Manner, Store};
+use leasehold_core::{GrantAnswer, Store, WaitMode, WaitQueue};
 
 use crate::odd::{Odd, lasting, passing};
 use crate::world::{MAX_TTL, MILLISECOND, SECOND, World, fence};
@@ -14,10 +14,10 @@ async fn what_is_given_up_is_tried_ever_more_rarely_for_as_long_as_it_could_last
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, Manner::Try).await);
+    fence(&quorum.grant(&attempt, WaitMode::Try).await);
     let away = &world.members[2];
     away.on("give_up", passing("connection refused"));
-    let lasts = MAX_TTL.max(attempt.lingers()).max(Line::KEPT_FOR);
+    let lasts = MAX_TTL.max(attempt.lingers()).max(WaitQueue::KEPT_FOR);
     quorum.give_up(&attempt).await.unwrap();
     let mut tries = vec![];
     while world.passed() < lasts - 2 * MILLISECOND {
@@ -40,7 +40,7 @@ async fn what_is_given_up_at_a_member_that_hangs_is_tried_again() {
     let world = World::of(3);
     let quorum = world.quorum();
     let attempt = world.attempt();
-    fence(&quorum.grant(&attempt, Manner::Try).await);
+    fence(&quorum.grant(&attempt, WaitMode::Try).await);
     world.members[1].once("give_up", Weather::Hung);
     quorum.give_up(&attempt).await.unwrap();
     assert_eq!((world.passed(), world.taken()), (600 * MILLISECOND, vec![1]));
@@ -61,7 +61,7 @@ async fn a_grant_that_comes_after_the_attempt_was_given_up_is_given_up_after_it(
     let quorum = world.quorum();
     let attempt = world.attempt();
     world.members[2].on("grant", Weather::Late(2 * SECOND));
-    fence(&quorum.grant(&attempt, Manner::Try).await);
+    fence(&quorum.grant(&attempt, WaitMode::Try).await);
     quorum.release(&attempt).await.unwrap();
     assert!(world.taken().is_empty());
     tokio::time::sleep(2 * SECOND - MILLISECOND).await;
@@ -77,7 +77,7 @@ async fn a_call_that_never_ends_is_dropped_after_the_longest_ttl_and_what_it_may
     let quorum = world.quorum();
     let attempt = world.attempt();
     world.members[2].on("grant", Weather::Hung);
-    fence(&quorum.grant(&attempt, Manner::Try).await);
+    fence(&quorum.grant(&attempt, WaitMode::Try).await);
     quorum.release(&attempt).await.unwrap();
     tokio::time::sleep(MAX_TTL - MILLISECOND).await;
     assert_eq!(world.counts("give_up"), [0; 3]);
@@ -94,10 +94,10 @@ async fn an_attempt_that_failed_gives_up_what_it_was_granted_and_asks_anew_under
     for member in [0, 2] {
         world.members[member].on("grant", passing("it is starting"));
     }
-    assert!(quorum.grant(&attempt, Manner::Wait { line_limit: None }).await.is_err());
+    assert!(quorum.grant(&attempt, WaitMode::Wait { line_limit: None }).await.is_err());
     tokio::time::sleep(MILLISECOND).await;
     assert_eq!((world.counts("give_up"), world.taken()), (vec![1; 3], vec![]));
-    let answer = quorum.grant(&attempt, Manner::Wait { line_limit: None }).await;
+    let answer = quorum.grant(&attempt, WaitMode::Wait { line_limit: None }).await;
     assert!(!matches!(answer, Ok(GrantAnswer::Granted { .. })));
     for member in &world.members {
         let ids: Vec<_> = member.asked("grant").iter().map(|asked| asked.holder).collect();
@@ -118,7 +118,7 @@ fn a_grant_that_is_under_way_when_the_program_ends_is_given_up() {
         let stores = members.iter().cloned().map(|member| -> Arc<dyn Store> { member });
         let quorum = QuorumStore::new(stores, MAX_TTL, here.clone()).unwrap();
         let attempt = World::of(3).attempt();
-        fence(&quorum.grant(&attempt, Manner::Try).await);
+        fence(&quorum.grant(&attempt, WaitMode::Try).await);
         quorum.release(&attempt).await.unwrap();
         while members[2].count("release") == 0 {
             tokio::task::yield_now().await;

@@ -8,7 +8,7 @@ use conformance::faulty::Weather;
 use conformance::virtual_time::VirtualTime;
 use leasehold::{MemoryStore, QuorumStore};
 use leasehold_core::{
-    Attempt, Claim, Fault, Fence, GrantAnswer, Holder, InspectStore as _, Key, Manner, Store, Ttl,
+    Attempt, Claim, Fault, Fence, GrantAnswer, Holder, InspectStore as _, Key, Store, Ttl, WaitMode,
 };
 
 use crate::odd::{Odd, passing};
@@ -72,7 +72,7 @@ impl World {
     }
 
     pub(crate) async fn rival_is_at(&self, rival: &Attempt, member: usize) {
-        fence(&self.members[member].memory.grant(rival, Manner::Try).await);
+        fence(&self.members[member].memory.grant(rival, WaitMode::Try).await);
     }
 
     /// Finds out that these members fail, as any call does.
@@ -104,4 +104,4 @@ pub(crate) fn fence(granted: &Result<GrantAnswer, Fault>) -> Fence {
     }
 }
 
-pub(crate) const WAIT: Manner = Manner::Wait { line_limit: None };
+pub(crate) const WAIT: WaitMode = WaitMode::Wait { line_limit: None };

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use leasehold_core::{
     Acquire, Answer, Attempt, BoxFuture, Channel, Drift, Fault, HoldAnswer, Holder, Instant, Keep, Keeping,
-    News, Nonce, Outcome, Patience, Proof, Push, Renewal, Request, Runtime, Step as Does, Ttl, Wait, Waiting,
-    Wake,
+    News, Nonce, Outcome, Patience, Proof, Push, Renewal, Request, Runtime, Step as Does, Ttl, Wait,
+    WaiterRegistry, Wake,
 };
 
 use super::process::{Call, Kind, Letter, Word};
@@ -95,7 +95,7 @@ impl Runtime for Standing {
 }
 
 /// What a waiter is told now, if anything.
-fn called(waiting: &Waiting, holder: Holder, now: Instant) -> Option<Wake> {
+fn called(waiting: &WaiterRegistry, holder: Holder, now: Instant) -> Option<Wake> {
     let clock = Standing(now);
     let mut called = waiting.called(holder, &clock);
     match called.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -471,7 +471,7 @@ impl Store {
         let process = self.process(number);
         process.alive = false;
         process.down.clear();
-        process.waiting = Waiting::new(1);
+        process.waiting = WaiterRegistry::new(1);
         process.unsettled = leasehold_core::Unsettled::default();
         for who in self.of(number) {
             let client = self.client(who);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use leasehold_core::{
-    Answer, Channel, Content, Ears, Family, Fence, GrantAnswer, HoldAnswer, Holder, Key, Line, Lock, Mode,
-    News, Push, Request, Ticket, Wait,
+    Answer, Channel, Content, Family, Fence, GrantAnswer, HoldAnswer, Holder, Key, Lock, Mode, News, Push,
+    Request, Subscribers, Ticket, Wait, WaitQueue,
 };
 
 use super::Store;
@@ -55,8 +55,8 @@ pub(super) struct Unclaimed {
 
 /// The line before and after a request, who held the key, and with which ticket it was asked for.
 struct Seen<'a> {
-    before: &'a Line,
-    after: &'a Line,
+    before: &'a WaitQueue,
+    after: &'a WaitQueue,
     was_held: &'a [Holder],
     ticket: Option<Ticket>,
 }
@@ -204,7 +204,13 @@ impl Store {
     }
 
     /// Who let a hand-over lie is passed over from the next request on.
-    fn look_at_strikes(&mut self, before: &Line, was_held: &[Holder], asker: Option<&Channel>, call: Call) {
+    fn look_at_strikes(
+        &mut self,
+        before: &WaitQueue,
+        was_held: &[Holder],
+        asker: Option<&Channel>,
+        call: Call,
+    ) {
         if asker.is_some_and(|channel| self.is_struck(call, channel)) {
             self.ghost().wrong("who asks again stays struck");
         }
@@ -241,7 +247,7 @@ impl Store {
         };
         // Of two who came in one moment, the smaller id is first.
         let ticket = seen.before.ticket(taker).or(seen.ticket);
-        let is_passed = |(at, it): (Ticket, &leasehold_core::Standing)| {
+        let is_passed = |(at, it): (Ticket, &leasehold_core::QueueEntry)| {
             let hears = it
                 .channel
                 .as_ref()

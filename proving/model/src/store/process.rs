@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
 use leasehold_core::{
-    Answer, Channel, ConnectionId, Holder, Instant, Push, Request, Sending, Ttl, Unsettled, Waiting,
+    Answer, Channel, ConnectionId, Holder, Instant, Push, Request, Sending, Ttl, Unsettled, WaiterRegistry,
 };
 
 use crate::name::Now;
@@ -64,7 +64,7 @@ pub(super) struct Process {
     pub(super) stray: VecDeque<Letter>,
     /// From the store, in order.
     pub(super) down: VecDeque<Word>,
-    pub(super) waiting: Waiting,
+    pub(super) waiting: WaiterRegistry,
     pub(super) unsettled: Unsettled,
     /// Whether a new connection has the channel of the one before.
     pub(super) one_channel: bool,
@@ -87,7 +87,7 @@ impl Process {
             up: VecDeque::new(),
             stray: VecDeque::new(),
             down: VecDeque::new(),
-            waiting: Waiting::new(1),
+            waiting: WaiterRegistry::new(1),
             unsettled: Unsettled::default(),
             one_channel,
         }

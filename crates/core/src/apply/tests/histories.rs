@@ -22,8 +22,8 @@ proptest! {
             now += pass;
             let keys: &[&str] = [&["a"][..], &["b"], &["a", "b"]][usize::from(keys)];
             let attempt = attempt(who, keys, 10);
-            let scene = at(now);
-            let scene = scene.with_ears(&Deaf("gone"));
+            let context = at(now);
+            let context = context.with_ears(&Deaf("gone"));
             let channel = Some(Channel::new(if who == 4 { "gone" } else { "here" }));
             let request = match what {
                 0..=2 => {
@@ -39,7 +39,7 @@ proptest! {
                 }
             };
             let before = records.clone();
-            let Served { answer, pushes, unfinished } = apply(&mut records, request, &scene);
+            let Served { answer, pushes, unfinished } = apply(&mut records, request, &context);
             prop_assert!(unfinished.is_empty());
             let mut fences = Vec::new();
             if let Answer::Grant(GrantAnswer::Granted { fence }) = answer {
@@ -50,8 +50,8 @@ proptest! {
                 prop_assert!(push.to != Some(Channel::new("gone")) || news_only);
                 if let News::Granted { fence, .. } = push.news {
                     fences.push((push.key.clone(), fence));
-                    let line = before.line(&push.key, scene.now);
-                    let passed = line.into_iter().flat_map(Line::waiters)
+                    let line = before.line(&push.key, context.now);
+                    let passed = line.into_iter().flat_map(WaitQueue::waiters)
                         .take_while(|(_, standing)| standing.holder != push.holder)
                         .find(|(_, it)| it.channel != Some(Channel::new("gone")) && it.holder != attempt.holder);
                     prop_assert!(passed.is_none(), "{:?} was passed over by {:?}", passed, push);
@@ -61,10 +61,10 @@ proptest! {
                 prop_assert!(last.insert(key, fence).is_none_or(|last| fence > last));
             }
             for key in attempt.claim.keys() {
-                let line = records.line(key, scene.now).map_or(0, Line::len);
-                prop_assert!(line == 0 || records.lock(key, scene.now).is_some(), "{line} wait for a free key");
-                let (was, is) = (before.lock(key, scene.now), records.lock(key, scene.now));
-                let other = was.filter(|_| !before.is_held_by(key, attempt.holder, scene.now));
+                let line = records.line(key, context.now).map_or(0, WaitQueue::len);
+                prop_assert!(line == 0 || records.lock(key, context.now).is_some(), "{line} wait for a free key");
+                let (was, is) = (before.lock(key, context.now), records.lock(key, context.now));
+                let other = was.filter(|_| !before.is_held_by(key, attempt.holder, context.now));
                 if let Some(other) = other {
                     let is = is.map(|lock| (lock.ends, format!("{:?}", lock.content).replace("true", "false")));
                     prop_assert_eq!(is, Some((other.ends, format!("{:?}", other.content).replace("true", "false"))));
@@ -114,8 +114,8 @@ fn no_short_history_breaks_exclusion_or_the_order_of_fences() {
         for (records, now, last) in &frontier {
             for step in &moves {
                 let (mut records, mut now, mut last) = (records.clone(), *now, *last);
-                let scene = at(now);
-                let owner = records.lock(&name, scene.now).cloned();
+                let context = at(now);
+                let owner = records.lock(&name, context.now).cloned();
                 match *step {
                     Move::Grant(who) => match ask(&mut records, &attempt(who, &["a"], 10), now) {
                         GrantAnswer::Granted { fence } => {
@@ -126,18 +126,19 @@ fn no_short_history_breaks_exclusion_or_the_order_of_fences() {
                             assert!(last.is_none_or(|last| fence > last), "{fence} after {last:?}");
                             last = Some(fence);
                         }
-                        _ => assert_eq!(records.lock(&name, scene.now), owner.as_ref()),
+                        _ => assert_eq!(records.lock(&name, context.now), owner.as_ref()),
                     },
                     Move::Renew(who) => {
-                        let done = renew(&mut records, &attempt(who, &["a"], 10), &scene) == HoldAnswer::Done;
-                        let after = records.lock(&name, scene.now).map(|lock| lock.content.clone());
+                        let done =
+                            renew(&mut records, &attempt(who, &["a"], 10), &context) == HoldAnswer::Done;
+                        let after = records.lock(&name, context.now).map(|lock| lock.content.clone());
                         assert_eq!(after, owner.as_ref().map(|lock| lock.content.clone()));
                         assert!(!done || owner.is_some());
                     }
                     Move::Release(who) => {
-                        let answer = release(&mut records, &attempt(who, &["a"], 10), &scene);
+                        let answer = release(&mut records, &attempt(who, &["a"], 10), &context);
                         if answer != HoldAnswer::Done {
-                            assert_eq!(records.lock(&name, scene.now), owner.as_ref());
+                            assert_eq!(records.lock(&name, context.now), owner.as_ref());
                         }
                     }
                     Move::Foreign if owner.is_none() => {

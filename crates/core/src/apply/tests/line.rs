@@ -49,9 +49,9 @@ fn nobody_is_handed_a_lock_who_does_not_listen() {
         let wait = Wait { channel: Some(Channel::new(channel)), ..Wait::default() };
         wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
     }
-    let scene = at(105);
-    let scene = scene.with_ears(&Deaf("gone"));
-    let pushes = pushed(&mut records, Request::Release(attempt(1, &["a"], 10)), &scene);
+    let context = at(105);
+    let context = context.with_ears(&Deaf("gone"));
+    let pushes = pushed(&mut records, Request::Release(attempt(1, &["a"], 10)), &context);
     assert_eq!(pushes, [(4, handed(105_000_000)), (5, FIRST)]);
 }
 
@@ -72,7 +72,7 @@ fn a_process_that_lets_a_lock_lie_costs_one_window_for_all_its_waiters() {
     assert_eq!(place(&answer).before, 0);
     let wait = Wait { channel: Some(Channel::new("stopped")), ticket, ..Wait::default() };
     let (answer, _) = wait_as(&mut records, &attempt(3, &["a"], 10), wait, &at(108));
-    assert_eq!(place(&answer), Place { ticket: Ticket::new(101_000_001), before: 0, stood: false });
+    assert_eq!(place(&answer), QueuePosition { ticket: Ticket::new(101_000_001), before: 0, stood: false });
     let pushes = pushed(&mut records, Request::Release(attempt(4, &["a"], 10)), &at(108));
     assert_eq!(pushes, [(3, handed(108_000_000)), (6, FIRST)]);
 }
@@ -85,16 +85,16 @@ fn no_request_clears_away_more_than_a_hundred_waiters() {
         let wait = Wait { channel: Some(Channel::new("gone")), ..Wait::default() };
         wait_as(&mut records, &attempt(who, &["a"], 10), wait, &at(101));
     }
-    let scene = at(105);
-    let scene = scene.with_ears(&Deaf("gone"));
+    let context = at(105);
+    let context = context.with_ears(&Deaf("gone"));
     for left in [150, 50] {
-        let served = apply(&mut records, Request::Release(attempt(1, &["a"], 10)), &scene);
+        let served = apply(&mut records, Request::Release(attempt(1, &["a"], 10)), &context);
         assert_eq!((served.unfinished, served.pushes), (vec![key("a")], vec![]));
-        assert_eq!(records.line(&key("a"), scene.now).unwrap().len(), left);
+        assert_eq!(records.line(&key("a"), context.now).unwrap().len(), left);
     }
     // Nobody slips past those who are yet to be cleared away.
-    assert_eq!(grant(&mut records.clone(), &attempt(1000, &["a"], 10), None, &scene), granted(105_000_000));
-    let served = apply(&mut records, Request::Advance(vec![key("a")]), &scene);
+    assert_eq!(grant(&mut records.clone(), &attempt(1000, &["a"], 10), None, &context), granted(105_000_000));
+    let served = apply(&mut records, Request::Advance(vec![key("a")]), &context);
     assert!(served.unfinished.is_empty() && records.lines.is_empty() && records.locks.is_empty());
 }
 
@@ -156,7 +156,7 @@ fn a_line_can_be_full() {
 #[test]
 fn a_line_that_nobody_asks_about_is_forgotten() {
     let mut records = a_line();
-    let end = 104 + Line::KEPT_FOR.as_secs();
+    let end = 104 + WaitQueue::KEPT_FOR.as_secs();
     let (answer, pushes) = wait(&mut records.clone(), &attempt(9, &["a"], 10), &at(end - 1));
     assert_eq!((place(&answer).before, pushes.len()), (2, 2));
     assert_eq!(wait(&mut records, &attempt(9, &["a"], 10), &at(end)), (granted(end * 1_000_000), vec![]));

@@ -14,16 +14,16 @@ pub(super) fn rejoin(
     records: &mut Records,
     attempt: &Attempt,
     not_after: Option<Stamp>,
-    scene: &Scene<'_>,
+    context: &ApplyContext<'_>,
 ) -> HoldAnswer {
-    match apply(records, Request::Rejoin { attempt: attempt.clone(), not_after }, scene).answer {
+    match apply(records, Request::Rejoin { attempt: attempt.clone(), not_after }, context).answer {
         Answer::Rejoin(answer) => answer,
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn raise(records: &mut Records, attempt: &Attempt, scene: &Scene<'_>) -> RaiseAnswer {
-    match apply(records, Request::Raise(attempt.clone()), scene).answer {
+pub(super) fn raise(records: &mut Records, attempt: &Attempt, context: &ApplyContext<'_>) -> RaiseAnswer {
+    match apply(records, Request::Raise(attempt.clone()), context).answer {
         Answer::Raise(answer) => answer,
         other => panic!("{other:?}"),
     }

@@ -293,9 +293,9 @@ fn a_writer_that_is_gone_keeps_no_reader_waiting() {
     let mut records = Records::default();
     ask(&mut records, &reader(1), 100);
     listening(&mut records, &writer(2), "gone", 101);
-    let scene = at(102);
-    let scene = scene.with_ears(&Deaf("gone"));
-    let (answer, _) = wait(&mut records, &reader(3), &scene);
+    let context = at(102);
+    let context = context.with_ears(&Deaf("gone"));
+    let (answer, _) = wait(&mut records, &reader(3), &context);
     assert!(is_granted(&answer));
     assert!(records.lines.is_empty());
 }
@@ -428,7 +428,7 @@ fn a_member_answers_no_fence_to_two_readers() {
 fn those_that_ended_are_forgotten_in_the_end() {
     let mut records = Records::default();
     ask(&mut records, &reader(1), 100);
-    let end = 110 + Line::KEPT_FOR.as_secs();
+    let end = 110 + WaitQueue::KEPT_FOR.as_secs();
     records.forget_ended(at(end - 1).now);
     assert_eq!(records.shares.get(&key("a")).map(|shares: &Shares| shares.all().len()), Some(1));
     records.forget_ended(at(end).now);

@@ -46,7 +46,7 @@ fn everybody_is_asked_to_ask_who_does_not_hold() {
 
 #[test]
 fn the_keys_with_a_line_are_known_while_somebody_stands_in_it() {
-    let waiting = Waiting::new(1);
+    let waiting = WaiterRegistry::new(1);
     assert!(!waiting.is_in_line() && waiting.keys().is_empty());
     let waiting = three(3600 * SECOND);
     assert!(waiting.is_in_line());
@@ -73,10 +73,10 @@ fn an_answer_that_is_no_word_on_the_lock_keeps_the_place() {
 /// Who stands first in front of a stranger's lock asks ever more seldom, and anew often when somebody else comes to be first.
 #[test]
 fn the_rests_grow_while_it_stands_first_and_begin_anew_when_it_does_not() {
-    let waiting = Waiting::new(1);
+    let waiting = WaiterRegistry::new(1);
     let held_by = HolderInfo::exclusive(key("a"), Owner::Foreign { value: b"x"[..].into() }, None, None);
     let answered = |before| {
-        let place = Place { ticket: Ticket::new(1), before, stood: true };
+        let place = QueuePosition { ticket: Ticket::new(1), before, stood: true };
         let answer = GrantAnswer::Busy { held_by: held_by.clone(), place: Some(place) };
         waiting.asks(holder(1), None, START);
         waiting.answered(&attempt(1, &["a"]), &answer, START);
@@ -108,7 +108,7 @@ fn who_is_given_another_place_leaves_the_one_it_had() {
 
 #[test]
 fn who_asks_for_all_and_does_not_stand_first_leaves_the_first_some_time() {
-    let waiting = Waiting::new(1);
+    let waiting = WaiterRegistry::new(1);
     waiting.asks(holder(1), None, START);
     waiting.answered(&attempt(1, &["a"]), &busy(1, SECOND, 3, true), START);
     let ended = START + SECOND + ROUNDING;

@@ -11,11 +11,11 @@ fn fenced(fence: u64) -> News {
 }
 
 /// Waits for a key that is held with fence 7, and listens here.
-fn one() -> Waiting {
-    let waiting = Waiting::new(1);
+fn one() -> WaiterRegistry {
+    let waiting = WaiterRegistry::new(1);
     assert_eq!(waiting.asks(holder(1), Some(proof("here", 42)), START), None);
     let held_by = HolderInfo { fence: Fence::new(7), ..held(3600 * SECOND) };
-    let place = Place { ticket: Ticket::new(1), before: 0, stood: false };
+    let place = QueuePosition { ticket: Ticket::new(1), before: 0, stood: false };
     waiting.answered(&attempt(1, &["a"]), &GrantAnswer::Busy { held_by, place: Some(place) }, START);
     waiting
 }
@@ -84,11 +84,11 @@ fn a_flood_of_hints_has_nobody_flood_the_store() {
 fn no_hint_puts_an_ask_off() {
     let waiting = one();
     let mut now = START;
-    while now < START + Line::RE_ASK {
+    while now < START + WaitQueue::RE_ASK {
         waiting.hears(holder(1), News::First { left: 3600 * SECOND }, None, now, now);
         now = now + SECOND / 2;
     }
-    assert_eq!(told(&waiting, 1, START + Line::RE_ASK), Some(Wake::AskAgain));
+    assert_eq!(told(&waiting, 1, START + WaitQueue::RE_ASK), Some(Wake::AskAgain));
 }
 
 /// The word of a key that was handed on to it is a hint, too, and comes as often as it gets on.
@@ -100,7 +100,7 @@ fn whoever_gets_on_by_its_hints_asks_at_once() {
         waiting.hears(holder(1), News::AskAgain, None, now, now);
         assert_eq!(told(&waiting, 1, now), Some(Wake::AskAgain), "{ticket}");
         waiting.asks(holder(1), Some(proof("here", 42)), now);
-        let place = Place { ticket: Ticket::new(ticket), before: 0, stood: false };
+        let place = QueuePosition { ticket: Ticket::new(ticket), before: 0, stood: false };
         let answer = GrantAnswer::Busy { held_by: held(3600 * SECOND), place: Some(place) };
         waiting.answered(&attempt(1, &["a"]), &answer, now);
     }

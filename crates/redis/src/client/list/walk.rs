@@ -1,6 +1,6 @@
 //! The same for whoever looks all the time: a part at a time, with few commands, and many keys inspected by one of them.
 
-use leasehold_core::{Answer, Bookmark, Fault, FaultCause, Key, KeyState, Request, Stretch};
+use leasehold_core::{Answer, Fault, FaultCause, Key, KeyState, Request, ScanPage, ScanPosition};
 use redis::{Cmd, Value, cmd};
 
 use super::super::{Client, Route, Source};
@@ -27,7 +27,7 @@ impl Client {
     /// strangers' keys are never looked into, nor do their names travel.
     ///
     /// A lock whose fence the server evicted is not found until somebody waits for it.
-    pub(crate) async fn walk(&self, prefix: &[u8], from: u64) -> Result<Stretch, Fault> {
+    pub(crate) async fn walk(&self, prefix: &[u8], from: u64) -> Result<ScanPage, Fault> {
         let mut route = self.route(self.call_limit).await?;
         let heard = self.say(&mut route, vec![scan(from, prefix)]).await?.pop();
         let heard = heard.ok_or_else(|| self.faults.passing("the server gave no answer to SCAN"))?;
@@ -39,7 +39,7 @@ impl Client {
         let (mut waited_for, mut remembered) = (Vec::new(), Vec::new());
         for (side, key) in names.iter().filter_map(|name| named(name, prefix)) {
             match side {
-                Side::Line => waited_for.push(key),
+                Side::Queue => waited_for.push(key),
                 _ => remembered.push(key),
             }
         }
@@ -55,8 +55,8 @@ impl Client {
         waited_for.sort_unstable();
         waited_for.dedup();
         let next = Some(next).filter(|next| *next > 0);
-        let walked = next.map_or(Stretch::WHOLE, thousandths);
-        Ok(Stretch::part(waited_for, next.map(|at| Bookmark { section: 0, at }), walked, commands))
+        let walked = next.map_or(ScanPage::WHOLE, thousandths);
+        Ok(ScanPage::part(waited_for, next.map(|at| ScanPosition { section: 0, at }), walked, commands))
     }
 
     /// Those whose strings begin as a lease does.
@@ -124,7 +124,7 @@ fn named(name: &[u8], prefix: &[u8]) -> Option<(Side, Key)> {
     let (side, tagged) = name.strip_prefix(Key::RESERVED.as_bytes())?.split_first()?;
     let side = match side {
         b'f' => Side::Fence,
-        b'l' => Side::Line,
+        b'l' => Side::Queue,
         _ => return None,
     };
     let tagged = tagged.strip_prefix(b"{")?;
@@ -136,8 +136,8 @@ fn named(name: &[u8], prefix: &[u8]) -> Option<(Side, Key)> {
 /// How much lies behind a cursor. Servers count in the bits of the table from the highest down, so that a table that grows meanwhile
 /// has nothing skipped: read from the other end, the cursor is a binary fraction.
 fn thousandths(cursor: u64) -> u16 {
-    let share = (u128::from(cursor.reverse_bits()) * u128::from(Stretch::WHOLE)) >> 64;
-    u16::try_from(share).unwrap_or(Stretch::WHOLE)
+    let share = (u128::from(cursor.reverse_bits()) * u128::from(ScanPage::WHOLE)) >> 64;
+    u16::try_from(share).unwrap_or(ScanPage::WHOLE)
 }
 
 #[cfg(test)]
@@ -150,7 +150,7 @@ mod tests {
             named(name, prefix).map(|(side, key)| (side, key.as_bytes().to_vec()))
         };
         assert_eq!(found(b"leasehold:f{1ps}invoice:42", b"inv"), Some((Side::Fence, b"invoice:42".to_vec())));
-        assert_eq!(found(b"leasehold:l{2ml}{}", b""), Some((Side::Line, b"{}".to_vec())));
+        assert_eq!(found(b"leasehold:l{2ml}{}", b""), Some((Side::Queue, b"{}".to_vec())));
         assert_eq!(found(b"leasehold:w{1ps}invoice:42", b""), None);
         assert_eq!(found(b"leasehold:f{x}other}inv", b"inv"), None);
         assert_eq!(found(b"leasehold:member", b""), None);

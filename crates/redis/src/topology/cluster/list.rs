@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_core::{Bookmark, BreakRecord, Fault, Key, KeyState, Marked, Stretch};
+use leasehold_core::{BreakRecord, Fault, Key, KeyState, Marked, ScanPage, ScanPosition};
 
 use super::Cluster;
 use crate::client::{breaks_of, marks_of};
@@ -31,14 +31,14 @@ impl Cluster {
 
     /// A part of one master's keys; the masters stand in the order of their names. When they change meanwhile, some keys are first seen on
     /// the next walk.
-    pub(super) async fn walk(&self, prefix: &[u8], from: Bookmark) -> Result<Stretch, Fault> {
-        if from == Bookmark::default() {
+    pub(super) async fn walk(&self, prefix: &[u8], from: ScanPosition) -> Result<ScanPage, Fault> {
+        if from == ScanPosition::default() {
             self.learn(self.runtime.now()).await?;
         }
         let masters = self.known().map.masters();
         let sections = masters.len();
         let Some(node) = masters.into_iter().nth(from.section) else {
-            return Ok(Stretch::whole(Vec::new()));
+            return Ok(ScanPage::whole(Vec::new()));
         };
         let walked = self.client(&node).walk(prefix, from.at).await.inspect_err(|_| self.learn_later())?;
         Ok(walked.in_section(from.section, sections))

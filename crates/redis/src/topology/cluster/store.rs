@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore, Attempt, Bare, BaselineStore, Bookmark, BoxFuture, BreakAnswer, BreakNote, BreakRecord,
-    Claim, Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits,
-    Manner, Mark, MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, Store,
-    StoreRole, Stretch, Wake,
+    AdminStore, Attempt, Bare, BaselineStore, BoxFuture, BreakAnswer, BreakNote, BreakRecord, Claim,
+    Diagnosis, Drift, Fault, Fence, GrantAnswer, HoldAnswer, InspectStore, Key, KeyState, Limits, Mark,
+    MarkStore, Marked, MemberStore, Misuse, Notices, Parts, RaiseAnswer, Runtime, ScanPage, ScanPosition,
+    Store, StoreRole, WaitMode, Wake,
 };
 
 use super::renew::Verb;
@@ -87,12 +87,12 @@ impl Cluster {
         Err(last)
     }
 
-    async fn grant(&self, attempt: &Attempt, manner: Manner) -> Result<GrantAnswer, Fault> {
+    async fn grant(&self, attempt: &Attempt, wait_mode: WaitMode) -> Result<GrantAnswer, Fault> {
         let limit = limit_of(self.bounds.call_limit, attempt.ttl);
         let mut way = self.way(self.slot(&attempt.claim)?, limit);
         loop {
             let (client, mut route) = way.next().await?;
-            let answer = client.grant_on(attempt, manner, &mut route, limit).await;
+            let answer = client.grant_on(attempt, wait_mode, &mut route, limit).await;
             if matches!(answer, Ok(GrantAnswer::Busy { place: Some(_), .. })) {
                 self.watch();
             }
@@ -219,9 +219,9 @@ impl Store for ClusterStore {
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
-        manner: Manner,
+        wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>> {
-        Box::pin(self.cluster.grant(attempt, manner))
+        Box::pin(self.cluster.grant(attempt, wait_mode))
     }
 
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>> {
@@ -291,7 +291,7 @@ impl InspectStore for ClusterStore {
     }
 
     /// One master after the other.
-    fn walk<'a>(&'a self, prefix: &'a [u8], from: Bookmark) -> BoxFuture<'a, Result<Stretch, Fault>> {
+    fn walk<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
         Box::pin(self.cluster.walk(prefix, from))
     }
 

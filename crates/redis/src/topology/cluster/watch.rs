@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use leasehold_core::Line;
+use leasehold_core::WaitQueue;
 
 use super::Cluster;
 
 /// Who was passed over because nobody knew where it listens waits for as long as this, and a key may lie free meanwhile.
-const LOOKS: Duration = Duration::from_nanos(Line::WINDOW.as_nanos() as u64 / 4);
+const LOOKS: Duration = Duration::from_nanos(WaitQueue::CLAIM_WINDOW.as_nanos() as u64 / 4);
 
 impl Cluster {
     /// Somebody waits: looks out from now on until nobody does.

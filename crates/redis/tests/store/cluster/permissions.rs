@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    AdminStore as _, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Manner, Proposal, Remedy, Severity,
-    Store, StoreRole, Ttl,
+    AdminStore as _, Fault, FaultKind, Fence, GrantAnswer, HoldAnswer, Proposal, Remedy, Severity, Store,
+    StoreRole, Ttl, WaitMode,
 };
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
@@ -32,8 +32,8 @@ async fn the_line_of_the_manual_is_enough_while_a_slot_moves() {
         let store = store(&cluster);
         store.open().await.unwrap();
         let (held, waits) = (attempt(&["app:k"]), attempt(&["app:k"]));
-        granted(store.grant(&held, Manner::Try).await);
-        let waiting = store.grant(&waits, Manner::Wait { line_limit: None }).await;
+        granted(store.grant(&held, WaitMode::Try).await);
+        let waiting = store.grant(&waits, WaitMode::Wait { line_limit: None }).await;
         assert!(matches!(waiting, Ok(GrantAnswer::Busy { place: Some(_), .. })), "{flavor}: {waiting:?}");
         assert_eq!(store.deaf_because(), None, "{flavor}");
         // All that there is has been carried over, and whoever asks is sent to the new place. Some of what it names is at neither, so
@@ -77,7 +77,8 @@ async fn at_a_member_of_a_quorum_the_user_needs_the_keys_of_its_slots() {
     let vote = async || {
         let ours = attempt(&["app:k"]);
         let proposal = Proposal { fence: Fence::new(1).unwrap(), max_ttl };
-        let answer: Result<_, Fault> = store.grant(&ours.at_member(ours.holder, proposal), Manner::Try).await;
+        let answer: Result<_, Fault> =
+            store.grant(&ours.at_member(ours.holder, proposal), WaitMode::Try).await;
         answer.unwrap_err()
     };
     let remedies = async || {

@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 use std::time::Duration;
 
-use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, Manner, Store, Wake};
+use leasehold_core::{GrantAnswer, HoldAnswer, InspectStore as _, Store, WaitMode, Wake};
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Server};
@@ -39,13 +39,13 @@ async fn a_lease_counts_when_the_owners_replica_has_it() {
     linked(owner).await;
     let patient = store(&cluster, "replicas=1&call-limit=10s&replicas-limit=2s");
     let ours = attempt(&["k"]);
-    granted(patient.grant(&ours, Manner::Try).await);
+    granted(patient.grant(&ours, WaitMode::Try).await);
     assert_eq!(patient.renew(from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
     patient.release(&ours).await.unwrap();
 
     let too_many = store(&cluster, "replicas=2");
     let words = ["1 of 2 replicas", "within 250ms", "does not count"];
-    passing(too_many.grant(&ours, Manner::Try).await, &words);
+    passing(too_many.grant(&ours, WaitMode::Try).await, &words);
     passing(too_many.renew(from_ref(&ours)).await.remove(0), &words);
     too_many.give_up(&ours).await.unwrap();
     assert!(too_many.inspect(ours.claim.first_key()).await.unwrap().holders.is_empty());
@@ -60,8 +60,8 @@ async fn a_lock_that_is_handed_over_on_a_cluster_is_asked_for_once_more() {
     let (here, there) =
         (store(&cluster, ""), store(&cluster, "replicas=1&call-limit=10s&replicas-limit=500ms"));
     let [holder, next] = [(); 2].map(|()| attempt(&["k"]));
-    granted(here.grant(&holder, Manner::Try).await);
-    let wait = Manner::Wait { line_limit: None };
+    granted(here.grant(&holder, WaitMode::Try).await);
+    let wait = WaitMode::Wait { line_limit: None };
     let stands = there.grant(&next, wait).await.unwrap();
     assert!(matches!(stands, GrantAnswer::Busy { place: Some(_), .. }), "{stands:?}");
     let replica = replica(&cluster, owner);

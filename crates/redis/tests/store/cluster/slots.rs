@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Attempt, Claim, Fault, GrantAnswer, HoldAnswer, InspectStore as _, Key, Manner, Store};
+use leasehold_core::{
+    Attempt, Claim, Fault, GrantAnswer, HoldAnswer, InspectStore as _, Key, Store, WaitMode,
+};
 use leasehold_redis::ClusterStore;
 use leasehold_redis::slot::slot_of;
 use servers::{Cluster, Flavor, Reply};
@@ -15,7 +17,7 @@ fn store(url: &str) -> ClusterStore {
 }
 
 async fn grant(store: &ClusterStore, attempt: &Attempt) -> Result<GrantAnswer, Fault> {
-    store.grant(attempt, Manner::Try).await
+    store.grant(attempt, WaitMode::Try).await
 }
 
 /// On a busy machine, a slot takes longer to arrive than one call may; whoever locks asks again then.
@@ -86,7 +88,7 @@ async fn a_single_server_is_not_taken_for_a_cluster_nor_a_node_for_a_single_serv
     let elsewhere = (0..)
         .map(|n| format!("k{n}"))
         .find(|name| cluster.owner(slot_of(name.as_bytes())).port() != cluster.nodes()[0].port());
-    let fault = node.grant(&attempt(&[&elsewhere.unwrap()]), Manner::Try).await.unwrap_err();
+    let fault = node.grant(&attempt(&[&elsewhere.unwrap()]), WaitMode::Try).await.unwrap_err();
     assert!(fault.is_lasting() && fault.to_string().contains("redis+cluster://"), "{fault}");
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use leasehold_core::{Fault, HoldAnswer, Manner, Store};
+use leasehold_core::{Fault, HoldAnswer, Store, WaitMode};
 use leasehold_redis::ClusterStore;
 use servers::{Cluster, Flavor, Reply, TlsFiles};
 use tempfile::TempDir;
@@ -33,7 +33,7 @@ fn store(cluster: &Cluster, ca: &Path) -> ClusterStore {
 
 async fn take_and_release(store: &ClusterStore, name: &str) -> Result<(), Fault> {
     let ours = attempt(&[name]);
-    granted(store.grant(&ours, Manner::Try).await);
+    granted(store.grant(&ours, WaitMode::Try).await);
     assert_eq!(store.renew(std::slice::from_ref(&ours)).await, [Ok(HoldAnswer::Done)]);
     store.release(&ours).await.map(drop)
 }

@@ -12,7 +12,7 @@ use crate::{BoxFuture, Notice, Notices};
 /// Nobody who reads slowly costs more than a bounded number of notices; beyond that it learns how many it has missed. Where nobody
 /// reads, nothing is kept.
 #[derive(Debug, Default)]
-pub struct Bulletin {
+pub struct NoticeBus {
     readers: Mutex<Vec<Weak<Mutex<Inbox>>>>,
 }
 
@@ -29,7 +29,7 @@ impl Inbox {
     const ROOM: usize = 1024;
 }
 
-impl Bulletin {
+impl NoticeBus {
     /// Reads what is said from now on.
     #[must_use]
     pub fn read(&self) -> Box<dyn Notices> {
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn every_reader_is_told_what_happens_after_it_began_to_read() {
-        let (board, count) = (Bulletin::default(), Arc::new(Count::default()));
+        let (board, count) = (NoticeBus::default(), Arc::new(Count::default()));
         board.say(&broken(1));
         let mut one = board.read();
         assert_eq!(poll(&mut *one, &count), Poll::Pending);
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn who_begins_to_read_is_told_first_how_things_stand() {
-        let (board, count) = (Bulletin::default(), Arc::new(Count::default()));
+        let (board, count) = (NoticeBus::default(), Arc::new(Count::default()));
         let mut reader = board.read_after([broken(1), broken(2)]);
         board.say(&broken(3));
         for n in 1..=3 {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_slow_reader_learns_how_many_it_missed() {
-        let (board, count) = (Bulletin::default(), Arc::new(Count::default()));
+        let (board, count) = (NoticeBus::default(), Arc::new(Count::default()));
         let mut slow = board.read();
         for n in 0..Inbox::ROOM as u128 + 5 {
             board.say(&broken(n));
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn who_has_stopped_reading_is_forgotten() {
-        let board = Bulletin::default();
+        let board = NoticeBus::default();
         drop(board.read());
         let _reads = board.read();
         board.say(&broken(1));

@@ -5,14 +5,14 @@ use crate::Key;
 /// How far a walk through a store has come. What the numbers mean is the store's own business.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a store that is made of others reads and writes it")]
-pub struct Bookmark {
+pub struct ScanPosition {
     /// In which part of the store: a member of a quorum, a node of a cluster.
     pub section: usize,
     /// Where in there; 0: at its beginning.
     pub at: u64,
 }
 
-impl Bookmark {
+impl ScanPosition {
     /// At the beginning of a section.
     #[must_use]
     pub const fn to_section(section: usize) -> Self {
@@ -23,19 +23,19 @@ impl Bookmark {
 /// A part of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stretch {
+pub struct ScanPage {
     /// Keys that may be held or waited for; to be inspected. One may come twice, and those that were in use during all of the walk
     /// come at least once.
     pub keys: Vec<Key>,
     /// Where to go on; `None` at the end.
-    pub next: Option<Bookmark>,
+    pub next: Option<ScanPosition>,
     /// How much of the store lies behind, in thousandths.
     pub walked: u16,
     /// How many commands it took at one server.
     pub commands: u32,
 }
 
-impl Stretch {
+impl ScanPage {
     /// All of it.
     pub const WHOLE: u16 = 1000;
 
@@ -47,7 +47,7 @@ impl Stretch {
 
     /// A part at whose end so much lies behind, and which took so many commands.
     #[must_use]
-    pub const fn part(keys: Vec<Key>, next: Option<Bookmark>, walked: u16, commands: u32) -> Self {
+    pub const fn part(keys: Vec<Key>, next: Option<ScanPosition>, walked: u16, commands: u32) -> Self {
         Self { keys, next, walked, commands }
     }
 
@@ -55,8 +55,8 @@ impl Stretch {
     #[must_use]
     pub fn in_section(self, section: usize, sections: usize) -> Self {
         let next = match self.next {
-            Some(next) => Some(Bookmark { section, at: next.at }),
-            None => Some(section + 1).filter(|next| *next < sections).map(Bookmark::to_section),
+            Some(next) => Some(ScanPosition { section, at: next.at }),
+            None => Some(section + 1).filter(|next| *next < sections).map(ScanPosition::to_section),
         };
         let behind = section * usize::from(Self::WHOLE) + usize::from(self.walked);
         let walked = u16::try_from(behind / sections.max(1)).unwrap_or(Self::WHOLE).min(Self::WHOLE);
@@ -70,13 +70,13 @@ mod tests {
 
     #[test]
     fn the_sections_of_a_walk_follow_each_other_and_the_last_is_its_end() {
-        let begun = Stretch::part(Vec::new(), Some(Bookmark { section: 0, at: 77 }), 500, 1);
-        let done = Stretch::whole(Vec::new());
+        let begun = ScanPage::part(Vec::new(), Some(ScanPosition { section: 0, at: 77 }), 500, 1);
+        let done = ScanPage::whole(Vec::new());
         let within = begun.in_section(1, 2);
-        assert_eq!((within.next, within.walked), (Some(Bookmark { section: 1, at: 77 }), 750));
+        assert_eq!((within.next, within.walked), (Some(ScanPosition { section: 1, at: 77 }), 750));
         let between = done.clone().in_section(0, 2);
-        assert_eq!((between.next, between.walked), (Some(Bookmark::to_section(1)), 500));
+        assert_eq!((between.next, between.walked), (Some(ScanPosition::to_section(1)), 500));
         let end = done.in_section(1, 2);
-        assert_eq!((end.next, end.walked), (None, Stretch::WHOLE));
+        assert_eq!((end.next, end.walked), (None, ScanPage::WHOLE));
     }
 }
