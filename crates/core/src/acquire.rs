@@ -1,4 +1,5 @@
-//! From the first ask to the grant, or to the reason why not.
+//! The state machine of an acquisition: from the first request to the grant, or to the reason for
+//! failure.
 
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -12,11 +13,11 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Patience {
-    /// How long it waits for a holder to go; `None`: as long as it takes. Zero is one ask.
+    /// How long it waits for a holder; `None` for as long as it takes. Zero is one request.
     pub within: Option<Duration>,
     /// How long it waits for a store that does not answer.
     pub outage_limit: Duration,
-    /// The rests between asks while the lock is held.
+    /// The pauses between requests while the lock is held.
     pub backoff: Backoff,
 }
 
@@ -34,37 +35,37 @@ impl Patience {
 pub enum Step {
     /// Ask the store for the grant, and report [`Acquire::handle_sent`] just before.
     Ask,
-    /// Wait for what is under way (an answer, or a wake-up), but come back at this instant.
+    /// Wait for an answer or a wake-up, but come back at this instant.
     WaitUntil(Instant),
-    /// It is over.
+    /// The acquisition is over.
     Done(Outcome),
 }
 
-/// How an acquisition ended. Unless it was granted, the attempt must be given up.
+/// The outcome of an acquisition. Unless it was granted, the attempt must be given up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Outcome {
-    /// The attempt holds.
+    /// The attempt holds the lock.
     Granted {
-        /// Until when it may be believed.
+        /// How long the holder may rely on it.
         lease: Lease,
         /// Its fence.
         fence: Fence,
-        /// If it was handed over in line, what the first renewal must make of it.
+        /// For a lock that was handed over in the queue: the data for its first renewal.
         handed: Option<Handed>,
     },
-    /// Somebody else held it for as long as the caller waited.
+    /// Somebody else held the lock for as long as the caller waited.
     Busy {
-        /// Who held it at the last answer; `None` if there was none.
+        /// The holder at the last answer; `None` if there was none.
         held_by: Option<HolderInfo>,
-        /// How many stood before the attempt at the last answer, if it stood in line.
+        /// The number of waiters before the attempt at the last answer, if it was in the queue.
         before: Option<u64>,
     },
-    /// So many waited already that it did not join them.
+    /// The queue was as long as the limit, so the attempt did not join it.
     LineFull {
-        /// Who holds the lock.
+        /// The holder.
         held_by: HolderInfo,
-        /// How many wait.
+        /// The number of waiters.
         length: u64,
     },
     /// The store did not answer for as long as the caller waits for a store.
@@ -72,9 +73,9 @@ pub enum Outcome {
         /// The last fault, if there was one in time.
         fault: Option<Fault>,
     },
-    /// The store refuses, and would again.
+    /// The store refuses, and would refuse again.
     Refused(Fault),
-    /// A key has something that is no lock.
+    /// A key contains data that is not a lock.
     NotALock {
         /// The key.
         key: Key,
@@ -86,20 +87,21 @@ pub enum Outcome {
     },
 }
 
-/// A lock that was handed over in line: its lease is short until it is renewed for the first time.
+/// A lock that was handed over in the queue: its lease is short until the first renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "a hand-over has no more to it")]
 pub struct Handed {
     /// When the lease began, or somewhat earlier.
     pub since: Instant,
-    /// How long it is from then.
+    /// How long the lease lasts from then.
     pub lasts: Ttl,
 }
 
-/// The machine of one acquisition: one attempt id, asked with until it is granted or given up.
+/// The state machine of one acquisition: one attempt id, used in requests until it is granted or
+/// given up.
 ///
-/// Invariant: a lease is counted from the sending of the very ask that was answered, or from when the store says that a lock was
-/// handed over at the earliest.
+/// Invariant: a lease is counted from the sending of the very request that was answered, or, for a
+/// lock that was handed over, at the earliest from the time that the store reports.
 #[derive(Clone, Debug)]
 pub struct Acquire {
     ttl: Ttl,
@@ -113,7 +115,8 @@ pub struct Acquire {
     state: State,
     asks: u32,
     rests: u32,
-    /// Who held it at the last answer, where a deadline may make that the outcome. In a box: very many may wait, mostly without one.
+    /// The holder at the last answer, kept if a deadline may make that the outcome. Boxed: very
+    /// many may wait, mostly without a deadline.
     held_by: Option<Box<HolderInfo>>,
     before: Option<u64>,
     silence: Option<Silence>,
@@ -128,9 +131,9 @@ enum State {
     Resting {
         until: Instant,
     },
-    /// The store will say when it is worth asking again.
+    /// The store will say when to ask again.
     InLine,
-    /// In a box: it is rare, and who waits should be small.
+    /// Boxed: it is rare, and a waiter should be small.
     Over(Box<Outcome>),
 }
 
@@ -140,7 +143,7 @@ impl State {
     }
 }
 
-/// The asks since the last answer.
+/// The requests since the last answer.
 #[derive(Clone, Debug)]
 struct Silence {
     since: Instant,
@@ -149,7 +152,7 @@ struct Silence {
 }
 
 impl Acquire {
-    /// Begins an acquisition now. `seed` spreads its rests; it need not be secret.
+    /// Starts an acquisition. `seed` spreads its pauses; it need not be secret.
     #[must_use]
     pub fn new(now: Instant, ttl: Ttl, drift: Drift, patience: Patience, seed: u64) -> Self {
         let Patience { within, outage_limit, backoff } = patience;
@@ -177,14 +180,14 @@ impl Acquire {
         self.asks
     }
 
-    /// An ask is about to be sent.
+    /// Notes that a request is about to be sent.
     pub fn handle_sent(&mut self, now: Instant) {
         self.asks += 1;
         self.silence.get_or_insert(Silence { since: now, faults: 0, last: None });
         self.state = State::Asking { sent: now };
     }
 
-    /// The ask was answered.
+    /// Handles the answer to the request.
     pub fn handle_answer(&mut self, now: Instant, answer: GrantAnswer) {
         let State::Asking { sent } = self.state else { return };
         let silence = self.silence.take();
@@ -194,7 +197,8 @@ impl Acquire {
                 if lease.is_held(now) {
                     State::over(Outcome::Granted { lease, fence, handed: None })
                 } else {
-                    // The answer outlasted its lease. The same attempt asks anew; meanwhile the store counts as silent.
+                    // The answer came after the end of its lease. The same attempt asks again;
+                    // meanwhile the store counts as silent.
                     self.silence = silence;
                     State::Ready
                 }
@@ -214,7 +218,7 @@ impl Acquire {
         };
     }
 
-    /// The ask ended in a fault.
+    /// Handles a fault of the request.
     pub fn handle_fault(&mut self, now: Instant, fault: Fault) {
         if fault.kind == FaultKind::Lasting {
             self.state = State::over(Outcome::Refused(fault));
@@ -225,7 +229,7 @@ impl Acquire {
                 self.state = State::over(Outcome::Silent { fault: Some(fault) });
                 return;
             }
-            // It answers, and says that it will serve: that is waited for as a holder is.
+            // The store answers, and says that it will serve later: wait as for a holder.
             if let Some(silence) = &mut self.silence {
                 silence.since = now;
             }
@@ -233,7 +237,7 @@ impl Acquire {
         self.state = self.rest_while_silent(now, Some(fault));
     }
 
-    /// The attempt was told something.
+    /// Handles a wake-up of the attempt.
     pub fn handle_wake(&mut self, now: Instant, wake: Wake) {
         if !matches!(self.state, State::Resting { .. } | State::InLine) {
             return;
@@ -243,7 +247,8 @@ impl Acquire {
         if let Wake::Granted { fence, since, lasts } = wake {
             let lasts = lasts.up_to(self.ttl.duration());
             let lease = Lease::counted_from(since, lasts, self.drift);
-            // Heard too late, it is no grant; but the attempt may hold all the same, and asks.
+            // A wake-up that comes too late is not a grant; but the attempt may hold the lock
+            // nevertheless, so it asks.
             if lease.is_held(now) {
                 let handed = Some(Handed { since, lasts });
                 self.state = State::over(Outcome::Granted { lease, fence, handed });
@@ -251,7 +256,7 @@ impl Acquire {
         }
     }
 
-    /// How many stood before the attempt at the last answer, if it stands in line.
+    /// The number of waiters before the attempt at the last answer, if it is in the queue.
     #[must_use]
     pub const fn before(&self) -> Option<u64> {
         self.before
@@ -267,7 +272,7 @@ impl Acquire {
             return self.over(self.silent());
         }
         if self.deadline.is_some_and(|end| now >= end) {
-            // Whoever ran out of time without an answer waited for the store, not for a holder.
+            // A caller whose time ran out without an answer waited for the store, not for a holder.
             let outcome = if self.held_by.is_some() { self.busy() } else { self.silent() };
             return self.over(outcome);
         }
@@ -280,7 +285,7 @@ impl Acquire {
         }
     }
 
-    /// Rests, but not beyond the holder's end: whoever crashed does not come to release.
+    /// Pauses, but not past the end of the holder's lease: a crashed holder does not release.
     fn rest_while_held(&mut self, now: Instant, held_by: HolderInfo) -> State {
         if self.is_one_ask {
             return State::over(Outcome::Busy { held_by: Some(held_by), before: None });
@@ -291,7 +296,8 @@ impl Acquire {
         }
         let mut rest = self.backoff.delay(self.rests, self.dice.roll());
         if let Some(left) = held_by.remaining {
-            // A millisecond for the store's rounding; the jitter keeps the waiters of a dead holder apart.
+            // A millisecond for the store's rounding; the jitter keeps the waiters of a dead holder
+            // apart.
             let spread = jitter(Duration::from_millis(10), self.dice.roll());
             rest = rest.min(left.saturating_add(Duration::from_millis(1) + spread));
         }
@@ -304,7 +310,7 @@ impl Acquire {
         self.held_by = self.deadline.map(|_| Box::new(held_by));
     }
 
-    /// Rests longer each time, so that a store in trouble is not asked all the more.
+    /// Pauses longer each time, so that a failing store is not asked more often.
     fn rest_while_silent(&mut self, now: Instant, fault: Option<Fault>) -> State {
         let silence = self.silence.get_or_insert(Silence { since: now, faults: 0, last: None });
         let rest = Backoff::WHILE_SILENT.delay(silence.faults, self.dice.roll());
@@ -328,8 +334,9 @@ impl Acquire {
     }
 }
 
-/// Two that hash alike decide alike from here on, except for how long they rest between asks: what only counts asks and rests is
-/// left out, and so is what they would say of the holder.
+/// Two machines with equal hashes decide the same from here on, except for the length of their
+/// pauses. So mere counts of requests and pauses are left out, and so is what they would report
+/// about the holder.
 impl Hash for Acquire {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let outage = self.silence.as_ref().map(|silence| silence.since + self.outage_limit);

@@ -1,7 +1,8 @@
-//! The one semantics: what every store does with a request.
+//! The semantics of all stores: what a store does with a request.
 //!
-//! The memory store is this function over a map; the file store loads the records of a claim, applies it, and writes them back
-//! in one transaction; the scripts of the Redis store are held to it by a differential test.
+//! The memory store applies this function to a map. The file store loads the records of a claim,
+//! applies it, and writes them back in one transaction. A differential test compares the scripts of
+//! the Redis store with it.
 
 mod advance;
 mod breaking;
@@ -19,22 +20,22 @@ use crate::{
 
 pub use mark::{forget, last_break, list_breaks, list_marks, mark, marked};
 
-/// What a store knows besides its records when it serves a request.
+/// The inputs of a request other than the store's records.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ApplyContext<'a> {
     /// The clock that leases are counted on.
     pub now: Stamp,
-    /// The least fence that may be handed out: microseconds since 1970 on the store's wall clock.
+    /// The smallest fence that may be granted: microseconds since 1970 on the store's wall clock.
     pub floor: Fence,
-    /// How long a lock that is handed over may remain unclaimed.
+    /// How long a lock that was handed over may remain unclaimed.
     pub window: Duration,
-    /// Who can be told of a hand-over.
+    /// The channels that have a listener, so that waiters there can be notified of a hand-over.
     pub ears: &'a dyn Subscribers,
 }
 
 impl ApplyContext<'static> {
-    /// A context in which everybody can be told.
+    /// A context in which every waiter can be notified.
     #[must_use]
     pub const fn new(now: Stamp, floor: Fence) -> Self {
         Self { now, floor, window: WaitQueue::CLAIM_WINDOW, ears: &Everybody }
@@ -42,7 +43,7 @@ impl ApplyContext<'static> {
 }
 
 impl<'a> ApplyContext<'a> {
-    /// The same context, in which these can be told.
+    /// The same context with these listeners.
     #[must_use]
     pub fn with_ears<'b>(self, ears: &'b dyn Subscribers) -> ApplyContext<'b> {
         ApplyContext { now: self.now, floor: self.floor, window: self.window, ears }
@@ -55,15 +56,16 @@ impl<'a> ApplyContext<'a> {
     }
 }
 
-/// Says whether anybody listens at a channel: whoever certainly does not is not handed a lock.
+/// Says whether anybody listens on a channel: a waiter without a listener is not handed a lock.
 ///
-/// It is necessary and not sufficient. A process that stopped still seems to listen; that costs the line a window.
+/// A listener is necessary, but not sufficient. A process that is stopped still appears to listen;
+/// that costs the queue one claim window.
 pub trait Subscribers: fmt::Debug {
-    /// Whether somebody may hear what is said there.
+    /// Returns false only if certainly nobody listens on the channel.
     fn listens(&self, channel: &Channel) -> bool;
 }
 
-/// Everybody listens.
+/// A listener on every channel.
 #[derive(Clone, Copy, Debug)]
 struct Everybody;
 
@@ -73,11 +75,13 @@ impl Subscribers for Everybody {
     }
 }
 
-/// Serves a request of any kind: changes the records, and says the answer and whom it concerns. A caller that knows what it asks
-/// takes the function of that name in [`serve`](crate::serve), which answers in the type of that request.
+/// Serves a request of any kind: changes the records, and returns the answer and the pushes. A
+/// caller that knows the kind of its request calls the function of that name in
+/// [`serve`](crate::serve), which returns the answer type of that request.
 ///
-/// Every request about a key that is free hands it to the first waiter of its queue that can be told, whoever asked for what; and
-/// to those behind that one, as long as they can hold it together.
+/// Every request about a free key, whatever it asks for, hands the key to the first waiter of its
+/// queue that can be notified, and to the waiters behind that one, as long as they can share the
+/// key.
 pub fn apply(records: &mut Records, request: Request, context: &ApplyContext<'_>) -> Served {
     let served = match request {
         Request::Grant { attempt, wait, not_after } => {
@@ -103,8 +107,8 @@ pub fn apply(records: &mut Records, request: Request, context: &ApplyContext<'_>
     served.unwrap_or_else(|Quarantined { left }| Served::quietly(Answer::Quarantined { left }))
 }
 
-/// Gives the attempt all keys of its claim, or none; or lets it wait for them. Past `not_after`, on the store's clock, the request
-/// has been given up, and is not granted any more.
+/// Grants the attempt all keys of its claim, or none; or lets it wait for them. After `not_after`,
+/// on the store's clock, the request has been given up, and is not granted any more.
 ///
 /// # Errors
 ///
@@ -123,7 +127,8 @@ pub fn grant(
     Ok(served(|told| grant::grant(records, attempt, wait, context, told)))
 }
 
-/// Lets the lease last its ttl from now, or longer if it does already, if the attempt still holds all keys.
+/// Extends the lease to its TTL from now, unless it lasts longer already, if the attempt still
+/// holds all keys.
 ///
 /// # Errors
 ///
@@ -138,9 +143,10 @@ pub fn renew(
     Ok(served(|told| hold::renew(records, attempt, context, told)))
 }
 
-/// At a member of a quorum: lets the lease last as a renewal does, or takes it again where nobody holds or waits for its keys, as at
-/// a member that was away when the others granted. The attempt names the fence that the majority agreed on. Past `not_after` the
-/// attempt may have been released: what it holds it still may renew, and nothing is taken again.
+/// At a member of a quorum: extends the lease as a renewal does, or takes it again if nobody holds
+/// or waits for its keys, for example at a member that was down when the others granted. The
+/// attempt names the fence on which the majority agreed. After `not_after` the attempt may have
+/// been released: then it may still renew what it holds, but nothing is taken again.
 ///
 /// # Errors
 ///
@@ -159,7 +165,8 @@ pub fn rejoin(
     Ok(served(|told| hold::rejoin(records, attempt, context, told)))
 }
 
-/// At a member of a quorum: if the attempt holds, lets the fences of its keys be no less than the one that it names.
+/// At a member of a quorum: if the attempt holds its keys, raises their fences at least to the one
+/// that it names.
 ///
 /// # Errors
 ///
@@ -174,13 +181,13 @@ pub fn raise(
     Ok(served(|told| hold::raise(records, attempt, context, told)))
 }
 
-/// Takes back all keys of the claim that the attempt holds, and its places in queues.
+/// Releases all keys of the claim that the attempt holds, and its places in queues.
 pub fn release(records: &mut Records, attempt: &Attempt, context: &ApplyContext<'_>) -> Served<HoldAnswer> {
     settle(records, attempt, context.now);
     served(|told| hold::release(records, attempt, context, told))
 }
 
-/// Hands each of these keys on, if it is free and somebody waits.
+/// Hands over each of these keys that is free and has waiters.
 pub fn advance(records: &mut Records, keys: &[Key], context: &ApplyContext<'_>) -> Served<()> {
     served(|told| {
         for key in keys {
@@ -190,7 +197,8 @@ pub fn advance(records: &mut Records, keys: &[Key], context: &ApplyContext<'_>) 
     })
 }
 
-/// Ends the lease on a key whoever holds it, if its fence is this; hands the key on, and leaves a record of the break.
+/// Ends the lease on a key, whoever holds it, if it has this fence; hands the key over, and leaves
+/// a record of the break.
 pub fn break_lease(
     records: &mut Records,
     key: &Key,
@@ -201,7 +209,8 @@ pub fn break_lease(
     served(|told| breaking::break_lease(records, key, fence, note, context, told))
 }
 
-/// A store may have forgotten leases, and abstains from what a quorum asks; nothing was changed.
+/// The store may have forgotten leases, and abstains from requests of a quorum; nothing was
+/// changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "there is no more to it")]
 pub struct Quarantined {
@@ -219,28 +228,29 @@ fn is_late(not_after: Option<Stamp>, context: &ApplyContext<'_>) -> bool {
     not_after.is_some_and(|limit| context.now > limit)
 }
 
-/// Puts the shares of the keys of a claim in order; the attempt has been heard.
+/// Removes ended shares of the keys of a claim. The attempt has proved that it is alive.
 fn settle(records: &mut Records, attempt: &Attempt, now: Stamp) {
     for key in attempt.claim.keys() {
         records.settle(key, Some(attempt.holder), now);
     }
 }
 
-/// What comes of a request besides its answer.
+/// The effects of a request other than its answer.
 #[derive(Debug, Default)]
 struct Effects {
     pushes: Vec<Push>,
     unfinished: Vec<Key>,
 }
 
-/// A store abstains from the requests of a quorum until each lease that it may have forgotten has ended.
+/// A store abstains from the requests of a quorum until each lease that it may have forgotten has
+/// ended.
 fn check_quarantine(records: &Records, attempt: &Attempt, now: Stamp) -> Result<(), Quarantined> {
     let (Some(voided), Some(proposal)) = (records.voided, attempt.proposal) else { return Ok(()) };
     let until = voided + proposal.max_ttl.duration() + Records::AFTER_MAX_TTL;
     if now < until { Err(Quarantined { left: now.saturating_until(until) }) } else { Ok(()) }
 }
 
-/// Says who holds the key, and who waits for it.
+/// Returns the holders of the key and its waiters.
 #[must_use]
 pub fn inspect(records: &Records, key: Key, context: &ApplyContext<'_>) -> KeyState {
     let now = context.now;

@@ -1,12 +1,13 @@
-//! Counts the releases that go on in the background, so that a program that ends can wait for them.
+//! Counts the releases in the background, so that a program that ends can wait for them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The releases that a store makes after it has answered: it took less than it asked for, or a call was overtaken.
+/// The releases that a store makes after it has answered: it took less than it asked for, or
+/// another request overtook a call.
 ///
-/// A release counts from before the answer that made it necessary until the first word of whoever was to release. What must be
-/// tried again after that goes on uncounted: nobody waits for a server that is down.
+/// A release counts from before the answer that made it necessary until its first result. Retries
+/// after that are not counted: nobody waits for a server that is down.
 #[derive(Clone, Debug, Default)]
 pub struct BackgroundReleases(Arc<Mutex<State>>);
 
@@ -17,14 +18,14 @@ struct State {
 }
 
 impl BackgroundReleases {
-    /// One more, for as long as this lives.
+    /// Counts one more release until the returned value is dropped.
     #[must_use]
     pub fn begin(&self) -> BackgroundRelease {
         self.state().count += 1;
         BackgroundRelease(self.clone())
     }
 
-    /// How many there are.
+    /// The number of releases.
     #[must_use]
     pub fn count(&self) -> usize {
         self.state().count

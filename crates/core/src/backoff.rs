@@ -1,4 +1,4 @@
-//! How long to rest between two asks.
+//! Backoff: the pauses between two requests.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use crate::Misuse;
 
 /// Growing, jittered delays: the n-th lies between half of `first · 2ⁿ` and the whole of it, and never above `most`.
 ///
-/// The jitter keeps waiters that began together from asking together. (Brooker, *Exponential Backoff and Jitter*, 2015,
-/// there called equal jitter.)
+/// The jitter keeps waiters that started together from asking together. (Brooker, *Exponential
+/// Backoff and Jitter*, 2015, which calls it equal jitter.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// In ns, as is the other: everybody who waits has a copy.
+    /// In ns, like the other field: every waiter has a copy.
     first: u64,
     most: u64,
 }
@@ -19,20 +19,22 @@ pub struct Backoff {
 const MILLI: u64 = 1_000_000;
 
 impl Backoff {
-    /// Between asks for a lock that somebody holds, where the store cannot say when it is free: 5 ms, because most holds are
-    /// short, growing to 150 ms, so that a long wait costs a server seven small commands a second at most.
+    /// Between requests for a lock that somebody holds, if the store cannot notify: 5 ms, because
+    /// most holds are short, growing to 150 ms, so that a long wait costs a server at most seven
+    /// small commands a second.
     pub const WHILE_HELD: Self = Self { first: 5 * MILLI, most: 150 * MILLI };
 
-    /// Between asks of a store that does not answer: 20 ms, so that a dropped connection is hardly felt, growing to 1 s, so
-    /// that a server that comes back is not met by everybody at once.
+    /// Between requests to a store that does not answer: 20 ms, so that a dropped connection is
+    /// hardly noticed, growing to 1 s, so that a server that comes back does not get all requests
+    /// at once.
     pub const WHILE_SILENT: Self = Self { first: 20 * MILLI, most: 1_000 * MILLI };
 
     /// A backoff from a first delay to a longest one.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Backoff`] when the first delay is zero (asking without a pause takes a processor and a server with it) or
-    /// above the longest.
+    /// [`Misuse::Backoff`] if the first delay is zero (asking without a pause overloads a processor
+    /// and a server) or greater than the longest.
     pub fn new(first: Duration, most: Duration) -> Result<Self, Misuse> {
         if first.is_zero() || first > most {
             return Err(Misuse::Backoff { first, most });
@@ -56,7 +58,8 @@ pub(crate) fn jitter(whole: Duration, random: u64) -> Duration {
     Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX))
 }
 
-/// Jitter's own small generator (`SplitMix64`; Steele, Lea, Flood 2014): nothing secret hangs on it, and a seed replays it.
+/// A small generator for jitter (`SplitMix64`; Steele, Lea, Flood 2014): nothing secret depends on
+/// it, and a seed replays it.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 

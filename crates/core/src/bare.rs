@@ -1,22 +1,24 @@
-//! What taking and letting go costs at the least, for whoever measures what a lock costs beside it.
+//! The baseline: the least that acquiring and releasing can cost, for benchmarks.
 
 use crate::{Holder, Key, Ttl};
 
-/// What a store does without a line, a fence or a quarantine, on the way by which it serves everything else.
+/// A request without a queue, a fence or a quarantine, on the same path as all other requests of a
+/// store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bare {
-    /// The least that it can be asked, which touches no key.
+    /// The smallest possible request, which touches no key.
     Trip,
-    /// A key is taken by whoever comes first, and let go by a comparison, as the plainest lock library does it. Nothing is left; if
-    /// it is cut off in between, the key ends with its ttl. It keeps everybody else out meanwhile.
+    /// A key is taken if it is free, and deleted after a comparison, as the simplest lock library
+    /// does. Nothing is left; if the pair is interrupted, the key expires with its TTL. Meanwhile
+    /// it excludes everybody else.
     #[non_exhaustive]
     Pair {
         /// The key.
         key: Key,
-        /// What it is compared by: fresh for each pair.
+        /// The id for the comparison: fresh for each pair.
         holder: Holder,
-        /// When it ends if nobody lets it go.
+        /// When it expires if nobody deletes it.
         ttl: Ttl,
     },
 }

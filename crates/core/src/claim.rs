@@ -1,4 +1,4 @@
-//! What is asked for, and by whom.
+//! Claims and attempts: what is requested, and by whom.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,43 +6,43 @@ use std::time::Duration;
 use crate::holder::Label;
 use crate::{Fence, Holder, Key, Misuse, Mode, Signal, Ttl, WaitQueue};
 
-/// One key of a claim, and how it is wanted.
+/// One key of a claim, and its mode.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Want {
     /// The key.
     pub key: Key,
-    /// How it is wanted.
+    /// The mode in which it is wanted.
     pub mode: Mode,
 }
 
-/// Keys and modes asked for together: all are granted, or none.
+/// Keys and modes that are requested together: all are granted, or none.
 ///
-/// The keys stand in the order of their bytes, each once, so that all callers meet them in one order.
+/// The keys are in byte order, without duplicates, so that all callers take them in the same order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim(Arc<[Want]>);
 
 impl Claim {
-    /// A claim on one key, alone.
+    /// An exclusive claim on one key.
     #[must_use]
     pub fn exclusive(key: Key) -> Self {
         Self([Want { key, mode: Mode::Exclusive }].into())
     }
 
-    /// A claim on several keys together, each alone. A key named twice counts once.
+    /// An exclusive claim on several keys together. A key named twice counts once.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoKeys`] when there is none: a lock on nothing would keep nobody out.
+    /// [`Misuse::NoKeys`] if there is none: a lock on nothing would exclude nobody.
     pub fn exclusive_all(keys: impl IntoIterator<Item = Key>) -> Result<Self, Misuse> {
         Self::all(keys, Mode::Exclusive)
     }
 
-    /// A claim on keys, each together with all others who share it.
+    /// A shared claim on these keys.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoKeys`] when there is none.
+    /// [`Misuse::NoKeys`] if there is none.
     pub fn shared(keys: impl IntoIterator<Item = Key>) -> Result<Self, Misuse> {
         Self::all(keys, Mode::Shared)
     }
@@ -51,8 +51,8 @@ impl Claim {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoKeys`] when there is none; [`Misuse::PermitsOutOfBounds`], [`Misuse::NoPermits`] and
-    /// [`Misuse::TooManyPermits`] where nobody could ever have so many.
+    /// [`Misuse::NoKeys`] if there is none; [`Misuse::PermitsOutOfBounds`], [`Misuse::NoPermits`]
+    /// and [`Misuse::TooManyPermits`] if nobody could ever have that many.
     pub fn permits(keys: impl IntoIterator<Item = Key>, weight: u32, of: u32) -> Result<Self, Misuse> {
         Self::all(keys, Mode::permits(weight, of)?)
     }
@@ -64,7 +64,7 @@ impl Claim {
         if wants.is_empty() { Err(Misuse::NoKeys) } else { Ok(Self(wants.into())) }
     }
 
-    /// What is wanted, in byte order of the keys.
+    /// The keys and their modes, in byte order of the keys.
     #[must_use]
     pub fn wants(&self) -> &[Want] {
         &self.0
@@ -82,33 +82,35 @@ impl Claim {
     }
 }
 
-/// One attempt to hold a claim: what every request to a store is about.
+/// One attempt to hold a claim, which is the subject of every request to a store.
 ///
-/// A store grants, renews and releases by the holder alone; asking again with the same attempt never looks taken.
+/// A store grants, renews and releases by the holder id alone. So an attempt that repeats its
+/// request is never blocked by its own lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// What is asked for.
+    /// What is requested.
     pub claim: Claim,
-    /// Who asks: fresh for every attempt.
+    /// The id of the requester: fresh for every attempt.
     pub holder: Holder,
-    /// What the holder says of itself.
+    /// What the holder says about itself.
     pub label: Option<Label>,
-    /// How long the lease is to last from the store's answering this request.
+    /// How long the lease is to last after the store has answered this request.
     pub ttl: Ttl,
-    /// Where the store is asked as a member of a quorum: on what the members are to agree.
+    /// The agreement that the members of a quorum are to reach, if the store is one of them.
     pub proposal: Option<Proposal>,
-    /// Whom else its release is to wake.
+    /// The waiters of other libraries that its release is to wake.
     pub signal: Option<Signal>,
 }
 
-/// On what the members of a quorum are to agree.
+/// The agreement that the members of a quorum are to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "whoever serves it must know all of it")]
 pub struct Proposal {
-    /// The fence. It stands for the store's clock, which would say something else at each member.
+    /// The fence. It takes the place of the store's clock, which differs from member to member.
     pub fence: Fence,
-    /// The longest ttl of the deployment. A member that may have forgotten leases abstains for as long.
+    /// The longest TTL of the deployment. A member that may have forgotten leases abstains for that
+    /// time.
     pub max_ttl: Ttl,
 }
 
@@ -125,21 +127,22 @@ impl Attempt {
         Self { ttl, ..self.clone() }
     }
 
-    /// The same attempt, whose release wakes others as well.
+    /// The same attempt, whose release also wakes these waiters.
     #[must_use]
     pub const fn with_signal(mut self, signal: Option<Signal>) -> Self {
         self.signal = signal;
         self
     }
 
-    /// How long what it left at a store can last there if nobody asks for the key meanwhile: its lease for the ttl, its place in line
-    /// for as long as a line is kept. So long is it worth giving it up at a store that does not answer.
+    /// How long what it left at a store can last there if nobody asks for the key: its lease for
+    /// the TTL, its place in the queue for as long as a queue is kept. For that time it is worth
+    /// retrying the release at a store that does not answer.
     #[must_use]
     pub fn lingers(&self) -> Duration {
         self.ttl.duration().max(WaitQueue::KEPT_FOR)
     }
 
-    /// What a member of a quorum is asked for it: under an id of its own, with a proposal.
+    /// The request for it to a member of a quorum: under a separate id, with a proposal.
     #[must_use]
     pub fn at_member(&self, holder: Holder, proposal: Proposal) -> Self {
         Self { holder, proposal: Some(proposal), ..self.clone() }

@@ -1,4 +1,4 @@
-//! The number that only grows.
+//! The fencing token of a grant.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,16 +11,17 @@ mod postgres;
 #[cfg(feature = "serde")]
 mod serde;
 
-/// A fencing token: every grant of a key carries a greater one than all grants of that key before it.
+/// A fencing token: every grant of a key has a greater one than all earlier grants of that key.
 ///
-/// Send it with every write to what the lock guards, and let the resource refuse a smaller one than it has seen: then a
-/// holder that was paused past its lease cannot do harm. (Kleppmann, *How to do distributed locking*, 2016.)
+/// Send it with every write to the resource that the lock protects, and let the resource refuse a
+/// fence smaller than one that it has seen: then a holder that was paused past the end of its lease
+/// can do no harm. (Kleppmann, *How to do distributed locking*, 2016.)
 ///
-/// It counts microseconds since 1970 when nothing greater was handed out, so it stays below 2⁵³ − 1 for two centuries and
-/// fits every database's and every language's numbers.
+/// It counts microseconds since 1970 unless a greater fence was granted before. So it stays below
+/// 2⁵³ − 1 for two centuries and fits the numbers of every database and every language.
 ///
-/// It is written as its number, by [`Display`](fmt::Display) and, with the feature `serde`, by serde. A service that receives one
-/// reads it back with [`FromStr`] or [`TryFrom`].
+/// It is written as a number, by [`Display`](fmt::Display) and, with the feature `serde`, by serde.
+/// A service that receives one reads it back with [`FromStr`] or [`TryFrom`].
 ///
 /// ```
 /// # use leasehold_core::{Fence, Misuse};
@@ -48,16 +49,19 @@ impl Fence {
         self.0
     }
 
-    /// How far a fence that is proposed to a member of a quorum may be from that member's clock. Clocks that are set by NTP agree
-    /// far better; one that is not can neither use the numbers up nor repeat one that a member forgot, which abstains for longer
-    /// than twice this and what the clocks of the members differ by.
+    /// How far a fence that is proposed to a member of a quorum may be from that member's clock.
+    /// Clocks that are set by NTP agree far better. A wrong clock can neither use the numbers up
+    /// nor repeat a fence that a member forgot, because such a member abstains for longer than
+    /// twice this margin plus the difference of the members' clocks.
     pub const MARGIN: Duration = Duration::from_secs(2);
 
-    /// The least that a quorum's longest ttl may be. A member that forgot its fences abstains for the longest ttl and a second; that
-    /// must be longer than two margins and what the members' clocks differ by, which leaves two seconds for the clocks.
+    /// The smallest longest TTL of a quorum. A member that forgot its fences abstains for the
+    /// longest TTL and a second. That must be longer than two margins plus the difference of the
+    /// members' clocks, which leaves two seconds for the clocks.
     pub const LEAST_MAX_TTL: Duration = Duration::from_secs(5);
 
-    /// The floor of a grant: what a quorum proposes in place of the store's clock, within [`Fence::MARGIN`] of that.
+    /// The floor of a grant: the fence that a quorum proposes instead of the store's clock, within
+    /// [`Fence::MARGIN`] of that clock.
     #[must_use]
     pub fn floor(proposed: Option<Self>, clock: Self) -> Self {
         let margin = u64::try_from(Self::MARGIN.as_micros()).unwrap_or(u64::MAX);
@@ -65,8 +69,9 @@ impl Fence {
         proposed.map_or(clock, |proposed| Self(proposed.0.clamp(clock.0.saturating_sub(margin), most)))
     }
 
-    /// The fence of the next grant: above the last one, and not below the floor that the store's clock gives, so that it
-    /// rises also where the last one was lost. `None` when the numbers are used up.
+    /// The fence of the next grant: above the last one, and not below the floor that the store's
+    /// clock gives, so that it rises even if the last one was lost. `None` if the numbers are used
+    /// up.
     #[must_use]
     pub fn next(last: Option<Self>, floor: Self) -> Option<Self> {
         let above = last.map_or(0, |last| last.0 + 1);
@@ -109,7 +114,7 @@ impl FromStr for Fence {
     type Err = Misuse;
 
     fn from_str(text: &str) -> Result<Self, Misuse> {
-        // `parse` alone would take a plus as well.
+        // `parse` alone would accept a plus sign too.
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         let number: Option<u128> = digits.then(|| text.parse().ok()).flatten();
         let Some(number) = number else {

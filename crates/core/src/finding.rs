@@ -1,4 +1,4 @@
-//! What is to be known of a store by those who rely on its locks.
+//! Findings of a diagnosis: what users of a store should know.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,92 +6,93 @@ use std::time::Duration;
 
 use crate::Ttl;
 
-/// Something about a store that its users should know, and what is to be done about it.
+/// A fact about a store that its users should know, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// How much it matters.
+    /// How serious it is.
     pub severity: Severity,
-    /// What it is about, in one word that stays the same: `eviction`, `persistence`, …
+    /// The subject, in one word that stays the same: `eviction`, `persistence`, …
     pub about: &'static str,
-    /// The server, file or store that it was found at, without any password.
+    /// The server, file or store with the finding, without any password.
     pub at: Arc<str>,
-    /// What was found.
+    /// The fact.
     pub what: String,
-    /// Why that matters for a lock; empty where it goes without saying.
+    /// Why it matters for a lock; empty if that is obvious.
     pub why: String,
-    /// What mends it.
+    /// How to repair it.
     pub remedy: Remedy,
 }
 
-/// How much a finding matters.
+/// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Nothing is wrong: it is said to be known.
+    /// Nothing is wrong; this is information.
     Note,
-    /// It could not be looked at, so nobody can say.
+    /// It could not be checked, so it is unknown.
     Unseen,
-    /// Locks work, and a failure that is named would break what they promise.
+    /// Locks work, but a named failure would break their guarantees.
     Warning,
-    /// A lock may be given twice or not at all, without any failure.
+    /// A lock may be granted twice or not at all, even without a failure.
     Unsafe,
 }
 
-/// What mends a finding.
+/// How to repair a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
-    /// There is nothing to mend.
+    /// There is nothing to repair.
     Nothing,
-    /// Something to do that is no single command.
+    /// Instructions that are more than one command.
     Advice(String),
-    /// A command for the server, as it is typed at `redis-cli` by whoever may.
+    /// A command for the server, to be typed at `redis-cli` by somebody with the permission.
     AtServer(String),
     /// A command for a shell on this machine.
     InShell(String),
 }
 
-/// Which part the store that is diagnosed has.
+/// The role of the diagnosed store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreRole {
-    /// It decides alone.
+    /// It is used alone.
     Alone,
     /// It is a member of a quorum.
     Member {
-        /// The longest ttl of the quorum, for which a store that may have forgotten leases abstains.
+        /// The longest TTL of the quorum, for which a store that may have forgotten leases
+        /// abstains.
         max_ttl: Ttl,
     },
 }
 
-/// What a diagnosis brought.
+/// The result of a diagnosis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnosis {
-    /// In the order in which it was looked at.
+    /// In the order of the checks.
     pub findings: Vec<Finding>,
     /// The clocks that were read.
     pub clocks: Vec<ClockSeen>,
 }
 
-/// How a store's clock stands to this machine's.
+/// The difference between a store's clock and this machine's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_structs,
     reason = "stores outside this crate make it, and it is all there is to say"
 )]
 pub struct ClockSeen {
-    /// Whose clock, without any password.
+    /// The store, without any password.
     pub at: Arc<str>,
-    /// How many µs it is ahead; less than zero: it is behind.
+    /// How many µs its clock is ahead; negative if it is behind.
     pub ahead: i64,
-    /// How far off that may be.
+    /// The possible error of that number.
     pub doubt: Duration,
 }
 
 impl Finding {
-    /// Something that was found; nothing mends it yet.
+    /// A finding without a remedy so far.
     pub fn new(
         severity: Severity,
         about: &'static str,
@@ -103,26 +104,26 @@ impl Finding {
         Self { severity, about, at: Arc::clone(at), what, why, remedy: Remedy::Nothing }
     }
 
-    /// Something that is as it should be, or that only is to be known.
+    /// A finding that something is correct, or mere information.
     pub fn note(about: &'static str, at: &Arc<str>, what: impl fmt::Display) -> Self {
         Self::new(Severity::Note, about, at, what, "")
     }
 
-    /// Mended by doing this.
+    /// The same finding with this advice as its remedy.
     #[must_use]
     pub fn advice(mut self, advice: impl fmt::Display) -> Self {
         self.remedy = Remedy::Advice(advice.to_string());
         self
     }
 
-    /// Mended by this command to the server.
+    /// The same finding with this server command as its remedy.
     #[must_use]
     pub fn at_server(mut self, command: impl fmt::Display) -> Self {
         self.remedy = Remedy::AtServer(command.to_string());
         self
     }
 
-    /// Mended by this command to a shell.
+    /// The same finding with this shell command as its remedy.
     #[must_use]
     pub fn in_shell(mut self, command: impl fmt::Display) -> Self {
         self.remedy = Remedy::InShell(command.to_string());
@@ -131,7 +132,8 @@ impl Finding {
 }
 
 impl ClockSeen {
-    /// The clock, and how far apart the two that are furthest apart stand for certain. `None` for fewer than two.
+    /// The two clocks that differ most, and their smallest certain difference. `None` for fewer
+    /// than two clocks.
     #[must_use]
     pub fn furthest_apart(clocks: &[Self]) -> Option<(&Self, &Self, Duration)> {
         let ahead = clocks.iter().max_by_key(|clock| clock.ahead)?;

@@ -1,4 +1,4 @@
-//! Who holds: an unguessable id for the machine, a label for people.
+//! Holders: an unguessable id for machines, and a label for people.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,8 +8,10 @@ use crate::key::Escaped;
 
 /// The id of one attempt to hold: 128 random bits, fresh for every attempt, never used again.
 ///
-/// Whoever knows it could release or renew the lease, so it is shown only by its first eight digits.
-// Two halves, because a number of 128 bits would leave gaps around it wherever it is kept, and very many may be.
+/// Anybody who knows it could release or renew the lease, so only its first eight digits are
+/// displayed.
+// Two halves, because a 128-bit integer would cause padding wherever it is stored, and there may be
+// very many.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder {
     high: u64,
@@ -38,7 +40,7 @@ impl Holder {
         self.digit_bytes().into_iter().map(char::from).collect()
     }
 
-    /// The same as ASCII. Each request has it, so it is made by hand.
+    /// The same as ASCII. Every request contains it, so this avoids a formatter.
     #[must_use]
     pub fn digit_bytes(self) -> [u8; Self::DIGITS] {
         let mut bits = self.bits();
@@ -50,7 +52,7 @@ impl Holder {
         digits
     }
 
-    /// Reads what [`Holder::digits`] wrote; `None` for anything else, capitals included.
+    /// Reads the output of [`Holder::digits`]; `None` for anything else, including capital letters.
     #[must_use]
     pub fn from_digits(digits: &[u8]) -> Option<Self> {
         let plain = digits.len() == Self::DIGITS
@@ -60,7 +62,7 @@ impl Holder {
     }
 }
 
-/// The first eight digits: enough to tell holders apart, not enough to be one.
+/// The first eight digits: enough to distinguish holders, not enough to impersonate one.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08x}", self.high >> 32)
@@ -73,12 +75,13 @@ impl fmt::Debug for Holder {
     }
 }
 
-/// What a holder says of itself: printable text of up to 256 bytes, for the people who ask who holds a lock.
+/// What a holder says about itself: printable text of up to 256 bytes, for people who want to know
+/// who holds a lock.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(Arc<str>);
 
 impl Label {
-    /// The longest label, in bytes. It travels with every answer that says who holds the lock.
+    /// The longest label, in bytes. It is part of every answer that names the holder.
     pub const MAX_LEN: usize = 256;
 
     /// Takes a text as a label.
@@ -96,7 +99,8 @@ impl Label {
         Ok(Self(text.into()))
     }
 
-    /// A label as a store gave it back. Whatever is there is shown, escaped and cut: somebody else may have written it.
+    /// A label as a store returned it. Anything is shown, escaped and truncated, because somebody
+    /// else may have written it.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Self {
         let mut text = Escaped(bytes).to_string();

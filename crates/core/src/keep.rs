@@ -1,4 +1,4 @@
-//! From the grant to the release, or to the loss.
+//! The state machine of a lease: from the grant to the release, or to the loss.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -7,26 +7,28 @@ use std::time::Duration;
 
 use crate::{Backoff, Drift, Handed, HoldAnswer, HolderInfo, Instant, Key, Lease, Ttl};
 
-/// Whether and for how long a lease is renewed while its guard lives.
+/// Whether and for how long a lease is renewed while its guard exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewal {
-    /// As long as the guard lives. The default: work often takes longer than planned, and a holder that died stops renewing.
+    /// While the guard exists. This is the default: work often takes longer than planned, and a
+    /// dead holder stops renewing.
     #[default]
     Automatic,
-    /// As long as the guard lives, but no longer than this in all; then the lease is lost. For work that may hang.
+    /// While the guard exists, but no longer than this in all; then the lease is lost. For work
+    /// that may hang.
     AtMost(Duration),
-    /// Not by itself: the lease lasts one ttl, unless the guard is told to renew.
+    /// No automatic renewal: the lease lasts one TTL, unless the program renews it with its guard.
     Off,
 }
 
-/// Why a lease is held no more.
+/// Why a lease was lost.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
-    /// It ran out before a renewal was answered.
+    /// It expired before a renewal was answered.
     Expired {
-        /// What the store last said to a renewal, if that was a fault.
+        /// The store's last answer to a renewal, if that was a fault.
         fault: Option<Arc<str>>,
     },
     /// It was held for as long as [`Renewal::AtMost`] allows.
@@ -34,12 +36,13 @@ pub enum Loss {
         /// The longest hold.
         at_most: Duration,
     },
-    /// The store says that somebody else holds the key.
+    /// The store reports that somebody else holds the key.
     TakenByOther {
-        /// Who.
+        /// The other holder.
         held_by: HolderInfo,
     },
-    /// The store has no such lease any more: it was deleted, it expired there, or the store lost its state.
+    /// The store does not have the lease any more: it was deleted, it expired there, or the store
+    /// lost its state.
     Gone {
         /// The key.
         key: Key,
@@ -51,7 +54,7 @@ pub enum Loss {
     },
     /// This process stopped keeping its locks.
     Closed {
-        /// Why.
+        /// The reason.
         reason: Arc<str>,
     },
 }
@@ -79,7 +82,7 @@ impl fmt::Display for Loss {
 
 impl std::error::Error for Loss {}
 
-/// What to do next for a lease.
+/// The next step for a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Keeping {
@@ -87,14 +90,14 @@ pub enum Keeping {
     WaitUntil(Instant),
     /// Ask the store to renew with this ttl, and report [`Keep::handle_sent`] just before.
     Renew(Ttl),
-    /// It is lost, for good.
+    /// It is lost for good.
     Lost(Loss),
 }
 
-/// The machine of one lease.
+/// The state machine of one lease.
 ///
-/// Invariant: the end that it believes only ever comes from an answer, counted from before its request was sent; a fault
-/// moves it neither way.
+/// Invariant: the end of the lease comes only from an answer, counted from before its request was
+/// sent; a fault does not move the end in either direction.
 #[derive(Clone, Debug)]
 pub struct Keep {
     lease: Lease,
@@ -102,37 +105,38 @@ pub struct Keep {
     drift: Drift,
     renewal: Renewal,
     granted: Instant,
-    /// When the last request that was answered had been sent.
+    /// When the last answered request was sent.
     confirmed: Instant,
-    /// When it last asked, or will, because it heard that the lease was broken.
+    /// When it last asked, or will ask, because of a report that the lease was broken.
     hinted: Instant,
-    /// How long the lease is that was handed over in line, until the first renewal is answered.
+    /// The length of a lease that was handed over in the queue, until the first renewal is
+    /// answered.
     unclaimed: Option<Ttl>,
     asking: Option<(Instant, Ttl)>,
-    /// In boxes, as the loss is: they are rare, and there may be very many of these.
+    /// Boxed, like the loss: they are rare, and there may be very many leases.
     doubt: Option<Box<Doubt>>,
     loss: Option<Box<Loss>>,
 }
 
-/// How far the asks are apart that words of a broken lease bring about: whoever floods a holder with such words does not make it
-/// flood the store.
+/// The shortest time between requests that reports of a broken lease cause: somebody who floods a
+/// holder with such reports must not make it flood the store.
 const BETWEEN_ASKS: Duration = Duration::from_millis(150);
 
-/// What makes it doubtful whether the store still has the lease, until a renewal is answered.
+/// The reasons to doubt that the store still has the lease, until a renewal is answered.
 #[derive(Clone, Debug, Default, Hash)]
 struct Doubt {
-    /// How many renewals ended in a fault.
+    /// The number of renewals that ended in a fault.
     faults: u32,
-    /// The last one.
+    /// The last fault.
     fault: Option<Arc<str>>,
-    /// When to ask, until that is done; whatever is due besides.
+    /// When to ask, whatever else is due; reset when that is done.
     ask: Option<Instant>,
-    /// When it was heard that somebody broke a lease of this holder.
+    /// When a report came that somebody broke a lease of this holder.
     broken: Option<Instant>,
 }
 
 impl Keep {
-    /// Keeps a lease that was granted now.
+    /// Starts keeping a lease that was granted now.
     #[must_use]
     pub fn new(now: Instant, lease: Lease, ttl: Ttl, drift: Drift, renewal: Renewal) -> Self {
         let mut keep = Self {
@@ -154,14 +158,15 @@ impl Keep {
         keep
     }
 
-    /// The lease was handed over in line: it is renewed soon, once at least, and as often as need be until then.
+    /// For a lease that was handed over in the queue: it is renewed soon, at least once, and as
+    /// often as needed until then.
     #[must_use]
     pub fn handed(self, handed: Option<Handed>) -> Self {
         let Some(Handed { since, lasts }) = handed else { return self };
         Self { confirmed: since, unclaimed: Some(lasts), ..self }
     }
 
-    /// Until when the lease is believed.
+    /// The lease as its holder may rely on it.
     #[must_use]
     pub const fn lease(&self) -> Lease {
         self.lease
@@ -173,7 +178,7 @@ impl Keep {
         self.ttl
     }
 
-    /// Whether and for how long it is renewed.
+    /// Whether and for how long the lease is renewed.
     #[must_use]
     pub const fn renewal(&self) -> Renewal {
         self.renewal
@@ -191,7 +196,7 @@ impl Keep {
         self.loss.as_deref()
     }
 
-    /// A renewal is about to be sent.
+    /// Notes that a renewal is about to be sent.
     pub fn handle_sent(&mut self, now: Instant, ttl: Ttl) {
         self.asking = Some((now, ttl));
         if let Some(doubt) = &mut self.doubt {
@@ -199,13 +204,14 @@ impl Keep {
         }
     }
 
-    /// The renewal under way was answered.
+    /// Handles the answer to the current renewal.
     pub fn handle_answer(&mut self, now: Instant, answer: HoldAnswer) {
         let Some((sent, ttl)) = self.asking.take() else { return };
         self.confirm(now, sent, ttl, answer);
     }
 
-    /// A renewal that the holder asked for itself was answered; its ttl is the lease's from now on.
+    /// Handles the answer to a renewal that the holder requested itself; its TTL is the lease's TTL
+    /// from now on.
     pub fn handle_own_renewal(&mut self, now: Instant, sent: Instant, ttl: Ttl, answer: HoldAnswer) {
         if answer == HoldAnswer::Done {
             self.ttl = ttl;
@@ -213,21 +219,22 @@ impl Keep {
         self.confirm(now, sent, ttl, answer);
     }
 
-    /// The renewal under way ended in a fault. The lease is as good as before; it is asked again. `chance`, of all numbers, spreads the
-    /// retries; it need not be secret.
+    /// Handles a fault of the current renewal. The lease is unchanged, and the renewal is retried.
+    /// `chance`, any number, spreads the retries; it need not be secret.
     pub fn handle_fault(&mut self, now: Instant, fault: Arc<str>, chance: u64) {
         self.asking = None;
         let term = self.term().duration();
         let doubt = self.doubt.get_or_insert_default();
         let rest = Backoff::WHILE_SILENT.delay(doubt.faults, chance);
-        // With a short ttl a second is too long to rest: at least four retries fit into what is left after a first miss.
+        // With a short TTL, a second is too long a pause: at least four retries fit into the time
+        // that is left after a first fault.
         doubt.ask = Some(now + rest.min(term / 8));
         doubt.faults += 1;
         doubt.fault = Some(fault);
     }
 
-    /// Somebody said that a lease of this holder was broken. It may be an earlier one, and it may be a lie: the store is asked, and its
-    /// answer believed.
+    /// Handles a report that a lease of this holder was broken. It may concern an earlier lease,
+    /// and it may be false: the store is asked, and its answer counts.
     pub fn handle_broken(&mut self, now: Instant) {
         let at = now.max(self.hinted + BETWEEN_ASKS);
         let doubt = self.doubt.get_or_insert_default();
@@ -236,12 +243,12 @@ impl Keep {
         self.hinted = self.hinted.max(*doubt.ask.get_or_insert(at));
     }
 
-    /// This process stops keeping the lease.
+    /// Stops keeping the lease, because this process closes its locks.
     pub fn handle_close(&mut self, reason: Arc<str>) {
         self.loss.get_or_insert_with(|| Box::new(Loss::Closed { reason }));
     }
 
-    /// What to do next.
+    /// The next step.
     pub fn next(&mut self, now: Instant) -> Keeping {
         if self.loss.is_none() && !self.lease.is_held(now) {
             self.loss = Some(Box::new(self.end_of_lease()));
@@ -259,13 +266,13 @@ impl Keep {
         if now < due { Keeping::WaitUntil(due.min(end)) } else { Keeping::Renew(ttl) }
     }
 
-    /// How long the lease is without another renewal.
+    /// How long the lease lasts without another renewal.
     fn term(&self) -> Ttl {
         self.unclaimed.unwrap_or(self.ttl)
     }
 
-    /// The ttl of a renewal that would make the lease last longer; `None` when none may or would. The shortest makes no lease last
-    /// longer, but says whether there is one.
+    /// The TTL of a renewal that would extend the lease; `None` if none may or would. The shortest
+    /// TTL extends no lease, but its answer says whether there is one.
     fn worth_asking(&self, now: Instant) -> Option<Ttl> {
         let is_doubtful = self.is_said_to_be_broken();
         self.worth_renewing(now).or_else(|| is_doubtful.then(|| self.ttl.up_to(Duration::ZERO)))
@@ -292,11 +299,11 @@ impl Keep {
     fn confirm(&mut self, now: Instant, sent: Instant, ttl: Ttl, answer: HoldAnswer) {
         match answer {
             HoldAnswer::Done => {
-                // An answer that comes when the lease has been given up for lost does not bring it back.
+                // An answer that comes after the lease was declared lost does not restore it.
                 if self.loss.is_none() && self.lease.is_held(now) {
                     self.confirmed = self.confirmed.max(sent);
                     self.unclaimed = None;
-                    // What was heard after it was sent may be true all the same.
+                    // A report that came after this renewal was sent may still be true.
                     self.doubt.take_if(|doubt| doubt.broken.is_none_or(|heard| heard <= sent));
                     self.believe(Lease::counted_from(sent, ttl, self.drift));
                 }
@@ -316,8 +323,9 @@ impl Keep {
         self.doubt.as_ref().is_some_and(|doubt| doubt.broken.is_some())
     }
 
-    /// No renewal shortens what the store keeps, so of two answers the one with the later end holds, in whatever order they
-    /// were given. A longest hold ends the belief to the instant, although renewals ask in whole milliseconds.
+    /// No renewal shortens what the store keeps, so of two answers the one with the later end
+    /// counts, in whatever order they came. A longest hold ends the lease at an exact instant,
+    /// although renewals request whole milliseconds.
     fn believe(&mut self, lease: Lease) {
         let lease = self.limit().map_or(lease, |limit| lease.ending_by(limit));
         if lease.end() > self.lease.end() {
@@ -328,14 +336,16 @@ impl Keep {
     fn end_of_lease(&self) -> Loss {
         let fault = self.doubt.as_ref().and_then(|doubt| doubt.fault.clone());
         match self.renewal {
-            // The drift of the last lease ends the hold a little before the limit: nothing could have made it longer.
+            // The drift of the last lease ends the hold a little before the limit: nothing could
+            // have extended it.
             Renewal::AtMost(at_most) if fault.is_none() => Loss::HeldTooLong { at_most },
             _ => Loss::Expired { fault },
         }
     }
 }
 
-/// Two that hash alike decide alike from here on: when it was granted and confirmed counts only by what is due after that.
+/// Two machines with equal hashes decide the same from here on: the times of the grant and of the
+/// last confirmation matter only for what is due after them.
 impl Hash for Keep {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { lease, ttl, drift, renewal, unclaimed, asking, doubt, loss, .. } = self;

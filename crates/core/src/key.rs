@@ -7,23 +7,25 @@ use crate::Misuse;
 
 /// The name of what is locked: 1 to 1,024 bytes, taken verbatim.
 ///
-/// Any bytes will do, also braces, spaces and what is not UTF-8. Only names that start with `leasehold:` are refused: the
-/// fences live there.
+/// Any bytes are allowed, including braces, spaces and bytes that are not UTF-8. Only names that
+/// start with `leasehold:` are refused, because the store keeps the fences there.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<[u8]>);
 
 impl Key {
-    /// The longest key, in bytes. Longer names are nearly always a value that strayed into the key's place.
+    /// The longest key, in bytes. Longer names are nearly always a value that was passed as a key
+    /// by mistake.
     pub const MAX_LEN: usize = 1024;
 
-    /// What no key may start with: Leasehold's own entries on a server do.
+    /// The prefix that no key may have, because Leasehold's own entries on a server have it.
     pub const RESERVED: &'static str = "leasehold:";
 
     /// Takes a name as a key.
     ///
     /// # Errors
     ///
-    /// [`Misuse`] when the name is empty, longer than [`Key::MAX_LEN`], or starts with [`Key::RESERVED`].
+    /// [`Misuse`] if the name is empty, longer than [`Key::MAX_LEN`], or starts with
+    /// [`Key::RESERVED`].
     pub fn new(name: impl AsRef<[u8]>) -> Result<Self, Misuse> {
         let name = name.as_ref();
         if name.is_empty() {
@@ -51,7 +53,7 @@ impl AsRef<[u8]> for Key {
     }
 }
 
-/// As [`Escaped`] has it.
+/// Escaped as by [`Escaped`].
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Escaped(&self.0).fmt(f)
@@ -64,7 +66,8 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Bytes from elsewhere, made fit for one line of a terminal: control characters and what is not UTF-8 are escaped.
+/// Bytes of unknown origin, made fit for one line of a terminal: control characters and bytes that
+/// are not UTF-8 are escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a>(pub &'a [u8]);
 

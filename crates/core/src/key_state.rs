@@ -1,4 +1,4 @@
-//! A holding as an onlooker sees it.
+//! What observers see of a key: its holders and its waiters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,29 +8,29 @@ use crate::holder::Label;
 use crate::key::Escaped;
 use crate::{Fence, Holder, Key, Mode, Stamp};
 
-/// Who sits on a key.
+/// The kind of a key's holder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Owner {
-    /// A holder of Leasehold's.
+    /// A holder that uses Leasehold.
     Holder {
         /// Its id, shown by eight digits.
         holder: Holder,
-        /// What it says of itself.
+        /// What it says about itself.
         label: Option<Label>,
     },
-    /// Another library's lock, or an operator's: a string that is none of ours.
+    /// Another library's lock, or an operator's: a string that Leasehold did not write.
     Foreign {
         /// The string.
         value: Arc<[u8]>,
     },
-    /// Something that is no lock at all: a list, a hash, a stream.
+    /// Data that is not a lock: a list, a hash, a stream.
     NotALock,
 }
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// As much of a stranger's value as helps to find its owner.
+        /// Enough of another program's value to find its owner.
         const SHOWN: usize = 64;
         match self {
             Self::Holder { holder, label: None } => write!(f, "{holder}"),
@@ -44,24 +44,24 @@ impl fmt::Display for Owner {
     }
 }
 
-/// One holding as an onlooker sees it.
+/// One holder of a key as observers see it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct HolderInfo {
     /// The key that is held.
     pub key: Key,
-    /// Who holds it.
+    /// Its owner.
     pub owner: Owner,
-    /// How it is held.
+    /// The mode in which it is held.
     pub mode: Mode,
-    /// The fence of the holding, where the store knows it; a foreign lock has none.
+    /// The fence of the holding, if the store knows it; another program's lock has none.
     pub fence: Option<Fence>,
-    /// How long it will last if it is not renewed; `None` where it never ends by itself.
+    /// How long it will last without renewal; `None` if it never expires.
     pub remaining: Option<Duration>,
 }
 
 impl HolderInfo {
-    /// A holding of a key, exclusive.
+    /// An exclusive holding of a key.
     #[must_use]
     pub const fn exclusive(
         key: Key,
@@ -72,7 +72,7 @@ impl HolderInfo {
         Self { key, owner, mode: Mode::Exclusive, fence, remaining }
     }
 
-    /// The same, held in another mode.
+    /// The same in another mode.
     #[must_use]
     pub fn in_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
@@ -94,45 +94,46 @@ impl fmt::Display for HolderInfo {
     }
 }
 
-/// All that an onlooker can see of a key.
+/// Everything that observers can see of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct KeyState {
     /// The key.
     pub key: Key,
-    /// Who holds it; empty when it is free.
+    /// Its holders; empty if the key is free.
     pub holders: Vec<HolderInfo>,
-    /// Who waits for it, first come, first served.
+    /// Its waiters, in the order of the queue.
     pub line: Vec<Waiter>,
-    /// The store's wall clock when it was looked at: microseconds since 1970. `None` where the store does not say.
+    /// The store's wall clock when the key was read: microseconds since 1970. `None` if the store
+    /// does not say.
     pub clock: Option<Stamp>,
-    /// What keeps the holders or waiters, or some of them, from being read, and the remedy: somebody else wrote to the keys next to
-    /// this one in which the store keeps them. `None` where all of it can be read.
+    /// Why some of the holders or waiters cannot be read, and the remedy: somebody else wrote to
+    /// the store's own keys for this key. `None` if everything can be read.
     pub damage: Option<Arc<str>>,
 }
 
-/// Who waits for a key, as an onlooker sees it.
+/// A waiter of a key, as observers see it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Waiter {
     /// Its id, shown by eight digits.
     pub holder: Holder,
-    /// What it says of itself.
+    /// What it says about itself.
     pub label: Option<Label>,
-    /// How it wants the key.
+    /// The mode in which it wants the key.
     pub mode: Mode,
-    /// How long it has waited in this line.
+    /// How long it has waited in this queue.
     pub waited: Duration,
 }
 
 impl Waiter {
-    /// Somebody who has waited so long for a key, to have it alone.
+    /// A waiter that has waited this long for exclusive access.
     #[must_use]
     pub const fn exclusive(holder: Holder, label: Option<Label>, waited: Duration) -> Self {
         Self { holder, label, mode: Mode::Exclusive, waited }
     }
 
-    /// The same, who wants it in another mode.
+    /// The same in another mode.
     #[must_use]
     pub fn in_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
@@ -140,36 +141,39 @@ impl Waiter {
 }
 
 impl KeyState {
-    /// What is to be seen of a key.
+    /// The state of a key.
     #[must_use]
     pub const fn new(key: Key, holders: Vec<HolderInfo>, line: Vec<Waiter>) -> Self {
         Self { key, holders, line, clock: None, damage: None }
     }
 
-    /// The same, seen when the store's wall clock showed this.
+    /// The same, read at this time on the store's wall clock.
     #[must_use]
     pub fn at(self, clock: Stamp) -> Self {
         Self { clock: Some(clock), ..self }
     }
 
-    /// The same, of which not all can be read, for this reason.
+    /// The same, but not everything could be read, for this reason.
     #[must_use]
     pub fn damaged(self, why: impl Into<Arc<str>>) -> Self {
         Self { damage: Some(why.into()), ..self }
     }
 
-    /// How long the key has been held so, by the store's clock; `None` where that cannot be known.
+    /// How long the key has been held, by the store's clock; `None` if that cannot be known.
     ///
-    /// It is the time since the fence of the holding, which is the moment of the grant on the clock that [`clock`](Self::clock) is
-    /// read from. It is too little when that clock had been set back before the grant, by no more than it was set back, and too much when it was set forward since. In a quorum
-    /// it may be wrong by [`Fence::MARGIN`] and by what the clocks of the members differ.
+    /// It is the time since the fence of the holding, which is the time of the grant on the clock
+    /// from which [`clock`](Self::clock) is read. If that clock had been set back before the grant,
+    /// the result is too small, at most by the amount of that step; if the clock was set forward
+    /// since, it is too great. In a quorum it may be wrong by [`Fence::MARGIN`] plus the difference
+    /// of the members' clocks.
     #[must_use]
     pub fn held_for(&self, holding: &HolderInfo) -> Option<Duration> {
         let since = Stamp::from_micros(holding.fence?.get());
         self.clock.filter(|clock| *clock >= since).map(|clock| since.saturating_until(clock))
     }
 
-    /// Whether it concerns us: another program's string does only where one of ours waits for it. What cannot be read does.
+    /// Returns true if the key concerns Leasehold. Another program's string does only if one of our
+    /// requests waits for it; data that cannot be read does.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.damage.is_some()

@@ -1,39 +1,41 @@
-//! When a lease ends. Nowhere else is that computed.
+//! Computes when a lease ends; no other code computes that.
 
 use std::time::Duration;
 
 use crate::{Instant, Misuse, Ttl};
 
-/// How much earlier than the store a holder stops believing in its lease.
+/// How much earlier than the store a holder stops relying on its lease.
 ///
 /// A share of the ttl for clocks that run at different rates, and a constant for rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Drift {
     per_thousand: u32,
-    /// In nanoseconds, which takes less room than a duration; there may be very many.
+    /// In nanoseconds, which takes less space than a duration; there may be very many.
     constant: u64,
 }
 
 impl Drift {
-    /// None: the store counts on the holder's own clock, as finely as the holder.
+    /// No drift: the store counts on the holder's own clock, with the same precision.
     pub const NONE: Self = Self { per_thousand: 0, constant: 0 };
 
-    /// The store counts on the holder's own clock, but in microseconds: it cuts up to one of them off.
+    /// The store counts on the holder's own clock, but in microseconds: it truncates up to one of
+    /// them.
     pub const ON_ONE_CLOCK: Self = Self { per_thousand: 0, constant: 1_000 };
 
     /// Between two machines.
     ///
-    /// A thousandth: the kernel's clock discipline changes a clock's rate by at most 500 parts per million (RFC 5905,
-    /// appendix A.1), and there are two clocks. 2 ms: the server cuts its clock to milliseconds before it adds the ttl, and
-    /// compares in milliseconds again when it expires the key.
+    /// A thousandth: the kernel's clock discipline changes a clock's rate by at most 500 parts per
+    /// million (RFC 5905, appendix A.1), and there are two clocks. 2 ms: the server truncates its
+    /// clock to milliseconds before it adds the TTL, and compares in milliseconds again when it
+    /// expires the key.
     pub const BETWEEN_MACHINES: Self = Self { per_thousand: 1, constant: 2_000_000 };
 
-    /// A share of the ttl, in thousandths, and a constant. The defaults are derived at [`Drift::BETWEEN_MACHINES`]; take a greater
-    /// share where clocks are not disciplined, as in some virtual machines.
+    /// A share of the TTL, in thousandths, and a constant. [`Drift::BETWEEN_MACHINES`] derives the
+    /// defaults; use a greater share where clocks are not disciplined, as in some virtual machines.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Drift`] when it takes more than half of every ttl.
+    /// [`Misuse::Drift`] if it takes more than half of every TTL.
     pub const fn new(per_thousand: u32, constant: Duration) -> Result<Self, Misuse> {
         if per_thousand > 500 {
             Err(Misuse::Drift { per_thousand })
@@ -44,52 +46,53 @@ impl Drift {
         }
     }
 
-    /// What is enough for this and the other: a lease that several stores keep is believed as long as the most careful allows.
+    /// The drift that suffices for both: a lease that several stores keep lasts as long as the most
+    /// careful one allows.
     #[must_use]
     pub fn widest(self, other: Self) -> Self {
         let per_thousand = self.per_thousand.max(other.per_thousand);
         Self { per_thousand, constant: self.constant.max(other.constant) }
     }
 
-    /// What is taken off a ttl.
+    /// The time to subtract from a TTL.
     fn of(self, ttl: Ttl) -> Duration {
         ttl.duration() / 1000 * self.per_thousand + Duration::from_nanos(self.constant)
     }
 }
 
-/// The time for which a holder may believe that it holds.
+/// The time for which a holder may rely on its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
     end: Instant,
 }
 
 impl Lease {
-    /// The lease that a request gave which was sent at `sent`: the store counted the ttl from when it got the request, so
-    /// counting from before it was sent can only err on the safe side.
+    /// The lease from a request that was sent at `sent`. The store counted the TTL from when it
+    /// received the request, so counting from before it was sent can only err on the safe side.
     #[must_use]
     pub fn counted_from(sent: Instant, ttl: Ttl, drift: Drift) -> Self {
         Self { end: sent + ttl.duration().saturating_sub(drift.of(ttl)) }
     }
 
-    /// The same lease, but ending no later than `limit`.
+    /// The same lease, but ending at `limit` at the latest.
     #[must_use]
     pub fn ending_by(self, limit: Instant) -> Self {
         Self { end: self.end.min(limit) }
     }
 
-    /// The first instant at which the lease is no longer believed.
+    /// The first instant at which the lease has ended.
     #[must_use]
     pub const fn end(self) -> Instant {
         self.end
     }
 
-    /// Whether the lease still runs.
+    /// Returns true while the lease lasts.
     #[must_use]
     pub fn is_held(self, now: Instant) -> bool {
         now < self.end
     }
 
-    /// How much of it is left.
+    /// The time that is left.
     #[must_use]
     pub fn remaining(self, now: Instant) -> Duration {
         self.end.saturating_since(now)

@@ -1,9 +1,11 @@
-//! What a lease is and who may have it: the decisions of [Leasehold], without I/O, clock, runtime or dependencies.
+//! The decisions of [Leasehold]: what a lease is and who may have it, without I/O, clock, runtime
+//! or dependencies.
 //!
-//! Time is an argument everywhere. [`apply`] is the one semantics that every store has; [`Acquire`], [`Keep`] and
-//! [`Round`] are the machines that a client runs on it: inputs by `handle_*`, output by one `next(now)`.
+//! Time is always an argument. [`apply`] defines the semantics of all stores. [`Acquire`], [`Keep`]
+//! and [`Round`] are the state machines that a client runs on top: `handle_*` takes inputs, and one
+//! `next(now)` returns the output.
 //!
-//! Programs use the `leasehold` crate. This one is for those who write a [`Store`] or a [`Runtime`] of their own.
+//! Programs use the `leasehold` crate. This crate is for authors of a [`Store`] or a [`Runtime`].
 //!
 //! [Leasehold]: https://docs.rs/leasehold
 
@@ -41,7 +43,7 @@ mod waiting;
 pub use acquire::{Acquire, Handed, Outcome, Patience, Step};
 pub use apply::{ApplyContext, Quarantined, Subscribers, apply};
 
-/// What a store does with each request: the functions that [`apply`] chooses from.
+/// What a store does with each request: the functions from which [`apply`] chooses.
 pub mod serve {
     pub use crate::apply::{
         advance, break_lease, forget, grant, inspect, last_break, list_breaks, list_marks, mark, marked,

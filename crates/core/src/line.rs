@@ -1,4 +1,4 @@
-//! The waiters of a key, in order.
+//! The queue of a key: its waiters in order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::holder::Label;
 use crate::{Holder, Mode, Stamp, Ttl};
 
-/// A place in a line for good: whoever has the smaller ticket came first.
+/// A permanent place in a queue: the smaller ticket came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
@@ -21,14 +21,16 @@ impl Ticket {
         Self(number)
     }
 
-    /// The number: microseconds of the store's clock at the joining, or one more than the ticket before.
+    /// The number: microseconds of the store's clock at the time of joining, or one more than the
+    /// previous ticket.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 }
 
-/// Where a process hears that a lock was handed to one of its waiters: a channel of a server, a socket of a machine.
+/// The address at which a process is notified that a lock was handed to one of its waiters: a
+/// channel of a server, or a socket of a machine.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Channel(Arc<[u8]>);
 
@@ -52,8 +54,9 @@ impl fmt::Debug for Channel {
     }
 }
 
-/// A secret of one ask. The store keeps it with the waiter's place in line, and repeats it in the push that grants, and nowhere
-/// else. So a publisher who cannot read the records of the key cannot forge a grant.
+/// A secret of one request. The store keeps it with the waiter's place in the queue, and repeats it
+/// only in the push that grants the lock. So a publisher that cannot read the records of the key
+/// cannot forge a grant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Nonce(Holder);
 
@@ -83,28 +86,28 @@ impl fmt::Debug for Nonce {
     }
 }
 
-/// All that a store must know of a waiter to hand it the lock without asking.
+/// Everything that a store must know of a waiter to hand the lock over to it without asking.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct QueueEntry {
-    /// Who waits.
+    /// The waiter.
     pub holder: Holder,
-    /// What the waiter says of itself.
+    /// What the waiter says about itself.
     pub label: Option<Label>,
-    /// How it wants the key.
+    /// The mode in which it wants the key.
     pub mode: Mode,
     /// How long its lease is to last.
     pub ttl: Ttl,
-    /// Where it hears of its turn; `None`: it hears of it when it asks again.
+    /// Where it is notified of its turn; `None` if it only learns that when it asks again.
     pub channel: Option<Channel>,
-    /// What the push that grants must repeat, if the waiter demands that.
+    /// The secret that the push of a grant must repeat, if the waiter requires one.
     pub nonce: Option<Nonce>,
-    /// Whether the claim has other keys as well, so that this one is not yet the grant.
+    /// Whether the claim has other keys too, so that this key is not yet the whole grant.
     pub wants_more: bool,
 }
 
 impl QueueEntry {
-    /// A waiter, as a store wrote it down.
+    /// A waiter, as a store recorded it.
     #[must_use]
     pub const fn new(
         holder: Holder,
@@ -117,69 +120,74 @@ impl QueueEntry {
         Self { holder, label, mode, ttl, channel, nonce: None, wants_more }
     }
 
-    /// The same waiter, who believes only a grant that repeats this.
+    /// The same waiter, which accepts only a grant that repeats this secret.
     #[must_use]
     pub fn with_nonce(self, nonce: Option<Nonce>) -> Self {
         Self { nonce, ..self }
     }
 }
 
-/// A lock that was handed over and whose new holder has not been heard since.
+/// A lock that was handed over and whose new holder has not confirmed it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Unclaimed {
-    /// To whom.
+    /// The new holder.
     pub holder: Holder,
-    /// On which channel it was told.
+    /// The channel of the notification.
     pub channel: Option<Channel>,
 }
 
-/// The waiters of a key, in order of joining.
+/// The waiters of a key, in the order in which they joined.
 ///
 /// Joining, leaving and looking up cost O(log n).
 ///
-/// A store that keeps its lines elsewhere may load a part of one: the first few, who asks, and the last, with the others as
-/// numbers between them ([`WaitQueue::leave_out`]). What it does with that part is right unless the line [is short](WaitQueue::is_short)
-/// afterwards: then more of it must be loaded, and the request applied anew.
+/// A store that keeps its queues elsewhere may load a part of one: the first few waiters, the
+/// requester, and the last waiter, with the numbers of waiters left out between them
+/// ([`WaitQueue::leave_out`]). A request on that part is correct unless the queue [is
+/// short](WaitQueue::is_short) afterwards: then load a greater part, and apply the request again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitQueue {
-    /// Of two waiters with one ticket the smaller id stands first.
+    /// Of two waiters with the same ticket, the smaller id is first.
     waiters: BTreeMap<(Ticket, Holder), QueueEntry>,
     tickets: HashMap<Holder, Ticket>,
-    /// How many waiters were left out directly before a place.
+    /// The number of waiters that were left out directly before a place.
     left_out: BTreeMap<(Ticket, Holder), u64>,
-    /// Whether somebody who was left out should have been looked at.
+    /// Set if a waiter that was left out was needed.
     missed: bool,
     unclaimed: Option<Unclaimed>,
     struck: BTreeSet<Channel>,
-    /// When the line is forgotten, if nobody asks again.
+    /// When the queue is deleted if nobody asks again.
     ends: Option<Stamp>,
 }
 
 impl WaitQueue {
-    /// How long a lock that was handed over may remain unclaimed. A process that cannot be reached, though its connection
-    /// seems to stand, keeps the line waiting this long, once. Whoever is handed a lock asks the store to renew it after a
-    /// third of this at the latest, and may miss two answers of half a second.
+    /// How long a lock that was handed over may remain unclaimed. A process that cannot be reached,
+    /// although its connection seems to work, delays the queue for this time, once. The new holder
+    /// sends a renewal after a third of this at the latest, so two answers of half a second each
+    /// may be lost.
     pub const CLAIM_WINDOW: Duration = Duration::from_secs(2);
 
-    /// How often, at most, a process asks again for a waiter that ought to be told: this is how long a wake-up that was lost
-    /// goes unnoticed.
+    /// The longest interval at which a process asks again for waiters that should be notified: for
+    /// this time, a lost wake-up may remain unnoticed.
     pub const RE_ASK: Duration = Duration::from_secs(5);
 
-    /// How long a line is remembered without being asked about. Three times [`WaitQueue::RE_ASK`]: two asks may go astray.
+    /// How long a queue is kept without any request. Three times [`WaitQueue::RE_ASK`]: two requests may
+    /// get lost.
     pub const KEPT_FOR: Duration = Duration::from_secs(15);
 
-    /// Among so many it is looked for one of another process, to be told when a hand-over must have been claimed.
+    /// The number of waiters that are searched for one of another process, which will be notified
+    /// of when a hand-over must have been claimed.
     pub const LOOKED_AHEAD: usize = 8;
 
-    /// The most waiters, gone but still in line, that one request clears away: few enough to delay no other request.
+    /// The most waiters, gone but still in the queue, that one request removes: few enough not to
+    /// delay other requests.
     pub const CLEARED_AT_ONCE: usize = 100;
 
-    /// Puts a waiter in line: at its ticket's place if it has one, else where it stands already, else at the end. The standing
-    /// is taken as it is now.
+    /// Adds a waiter: at the place of its ticket if it has one, otherwise where it is already,
+    /// otherwise at the end. Its data is replaced by the new data.
     ///
-    /// New tickets count microseconds of the store's clock, and one more than the last where that stands still or steps back:
-    /// so they also rise when the line was lost in between.
+    /// New tickets count microseconds of the store's clock, or one more than the last ticket if the
+    /// clock stops or steps back. So they rise even if the queue was lost in between.
     pub fn join(&mut self, standing: QueueEntry, ticket: Option<Ticket>, now: Stamp) -> Ticket {
         let ticket = self.tickets.get(&standing.holder).copied().or(ticket).unwrap_or_else(|| {
             let above = self.waiters.last_key_value().map_or(0, |((last, _), _)| last.0 + 1);
@@ -190,13 +198,13 @@ impl WaitQueue {
         ticket
     }
 
-    /// Takes a waiter out.
+    /// Removes a waiter.
     pub fn leave(&mut self, holder: Holder) -> Option<QueueEntry> {
         let ticket = self.tickets.remove(&holder)?;
         self.waiters.remove(&(ticket, holder))
     }
 
-    /// Takes out who is first.
+    /// Removes the first waiter.
     pub(crate) fn pop(&mut self) -> Option<QueueEntry> {
         self.first()?;
         let (_, standing) = self.waiters.pop_first()?;
@@ -204,21 +212,21 @@ impl WaitQueue {
         Some(standing)
     }
 
-    /// Who is first; nobody if that one was left out.
+    /// The first waiter; `None` if it was left out.
     #[must_use]
     pub fn first(&self) -> Option<&QueueEntry> {
         self.waiters.first_key_value().map(|(_, standing)| standing).filter(|_| !self.is_short())
     }
 
-    /// So many waiters who stand directly before a place are not here. The last waiter always must be, because the tickets of
-    /// those who join are counted on from its own.
+    /// Notes that this many waiters directly before a place are not loaded. The last waiter must
+    /// always be loaded, because new tickets are counted from its ticket.
     pub fn leave_out(&mut self, waiters: u64, before: (Ticket, Holder)) {
         if waiters > 0 {
             self.left_out.insert(before, waiters);
         }
     }
 
-    /// Whether those who stand first are not here.
+    /// Returns true if the first waiters are not loaded.
     #[must_use]
     pub fn is_short(&self) -> bool {
         let missing = self.left_out.first_key_value().map(|(place, _)| place);
@@ -228,8 +236,9 @@ impl WaitQueue {
             })
     }
 
-    /// Who is to ask when a lock that was handed to somebody on this channel has not been claimed: the first of a few who listen
-    /// elsewhere, as whoever listens there may be as dead as that one; else the first.
+    /// The waiter that is to ask if a lock that was handed over on this channel has not been
+    /// claimed. It is the first of a few waiters on another channel, because other waiters on this
+    /// channel may be as dead as the new holder; otherwise the first waiter.
     pub(crate) fn witness(&mut self, channel: Option<&Channel>) -> Option<QueueEntry> {
         let missing = self.left_out.first_key_value().map(|(place, _)| *place);
         let known =
@@ -244,22 +253,22 @@ impl WaitQueue {
         elsewhere.or_else(|| self.first().cloned())
     }
 
-    /// The waiters that are here, first come first, each with its ticket.
+    /// The loaded waiters with their tickets, first come first.
     pub fn waiters(&self) -> impl ExactSizeIterator<Item = (Ticket, &QueueEntry)> {
         self.waiters.iter().map(|((ticket, _), standing)| (*ticket, standing))
     }
 
-    /// The ticket of who stands in line.
+    /// The ticket of a waiter.
     #[must_use]
     pub fn ticket(&self, holder: Holder) -> Option<Ticket> {
         self.tickets.get(&holder).copied()
     }
 
-    /// How many stand before a waiter, if it is in line.
+    /// The number of waiters before this one, if it is in the queue.
     #[must_use]
     pub fn before(&self, holder: Holder) -> Option<u64> {
         let place = (self.ticket(holder)?, holder);
-        // Who has just joined is mostly the last.
+        // A waiter that has just joined is mostly the last.
         let behind = self.waiters.range((Excluded(place), Unbounded));
         if behind.clone().next().is_none() {
             return Some(self.len() as u64 - 1);
@@ -268,53 +277,54 @@ impl WaitQueue {
         Some(self.waiters.range(..place).count() as u64 + left_out)
     }
 
-    /// How many stand in line.
+    /// The number of waiters.
     #[must_use]
     pub fn len(&self) -> usize {
         let left_out: u64 = self.left_out.values().sum();
         self.waiters.len() + usize::try_from(left_out).unwrap_or(usize::MAX)
     }
 
-    /// Whether nobody waits.
+    /// Returns true if nobody waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty() && self.left_out.is_empty()
     }
 
-    /// To whom the lock was handed that has not been heard since.
+    /// The holder to which the lock was handed over and which has not confirmed it.
     #[must_use]
     pub const fn unclaimed(&self) -> Option<&Unclaimed> {
         self.unclaimed.as_ref()
     }
 
-    /// Notes that the lock was handed to somebody, who is yet to be heard.
+    /// Notes that the lock was handed over to a holder, which has yet to confirm it.
     pub fn hand_to(&mut self, holder: Holder, channel: Option<Channel>) {
         self.unclaimed = Some(Unclaimed { holder, channel });
     }
 
-    /// Who was handed the lock has been heard.
+    /// Notes that the new holder has confirmed the hand-over.
     pub(crate) fn claimed_by(&mut self, holder: Holder) {
         self.unclaimed.take_if(|unclaimed| unclaimed.holder == holder);
     }
 
-    /// Who was handed the lock has let it end: whoever listens where it did is passed over from now on.
+    /// Notes that the new holder let the hand-over end: everybody on its channel is skipped from
+    /// now on.
     pub(crate) fn strike_unclaimed(&mut self) {
         if let Some(Unclaimed { channel: Some(channel), .. }) = self.unclaimed.take() {
             self.struck.insert(channel);
         }
     }
 
-    /// The channels that are passed over.
+    /// The channels that are skipped.
     pub fn struck(&self) -> impl Iterator<Item = &Channel> {
         self.struck.iter()
     }
 
-    /// Passes a channel over.
+    /// Skips a channel from now on.
     pub fn strike(&mut self, channel: Channel) {
         self.struck.insert(channel);
     }
 
-    /// Somebody was heard who listens there: whoever was handed the lock there will hear of it.
+    /// Notes a request from this channel: hand-overs there will be received.
     pub(crate) fn heard_from(&mut self, channel: Option<&Channel>) {
         if let Some(channel) = channel {
             self.struck.remove(channel);
@@ -326,19 +336,19 @@ impl WaitQueue {
         standing.channel.as_ref().is_some_and(|channel| self.struck.contains(channel))
     }
 
-    /// When the line is forgotten if nobody asks again.
+    /// When the queue is deleted if nobody asks again.
     #[must_use]
     pub const fn ends(&self) -> Option<Stamp> {
         self.ends
     }
 
-    /// Remembers the line until `ends`, or longer if it was to be.
+    /// Keeps the queue until `ends`, unless it is kept longer already.
     pub fn keep_until(&mut self, ends: Stamp) {
         self.ends = self.ends.max(Some(ends));
     }
 }
 
-/// The tickets by holder say nothing that the waiters do not.
+/// The tickets by holder contain nothing that the waiters do not contain.
 impl Hash for WaitQueue {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { waiters, tickets: _, left_out, missed, unclaimed, struck, ends } = self;

@@ -1,52 +1,55 @@
-//! What stays behind when something was done, or a lease was broken.
+//! Records that something was done, or that a lease was broken.
 
 use std::time::Duration;
 
 use crate::holder::Label;
 use crate::{Fence, Key, Misuse, Stamp};
 
-/// What says that something was done: when, and by whom. It is no lease: it keeps nobody out, and outlasts its holder.
+/// The record that a job was done: when, and by whom. It is not a lease: it excludes nobody, and
+/// outlives its holder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Mark {
-    /// When it was begun, in microseconds since 1970 on the store's wall clock.
+    /// When the job was started, in microseconds since 1970 on the store's wall clock.
     pub at: Stamp,
-    /// The fence that it was done under.
+    /// The fence under which it was done.
     pub fence: Fence,
-    /// What whoever did it says of itself.
+    /// What its holder said about itself.
     pub label: Option<Label>,
-    /// How long after `at` it is to be done again, in whole microseconds; `None` if it is done once, ever.
+    /// How long after `at` the job is due again, in whole microseconds; `None` if it is done only
+    /// once, ever.
     pub period: Option<Duration>,
 }
 
 impl Mark {
-    /// The longest that a mark is kept: a hundred years stand for ever, so that nothing of ours is without an end.
+    /// The longest time that a mark is kept. A hundred years stand for ever, so that every entry of
+    /// ours has an end.
     pub const FOR_EVER: Duration = Duration::from_hours(24 * 36_525);
 
-    /// The shortest period in which something can be done once: below it, the clocks of the stores decide.
+    /// The shortest period of a job: with a shorter one, the clocks of the stores would decide.
     pub const LEAST_PERIOD: Duration = Duration::from_secs(1);
 
-    /// What was begun `at` this moment under that fence.
+    /// The mark of a job that was started at this time under this fence.
     #[must_use]
     pub const fn new(at: Stamp, fence: Fence, label: Option<Label>) -> Self {
         Self { at, fence, label, period: None }
     }
 
-    /// The same of what is done once in each period. Less than a microsecond of it is left out.
+    /// The same for a job that is done once in each period. Fractions of a microsecond are dropped.
     #[must_use]
     pub fn every(self, period: Duration) -> Self {
         let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
         Self { period: Some(Duration::from_micros(micros)), ..self }
     }
 
-    /// When it is due again, on the clock of `at`; `None` if it is done once, ever.
+    /// When the job is due again, on the clock of `at`; `None` if it is done only once, ever.
     #[must_use]
     pub fn due_at(&self) -> Option<Stamp> {
         self.period.map(|period| self.at + period)
     }
 }
 
-/// Whether something was done, and the time at the store.
+/// Whether a job was done, and the store's time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(
     clippy::exhaustive_structs,
@@ -59,18 +62,19 @@ pub struct Marked {
     pub now: Stamp,
 }
 
-/// Who breaks a lease and why, as they say: it is kept in the [record](BreakRecord) of the break.
+/// Who breaks a lease and why, as stated by themselves: it is kept in the [record](BreakRecord) of
+/// the break.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "there is no more to it")]
 pub struct BreakNote {
-    /// What whoever breaks it says of itself.
+    /// What the person or program that breaks it says about itself.
     pub by: Option<Label>,
-    /// Why.
+    /// The reason.
     pub reason: Option<Label>,
 }
 
 impl BreakNote {
-    /// The same for this reason: printable text of up to 256 bytes.
+    /// The same with this reason: printable text of up to 256 bytes.
     ///
     /// # Errors
     ///
@@ -80,17 +84,18 @@ impl BreakNote {
     }
 }
 
-/// What stays behind when a lease was broken, for [`KEPT_FOR`](Self::KEPT_FOR). A later break of the same key takes its place.
+/// The record of a broken lease, kept for [`KEPT_FOR`](Self::KEPT_FOR). A later break of the same
+/// key replaces it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct BreakRecord {
-    /// Which key.
+    /// The key.
     pub key: Key,
-    /// When, in microseconds since 1970 on the store's wall clock.
+    /// When it was broken, in microseconds since 1970 on the store's wall clock.
     pub at: Stamp,
     /// The fence of the lease that was broken.
     pub fence: Fence,
-    /// What its holder said of itself.
+    /// What its holder said about itself.
     pub held_by: Option<Label>,
     /// Who broke it and why.
     pub note: BreakNote,
@@ -100,7 +105,7 @@ impl BreakRecord {
     /// How long a store remembers a break.
     pub const KEPT_FOR: Duration = Duration::from_hours(24);
 
-    /// The lease with this fence was broken then. Labels without text count as none.
+    /// The record of a break of the lease with this fence. Labels without text count as none.
     #[must_use]
     pub fn new(key: Key, at: Stamp, fence: Fence, held_by: Option<Label>, note: BreakNote) -> Self {
         let said = |label: Option<Label>| label.filter(|label| !label.as_str().is_empty());

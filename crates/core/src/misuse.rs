@@ -1,4 +1,4 @@
-//! What the caller can mend by reading the call again.
+//! Errors of the caller, which a change of the call repairs.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::holder::Label;
 use crate::{Fence, Key, Mark, Mode, Ttl};
 
-/// A request that no store can serve. Found before anything is sent; the text says what is wrong and what to do.
+/// A request that no store can serve. It is found before anything is sent; the text says what is
+/// wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Misuse {
@@ -24,57 +25,59 @@ pub enum Misuse {
     },
     /// No key was named.
     NoKeys,
-    /// A semaphore of no permits, or of more than [`Mode::MOST_PERMITS`].
+    /// A semaphore with no permits, or with more than [`Mode::MOST_PERMITS`].
     PermitsOutOfBounds {
-        /// How many there were to be.
+        /// The requested number of permits in all.
         of: u32,
     },
-    /// None of the permits was asked for.
+    /// A request for zero permits.
     NoPermits,
-    /// More permits were asked for than there are.
+    /// A request for more permits than there are.
     TooManyPermits {
-        /// How many were asked for.
+        /// The number of requested permits.
         weight: u32,
-        /// How many there are.
+        /// The number of permits in all.
         of: u32,
     },
-    /// The ttl is shorter than [`Ttl::MIN`].
+    /// The TTL is shorter than [`Ttl::MIN`].
     TtlTooShort {
-        /// What was asked for.
+        /// The requested TTL.
         asked: Duration,
     },
-    /// The ttl is longer than [`Ttl::MAX`].
+    /// The TTL is longer than [`Ttl::MAX`].
     TtlTooLong {
-        /// What was asked for.
+        /// The requested TTL.
         asked: Duration,
     },
-    /// The ttl is longer than the longest that the members of the quorum allow.
+    /// The TTL is longer than the longest that the members of the quorum allow.
     TtlOverLongest {
-        /// What was asked for.
+        /// The requested TTL.
         asked: Ttl,
-        /// The longest.
+        /// The longest TTL.
         longest: Ttl,
     },
-    /// A period is shorter than [`Mark::LEAST_PERIOD`](crate::Mark::LEAST_PERIOD), or longer than anything is remembered.
+    /// A period is shorter than [`Mark::LEAST_PERIOD`](crate::Mark::LEAST_PERIOD), or longer than
+    /// any mark is kept.
     PeriodOutOfRange {
         /// The period.
         period: Duration,
     },
-    /// Permits were asked for of a quorum.
+    /// A request for permits in a quorum.
     PermitsOfAQuorum {
         /// The quorum's name, without any password.
         name: String,
     },
     /// A quorum has no members.
     NoMembers,
-    /// A quorum has one store twice.
+    /// A quorum contains the same store twice.
     SameMemberTwice {
         /// Its name, without any password.
         name: String,
     },
-    /// The longest ttl of a quorum is shorter than [`Fence::LEAST_MAX_TTL`](crate::Fence::LEAST_MAX_TTL).
+    /// The longest TTL of a quorum is shorter than
+    /// [`Fence::LEAST_MAX_TTL`](crate::Fence::LEAST_MAX_TTL).
     MaxTtlTooShort {
-        /// What was asked for.
+        /// The requested longest TTL.
         asked: Duration,
     },
     /// A number that cannot be a fence: it is negative, or greater than [`Fence::MAX`].
@@ -87,14 +90,15 @@ pub enum Misuse {
         /// The text, escaped for one line.
         text: String,
     },
-    /// A drift that leaves nothing of a lease.
+    /// A drift that would use up a whole lease.
     Drift {
-        /// The thousandths of the ttl that it takes off.
+        /// The thousandths of the TTL that it subtracts.
         per_thousand: u32,
     },
-    /// The longest hold is shorter than one ttl, so that not even the first lease would fit into it.
+    /// The longest hold is shorter than one TTL, so that not even the first lease would fit into
+    /// it.
     HoldShorterThanTtl {
-        /// The longest hold asked for.
+        /// The requested longest hold.
         at_most: Duration,
         /// The ttl.
         ttl: Ttl,
@@ -104,44 +108,45 @@ pub enum Misuse {
         /// Its length in bytes.
         len: usize,
     },
-    /// The label has a control character in it.
+    /// The label contains a control character.
     LabelNotPrintable,
-    /// A backoff that begins with no delay, or with a longer one than it may grow to.
+    /// A backoff whose first delay is zero, or longer than its longest delay.
     Backoff {
         /// The first delay.
         first: Duration,
         /// The longest delay.
         most: Duration,
     },
-    /// Two keys that the store cannot lock together: they lie in different slots of a cluster.
+    /// Two keys that the store cannot lock together, because they are in different slots of a
+    /// cluster.
     KeysApart {
         /// One of them.
         one: Key,
-        /// The first, in byte order, that lies elsewhere.
+        /// The first key, in byte order, in another slot.
         other: Key,
     },
-    /// No naming of a library's locks that is known.
+    /// An unknown naming of a library's locks.
     UnknownNaming {
-        /// What was written, escaped for one line.
+        /// The text, escaped for one line.
         naming: String,
     },
-    /// A store that a quorum cannot count on.
+    /// A store that cannot be a member of a quorum.
     NoMember {
         /// Its name, without any password.
         name: String,
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         reason: String,
     },
-    /// A client of the program's own that no store can be made from.
+    /// An existing client of the program from which no store can be made.
     NotLendable {
-        /// The name that the store was to have.
+        /// The name of the intended store.
         name: String,
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         reason: String,
     },
-    /// The store URL cannot be used. Never contains a password.
+    /// The store URL is invalid. This never contains a password.
     Url {
-        /// What is wrong with it, and what to do.
+        /// The fact, and the remedy.
         reason: String,
     },
 }

@@ -1,36 +1,37 @@
-//! How a key is wanted and held: alone, or together with others.
+//! The modes in which a key is requested and held: exclusive or shared.
 
 use std::fmt;
 
 use crate::Misuse;
 
-/// How a key is wanted.
+/// The mode in which a key is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Alone: nobody else holds the key in any way.
+    /// Exclusive: nobody else holds the key in any mode.
     Exclusive,
-    /// Together with all others who want it so, as readers do.
+    /// Shared with all others that request it in this mode, as by readers.
     Shared,
-    /// Together with others who count as many permits, as long as there are enough for all of them.
+    /// Shared with others that use the same number of permits, as long as there are enough permits
+    /// for all of them.
     Permits {
-        /// How many it takes up.
+        /// The number of permits that it takes.
         weight: u32,
-        /// How many there are.
+        /// The number of permits in all.
         of: u32,
     },
 }
 
-/// Who can hold a key together: those of one family, and nobody else.
+/// Holders that can share a key: those of one family, and nobody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever stores these must know all of them")]
 pub enum Family {
-    /// All who share it.
+    /// All holders in shared mode.
     Shared,
-    /// All who count so many permits. Those who count another number are another family: together, each keeping to its own
-    /// number, they could hold more than either allows.
+    /// All holders that use the same number of permits. Users of another number are another family:
+    /// if each kept only to its own number, they could hold more together than either allows.
     Permits {
-        /// How many there are.
+        /// The number of permits in all.
         of: u32,
     },
 }
@@ -39,7 +40,7 @@ impl Mode {
     /// The most permits that a key can have.
     pub const MOST_PERMITS: u32 = 1 << 20;
 
-    /// So many of so many permits.
+    /// A mode that takes `weight` of `of` permits.
     ///
     /// # Errors
     ///
@@ -57,7 +58,7 @@ impl Mode {
         Ok(Self::Permits { weight, of })
     }
 
-    /// With whom it can be held together; `None`: with nobody.
+    /// The family that can share the key in this mode; `None` for an exclusive mode.
     #[must_use]
     pub const fn family(self) -> Option<Family> {
         match self {
@@ -67,7 +68,7 @@ impl Mode {
         }
     }
 
-    /// How much it takes up; one who shares counts one, though nobody adds that up.
+    /// How much it takes; a shared holder counts as one, although nobody adds that up.
     #[must_use]
     pub const fn weight(self) -> u32 {
         match self {
@@ -76,7 +77,7 @@ impl Mode {
         }
     }
 
-    /// Reads what `Display` wrote; `None` for anything else.
+    /// Reads the output of `Display`; `None` for anything else.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         match text {
@@ -91,7 +92,7 @@ impl Mode {
 }
 
 impl Family {
-    /// How one of the family that takes up so much holds.
+    /// The mode of a family member that takes this much.
     #[must_use]
     pub const fn mode(self, weight: u32) -> Mode {
         match self {
@@ -100,7 +101,7 @@ impl Family {
         }
     }
 
-    /// Whether one that takes up so much finds room beside others that take up `taken`.
+    /// Returns true if a holder that takes this much fits next to others that take `taken`.
     pub(crate) fn has_room(self, taken: u64, weight: u32) -> bool {
         match self {
             Self::Shared => true,
@@ -108,7 +109,7 @@ impl Family {
         }
     }
 
-    /// Reads what `Display` wrote; `None` for anything else.
+    /// Reads the output of `Display`; `None` for anything else.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         match text {

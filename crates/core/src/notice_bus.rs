@@ -1,4 +1,4 @@
-//! What a store tells those who read its notices.
+//! Broadcasts a store's notices to their readers.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -7,16 +7,16 @@ use std::task::{Poll, Waker};
 
 use crate::{BoxFuture, Notice, Notices};
 
-/// Where a store puts up what happens, for everybody who has begun to read.
+/// Broadcasts notices to everybody who has started to read.
 ///
-/// Nobody who reads slowly costs more than a bounded number of notices; beyond that it learns how many it has missed. Where nobody
-/// reads, nothing is kept.
+/// A slow reader costs at most a bounded number of notices; beyond that it learns how many it has
+/// missed. Without readers, nothing is kept.
 #[derive(Debug, Default)]
 pub struct NoticeBus {
     readers: Mutex<Vec<Weak<Mutex<Inbox>>>>,
 }
 
-/// What one reader has not read yet.
+/// The notices that one reader has not read yet.
 #[derive(Debug, Default)]
 struct Inbox {
     notices: VecDeque<Notice>,
@@ -25,18 +25,19 @@ struct Inbox {
 }
 
 impl Inbox {
-    /// Far more than happens between two turns of a reader; little memory.
+    /// Far more than happens between two turns of a reader, in little memory.
     const ROOM: usize = 1024;
 }
 
 impl NoticeBus {
-    /// Reads what is said from now on.
+    /// Reads all notices from now on.
     #[must_use]
     pub fn read(&self) -> Box<dyn Notices> {
         self.read_after([])
     }
 
-    /// Reads how things stand, and then what is said from now on. Who calls sees to it that nothing changes meanwhile.
+    /// Reads these notices about the current state, and then all notices from now on. The caller
+    /// makes sure that nothing changes meanwhile.
     #[must_use]
     pub fn read_after(&self, so_far: impl IntoIterator<Item = Notice>) -> Box<dyn Notices> {
         let notices = so_far.into_iter().collect();
@@ -45,7 +46,7 @@ impl NoticeBus {
         Box::new(Reader(inbox))
     }
 
-    /// Tells everybody who reads.
+    /// Sends a notice to all readers.
     pub fn say(&self, notice: &Notice) {
         let mut woken = Vec::new();
         self.readers().retain(|reader| {
@@ -59,7 +60,7 @@ impl NoticeBus {
             woken.extend(inbox.task.take());
             true
         });
-        // Not under the lock: whoever is woken may read at once.
+        // After unlocking: a woken reader may read at once.
         woken.into_iter().for_each(Waker::wake);
     }
 

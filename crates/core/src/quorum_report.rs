@@ -1,23 +1,23 @@
-//! What the members of a quorum said: the facts of an error.
+//! The votes of a quorum's members, as the facts of an error.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::{Fault, FaultKind, HolderInfo};
 
-/// What each member of a quorum said to a call, in their configured order, and how many had to agree.
+/// The vote of each member of a quorum, in configured order, and how many had to agree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct QuorumReport {
-    /// The members by name, each with what it said.
+    /// The members' names and votes.
     pub members: Vec<(Arc<str>, MemberVote)>,
     /// How many had to agree.
     pub needed: usize,
-    /// What those do that agree, as in "2 of 5 stores granted".
+    /// The verb for members that agree, as in "2 of 5 stores granted".
     pub verb: &'static str,
 }
 
-/// What one member of a quorum said.
+/// The vote of one member of a quorum.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemberVote {
@@ -25,18 +25,18 @@ pub enum MemberVote {
     Agreed,
     /// Somebody else holds the key there.
     Held(HolderInfo),
-    /// The attempt does not hold the key there, nor does anybody else.
+    /// The attempt does not hold the key there, and nobody else does either.
     Gone,
-    /// It was reached and refuses: it is quarantined, or somebody must mend it.
+    /// It was reached and refuses: it is quarantined, or needs a repair.
     Refused(Fault),
-    /// It gave no answer, for this reason.
+    /// It did not answer, for this reason.
     Silent(Fault),
-    /// It had not answered when the matter was decided.
+    /// It had not answered when the result was decided.
     Undecided,
 }
 
 impl MemberVote {
-    /// What a fault comes to.
+    /// The vote that a fault amounts to.
     #[must_use]
     pub fn of(fault: Fault) -> Self {
         if fault.kind == FaultKind::Passing { Self::Silent(fault) } else { Self::Refused(fault) }
@@ -48,13 +48,13 @@ impl MemberVote {
 }
 
 impl QuorumReport {
-    /// How the members stand to a call of which `needed` had to agree.
+    /// The votes on a call of which `needed` members had to agree.
     #[must_use]
     pub const fn new(members: Vec<(Arc<str>, MemberVote)>, needed: usize, verb: &'static str) -> Self {
         Self { members, needed, verb }
     }
 
-    /// The faults of its members, in their configured order.
+    /// The faults of the members, in configured order.
     pub fn faults(&self) -> impl Iterator<Item = &Fault> {
         self.members.iter().filter_map(|(_, vote)| match vote {
             MemberVote::Refused(fault) | MemberVote::Silent(fault) => Some(fault),
@@ -144,8 +144,9 @@ mod tests {
         );
     }
 
-    /// With three of five members stopped and the other two held, the error named the two and the first of the three that was
-    /// found to be silent: that decides it, and the last two were only counted. Whoever read it could not tell which to look at.
+    /// Regression: three of five members were stopped and the other two held. The error named the
+    /// two and the first of the three that was found to be silent, because that decided the result;
+    /// it only counted the last two. So its reader could not tell which members to check.
     #[test]
     fn who_had_not_answered_when_it_was_decided_is_named_too() {
         let open = ["b", "c"].map(|name| (name.into(), MemberVote::Undecided));

@@ -1,4 +1,4 @@
-//! What a store remembers.
+//! The records of a store.
 
 mod together;
 
@@ -9,39 +9,40 @@ use std::time::Duration;
 use crate::holder::Label;
 use crate::{BreakRecord, Family, Fence, Holder, Key, Mark, Shares, Stamp, Ttl, WaitQueue};
 
-/// What stands at a key.
+/// The content of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Content {
-    /// A lease of ours.
+    /// A lease of Leasehold.
     Lease {
-        /// Who holds it.
+        /// Its holder.
         holder: Holder,
-        /// What the holder says of itself.
+        /// What the holder says about itself.
         label: Option<Label>,
-        /// Whether somebody was told to wait for it, so that its end concerns others.
+        /// Whether somebody was told to wait for it, so that its end matters to others.
         awaited: bool,
     },
-    /// The marker of those who hold the key together. It ends with the last of their [`Shares`], which stand beside it.
+    /// The marker of holders that share the key. It ends with the last of their [`Shares`], which
+    /// are stored next to it.
     Marker(Family),
-    /// A string that is none of ours. Only stores that others write to have it.
+    /// A string that is not from Leasehold. Only stores to which others write have it.
     Foreign(Arc<[u8]>),
-    /// Something that is no string, and so no lock.
+    /// Data that is not a string, and so not a lock.
     NotALock,
 }
 
-/// What stands at a key, and until when.
+/// The content of a key, and when it ends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Lock {
-    /// What stands there.
+    /// The content.
     pub content: Content,
-    /// When it goes by itself; ours always does.
+    /// When it expires; our own content always does.
     pub ends: Option<Stamp>,
 }
 
 impl Lock {
-    /// What stands at a key, until `ends`.
+    /// The content of a key until `ends`.
     #[must_use]
     pub const fn new(content: Content, ends: Option<Stamp>) -> Self {
         Self { content, ends }
@@ -65,9 +66,10 @@ impl LastFence {
         Self { fence, ends }
     }
 
-    /// How long a fence is remembered after its last use: twice the ttl, so that it outlives every lease that carries it,
-    /// and ten minutes at least, which is more than clocks are usually set back. After that the clock's floor alone makes
-    /// fences rise, and nothing of a key that nobody uses stays behind.
+    /// How long a fence is remembered after its last use: twice the TTL, so that it outlives every
+    /// lease that carries it, and at least ten minutes, which is more than clocks are usually set
+    /// back. After that, the clock's floor alone makes fences rise, and nothing of an unused key
+    /// remains.
     #[must_use]
     pub fn kept_for(ttl: Ttl) -> Duration {
         const LEAST: Duration = Duration::from_secs(600);
@@ -75,35 +77,38 @@ impl LastFence {
     }
 }
 
-/// Everything that a store remembers of its keys, or the part that a request is about.
+/// All records of a store, or the part that concerns a request.
 ///
-/// What has ended counts as absent from that very moment on, whether or not it was removed yet.
+/// A record that has ended counts as absent from that very moment on, whether or not it was removed
+/// yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Records {
-    /// What stands at each key.
+    /// The content of each key.
     pub locks: BTreeMap<Key, Lock>,
-    /// Those who hold each key together. Without the marker at the key they hold nothing; those that ended are remembered a
-    /// little longer, so that who let a hand-over lie can be passed over.
+    /// The holders that share each key. Without the marker at the key they hold nothing. Ended
+    /// shares are kept a little longer, so that a waiter that did not claim its hand-over can be
+    /// skipped.
     pub shares: BTreeMap<Key, Shares>,
     /// The last fence of each key.
     pub fences: BTreeMap<Key, LastFence>,
-    /// Who waits for each key.
+    /// The queue of each key.
     pub lines: BTreeMap<Key, WaitQueue>,
-    /// What was done, and until when that is remembered, on the wall clock.
+    /// The marks, and until when each is kept, on the wall clock.
     pub marks: BTreeMap<Key, (Mark, Stamp)>,
-    /// Which lease of each key was broken last, and until when that is remembered, on the wall clock.
+    /// The last broken lease of each key, and until when its record is kept, on the wall clock.
     pub breaks: BTreeMap<Key, (BreakRecord, Stamp)>,
-    /// When the store noticed that it may have forgotten leases: it was started anew, or for the first time.
+    /// When the store noticed that it may have forgotten leases: it was restarted, or started for
+    /// the first time.
     pub voided: Option<Stamp>,
 }
 
 impl Records {
-    /// How much longer than the longest ttl a member of a quorum abstains after it may have forgotten leases: more than the
-    /// rounding of any store's clock.
+    /// How much longer than the longest TTL a member of a quorum abstains after it may have
+    /// forgotten leases: more than the rounding of any store's clock.
     pub const AFTER_MAX_TTL: Duration = Duration::from_secs(1);
 
-    /// What stands at a key now.
+    /// The current content of a key.
     #[must_use]
     pub fn lock(&self, key: &Key, now: Stamp) -> Option<&Lock> {
         self.locks.get(key).filter(|lock| lock.ends.is_none_or(|ends| now < ends))
@@ -115,20 +120,22 @@ impl Records {
         self.fences.get(key).filter(|last| now < last.ends).map(|last| last.fence)
     }
 
-    /// Remembers the fence of a grant with this ttl; never for a shorter time than a fence of the key was remembered before.
+    /// Remembers the fence of a grant with this TTL; never for a shorter time than the key's fence
+    /// was already remembered.
     pub(crate) fn remember(&mut self, key: &Key, fence: Fence, ttl: Ttl, now: Stamp) {
         let ends = now + LastFence::kept_for(ttl);
         let ends = self.fences.get(key).map_or(ends, |last| last.ends.max(ends));
         self.fences.insert(key.clone(), LastFence::new(fence, ends));
     }
 
-    /// Who waits for a key, while that is remembered.
+    /// The queue of a key, while it is kept.
     #[must_use]
     pub fn line(&self, key: &Key, now: Stamp) -> Option<&WaitQueue> {
         self.lines.get(key).filter(|line| line.ends().is_none_or(|ends| now < ends))
     }
 
-    /// The keys that begin with a prefix and are held by one of ours or waited for, in byte order.
+    /// The keys with this prefix that one of our holders holds or that somebody waits for, in byte
+    /// order.
     #[must_use]
     pub fn keys_in_use(&self, prefix: &[u8], now: Stamp) -> Vec<Key> {
         let held = self.locks.keys().filter(|key| !self.holder_ids(key, now).is_empty());
@@ -139,13 +146,14 @@ impl Records {
         keys.into_iter().cloned().collect()
     }
 
-    /// Removes marks and breaks that have ended, by the wall clock. Changes no answer; it only frees memory.
+    /// Removes marks and breaks that have ended, by the wall clock. This changes no answer; it only
+    /// frees memory.
     pub fn forget_ended_marks(&mut self, wall: Stamp) {
         self.marks.retain(|_, (_, ends)| wall < *ends);
         self.breaks.retain(|_, (_, ends)| wall < *ends);
     }
 
-    /// Removes what has ended. Changes no answer; it only frees memory.
+    /// Removes records that have ended. This changes no answer; it only frees memory.
     pub fn forget_ended(&mut self, now: Stamp) {
         self.locks.retain(|_, lock| lock.ends.is_none_or(|ends| now < ends));
         self.fences.retain(|_, last| now < last.ends);

@@ -1,4 +1,4 @@
-//! What a store is asked, and what it can answer.
+//! The requests to a store, and their answers.
 
 use std::time::Duration;
 
@@ -7,74 +7,80 @@ use crate::{
     Ticket, Ttl,
 };
 
-/// What a store is asked.
+/// A request to a store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Request {
-    /// Give the attempt all keys of its claim, or none; or let it wait for them.
+    /// Grant the attempt all keys of its claim, or none; or let it wait for them.
     Grant {
-        /// Who asks for what.
+        /// The attempt.
         attempt: Attempt,
-        /// How it waits; `None`: it goes when a key is taken, and nothing of it is kept.
+        /// How it waits; `None` for a single try, of which nothing is kept.
         wait: Option<Wait>,
-        /// On the store's clock: past this the request has been given up, and must not be granted any more.
+        /// On the store's clock: after this the request has been given up, and must not be granted
+        /// any more.
         not_after: Option<Stamp>,
     },
-    /// Let the lease last its ttl from now, or longer if it does already, if the attempt still holds all keys.
+    /// Extend the lease to its TTL from now, unless it lasts longer already, if the attempt still
+    /// holds all keys.
     Renew(Attempt),
-    /// At a member of a quorum: let the lease last as a renewal does, or take it again where nobody holds or waits for its keys,
-    /// as at a member that was away when the others granted. The attempt names the fence that the majority agreed on.
+    /// At a member of a quorum: extend the lease as a renewal does, or take it again if nobody
+    /// holds or waits for its keys, for example at a member that was down when the others granted.
+    /// The attempt names the fence on which the majority agreed.
     Rejoin {
-        /// Whose lease.
+        /// The attempt.
         attempt: Attempt,
-        /// On the store's clock: past this the attempt may have been released, and must not be taken again.
+        /// On the store's clock: after this the attempt may have been released, and must not be
+        /// taken again.
         not_after: Option<Stamp>,
     },
-    /// At a member of a quorum: if the attempt holds, let the fences of its keys be no less than the one that it names.
+    /// At a member of a quorum: if the attempt holds its keys, raise their fences at least to the
+    /// one that it names.
     Raise(Attempt),
-    /// Take back all keys of the claim that the attempt holds, and its places in line.
+    /// Release all keys of the claim that the attempt holds, and its places in queues.
     Release(Attempt),
-    /// Hand each of these keys on, if it is free and somebody waits.
+    /// Hand over each of these keys that is free and has waiters.
     Advance(Vec<Key>),
-    /// If the attempt still holds all its keys, let a mark of each say that what they stand for was done.
+    /// If the attempt still holds all its keys, mark each of them as done.
     Mark {
-        /// Who did it.
+        /// The attempt.
         attempt: Attempt,
-        /// When, and under which fence.
+        /// When it was done, and under which fence.
         mark: Mark,
-        /// How long it is to be remembered.
+        /// How long the mark is kept.
         keep: Duration,
     },
-    /// Say whether what the key stands for was done.
+    /// Return whether the key is marked as done.
     Marked(Key),
-    /// Say who holds the key, and who waits for it.
+    /// Return the holders of the key and its waiters.
     Inspect(Key),
-    /// End the lease on a key whoever holds it, if its fence is this; hand the key on.
+    /// End the lease on a key, whoever holds it, if it has this fence; hand the key over.
     Break {
         /// The key.
         key: Key,
-        /// The fence of the lease, as an onlooker sees it.
+        /// The fence of the lease, as observers see it.
         fence: Fence,
         /// Who breaks it and why, for the record.
         note: BreakNote,
     },
 }
 
-/// How an attempt waits for a key that is taken.
+/// How an attempt waits for a key that is held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "whoever serves it must know all of it")]
 pub struct Wait {
-    /// Where it hears of its turn; `None`: it can only ask again.
+    /// Where it is notified of its turn; `None` if it can only ask again.
     pub channel: Option<Channel>,
-    /// What the push that grants must repeat to be believed; `None`: nobody but the store can tell this waiter anything.
+    /// The secret that the push of a grant must repeat to be accepted; `None` if only the store can
+    /// send messages to this waiter.
     pub nonce: Option<Nonce>,
-    /// Its place, if it had one before, and in which key's line.
+    /// Its place, if it had one before, and the key of that queue.
     pub ticket: Option<(Key, Ticket)>,
-    /// It does not join a line that is as long as this.
+    /// It does not join a queue that is this long.
     pub line_limit: Option<u64>,
 }
 
-/// What a store can answer, by request.
+/// The answers of a store, by request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Answer {
@@ -98,7 +104,8 @@ pub enum Answer {
     Inspect(KeyState),
     /// To [`Request::Break`].
     Break(BreakAnswer),
-    /// To a request with a [`Proposal`](crate::Proposal): the store may have forgotten leases, and abstains; nothing was changed.
+    /// To a request with a [`Proposal`](crate::Proposal): the store may have forgotten leases, and
+    /// abstains; nothing was changed.
     Quarantined {
         /// For how long.
         left: Duration,
@@ -116,26 +123,29 @@ pub enum GrantAnswer {
     },
     /// Somebody holds one of the keys.
     Busy {
-        /// Who, at the first key in byte order that is taken.
+        /// The holder of the first such key in byte order.
         held_by: HolderInfo,
-        /// Where the attempt stands in the line of that key, if it waits. It keeps the keys before that one meanwhile.
+        /// The attempt's place in the queue of that key, if it waits. Meanwhile it keeps the keys
+        /// before that one.
         place: Option<QueuePosition>,
     },
-    /// So many stand in the line of a key that the attempt did not join; it holds nothing.
+    /// The queue of a key was as long as the limit, so the attempt did not join it; it holds
+    /// nothing.
     LineFull {
-        /// Who holds the key.
+        /// The holder.
         held_by: HolderInfo,
-        /// How many wait.
+        /// The number of waiters.
         length: u64,
     },
-    /// More waiters were gone than one request clears away, so the key is not handed on yet: ask again at once.
+    /// More waiters were gone than one request removes, so the key is not handed over yet: ask
+    /// again at once.
     Unfinished,
     /// The request came after its not-after; nothing was changed.
     TooLate {
         /// The store's clock.
         now: Stamp,
     },
-    /// One of the keys has something that is no lock; nothing was changed.
+    /// One of the keys contains data that is not a lock; nothing was changed.
     NotALock {
         /// The first such key.
         key: Key,
@@ -147,73 +157,75 @@ pub enum GrantAnswer {
     },
 }
 
-/// A place in line.
+/// A place in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "a place has no more to it")]
 pub struct QueuePosition {
-    /// What leads back to it.
+    /// The ticket with which it can be taken again.
     pub ticket: Ticket,
-    /// How many stand before it.
+    /// The number of waiters before it.
     pub before: u64,
-    /// Whether the attempt stood in line already when it asked. If it has a ticket and did not, the line was lost, or the
-    /// attempt had been passed over: so may have been its neighbours.
+    /// Whether the attempt was in the queue already when it asked. If it has a ticket and was not
+    /// in the queue, the queue was lost or the attempt had been skipped, and the same may be true
+    /// for its neighbours.
     pub stood: bool,
 }
 
-/// What somebody who waits is to be told.
+/// A message to a waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "whoever delivers it must know all of it")]
 pub struct Push {
-    /// Where it listens; `None`: it cannot be told, and will ask.
+    /// Its channel; `None` if it cannot be notified, and will ask.
     pub to: Option<Channel>,
-    /// Whom it concerns.
+    /// The attempt that it concerns.
     pub holder: Holder,
-    /// Which key.
+    /// The key.
     pub key: Key,
-    /// What happened.
+    /// The event.
     pub news: News,
-    /// What proves a grant to the waiter.
+    /// The proof of a grant to the waiter.
     pub nonce: Option<Nonce>,
 }
 
-/// What happened to a waiter.
+/// An event for a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum News {
-    /// It holds the key, which was all that it wanted.
+    /// It holds the key, and needs no other.
     Granted {
         /// Its fence.
         fence: Fence,
-        /// For how long, from now. Its first renewal makes that the ttl that it asked for.
+        /// How long the lease lasts from now. Its first renewal extends that to the requested TTL.
         lasts: Ttl,
     },
-    /// It should ask again: it holds this key, and wants more.
+    /// It should ask again: it holds this key, and needs more.
     AskAgain,
-    /// It should ask again when whoever holds the key does not any more, unless that is renewed: it stands first now, or the
-    /// first of another process.
+    /// It should ask again after the holder's lease ends, unless that is renewed: it is now the
+    /// first waiter, or the first of another process.
     First {
-        /// Of the holder's lease.
+        /// The remaining time of the holder's lease.
         left: Duration,
     },
-    /// Somebody broke its lease. It does not wait, so the push names no channel: each store reaches it in its own way.
+    /// Somebody broke its lease. It does not wait, so the push names no channel: each store reaches
+    /// it in its own way.
     Broken,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "whoever serves a request must handle all of it")]
 pub struct Served<T = Answer> {
     /// The answer.
     pub answer: T,
-    /// Who else is to be told what.
+    /// The messages to others.
     pub pushes: Vec<Push>,
-    /// Keys that are free although somebody waits: more waiters were gone than one request clears away. A server of requests calls
-    /// [`advance`](crate::serve::advance) for them.
+    /// Keys that are free although somebody waits, because more waiters were gone than one request
+    /// removes. A server of requests calls [`advance`](crate::serve::advance) for them.
     pub unfinished: Vec<Key>,
 }
 
 impl<T> Served<T> {
-    /// An answer that concerns nobody else.
+    /// An answer without messages to others.
     #[must_use]
     pub const fn quietly(answer: T) -> Self {
         Self { answer, pushes: Vec::new(), unfinished: Vec::new() }
@@ -229,31 +241,32 @@ impl<T> Served<T> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum HoldAnswer {
-    /// The attempt held all keys of its claim, and it was done.
+    /// The attempt held all keys of its claim, and the request was served.
     Done,
-    /// The attempt did not hold this key any more. A renewal changed nothing then; a release took back the others.
+    /// The attempt did not hold this key any more. Then a renewal has changed nothing, and a
+    /// release has released the others.
     NotHeld {
         /// The first such key, in byte order.
         key: Key,
-        /// Who holds it now; `None` when nobody does.
+        /// The current holder; `None` if there is none.
         held_by: Option<HolderInfo>,
     },
 }
 
-/// The answer of a member of a quorum to being asked to raise the fence.
+/// The answer of a member of a quorum to a request to raise the fence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum RaiseAnswer {
     /// The greatest fence of the claim's keys now.
     Raised {
-        /// The one that was asked for, or a greater one that stood there.
+        /// The requested fence, or a greater one that was there.
         fence: Fence,
     },
     /// The attempt does not hold this key any more; nothing was changed.
     NotHeld {
         /// The first such key, in byte order.
         key: Key,
-        /// Who holds it now; `None` when nobody does.
+        /// The current holder; `None` if there is none.
         held_by: Option<HolderInfo>,
     },
 }
@@ -264,12 +277,12 @@ pub enum RaiseAnswer {
 pub enum BreakAnswer {
     /// The lease has been ended.
     Broken {
-        /// What it was.
+        /// The former holder.
         holding: HolderInfo,
     },
-    /// No lease of ours has this fence at the key; nothing was broken.
+    /// No lease of ours at the key has this fence; nothing was broken.
     NotHeld {
-        /// Who holds the key; `None` when nobody does.
+        /// The current holder; `None` if there is none.
         held_by: Option<HolderInfo>,
     },
 }

@@ -1,8 +1,9 @@
-//! Votes: the only place where a majority is counted.
+//! Rounds and votes: the only place where a majority is counted.
 //!
-//! The rules are those of *Redlock* with a fence on top, in the manner of the register of Attiya, Bar-Noy and Dolev (*Sharing
-//! memory robustly in message-passing systems*, 1995): members answer a fence each, and the greatest is written back to a
-//! majority that still holds before anybody may use it.
+//! The rules are those of *Redlock* plus a fence, in the manner of the register of Attiya, Bar-Noy
+//! and Dolev (*Sharing memory robustly in message-passing systems*, 1995): each member answers a
+//! fence, and the greatest is written back to a majority that still holds before anybody may use
+//! it.
 
 mod ballot;
 
@@ -13,17 +14,17 @@ use crate::{Fault, FaultKind, Fence, HolderInfo, Instant};
 
 use std::sync::Arc;
 
-/// How many of so many members are a majority: two majorities always have a member in common.
+/// The size of a majority: any two majorities have a member in common.
 #[must_use]
 pub const fn majority_of(members: usize) -> usize {
     members / 2 + 1
 }
 
-/// What to do next for a round.
+/// The next step of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Turn {
-    /// Ask this member for the grant.
+    /// Request a grant from this member.
     Grant {
         /// Its number.
         member: usize,
@@ -32,12 +33,12 @@ pub enum Turn {
     Raise {
         /// Its number.
         member: usize,
-        /// To this one.
+        /// The new fence.
         fence: Fence,
     },
     /// Wait for answers, but come back at this instant.
     WaitUntil(Instant),
-    /// It is granted: a majority have each answered exactly this fence.
+    /// The round is granted: each member of a majority has answered exactly this fence.
     Granted {
         /// The fence.
         fence: Fence,
@@ -46,17 +47,20 @@ pub enum Turn {
     Failed,
 }
 
-/// The machine of one round: every member is asked once, and a majority must have answered one and the same fence.
+/// The state machine of one round: every member is asked once, and a majority must have answered
+/// the same fence.
 ///
-/// Invariant: [`Turn::Granted`] names a fence that no member of some majority answered above, and that each member of a majority
-/// answered exactly, to a grant or to a raise, while it was the attempt's own.
+/// Invariant: for the fence of [`Turn::Granted`] there is a majority of which no member answered a
+/// greater one, and each member of a majority answered exactly this fence, to a grant or to a
+/// raise, while the attempt held the key there.
 #[derive(Clone, Debug, Hash)]
 pub struct Round {
     states: Vec<State>,
-    /// The greatest fence that was answered, or one above it; it never sinks, also when who answered it is lost.
+    /// The greatest fence that was answered, or one above it; it never falls, even if the member
+    /// that answered it is lost.
     greatest: Option<Fence>,
     until: Instant,
-    /// How far above an answer the next raise goes, where a reader had the fence that was asked for.
+    /// How far above an answer the next raise goes, if another reader had the requested fence.
     leap: u64,
 }
 
@@ -67,66 +71,69 @@ enum State {
     Asked,
     Granted {
         fence: Fence,
-        /// The fence that it was asked to raise to.
+        /// The fence of the raise in flight.
         raising: Option<Fence>,
     },
     Out(MemberVote),
 }
 
 impl Round {
-    /// A round of so many members. Past `until` nothing is granted: the lease would have ended.
+    /// A round with this many members. After `until` nothing is granted, because the lease would
+    /// have ended.
     #[must_use]
     pub fn new(members: usize, until: Instant) -> Self {
         Self { states: (0..members).map(|_| State::Idle).collect(), greatest: None, until, leap: 0 }
     }
 
-    /// The same with a random leap, of some hundred: readers that raise at once could else go on taking each other's next fence.
+    /// The same with a random leap, of up to a few hundred: otherwise readers that raise at once
+    /// could keep taking each other's next fence.
     #[must_use]
     pub fn leaping(mut self, leap: u64) -> Self {
         self.leap = leap;
         self
     }
 
-    /// A member granted.
+    /// Notes that a member granted.
     pub fn handle_granted(&mut self, member: usize, fence: Fence) {
         self.handle_fence(member, fence);
     }
 
-    /// A member raised its fence, to this one or to one that is greater.
+    /// Notes that a member raised its fence, to this one or a greater one.
     pub fn handle_raised(&mut self, member: usize, fence: Fence) {
         self.handle_fence(member, fence);
     }
 
-    /// A member says that somebody holds the key, or that the attempt does not hold it any more.
+    /// Notes that somebody else holds the key at a member, or that the attempt does not hold it
+    /// there any more.
     pub fn handle_refused(&mut self, member: usize, held_by: Option<HolderInfo>) {
         self.out(member, held_by.map_or(MemberVote::Gone, MemberVote::Held));
     }
 
-    /// A member did not do what it was asked. An answer that comes later counts all the same.
+    /// Notes that a member failed or refused. A later answer still counts.
     pub fn handle_fault(&mut self, member: usize, fault: Fault) {
         self.out(member, MemberVote::of(fault));
     }
 
-    /// A member that refused is to be asked once more, under the same id.
+    /// Makes the round ask a member that refused once more, under the same id.
     pub fn ask_again(&mut self, member: usize) {
         if let Some(state @ State::Out(_)) = self.states.get_mut(member) {
             *state = State::Idle;
         }
     }
 
-    /// Whether the member granted, and was not lost since.
+    /// Returns true if the member granted, and has not lost the lease since.
     #[must_use]
     pub fn has_granted(&self, member: usize) -> bool {
         matches!(self.states.get(member), Some(State::Granted { .. }))
     }
 
-    /// Whether the member was asked and has not answered the grant, nor ended in a fault.
+    /// Returns true if the member was asked for the grant and has neither answered nor failed.
     #[must_use]
     pub fn awaits(&self, member: usize) -> bool {
         matches!(self.states.get(member), Some(State::Asked))
     }
 
-    /// The members at which somebody else holds the key, and who.
+    /// The members at which somebody else holds the key, with that holder.
     pub fn held_elsewhere(&self) -> impl Iterator<Item = (usize, &HolderInfo)> {
         self.states.iter().enumerate().filter_map(|(n, state)| match state {
             State::Out(MemberVote::Held(held_by)) => Some((n, held_by)),
@@ -134,7 +141,7 @@ impl Round {
         })
     }
 
-    /// Who else holds the key at a member.
+    /// The other holder of the key at a member.
     #[must_use]
     pub fn held_by(&self, member: usize) -> Option<&HolderInfo> {
         match self.states.get(member)? {
@@ -143,20 +150,22 @@ impl Round {
         }
     }
 
-    /// Whether somebody else holds the key at so many members that no majority is left.
+    /// Returns true if others hold the key at so many members that no majority is left.
     #[must_use]
     pub fn is_held_elsewhere(&self) -> bool {
         self.states.len() - self.held_elsewhere().count() < self.majority()
     }
 
-    /// Whether a single holder, told apart by `same`, has the key at a majority: then this is no split vote.
+    /// Returns true if a single holder, as compared by `same`, has the key at a majority: then this
+    /// is not a split vote.
     pub fn is_held_by_one(&self, same: impl Fn(&HolderInfo, &HolderInfo) -> bool) -> bool {
         let held: Vec<_> = self.held_elsewhere().map(|(_, held_by)| held_by).collect();
         held.iter().any(|one| held.iter().filter(|other| same(one, other)).count() >= self.majority())
     }
 
-    /// Whether so many members serve the key, granted or held by others, that a majority could grant once the others go. Of those
-    /// that have not answered yet, `hoped` says which are likely to.
+    /// Returns true if so many members serve the key, granted or held by others, that a majority
+    /// could grant it once the others release it. Of the members that have not answered yet,
+    /// `hoped` says which are likely to.
     pub fn could_be_won(&self, hoped: impl Fn(usize) -> bool) -> bool {
         let served = |(member, state): &(usize, &State)| match state {
             State::Granted { .. } | State::Out(MemberVote::Held(_) | MemberVote::Gone) => true,
@@ -166,7 +175,7 @@ impl Round {
         self.states.iter().enumerate().filter(served).count() >= self.majority()
     }
 
-    /// Whether a majority could grant once the members that abstain vote again.
+    /// Returns true if a majority could grant once the members that abstain vote again.
     #[must_use]
     pub fn waits_for_quarantine(&self) -> bool {
         let abstains = |state: &State| matches!(state, State::Out(MemberVote::Refused(fault)) if fault.kind == FaultKind::Quarantined);
@@ -177,7 +186,8 @@ impl Round {
         self.states.iter().any(abstains) && self.states.iter().filter(serves).count() >= self.majority()
     }
 
-    /// Whether so many members refuse for good that a majority could not grant whatever the others say.
+    /// Returns true if so many members refuse permanently that no majority could grant, whatever
+    /// the others answer.
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
         let lasting =
@@ -185,7 +195,7 @@ impl Round {
         self.states.len() - self.states.iter().filter(lasting).count() < self.majority()
     }
 
-    /// What each member said; `names` are in the members' order.
+    /// The answer of each member; `names` are in the members' order.
     #[must_use]
     pub fn quorum_report(&self, names: impl Iterator<Item = Arc<str>>) -> QuorumReport {
         let vote = |state: &State| match state {
@@ -197,7 +207,7 @@ impl Round {
         QuorumReport::new(members, self.majority(), "granted")
     }
 
-    /// What to do next. What it says to ask counts as asked.
+    /// The next step. A request that it returns counts as sent.
     pub fn next(&mut self, now: Instant) -> Turn {
         if now >= self.until {
             return Turn::Failed;
@@ -235,7 +245,8 @@ impl Round {
         majority_of(self.states.len())
     }
 
-    /// A member's answers may overtake each other; its fence never sinks, so the greatest is the latest.
+    /// A member's answers may overtake each other. Its fence never falls, so the greatest answer is
+    /// the latest.
     fn handle_fence(&mut self, member: usize, answered: Fence) {
         let Some(state) = self.states.get_mut(member) else { return };
         *state = match state {
@@ -246,7 +257,7 @@ impl Round {
                 }
                 State::Granted { fence: answered.max(*fence), raising: *raising }
             }
-            // Whoever lost the key there does not have it by an answer from before.
+            // An answer from before the loss does not restore a lost lease.
             State::Out(MemberVote::Gone | MemberVote::Held(_)) => return,
             _ => State::Granted { fence: answered, raising: None },
         };

@@ -1,4 +1,4 @@
-//! What the shell must lend: a clock, timers, tasks, randomness.
+//! What a program must provide: a clock, timers, tasks and randomness.
 
 use std::fmt;
 use std::future::Future;
@@ -9,15 +9,15 @@ use std::time::Duration;
 /// A boxed future that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Begins a cleanup, and begins it anew where the first one was cut off.
+/// Starts a cleanup, and starts it again after an interruption.
 pub type BeginCleanup = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
 
-/// A point on this process's lease clock: one that never steps and that runs on while the machine sleeps.
+/// A point on this process's lease clock, which never steps and continues while the machine sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The instant so many nanoseconds after the clock's own beginning.
+    /// The instant this many nanoseconds after the clock's beginning.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
@@ -36,7 +36,7 @@ impl Instant {
     }
 }
 
-/// Saturates at the end of time, which "without limit" is.
+/// Saturates at the end of time, which means "without limit".
 impl Add<Duration> for Instant {
     type Output = Self;
 
@@ -54,12 +54,13 @@ impl Sub<Duration> for Instant {
     }
 }
 
-/// A point on a store's own clock, in microseconds. It never meets an [`Instant`]: the two clocks have nothing in common.
+/// A point on a store's clock, in microseconds. It cannot be compared with an [`Instant`]: the two
+/// clocks have nothing in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(u64);
 
 impl Stamp {
-    /// The point so many microseconds after the clock's beginning.
+    /// The point this many microseconds after the clock's beginning.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
@@ -86,30 +87,35 @@ impl Add<Duration> for Stamp {
     }
 }
 
-/// Clock, timers, tasks and randomness: all that Leasehold takes from the world besides its stores.
+/// Clock, timers, tasks and randomness: everything that Leasehold needs from its environment
+/// besides stores.
 ///
-/// The library brings one for tokio. A simulation brings its own, and then owns every source of chance.
+/// The library has one for tokio. A simulation has its own, and so controls every source of chance.
 pub trait Runtime: fmt::Debug + Send + Sync + 'static {
-    /// The lease clock: never steps, and counts the time that the machine sleeps.
+    /// The lease clock: it never steps, and includes the time during which the machine sleeps.
     fn now(&self) -> Instant;
 
-    /// Wall time since 1970. Only fences rest on it, and only as a floor.
+    /// Wall-clock time since 1970. Only fences depend on it, and only as a floor.
     fn since_epoch(&self) -> Duration;
 
-    /// Resolves when the lease clock has reached `at`, or within a second after the machine woke from sleep beyond it.
+    /// Resolves when the lease clock has reached `at`, or, if the machine slept then, within a
+    /// second of waking.
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()>;
 
-    /// Runs a task to its end beside the others. Where the runtime has ended the task is dropped; this never panics.
+    /// Runs a task to its end, concurrently with others. If the runtime has ended, the task is
+    /// dropped; this never panics.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
-    /// Another number once the async runtime has ended and cleanups run elsewhere: a task that was spawned under an earlier number, such
-    /// as one that drives a connection, runs no more.
+    /// A number that changes once the async runtime has ended and cleanups run elsewhere. A task
+    /// that was spawned under an earlier number, such as the driver of a connection, no longer
+    /// runs.
     fn generation(&self) -> u64 {
         0
     }
 
-    /// Runs a cleanup to its end, which gives back what others wait for. A runtime that ends before it is done begins it anew
-    /// elsewhere if it can, and is delayed by that for a bounded time.
+    /// Runs a cleanup to its end, which releases what others wait for. If the runtime ends before
+    /// the cleanup is done, it is started again elsewhere if possible, which delays the shutdown
+    /// for a bounded time.
     fn spawn_cleanup(&self, mut begin: BeginCleanup) {
         self.spawn(Box::pin(async move { begin().await }));
     }

@@ -1,57 +1,57 @@
-//! Looking through a store a part at a time, for whoever watches all of it and must not keep it busy.
+//! Scanning a store one part at a time, for observers that must not keep it busy.
 
 use crate::Key;
 
-/// How far a walk through a store has come. What the numbers mean is the store's own business.
+/// The position of a scan. The meaning of the numbers is up to the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a store that is made of others reads and writes it")]
 pub struct ScanPosition {
-    /// In which part of the store: a member of a quorum, a node of a cluster.
+    /// The part of the store: a member of a quorum, or a node of a cluster.
     pub section: usize,
-    /// Where in there; 0: at its beginning.
+    /// The position in that part; 0 at its beginning.
     pub at: u64,
 }
 
 impl ScanPosition {
-    /// At the beginning of a section.
+    /// The beginning of a section.
     #[must_use]
     pub const fn to_section(section: usize) -> Self {
         Self { section, at: 0 }
     }
 }
 
-/// A part of a walk.
+/// A part of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScanPage {
-    /// Keys that may be held or waited for; to be inspected. One may come twice, and those that were in use during all of the walk
-    /// come at least once.
+    /// Keys that may be held or waited for, and have to be inspected. A key may be listed twice;
+    /// keys that were in use during the whole scan are listed at least once.
     pub keys: Vec<Key>,
     /// Where to go on; `None` at the end.
     pub next: Option<ScanPosition>,
-    /// How much of the store lies behind, in thousandths.
+    /// How much of the store has been scanned, in thousandths.
     pub walked: u16,
-    /// How many commands it took at one server.
+    /// The number of commands to one server.
     pub commands: u32,
 }
 
 impl ScanPage {
-    /// All of it.
+    /// The whole store.
     pub const WHOLE: u16 = 1000;
 
-    /// A walk that had only one part.
+    /// A scan that consists of only one part.
     #[must_use]
     pub const fn whole(keys: Vec<Key>) -> Self {
         Self { keys, next: None, walked: Self::WHOLE, commands: 1 }
     }
 
-    /// A part at whose end so much lies behind, and which took so many commands.
+    /// A part that ends at this progress, and that took this many commands.
     #[must_use]
     pub const fn part(keys: Vec<Key>, next: Option<ScanPosition>, walked: u16, commands: u32) -> Self {
         Self { keys, next, walked, commands }
     }
 
-    /// The same as one of several sections, each of which is a walk of its own.
+    /// The same as one of several sections, each of which is a separate scan.
     #[must_use]
     pub fn in_section(self, section: usize, sections: usize) -> Self {
         let next = match self.next {

@@ -1,4 +1,4 @@
-//! Grants that were sent and not answered, and may still be made.
+//! Tracks grants in doubt: they were sent and not answered, and the server may still execute them.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -6,31 +6,32 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Holder, Instant};
 
-/// One connection; never used again for another.
+/// The id of one connection; never reused for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "a connection has a number and no more")]
 pub struct ConnectionId(pub u64);
 
 /// The grants that were sent and not answered, each until the server would refuse it as too late.
 ///
-/// A grant whose connection broke may lie in the server's buffers, and be done after the release that was meant to undo it.
-/// It brings a not-after; so a release sent when the server's clock is past that comes last. A release on the connection of
-/// a grant that was sent before it comes after that anyway.
+/// If the connection of a grant broke, the grant may be in the server's buffers, and may be
+/// executed after the release that was meant to undo it. It carries a not-after, so a release that
+/// is sent when the server's clock is past that comes last. A release on the connection of a grant
+/// that was sent earlier comes after that grant anyway.
 #[derive(Debug, Default)]
 pub struct Unsettled(Mutex<Table>);
 
 #[derive(Clone, Debug, Default)]
 struct Table {
     pending: BTreeMap<(Holder, u64), Pending>,
-    /// At this size those that have settled are looked for and forgotten.
+    /// At this size, settled entries are searched for and removed.
     full_at: usize,
 }
 
 #[derive(Clone, Copy, Debug, Hash)]
 struct Pending {
-    /// `None` where connections cannot be told apart.
+    /// `None` if connections cannot be distinguished.
     via: Option<ConnectionId>,
-    /// When it was written to the connection, at the latest; `None` until then.
+    /// The latest time at which it was written to the connection; `None` until then.
     written: Option<Instant>,
     settles_at: Instant,
 }
@@ -67,7 +68,7 @@ impl Table {
 }
 
 impl Unsettled {
-    /// A grant is about to be sent, by whoever may also send its release.
+    /// Registers a grant that is about to be sent by the caller that may also send its release.
     pub fn sending(
         &self,
         holder: Holder,
@@ -78,8 +79,9 @@ impl Unsettled {
         self.table().add(holder, via, Some(now), now, settles_at)
     }
 
-    /// Grants are about to be sent together, by somebody else than those who may send their releases: until they are
-    /// [written](Unsettled::written), no release settles them but by time.
+    /// Registers grants that are about to be sent together, by another task than the ones that may
+    /// send their releases. Until they are [written](Unsettled::written), only time settles them,
+    /// not a release.
     pub fn sending_all(
         &self,
         holders: impl Iterator<Item = Holder>,
@@ -91,7 +93,7 @@ impl Unsettled {
         holders.map(|holder| table.add(holder, via, None, now, settles_at)).collect()
     }
 
-    /// They were written to their connection before this instant.
+    /// Notes that they were written to their connection before this instant.
     pub fn written<'a>(&self, sendings: impl IntoIterator<Item = &'a Sending>, at: Instant) {
         let mut table = self.table();
         for sending in sendings {
@@ -101,7 +103,7 @@ impl Unsettled {
         }
     }
 
-    /// They were answered: they are done and over.
+    /// Notes that they were answered, and so are settled.
     pub fn answered(&self, sendings: impl IntoIterator<Item = Sending>) {
         let mut table = self.table();
         for sending in sendings {
@@ -109,7 +111,8 @@ impl Unsettled {
         }
     }
 
-    /// A release was sent at an instant and answered: says when it must be sent again, if it must.
+    /// Notes that a release was sent at this instant and answered. Returns when it must be sent
+    /// again, if it must.
     #[must_use]
     pub fn released(&self, holder: Holder, via: Option<ConnectionId>, sent: Instant) -> Option<Instant> {
         let pending = &mut self.table().pending;
@@ -127,7 +130,7 @@ impl Unsettled {
         pending.range(of_holder).map(|(_, grant)| grant.settles_at).max()
     }
 
-    /// The connections on which grants of a holder were sent that may still be made.
+    /// The connections on which grants of a holder were sent that may still be executed.
     #[must_use]
     pub fn under_way(&self, holder: Holder) -> Vec<ConnectionId> {
         let of_holder = (holder, 0)..=(holder, u64::MAX);
@@ -190,8 +193,9 @@ mod tests {
         assert_eq!(unsettled.released(HOLDER, VIA, at(1)), None);
     }
 
-    /// An attempt was given up while a call of it still waited to be sent: the release went out first, then the grant, on the same
-    /// connection. The release's answer crossed the grant out, and when the connection broke nobody came again to undo it.
+    /// Regression: an attempt was given up while one of its calls still waited to be sent. The
+    /// release was sent first, then the grant, on the same connection. The release's answer removed
+    /// the grant from this table, and when the connection broke, nobody undid it.
     #[test]
     fn a_release_that_was_sent_before_the_grant_settles_nothing() {
         let unsettled = Unsettled::default();
@@ -200,8 +204,8 @@ mod tests {
         assert_eq!(unsettled.released(HOLDER, VIA, at(3)), None);
     }
 
-    /// A caller that dropped its request while another thread sent the batch released it on the same connection, before the batch was
-    /// written there.
+    /// Regression: a caller dropped its request while another thread sent the batch, and released
+    /// it on the same connection before the batch was written there.
     #[test]
     fn a_release_that_was_sent_before_its_batch_was_written_settles_nothing() {
         let unsettled = Unsettled::default();

@@ -1,41 +1,41 @@
-//! Those who hold a key together.
+//! Shares: the holdings of several holders of one key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::holder::Label;
 use crate::{Channel, Fence, Holder, Stamp, Ttl};
 
-/// What one of those has who hold a key together.
+/// The share of one holder of a key that several hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Share {
-    /// How much it takes up.
+    /// How much it takes.
     pub weight: u32,
     /// Its fence; `None` while its holder still waits for other keys of its claim.
     pub fence: Option<Fence>,
-    /// What the holder says of itself.
+    /// What the holder says about itself.
     pub label: Option<Label>,
-    /// When it goes by itself, in whole milliseconds.
+    /// When it expires, in whole milliseconds.
     pub ends: Stamp,
-    /// It was handed over, and its holder has not been heard since: where that was told.
+    /// For a share that was handed over and not confirmed yet: the channel of the notification.
     pub unclaimed: Option<Channel>,
 }
 
 impl Share {
-    /// A share that takes up so much until then.
+    /// A share that takes this much, until `ends`.
     #[must_use]
     pub const fn new(weight: u32, fence: Option<Fence>, label: Option<Label>, ends: Stamp) -> Self {
         Self { weight, fence, label, ends, unclaimed: None }
     }
 
-    /// When a share ends that is to last so long from now: at a whole millisecond, as servers count, so that all stores agree
-    /// which of two ends first; and not before its time.
+    /// The end of a share that is to last this long from now. It is rounded up to a whole
+    /// millisecond, as servers count, so that all stores agree which of two shares ends first.
     #[must_use]
     pub fn end(now: Stamp, lasts: Ttl) -> Stamp {
         Stamp::from_micros(now.as_micros().div_ceil(1000).saturating_mul(1000)) + lasts.duration()
     }
 
-    /// The same, handed to somebody who listens there and is yet to be heard.
+    /// The same share, handed over to a holder on this channel that has yet to confirm it.
     #[must_use]
     pub fn unclaimed_at(self, channel: Option<Channel>) -> Self {
         Self { unclaimed: channel, ..self }
@@ -44,7 +44,7 @@ impl Share {
 
 /// All shares of a key.
 ///
-/// Putting one in, taking one out and asking for the sum or for the first or last end cost O(log n).
+/// Adding, removing, the sum, and the first or last end cost O(log n).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Shares {
     by_holder: BTreeMap<Holder, Share>,
@@ -53,16 +53,16 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// The most shares, ended but still there, that one request clears away: few enough to delay no other request.
+    /// The most ended shares that one request removes: few enough not to delay other requests.
     pub const CLEARED_AT_ONCE: usize = 100;
 
-    /// What a holder has.
+    /// The share of a holder.
     #[must_use]
     pub fn of(&self, holder: Holder) -> Option<&Share> {
         self.by_holder.get(&holder)
     }
 
-    /// Gives a holder this share, in place of what it has.
+    /// Sets the share of a holder.
     pub fn put(&mut self, holder: Holder, share: Share) {
         self.take(holder);
         self.weight += u64::from(share.weight);
@@ -70,7 +70,7 @@ impl Shares {
         self.by_holder.insert(holder, share);
     }
 
-    /// Takes a holder's share away.
+    /// Removes the share of a holder.
     pub fn take(&mut self, holder: Holder) -> Option<Share> {
         let share = self.by_holder.remove(&holder)?;
         self.weight -= u64::from(share.weight);
@@ -78,7 +78,7 @@ impl Shares {
         Some(share)
     }
 
-    /// Changes what a holder has, if it has anything.
+    /// Changes the share of a holder, if it has one.
     pub fn change(&mut self, holder: Holder, change: impl FnOnce(&mut Share)) {
         if let Some(mut share) = self.take(holder) {
             change(&mut share);
@@ -91,30 +91,30 @@ impl Shares {
         self.by_holder.iter().map(|(holder, share)| (*holder, share))
     }
 
-    /// How much all of them take up.
+    /// How much all of them take.
     #[must_use]
     pub const fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// All shares, as they end; of those that end together, that of the smaller id first.
+    /// All shares in order of their ends; with equal ends, the smaller id first.
     pub(crate) fn by_end(&self) -> impl Iterator<Item = (Holder, &Share)> {
         self.by_end.iter().filter_map(|(_, holder)| Some((*holder, self.by_holder.get(holder)?)))
     }
 
-    /// The first of these.
+    /// The first share to end.
     #[must_use]
     pub fn first_to_end(&self) -> Option<(Holder, &Share)> {
         self.by_end().next()
     }
 
-    /// When the last of them ends.
+    /// When the last share ends.
     #[must_use]
     pub fn end(&self) -> Option<Stamp> {
         self.by_end.last().map(|(ends, _)| *ends)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no shares.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_holder.is_empty()

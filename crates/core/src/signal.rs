@@ -1,19 +1,20 @@
-//! What a release tells other programs.
+//! Signals: how a release wakes the waiters of other libraries.
 
 use crate::Key;
 
-/// How other programs that wait for a key hear that it was let go, where they do not look by themselves.
+/// How the waiters of another library are woken by a release, if they do not poll.
 ///
-/// Only servers have such waiters: a store that they cannot reach has nothing to tell.
+/// Only servers have such waiters: other programs cannot wait in a store that they cannot reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Signal {
-    /// As python-redis-lock does it: who waits for `lock:NAME` sleeps on the list `lock-signal:NAME`, and an element wakes one of them.
+    /// python-redis-lock: waiters for `lock:NAME` block on the list `lock-signal:NAME`, and an
+    /// element wakes one of them.
     PythonRedisLock,
 }
 
 impl Signal {
-    /// Where those sleep who wait for a key in this way; `None` where nobody does.
+    /// The list on which waiters for a key block; `None` if this key has none.
     #[must_use]
     pub fn place(self, key: &Key) -> Option<Vec<u8>> {
         match self {

@@ -8,24 +8,27 @@ use crate::Misuse;
 
 /// How long a lease lasts without renewal, in whole milliseconds; between [`Ttl::MIN`] and [`Ttl::MAX`].
 ///
-/// A running holder renews long before its end, so the ttl is how long a crashed holder keeps the others out.
-// Never zero, so that one that may be missing takes no more room: there may be very many.
+/// A live holder renews long before the end, so the TTL is how long a crashed holder keeps others
+/// out.
+// Never zero, so that an `Option` of it takes no more space: there may be very many.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(NonZeroU64);
 
 impl Ttl {
-    /// 10 ms. Below it the milliseconds of rounding and drift that a lease subtracts would eat a good part of it.
+    /// 10 ms. Below it, the milliseconds of rounding and drift that are subtracted would use up a
+    /// large part of the lease.
     pub const MIN: Self = Self::of(10);
 
-    /// 365 days. Longer ones are arithmetic gone wrong, and some servers take them and overflow.
+    /// 365 days. Longer values come from wrong arithmetic, and some servers accept them and
+    /// overflow.
     pub const MAX: Self = Self::of(365 * 24 * 60 * 60 * 1000);
 
-    /// 30 s: long enough that a stopped or failing-over server (some seconds) loses nobody its lock, short enough that the
-    /// others can wait for a crash to pass.
+    /// 30 s: long enough that nobody loses a lock when a server is stopped or fails over (some
+    /// seconds), short enough that others can wait after a crash.
     pub const DEFAULT: Self = Self::of(30_000);
 
-    /// Takes a duration as a ttl; fractions of a millisecond are dropped, so that a lease is never believed longer than the
-    /// store, which counts milliseconds, keeps it.
+    /// Converts a duration to a TTL; fractions of a millisecond are dropped, so that a lease never
+    /// counts as longer than the store, which counts milliseconds, keeps it.
     ///
     /// # Errors
     ///
@@ -53,14 +56,14 @@ impl Ttl {
         self.0.get()
     }
 
-    /// This ttl, or a limit if that is less; no less than a millisecond.
+    /// This TTL, or the limit if that is shorter; at least a millisecond.
     #[must_use]
     pub fn up_to(self, limit: Duration) -> Self {
         let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         Self::of(self.as_millis().min(limit))
     }
 
-    /// So many milliseconds, but one at least.
+    /// This many milliseconds, but at least one.
     const fn of(ms: u64) -> Self {
         match NonZeroU64::new(ms) {
             Some(ms) => Self(ms),

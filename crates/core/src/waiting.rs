@@ -1,11 +1,13 @@
-//! Who waits in this process, what each is to be told, and who asks again for all.
+//! The waiters of this process: what each of them is notified of, and which one asks again for all.
 //!
-//! A waiter in line is told when its turn has come, so it need not ask. But a wake-up may get lost, a holder may die, and a
-//! line may be forgotten with its server. So of the waiters of one key in this process the first asks again from time to time,
-//! for all of them; when its answer shows that the others may have been forgotten too, each asks for itself.
+//! A waiter in a queue is notified when its turn has come, so it need not poll. But a wake-up may
+//! get lost, a holder may die, and a queue may be lost with its server. So of this process's
+//! waiters for one key, the first asks again from time to time, for all of them; if its answer
+//! shows that the others may have been lost too, each of them asks.
 //!
-//! On a server anybody who may publish can speak to a waiter. So a grant is believed only with its proof; whatever else is
-//! said is a hint, which can have a waiter ask sooner, but neither later nor without end.
+//! On a server, anybody who may publish can send messages to a waiter. So a grant is accepted only
+//! with its proof. Every other message is a hint: it can make a waiter ask sooner, but neither
+//! later nor without a bound.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::poll_fn;
@@ -22,25 +24,27 @@ use crate::{
 
 /// The waiters of one store in this process.
 ///
-/// The store says what it asks, answers and hears; the waiter's future is [`WaiterRegistry::called`].
+/// The store reports its requests, answers and messages here; a waiter's future is
+/// [`WaiterRegistry::called`].
 #[derive(Debug)]
 pub struct WaiterRegistry(Mutex<Waiters>);
 
 #[derive(Clone, Debug)]
 struct Waiters {
-    /// In boxes, so that the table's free places are small.
+    /// Boxed, so that free slots of the table are small.
     all: HashMap<Holder, Box<Waiter>>,
-    /// Those who stand in the line of a key, in its order.
+    /// The waiters of each key, in the order of its queue.
     by_key: HashMap<Key, BTreeSet<(Ticket, Holder)>>,
     dice: Dice,
 }
 
-/// What shows a waiter that a grant which it hears of is true: it comes where the waiter's last ask said that it listens, and
-/// repeats the secret of that ask.
+/// The proof that a grant which a waiter receives is genuine: it comes on the channel that the
+/// waiter's last request named, and repeats the secret of that request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "a proof has no more to it")]
 pub struct Proof {
-    /// Where it came. Each connection has another: what was said on an earlier one may be repeated by anybody who heard it.
+    /// The channel. Each connection has another one, because whoever received a message on an
+    /// earlier channel could repeat it.
     pub channel: Channel,
     /// The secret.
     pub nonce: Nonce,
@@ -48,23 +52,23 @@ pub struct Proof {
 
 #[derive(Clone, Debug)]
 struct Waiter {
-    /// Its last place; it stands there unless it holds.
+    /// Its last place; it is in that queue unless it holds the key.
     place: Option<(Key, Ticket)>,
-    /// It was told so, or answered. It is remembered until it is released, so that what it is told late is not taken for what
-    /// nobody wants.
+    /// It was told so by a message or an answer. It is kept until it is released, so that a late
+    /// message to it is not taken for a grant that nobody wants.
     holds: bool,
     asks: u32,
-    /// When its last ask was sent.
+    /// When its last request was sent.
     asked: Instant,
-    /// What that ask demanded of a grant; `None` where nobody but the store can speak.
+    /// The proof that a grant must have; `None` if only the store can send messages.
     proof: Option<Box<Proof>>,
-    /// The fence of the holder that its last answer named: whoever is granted the key next has a greater one.
+    /// The fence of the holder in its last answer: the next holder of the key has a greater one.
     above: Option<Fence>,
-    /// How many hints it was given since an ask last got it any further.
+    /// The number of hints since a request last made progress.
     hints: u32,
-    /// How often it asked in vain while it stood first, or without being told anything.
+    /// How often it asked in vain as the first waiter, or without a notification.
     rests: u32,
-    /// Whether it hears when its turn has come.
+    /// Whether it is notified when its turn has come.
     told: bool,
     wake: Option<Wake>,
     ask_at: Option<Instant>,
@@ -72,14 +76,15 @@ struct Waiter {
 }
 
 impl WaiterRegistry {
-    /// Nobody waits. `seed` spreads the asks; it need not be secret.
+    /// No waiters yet. `seed` spreads the requests; it need not be secret.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(Mutex::new(Waiters { all: HashMap::new(), by_key: HashMap::new(), dice: Dice::new(seed) }))
     }
 
-    /// A waiter is about to ask, and will believe only a grant with this proof from then on; `None` where nobody but the store can speak
-    /// to it. Says where it stands, for the store to put it there again.
+    /// Notes that a waiter is about to ask, and from now on accepts only a grant with this proof;
+    /// `None` if only the store can send messages to it. Returns its place, so that the store can
+    /// restore it.
     pub fn asks(&self, holder: Holder, proof: Option<Proof>, now: Instant) -> Option<(Key, Ticket)> {
         let mut waiters = self.waiters();
         let waiter = waiters.all.entry(holder).or_insert_with(|| {
@@ -102,19 +107,21 @@ impl WaiterRegistry {
         waiter.proof = proof.map(Box::new);
         waiter.told = true;
         waiter.asks += 1;
-        // Whatever it was told before, the answer says better: that may have ended since, and it may stand in line anew.
+        // The answer replaces earlier messages: what they said may have ended, and the waiter may
+        // join the queue again.
         (waiter.holds, waiter.ask_at, waiter.wake) = (false, None, None);
         waiter.place.clone()
     }
 
-    /// Nobody can tell a waiter, who is about to ask, that its turn has come: until its next ask it goes by asking alone, often.
+    /// Notes that a waiter, which is about to ask, cannot be notified of its turn: until its next
+    /// request it only polls, often.
     pub fn cannot_be_told(&self, holder: Holder) {
         if let Some(waiter) = self.waiters().all.get_mut(&holder) {
             waiter.told = false;
         }
     }
 
-    /// A waiter's ask was answered.
+    /// Handles the answer to a waiter's request.
     pub fn answered(&self, attempt: &Attempt, answer: &GrantAnswer, now: Instant) {
         let mut woken = Vec::new();
         let mut waiters = self.waiters();
@@ -124,7 +131,8 @@ impl WaiterRegistry {
             }
             GrantAnswer::Unfinished | GrantAnswer::TooLate { .. } => {}
             GrantAnswer::Granted { .. } => {
-                // It took its turn by asking and not by a push: if somebody should have pushed, the next may wait in vain too.
+                // It got its turn by asking and not by a push: if a push was due, the next waiter
+                // may wait in vain too.
                 waiters.holds(attempt.holder, now, Duration::ZERO, &mut woken);
                 if waiters.all.get(&attempt.holder).is_some_and(|waiter| waiter.asks == 1) {
                     waiters.all.remove(&attempt.holder);
@@ -138,7 +146,8 @@ impl WaiterRegistry {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// A waiter goes, or what it held is released. Says whether it waited ever: whoever was granted at its first ask did not.
+    /// Removes a waiter that gives up or whose lock is released. Returns true if it ever waited; an
+    /// attempt that was granted at its first request did not.
     pub fn leave(&self, holder: Holder, now: Instant) -> bool {
         let mut woken = Vec::new();
         let waited = self.waiters().goes(holder, now, &mut woken);
@@ -146,8 +155,9 @@ impl WaiterRegistry {
         waited
     }
 
-    /// Something is said to a waiter; if it is a lease, that began at `since` at the earliest. `false` when it is given a lease and
-    /// is not here: a store to which nobody else can speak must then take that back.
+    /// Handles a message to a waiter; a lease in it started at `since` at the earliest. Returns
+    /// `false` if it contains a lease and the waiter is not here: then a store to which nobody else
+    /// can write must release that lease.
     pub fn hears(
         &self,
         holder: Holder,
@@ -165,23 +175,23 @@ impl WaiterRegistry {
             return true;
         }
         match news {
-            // However long that is: the push that tells of its turn may get lost all the same.
+            // However long that is: the push for its turn may get lost nevertheless.
             News::First { left } => {
                 waiter.hint(now + pace.min(left.saturating_add(ROUNDING + spread)), now, roll);
             }
             News::Granted { fence, lasts } if waiter.is_proven(proof, fence) => {
-                // What the ask demanded was not known to the store before it was sent.
+                // The store did not know the proof before the request was sent.
                 let since = if proof.is_some() { since.max(waiter.asked) } else { since };
                 waiter.wake = Some(Wake::Granted { fence, since, lasts });
                 let place = waiter.place.clone();
                 waiters.holds(holder, now, pace, &mut woken);
                 if let Some((key, _)) = place.filter(|_| since + lasts.duration() <= now) {
-                    // Whatever kept this from being heard in time kept the others from it too.
+                    // Whatever delayed this message delayed those to the other waiters too.
                     waiters.all_ask(&key, now, &mut woken);
                 }
             }
             News::AskAgain | News::Granted { .. } => waiter.hint(now, now, roll),
-            // Whoever waits holds nothing that could be broken.
+            // A waiter holds nothing that could be broken.
             News::Broken => {}
         }
         woken.extend(waiters.all.get_mut(&holder).and_then(|waiter| waiter.task.take()));
@@ -190,7 +200,8 @@ impl WaiterRegistry {
         true
     }
 
-    /// The store found that a key is held by one who stands in its line, as far as that one knows: it should ask.
+    /// Notes that the store shows a waiter as holder, although it considers itself waiting: it
+    /// should ask.
     pub fn finds(&self, holder: Holder, key: &Key) {
         let mut waiters = self.waiters();
         let waits = |waiter: &&mut Box<Waiter>| {
@@ -203,15 +214,15 @@ impl WaiterRegistry {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// All who wait for a key should ask: a lock that was handed to one of them was lost before it was claimed, and so may be
-    /// their places.
+    /// Makes all waiters of a key ask: a lock that was handed over to one of them was lost before
+    /// it was claimed, and so may be their places.
     pub fn ask_for(&self, key: &Key, now: Instant) {
         let mut woken = Vec::new();
         self.waiters().all_ask(key, now, &mut woken);
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Everybody should ask: what was to be told to them since some time ago may have got lost.
+    /// Makes all waiters ask: messages to them since some time ago may have been lost.
     pub fn ask_for_all(&self) {
         let mut woken = Vec::new();
         for waiter in self.waiters().all.values_mut().filter(|waiter| !waiter.holds) {
@@ -221,9 +232,10 @@ impl WaiterRegistry {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Resolves when the waiter is told something, or should ask for all; never for one that does not wait.
+    /// Resolves when the waiter is notified, or should ask for all; never for a holder that does
+    /// not wait.
     ///
-    /// Cancel safe: what nobody heard is told to the next call.
+    /// Cancel safe: a wake-up that nobody received goes to the next call.
     pub fn called<'a>(&'a self, holder: Holder, runtime: &'a dyn Runtime) -> BoxFuture<'a, Wake> {
         let mut timer: Option<(Instant, BoxFuture<'static, ()>)> = None;
         Box::pin(poll_fn(move |context| {
@@ -250,38 +262,38 @@ impl WaiterRegistry {
         }))
     }
 
-    /// Whether anybody of this process stands in a line.
+    /// Returns true if any request of this process is in a queue.
     #[must_use]
     pub fn is_in_line(&self) -> bool {
         !self.waiters().by_key.is_empty()
     }
 
-    /// The keys in whose lines somebody of this process stands, in no particular order.
+    /// The keys in whose queues requests of this process are, in no particular order.
     #[must_use]
     pub fn keys(&self) -> Vec<Key> {
         self.waiters().by_key.keys().cloned().collect()
     }
 
-    /// How many wait.
+    /// The number of waiters.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether there are none")]
     pub fn len(&self) -> usize {
         self.waiters().all.values().filter(|waiter| !waiter.holds).count()
     }
 
-    /// Nothing that can panic halfway is done under the lock.
+    /// No code under this mutex can panic halfway.
     fn waiters(&self) -> MutexGuard<'_, Waiters> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A store counts milliseconds, and is asked when a lease has surely ended there.
+/// A store counts milliseconds, so it is asked when a lease has certainly ended there.
 const ROUNDING: Duration = Duration::from_millis(1);
 
 /// Keeps the waiters of a dead holder apart.
 const SPREAD: Duration = Duration::from_millis(10);
 
-/// Who does not stand first leaves the first this much time to ask when a lease has ended.
+/// A waiter that is not the first gives the first this much time to ask after a lease has ended.
 const AFTER_THE_FIRST: Duration = Duration::from_millis(100);
 
 impl Waiter {
@@ -289,8 +301,8 @@ impl Waiter {
         self.proof.as_deref() == proof && self.above.is_none_or(|last| last < fence)
     }
 
-    /// Something was said that proves nothing: it asks at an instant, or when it would have asked anyway. Of hints that do not get it any
-    /// further each lets it rest longer after its last ask.
+    /// Handles a message without proof: the waiter asks at this instant, or when it would have
+    /// asked anyway. Each hint that makes no progress lengthens the pause after its last request.
     fn hint(&mut self, at: Instant, now: Instant, roll: u64) {
         let rest = self.hints.checked_sub(1).map_or(Duration::ZERO, |n| Backoff::WHILE_HELD.delay(n, roll));
         self.hints = self.hints.saturating_add(1);
@@ -303,7 +315,7 @@ impl Waiter {
     }
 }
 
-/// Wakers are handed out, to be woken when the lock is free again.
+/// Wakers are returned, to be woken after the mutex is unlocked.
 impl Waiters {
     fn stands(
         &mut self,
@@ -314,7 +326,7 @@ impl Waiters {
         woken: &mut Vec<Waker>,
     ) {
         let holder = attempt.holder;
-        // The attempt's own, so that the answer's need not be kept for as long as it waits.
+        // The attempt's own key, so that the answer's key is not kept during the wait.
         let key = attempt.claim.keys().find(|key| **key == held_by.key).unwrap_or(&held_by.key);
         let Some(waiter) = self.all.get_mut(&holder) else { return };
         let before = waiter.place.replace((key.clone(), place.ticket));
@@ -323,7 +335,8 @@ impl Waiters {
         }
         waiter.above = held_by.fence;
         if waiter.holds {
-            // It was told so since it asked, and reads the older answer only now.
+            // A push since its request told it that it holds the key, and the older answer is read
+            // only now.
             return;
         }
         let (rejoined, asked) =
@@ -340,7 +353,7 @@ impl Waiters {
         let asks_for_all = line.first().is_some_and(|(_, first)| *first == holder);
         let mut rest = asks_for_all.then(|| self.rest(held_by, place, rests, told));
         if attempt.claim.wants().len() > 1 {
-            // It keeps other keys meanwhile, whose leases are renewed by asking.
+            // Meanwhile it keeps other keys, whose leases are renewed by asking.
             let third = attempt.ttl.duration() / 3;
             rest = Some(rest.map_or(third, |rest| rest.min(third)));
         }
@@ -352,7 +365,7 @@ impl Waiters {
         }
     }
 
-    /// How long the one that asks for all rests after an answer.
+    /// How long the waiter that asks for all pauses after an answer.
     fn rest(&mut self, held_by: &HolderInfo, place: QueuePosition, rests: u32, told: bool) -> Duration {
         let first = place.before == 0;
         if !told {
@@ -360,7 +373,7 @@ impl Waiters {
             let spread = jitter(SPREAD, self.dice.roll());
             return held_by.remaining.map_or(often, |left| often.min(left.saturating_add(ROUNDING + spread)));
         }
-        // Another program's lock goes without a word to the line.
+        // The end of another program's lock is not notified to the queue.
         if first && !matches!(held_by.owner, Owner::Holder { .. }) {
             return Backoff::WHILE_HELD.delay(rests, self.dice.roll());
         }
@@ -373,7 +386,7 @@ impl Waiters {
         held_by.remaining.map_or(pace, |left| pace.min(left.saturating_add(ROUNDING + spread)))
     }
 
-    /// How long it rests at most.
+    /// Its longest pause.
     fn pace(&mut self) -> Duration {
         WaitQueue::RE_ASK / 2 + jitter(WaitQueue::RE_ASK / 2, self.dice.roll())
     }
@@ -387,7 +400,8 @@ impl Waiters {
         self.all.remove(&holder).is_some()
     }
 
-    /// A waiter stands in line no more. The next one of its line, if that asks for all now, does so after `rest`.
+    /// Notes that a waiter has left its queue. If the next one now asks for all, it does so after
+    /// `rest`.
     fn holds(&mut self, holder: Holder, now: Instant, rest: Duration, woken: &mut Vec<Waker>) {
         let Some(waiter) = self.all.get_mut(&holder).filter(|waiter| !waiter.holds) else { return };
         waiter.holds = true;
@@ -420,7 +434,7 @@ impl Waiters {
         }
     }
 
-    /// All who wait for a key, and have not asked since, are told to.
+    /// Makes all waiters of a key ask that have not asked since.
     fn all_ask(&mut self, key: &Key, since: Instant, woken: &mut Vec<Waker>) {
         let Some(line) = self.by_key.get(key) else { return };
         for (_, holder) in line {
@@ -439,7 +453,8 @@ impl Clone for WaiterRegistry {
     }
 }
 
-/// Two that hash alike decide alike from here on, except for how long their waiters rest.
+/// Two tables with equal hashes decide the same from here on, except for the length of their
+/// waiters' pauses.
 impl Hash for WaiterRegistry {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let waiters = self.waiters();

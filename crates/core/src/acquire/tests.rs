@@ -31,7 +31,7 @@ fn passing() -> Fault {
     Fault::passing("s", "timed out")
 }
 
-/// Asks now and has the answer a moment later.
+/// Asks now, and gets the answer a moment later.
 fn ask(machine: &mut Acquire, now: Instant, answer: GrantAnswer) {
     assert_eq!(machine.next(now), Step::Ask);
     machine.handle_sent(now);
@@ -51,7 +51,7 @@ fn a_grant_is_counted_from_before_the_ask_that_gave_it() {
     assert_eq!(machine.next(again + 3 * SECOND), Step::Done(done));
 }
 
-/// node-redlock 5 hands out locks that have ended before the reply came.
+/// node-redlock 5 returns locks that ended before the reply came.
 #[test]
 fn a_grant_that_comes_after_its_lease_is_not_believed_but_asked_for_anew() {
     let mut machine = Acquire::new(START, ttl(), Drift::NONE, Patience::new(None, 60 * SECOND), 7);
@@ -101,7 +101,7 @@ fn a_dead_holder_is_asked_for_right_after_its_end() {
     assert!(until <= now + Duration::from_millis(13));
 }
 
-/// A time without an end and a moment were added up, and there is no such time.
+/// Regression: an endless time plus a moment overflowed.
 #[test]
 fn a_holder_that_never_ends_is_asked_about_like_any_other() {
     let mut machine = acquire(None);
@@ -254,7 +254,8 @@ fn a_line_that_is_full_and_one_that_is_being_cleared_are_told_apart() {
 }
 
 proptest! {
-    /// Whatever comes, and whenever: the machine ends in time, never waits for the past, and believes no ended lease.
+    /// Whatever happens, and whenever: the machine ends in time, never waits for the past, and
+    /// never relies on an ended lease.
     #[test]
     fn the_machine_ends_in_time_whatever_comes(
         within in prop::option::of(0..5_000u64),
@@ -303,7 +304,8 @@ proptest! {
     }
 }
 
-/// The first lock of a new quorum ended at the outage limit, ten seconds before the members would have served.
+/// Regression: the first lock of a new quorum failed at the outage limit, after ten seconds, before
+/// its members had ended their quarantine.
 #[test]
 fn a_store_that_abstains_is_waited_for_beyond_the_outage_limit_but_not_by_a_try() {
     let abstains = || Fault::quarantined("s", 61 * SECOND);

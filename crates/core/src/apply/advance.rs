@@ -1,4 +1,4 @@
-//! Handing a free key to who has waited for it longest.
+//! Handing a free key over to the waiter that has waited longest.
 
 use super::{ApplyContext, Effects};
 use crate::{
@@ -8,24 +8,27 @@ use crate::{
 /// Whose turn it is at a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Nobody waits: the key is for whoever finds room there.
+    /// Nobody waits: the next request that fits gets the key.
     Anybodys,
-    /// Who asks stands first, finds room, and has just been taken out of the line.
+    /// The requester is first, fits, and has just been removed from the queue.
     Asking,
-    /// Others hold the key or stand before.
+    /// Others hold the key or are before the requester.
     Anothers,
-    /// More waiters were gone, or more were handed the key, or more shares had ended, than one request deals with.
+    /// One request could not handle all the waiters that were gone, the waiters to hand the key to,
+    /// or the shares that had ended.
     Unknown,
 }
 
-/// Hands a key to the first of its line who can be told, as long as that one finds room. Who asks needs not be told.
+/// Hands a key to the first waiters in its queue that can be notified, as long as they fit. The
+/// requester itself need not be notified.
 ///
-/// Whoever finds no room blocks all who stand behind, also those who would find some: else readers who come and go could keep
-/// a writer waiting for ever.
+/// A waiter that does not fit blocks all waiters behind it, even those that would fit. Otherwise
+/// readers who come and go could starve a writer.
 ///
-/// The push may get lost, and who was told may be dead all the same: so the lock lasts a window only, and it is written down
-/// that it was not claimed yet. If it ends unclaimed, everybody who listens there is passed over until heard again; a process
-/// that is gone costs one window, however many of its waiters stand in line.
+/// The push may get lost, and its receiver may be dead. So the lock lasts only for the claim
+/// window, and is recorded as unclaimed. If it ends unclaimed, everybody who listens on that
+/// channel is skipped until it asks again. So a process that is gone costs one window, however many
+/// of its waiters are in the queue.
 pub(super) fn advance(
     records: &mut Records,
     key: &Key,
@@ -49,7 +52,8 @@ pub(super) fn advance(
     turn
 }
 
-/// The same for who wants the key and may not be first in line: it is anybody's only if this one finds room.
+/// The same for a requester that may not be first in the queue: the key is free for anybody only if
+/// this one fits.
 pub(super) fn turn(
     records: &mut Records,
     want: &Want,
@@ -82,7 +86,8 @@ fn next(
             }
             break if has_room { Turn::Asking } else { Turn::Anothers };
         }
-        // Nobody passes a lease. But past a share those behind may go, once it is known that the first is not there any more.
+        // Nobody passes a lease. But the waiters behind may pass if the key is shared, once it is
+        // known that the first waiter is gone.
         if !has_room && records.family(key, context.now).is_none() {
             break Turn::Anothers;
         }
@@ -113,7 +118,8 @@ fn next(
     turn
 }
 
-/// Gives a key to somebody who has just been taken out of its line, and says so there.
+/// Hands a key to a waiter that has just been removed from its queue, and records that in the
+/// queue.
 fn hand_over(
     records: &mut Records,
     line: &WaitQueue,
@@ -125,11 +131,12 @@ fn hand_over(
     let QueueEntry { holder, label, mode, channel, .. } = standing.clone();
     let lasts = standing.ttl.up_to(context.window);
     let Some(fence) = Fence::next(records.fence(key, context.now), context.floor) else {
-        // It is told why by the answer.
+        // The answer to its next request tells it the reason.
         told.push(key, channel, holder, News::AskAgain);
         return false;
     };
-    // Also where it is no grant yet: the last fence would else name this holding, and whoever saw the one before would break it.
+    // Record the fence even if this is not a grant yet. Otherwise the last fence would name this
+    // holding, and somebody who saw the previous holder could break it.
     records.remember(key, fence, standing.ttl, context.now);
     let news = if standing.wants_more { News::AskAgain } else { News::Granted { fence, lasts } };
     let fence = (!standing.wants_more).then_some(fence);
@@ -152,7 +159,7 @@ fn hand_over(
     true
 }
 
-/// Who was handed a key has been heard.
+/// Notes that the new holder of a key has confirmed it.
 pub(super) fn claim(records: &mut Records, key: &Key, holder: Holder) {
     if let Some(mut line) = records.lines.remove(key) {
         line.claimed_by(holder);
@@ -160,7 +167,7 @@ pub(super) fn claim(records: &mut Records, key: &Key, holder: Holder) {
     }
 }
 
-/// Takes a waiter out of a line.
+/// Removes a waiter from a queue.
 pub(super) fn leave(records: &mut Records, key: &Key, holder: Holder) {
     if let Some(mut line) = records.lines.remove(key) {
         line.leave(holder);
@@ -169,14 +176,14 @@ pub(super) fn leave(records: &mut Records, key: &Key, holder: Holder) {
     }
 }
 
-/// A line in which nobody stands and nobody is waited for is none.
+/// A queue without waiters and without an unclaimed lock is removed.
 fn put_back(records: &mut Records, key: &Key, line: WaitQueue) {
     if !line.is_empty() || line.unclaimed().is_some() {
         records.lines.insert(key.clone(), line);
     }
 }
 
-/// A line that was not asked about for long is not there any more.
+/// A queue that nobody has asked about for long is removed.
 pub(super) fn forget_ended(records: &mut Records, key: &Key, now: Stamp) {
     if records.line(key, now).is_none() {
         records.lines.remove(key);
@@ -184,7 +191,7 @@ pub(super) fn forget_ended(records: &mut Records, key: &Key, now: Stamp) {
 }
 
 impl Effects {
-    /// Who stands first now that somebody else has gone learns when it is worth asking.
+    /// Notifies the new first waiter of when to ask, after another waiter has gone.
     pub(super) fn who_stands_first(&mut self, records: &Records, key: &Key, now: Stamp) {
         let first = records.line(key, now).and_then(WaitQueue::first);
         let left = records.next_end(key, now).map(|ends| now.saturating_until(ends));

@@ -5,12 +5,12 @@ use super::mark::wall;
 use super::{ApplyContext, Effects};
 use crate::{BreakAnswer, BreakNote, BreakRecord, Fence, Holder, Key, News, Owner, Records, Stamp, Ttl};
 
-/// Ends the lease whose fence this is, and no other; hands the key on. Others who hold the key together with that one keep their
-/// shares.
+/// Ends the lease with this fence, and no other; hands the key over. Others who share the key keep
+/// their shares.
 ///
-/// Every grant of a key has a fence of its own, so a fence names one holding: whoever broke what it saw earlier breaks nothing of
-/// what has come since. The fence is raised, so that it shows also where nobody waits that this holding is over: whatever
-/// its holder still sends, with its own fence, is below.
+/// Every grant of a key has its own fence, so a fence names one holding: breaking a holding that
+/// was seen earlier does not affect later ones. The fence is raised, so that even without waiters
+/// it shows that this holding is over: its holder's fence is below the new one.
 pub(super) fn break_lease(
     records: &mut Records,
     key: &Key,
@@ -20,7 +20,8 @@ pub(super) fn break_lease(
     told: &mut Effects,
 ) -> BreakAnswer {
     let now = context.now;
-    // Not passed over for it: who was handed the key and has not been heard yet did not let it end.
+    // The holder is not skipped for this: a new holder that has not confirmed yet did not let its
+    // lease end.
     let named = sharer(records, key, fence, now);
     records.settle(key, named, now);
     let ours = records.holders(key, now).into_iter().find_map(|holding| match holding.owner {
@@ -49,7 +50,7 @@ pub(super) fn break_lease(
     BreakAnswer::Broken { holding }
 }
 
-/// Whose share has this fence, where several hold the key.
+/// The holder whose share has this fence, if several share the key.
 fn sharer(records: &Records, key: &Key, fence: Fence, now: Stamp) -> Option<Holder> {
     records.family(key, now)?;
     let mut shares = records.shares.get(key)?.all();

@@ -1,4 +1,4 @@
-//! Taking the keys of a claim, or a place in line.
+//! Taking the keys of a claim, or joining a queue.
 
 use super::advance::{Turn, advance, forget_ended, leave, turn};
 use super::{ApplyContext, Effects, settle};
@@ -7,11 +7,12 @@ use crate::{
     WaitQueue, Want,
 };
 
-/// All keys free, or held by this very attempt: then they are its own for a ttl from now. Asking again is no different from
-/// asking, so an answer that was lost on the way costs nothing.
+/// If all keys are free or held by this very attempt, the attempt holds them for a TTL from now.
+/// Repeating a request has the same effect as making it once, so a lost answer costs nothing.
 ///
-/// An attempt that waits takes its keys in their order as far as they are free, keeps them, and stands in the line of the first
-/// that is taken: as all attempts meet the keys in one order, none waits for another in a circle.
+/// A waiting attempt takes its keys in order as far as they are free, keeps them, and joins the
+/// queue of the first key that is taken. All attempts take their keys in the same order, so there
+/// is no deadlock.
 pub(super) fn grant(
     records: &mut Records,
     attempt: &Attempt,
@@ -36,7 +37,7 @@ pub(super) fn grant(
     refused.unwrap_or_else(|| GrantAnswer::Granted { fence: seal(records, attempt, context) })
 }
 
-/// Takes all keys, or says what keeps it from that.
+/// Takes all keys, or returns what prevents that.
 fn all_or_none(
     records: &mut Records,
     attempt: &Attempt,
@@ -60,7 +61,7 @@ fn all_or_none(
     refused
 }
 
-/// Takes the keys one by one, or says where it waits.
+/// Takes the keys one by one, or returns where it waits.
 fn step_by_step(
     records: &mut Records,
     attempt: &Attempt,
@@ -71,17 +72,18 @@ fn step_by_step(
     let mut taken = Vec::new();
     let wants = attempt.claim.wants();
     for (n, want) in wants.iter().enumerate() {
-        // Behind the last there is none to wait for.
+        // After the last key there is none to wait for.
         let may_be_kept =
             n + 1 < wants.len() && !records.is_held_in(&want.key, attempt.holder, want.mode, context.now);
         let Some(answer) = step(records, want, attempt, wait, context, told) else {
             taken.extend(may_be_kept.then_some(&want.key));
             continue;
         };
-        // Whoever kept keys behind the one that it waits for could wait for somebody who waits for those. And whoever may not
-        // wait keeps nothing at all.
+        // An attempt that kept keys behind the one for which it waits could deadlock with somebody
+        // who waits for those. And an attempt that may not wait keeps nothing at all.
         let first = if matches!(answer, GrantAnswer::LineFull { .. }) { 0 } else { n + 1 };
-        // What is kept has no fence of its own yet, but no more that of whoever had it before, who could else be broken in its place.
+        // A kept key has no fence of its own yet. But raise the fence above that of the previous
+        // holder, because otherwise somebody could break this attempt with that fence.
         for key in taken {
             if let Some(above) = Fence::next(records.fence(key, context.now), context.floor) {
                 records.remember(key, above, attempt.ttl, context.now);
@@ -95,7 +97,7 @@ fn step_by_step(
     None
 }
 
-/// Takes one key, or stands in its line.
+/// Takes one key, or joins its queue.
 fn step(
     records: &mut Records,
     want: &Want,
@@ -127,7 +129,7 @@ fn step(
         }
         Turn::Asking => {
             take(records, want, attempt, context);
-            // Those behind may hold the key together with this one.
+            // The waiters behind may be able to share the key.
             advance(records, key, None, context, told);
             return None;
         }
@@ -180,10 +182,10 @@ fn join(records: &mut Records, want: &Want, attempt: &Attempt, wait: &Wait, cont
     line.keep_until(context.now + WaitQueue::KEPT_FOR);
 }
 
-/// Makes a key the attempt's own for a ttl from now.
+/// Gives the attempt a key for a TTL from now.
 ///
-/// Like a renewal, asking again never shortens a lease: a request that was delayed on its way could else cut off what a
-/// renewal, already answered, made longer.
+/// Like a renewal, a repeated request never shortens a lease: otherwise a delayed request could cut
+/// off what a later renewal, already answered, has extended.
 pub(super) fn take(records: &mut Records, want: &Want, attempt: &Attempt, context: &ApplyContext<'_>) {
     let (now, key) = (context.now, &want.key);
     leave(records, key, attempt.holder);
@@ -200,7 +202,7 @@ pub(super) fn take(records: &mut Records, want: &Want, attempt: &Attempt, contex
     }
     let mut ends = now + attempt.ttl.duration();
     let mut awaited = false;
-    // Whatever stands there now is this attempt's own.
+    // The lock at the key now is this attempt's own.
     if let Some(own) = records.lock(key, now) {
         ends = own.ends.map_or(ends, |own| own.max(ends));
         awaited = matches!(own.content, Content::Lease { awaited: true, .. });
@@ -210,7 +212,7 @@ pub(super) fn take(records: &mut Records, want: &Want, attempt: &Attempt, contex
     records.locks.insert(key.clone(), Lock::new(content, Some(ends)));
 }
 
-/// Gives a claim whose keys are all taken its fence: above the last one of each of its keys.
+/// Gives a claim whose keys are all taken its fence: above the last fence of each key.
 fn seal(records: &mut Records, attempt: &Attempt, context: &ApplyContext<'_>) -> Fence {
     let now = context.now;
     let last = attempt.claim.keys().filter_map(|key| records.fence(key, now)).max();
@@ -223,7 +225,7 @@ fn seal(records: &mut Records, attempt: &Attempt, context: &ApplyContext<'_>) ->
     fence
 }
 
-/// Frees a key if the attempt holds it, takes the attempt out of its line, and hands it on.
+/// Frees a key if the attempt holds it, removes the attempt from the queue, and hands the key over.
 pub(super) fn give_back(
     records: &mut Records,
     key: &Key,

@@ -1,14 +1,14 @@
-//! Keeping a lease, and letting it go.
+//! Renewing and releasing a lease.
 
 use super::advance::{Turn, advance, claim, turn};
 use super::grant::{give_back, take};
 use super::{ApplyContext, Effects};
 use crate::{Attempt, Fence, HoldAnswer, LastFence, RaiseAnswer, Records};
 
-/// Only the attempt that holds all keys renews them; a lost key is never taken again by a renewal.
+/// Only the attempt that holds all keys renews them; a renewal never takes a lost key again.
 ///
-/// Nor does a renewal shorten a lease: one that was delayed on its way could else cut off a lease that a later one, already
-/// answered, made longer.
+/// A renewal never shortens a lease either: otherwise a delayed renewal could cut off what a later
+/// one, already answered, has extended.
 pub(super) fn renew(
     records: &mut Records,
     attempt: &Attempt,
@@ -18,7 +18,7 @@ pub(super) fn renew(
     let now = context.now;
     let gone = first_not_held(records, attempt, context);
     for key in attempt.claim.keys() {
-        // Also if it came too late: who was told lives.
+        // Even if it came too late: it shows that the process is alive.
         claim(records, key, attempt.holder);
         if gone.is_some() {
             advance(records, key, None, context, told);
@@ -32,10 +32,11 @@ pub(super) fn renew(
     gone.unwrap_or(HoldAnswer::Done)
 }
 
-/// A renewal that also takes keys again which nobody holds and nobody waits for; all of them, or none.
+/// A renewal that also takes keys again that nobody holds and nobody waits for; all of them, or
+/// none.
 ///
-/// Only an attempt that a majority granted asks this, and only of members that were away then: it names the fence that it was
-/// granted, so whoever is granted next gets a greater one here too.
+/// This is requested only by an attempt that a majority granted, and only at members that were down
+/// then. It names its granted fence, so the next grant has a greater fence here too.
 pub(super) fn rejoin(
     records: &mut Records,
     attempt: &Attempt,
@@ -64,7 +65,7 @@ pub(super) fn rejoin(
         if let Some(fence) = last.max(attempt.proposal.map(|it| it.fence)) {
             records.remember(&want.key, fence, attempt.ttl, now);
         }
-        // Also if others who hold the key together with this one have greater ones by now.
+        // Even if others who share the key have greater fences by now.
         if let Some(own) = attempt.proposal {
             records.stamp(&want.key, attempt.holder, own.fence);
         }
@@ -72,10 +73,12 @@ pub(super) fn rejoin(
     HoldAnswer::Done
 }
 
-/// Lifts the fences of the keys that an attempt holds to the one that it names, or above it where somebody else may have that one.
+/// Raises the fences of the keys that an attempt holds to the fence that it names, or above it if
+/// somebody else may have that fence.
 ///
-/// No store answers one fence to two attempts, so no two attempts can each have the same from a majority. Who has a key alone has its
-/// last fence; of those who hold it together only one has.
+/// No store answers the same fence to two attempts, so no two attempts can have the same fence from
+/// a majority. An exclusive holder has the last fence of the key; of several who share it, only one
+/// has.
 pub(super) fn raise(
     records: &mut Records,
     attempt: &Attempt,
@@ -101,7 +104,7 @@ pub(super) fn raise(
     };
     let fence = attempt.claim.keys().filter_map(least).max().map_or(named, |least| least.max(named));
     for key in attempt.claim.keys() {
-        // That of another reader may be above it.
+        // The fence of another reader may be greater.
         let last = records.fence(key, now).map_or(fence, |last| last.max(fence));
         records.remember(key, last, attempt.ttl, now);
         records.stamp(key, attempt.holder, fence);
@@ -109,7 +112,7 @@ pub(super) fn raise(
     RaiseAnswer::Raised { fence }
 }
 
-/// Takes back what the attempt holds and where it waits, and nothing else; the fence stays.
+/// Releases what the attempt holds and its places in queues, and nothing else; the fence is kept.
 pub(super) fn release(
     records: &mut Records,
     attempt: &Attempt,

@@ -1,12 +1,12 @@
-//! What stays behind when something was done.
+//! Marks: the records that something was done.
 
 use std::time::Duration;
 
 use super::ApplyContext;
 use crate::{Attempt, BreakRecord, HoldAnswer, Key, Mark, Marked, Mode, Records, Stamp};
 
-/// Whoever holds the keys alone may say that what they stand for was done; a late word of somebody who does not hold them any more
-/// counts for nothing.
+/// Only an attempt that holds the keys exclusively may mark them as done; a late request of a
+/// former holder has no effect.
 pub fn mark(
     records: &mut Records,
     attempt: &Attempt,
@@ -26,7 +26,7 @@ pub fn mark(
     HoldAnswer::Done
 }
 
-/// Says whether what the key stands for was done.
+/// Returns whether the key is marked as done.
 #[must_use]
 pub fn marked(records: &Records, key: &Key, context: &ApplyContext<'_>) -> Marked {
     let now = wall(context);
@@ -34,14 +34,14 @@ pub fn marked(records: &Records, key: &Key, context: &ApplyContext<'_>) -> Marke
     Marked { mark, now }
 }
 
-/// Takes back the mark of a key: what it stands for counts as not done. Says which mark that was.
+/// Deletes the mark of a key, so that it counts as not done. Returns the mark.
 pub fn forget(records: &mut Records, key: &Key, context: &ApplyContext<'_>) -> Option<Mark> {
     let marked = marked(records, key, context).mark;
     records.marks.remove(key);
     marked
 }
 
-/// The marks of all keys that begin with a prefix, in byte order.
+/// The marks of all keys with this prefix, in byte order.
 #[must_use]
 pub fn list_marks(records: &Records, prefix: &[u8], context: &ApplyContext<'_>) -> Vec<(Key, Marked)> {
     let keys = records.marks.keys().filter(|key| key.as_bytes().starts_with(prefix));
@@ -49,7 +49,7 @@ pub fn list_marks(records: &Records, prefix: &[u8], context: &ApplyContext<'_>) 
     marked.filter(|(_, marked)| marked.mark.is_some()).collect()
 }
 
-/// The breaks that are remembered of all keys that begin with a prefix, in byte order.
+/// The recorded breaks of all keys with this prefix, in byte order.
 #[must_use]
 pub fn list_breaks(records: &Records, prefix: &[u8], context: &ApplyContext<'_>) -> Vec<BreakRecord> {
     let now = wall(context);
@@ -57,14 +57,14 @@ pub fn list_breaks(records: &Records, prefix: &[u8], context: &ApplyContext<'_>)
     breaks.filter(|(_, (_, ends))| now < *ends).map(|(_, (broken, _))| broken.clone()).collect()
 }
 
-/// The break that is remembered of a key.
+/// The recorded break of a key.
 #[must_use]
 pub fn last_break(records: &Records, key: &Key, context: &ApplyContext<'_>) -> Option<BreakRecord> {
     let (broken, ends) = records.breaks.get(key)?;
     (wall(context) < *ends).then(|| broken.clone())
 }
 
-/// The clock that outlasts restarts, which marks must too.
+/// The clock that continues across restarts, as marks must.
 pub(super) fn wall(context: &ApplyContext<'_>) -> Stamp {
     Stamp::from_micros(context.floor.get())
 }

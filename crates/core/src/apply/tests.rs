@@ -105,7 +105,7 @@ fn handed(number: u64) -> News {
 
 const FIRST: News = News::First { left: WaitQueue::CLAIM_WINDOW };
 
-/// One holder, and three in line behind it.
+/// One holder, and three waiters behind it.
 fn a_line() -> Records {
     let mut records = Records::default();
     ask(&mut records, &attempt(1, &["a"], 10), 100);

@@ -34,7 +34,7 @@ fn a_lease_is_renewed_when_a_third_of_it_is_gone() {
     assert_eq!(keep.next(START + 5 * SECOND), Keeping::WaitUntil(START + 6 * SECOND));
 }
 
-/// A lease of two seconds from START, of what was asked for as nine.
+/// A lease of two seconds from START, where nine seconds were requested.
 fn handed(renewal: Renewal) -> Keep {
     let lasts = Ttl::new(2 * SECOND).unwrap();
     let lease = Lease::counted_from(START, lasts, Drift::NONE);
@@ -88,7 +88,8 @@ fn a_lock_that_was_handed_over_is_lost_with_its_window_if_no_renewal_is_answered
     );
 }
 
-/// node-redlock 4 gives up everything when one renewal fails; others never notice at all.
+/// node-redlock 4 gives up everything when one renewal fails; other libraries never notice a
+/// failure at all.
 #[test]
 fn failed_renewals_lose_nothing_before_the_lease_ends() {
     let mut keep = keep(Renewal::Automatic);
@@ -165,7 +166,7 @@ fn a_renewal_of_ones_own_lengthens_the_lease_and_never_shortens_it() {
     assert_eq!((keep.lease().end(), keep.ttl()), (START + 21 * SECOND, long));
 }
 
-/// What is said later changes nothing of why it was lost.
+/// Later reasons do not replace the first one.
 #[test]
 fn a_lease_that_is_kept_no_more_is_lost_for_the_first_reason_given() {
     let closed = Loss::Closed { reason: "bye".into() };
@@ -188,8 +189,9 @@ fn gone() -> HoldAnswer {
     HoldAnswer::NotHeld { key: key(), held_by: None }
 }
 
-/// A soak stopped a process that had just been handed a lock; an operator broke that lease. When the process went on it asked anew,
-/// under the same id, and was granted the lock; then it read that its lease had been broken, and believed it lost.
+/// Regression, found by a soak test: a process that had just been handed a lock was stopped, and an
+/// operator broke its lease. When the process continued, it asked again under the same id, and was
+/// granted the lock; then it received the report of the break, and considered the lease lost.
 #[test]
 fn who_hears_that_its_lease_was_broken_asks_the_store_at_once_and_believes_the_answer() {
     for (renewal, ttl) in [
@@ -215,7 +217,7 @@ fn who_hears_that_its_lease_was_broken_asks_the_store_at_once_and_believes_the_a
         let broken = Loss::Broken { key: key() };
         assert_eq!(lost.next(heard), Keeping::Lost(broken.clone()), "{renewal:?}");
         assert_eq!(broken.to_string(), "k: somebody broke the lease");
-        // A store that does not answer to the end says nothing of it either.
+        // Nor does a store that never answers say anything about the break.
         let mut silent = hears();
         silent.handle_fault(heard + SECOND, "timed out".into(), CHANCE);
         assert!(matches!(silent.next(heard + 2 * SECOND), Keeping::Renew(_)), "{renewal:?}");
@@ -224,7 +226,8 @@ fn who_hears_that_its_lease_was_broken_asks_the_store_at_once_and_believes_the_a
     }
 }
 
-/// Anybody who may publish on the server could end any lease whose holder's digits it had heard, and did not have to end it there.
+/// Regression: anybody who may publish on the server could end any lease whose holder's digits they
+/// had seen, without ending it in the store.
 #[test]
 fn who_only_hears_that_its_lease_was_broken_holds_on_and_asks() {
     let mut keep = keep(Renewal::Automatic);
@@ -246,7 +249,7 @@ fn a_flood_of_words_that_its_lease_was_broken_has_nobody_flood_the_store() {
         }
     }
     assert!((5..=20).contains(&asks), "{asks} asks in 3 s");
-    // Nor a store that is away.
+    // Nor flood a store that is down.
     keep.handle_sent(START + 3 * SECOND, ttl());
     keep.handle_broken(START + 3 * SECOND);
     keep.handle_fault(START + 3 * SECOND, "timed out".into(), u64::MAX);
@@ -268,7 +271,8 @@ fn a_renewal_that_was_sent_before_it_heard_of_a_break_says_nothing_of_it() {
     assert_eq!(keep.loss(), Some(&Loss::Broken { key: key() }));
 }
 
-/// It had to be given up while the store was away: whoever reads that it was held too long looks in the wrong place.
+/// The lease had to be given up while the store was unreachable: reporting that it was held too
+/// long would mislead people.
 #[test]
 fn a_longest_hold_that_ends_with_the_store_away_is_lost_to_the_store() {
     let mut keep = keep(Renewal::AtMost(20 * SECOND));
@@ -291,14 +295,15 @@ fn with_a_short_ttl_the_retries_come_as_soon_as_it_wants_them() {
     }
 }
 
-/// Nothing more is asked for when what is left is what the limit allows.
+/// Nothing more is requested if the remaining time is what the limit allows.
 #[test]
 fn a_lease_that_lasts_to_the_limit_is_not_renewed_again() {
     let mut keep = keep(Renewal::AtMost(9 * SECOND));
     assert_eq!(keep.next(START + 8 * SECOND), Keeping::WaitUntil(START + 9 * SECOND));
 }
 
-/// It was lost, and the answer to a renewal of the holder's own came after: that brings nothing back.
+/// The lease was lost, and then the answer came to a renewal that the holder had requested: it
+/// restores nothing.
 #[test]
 fn an_answer_to_a_lease_that_is_lost_makes_it_no_longer() {
     let mut keep = keep(Renewal::Automatic);
@@ -308,7 +313,8 @@ fn an_answer_to_a_lease_that_is_lost_makes_it_no_longer() {
 }
 
 proptest! {
-    /// The belief against the plainest record of it: the last answered sending plus the ttl.
+    /// Compares the lease with the simplest record of it: the sending time of the last answered
+    /// request plus the TTL.
     #[test]
     fn a_lease_is_never_believed_longer_than_its_last_answered_renewal(
         events in prop::collection::vec((0..4u8, 0..4_000u64), 1..100),

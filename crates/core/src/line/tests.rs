@@ -77,7 +77,7 @@ fn witness(line: &mut WaitQueue) -> Option<u128> {
     line.witness(Some(&Channel::new("here"))).map(|standing| standing.holder.bits())
 }
 
-/// So many who listen here, then one who listens elsewhere.
+/// This many waiters on one channel, then one on another.
 fn with_one_elsewhere(here: u8) -> WaitQueue {
     let mut line = WaitQueue::default();
     for n in 1..=here {
@@ -100,8 +100,8 @@ fn the_witness_is_the_first_of_a_few_who_listens_elsewhere_and_else_the_first() 
     assert_eq!(witness(&mut deaf), Some(1), "who listens nowhere is told nothing either way");
 }
 
-/// Whoever was left out may be the one who listens elsewhere: then the line must be loaded further, unless as many were looked at as ever
-/// are.
+/// A waiter that was left out may be the one on another channel: then more of the queue must be
+/// loaded, unless as many waiters as possible were searched.
 #[test]
 fn a_witness_who_may_have_been_left_out_is_missed() {
     let mut found = with_one_elsewhere(2);
@@ -130,7 +130,7 @@ fn a_witness_who_may_have_been_left_out_is_missed() {
 }
 
 proptest! {
-    /// Against the plainest line there is: a vector.
+    /// Compared with the simplest queue: a vector.
     #[test]
     fn a_line_is_first_come_first_served(steps in prop::collection::vec((any::<bool>(), 0..6u8, 0..9u64), 0..60)) {
         let (mut line, mut plain) = (WaitQueue::default(), Vec::new());

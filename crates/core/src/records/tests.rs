@@ -41,7 +41,7 @@ fn wait(records: &mut Records, attempt: &Attempt, second: u64) {
     apply(records, request, &context(second));
 }
 
-/// The end is the first moment at which a lease is no more: for who asks, who looks, and who holds.
+/// The end is the first moment at which a lease is over, for requesters, observers and its holder.
 #[test]
 fn at_its_very_end_a_lease_is_nobodys() {
     for one in [writer(1), reader(1)] {
@@ -64,7 +64,8 @@ fn at_its_very_end_a_lease_is_nobodys() {
     }
 }
 
-/// Of two who share a key, one's share has ended and the marker goes on with the other's.
+/// Of two holders that share a key, one's share has ended, and the marker continues with the
+/// other's.
 #[test]
 fn at_its_very_end_a_share_is_nobodys_though_others_hold_the_key() {
     let mut records = Records::default();

@@ -1,7 +1,8 @@
-//! Who holds a key: alone, or together with others.
+//! The holders of a key: one exclusive holder, or several that share it.
 //!
-//! Those who hold together leave a marker at the key, which keeps everybody else out, and have a share each beside it. The
-//! marker can be lost, or be replaced by a stranger's value; then the shares are worth nothing, and never will be again.
+//! Holders that share a key leave a marker at it, which excludes everybody else, and each has a
+//! share next to it. The marker can be lost, or be replaced by another program's value; then the
+//! shares are void for ever.
 
 use std::time::Duration;
 
@@ -9,21 +10,23 @@ use super::{Content, Lock, Records};
 use crate::{Family, Fence, Holder, HolderInfo, Key, Mode, Owner, Share, Shares, Stamp, Ttl, WaitQueue};
 
 impl Records {
-    /// How long the shares of a key are remembered after the last of them has ended: as long as a line, in which the waiters of
-    /// whoever let one lie may stand.
+    /// How long the shares of a key are kept after the last of them has ended: as long as a queue,
+    /// which may still contain waiters of a process that did not claim its hand-over.
     const SHARES_KEPT_FOR: Duration = WaitQueue::KEPT_FOR;
 
     pub(super) fn is_remembered(shares: &Shares, now: Stamp) -> bool {
         shares.end().is_some_and(|end| now < end + Self::SHARES_KEPT_FOR)
     }
 
-    /// Puts the shares of a key in order, before anything else is done with it: those that have ended go, and whoever was
-    /// handed one and let it lie is passed over from now on. Without the marker they all go, so that none comes back to life
-    /// when others have held the key in between; without shares the marker goes.
+    /// Cleans up the shares of a key before anything else is done with it. Ended shares are
+    /// removed, and processes that did not claim a hand-over are skipped from now on. Without the
+    /// marker all shares are removed, so that none revives after others have held the key in
+    /// between; without shares the marker is removed.
     ///
-    /// Who asks has been heard, and is passed over for nothing that it was handed.
+    /// The requester has proved that it is alive, so it is not skipped for a hand-over.
     ///
-    /// So many may have ended that some are left to the next request; until then the key [is not settled](Self::is_settled).
+    /// If very many have ended, some are left to the next request; until then the key [is not
+    /// settled](Self::is_settled).
     pub(crate) fn settle(&mut self, key: &Key, asking: Option<Holder>, now: Stamp) {
         let marked = self.family(key, now).is_some();
         let Some(mut shares) = self.shares.remove(key).filter(|shares| Self::is_remembered(shares, now))
@@ -54,12 +57,12 @@ impl Records {
         }
     }
 
-    /// Whether no share of the key is left that has ended.
+    /// Returns true if the key has no ended share left.
     pub(crate) fn is_settled(&self, key: &Key, now: Stamp) -> bool {
         !self.shares.get(key).is_some_and(|shares| has_ended(shares, now))
     }
 
-    /// Who holds this key together now.
+    /// The family that shares this key now.
     pub(crate) fn family(&self, key: &Key, now: Stamp) -> Option<Family> {
         match self.lock(key, now)?.content {
             Content::Marker(family) => Some(family),
@@ -67,8 +70,8 @@ impl Records {
         }
     }
 
-    /// Whether somebody who holds nothing of the key could be given it: it is free, or held by others of the family who leave
-    /// enough. The key must be settled.
+    /// Returns true if a requester that holds nothing of the key could be granted it: it is free,
+    /// or shared by the same family with enough left. The key must be settled.
     pub(crate) fn has_room(&self, key: &Key, mode: Mode, now: Stamp) -> bool {
         let Some(lock) = self.lock(key, now) else { return true };
         match (&lock.content, mode.family()) {
@@ -80,7 +83,7 @@ impl Records {
         }
     }
 
-    /// Whether somebody could be handed this key who stands first in its line.
+    /// Returns true if the first waiter of the key could be granted it.
     #[must_use]
     pub fn is_idle(&self, key: &Key, now: Stamp) -> bool {
         let mut settled = Self::default();
@@ -91,7 +94,7 @@ impl Records {
         first.is_some_and(|first| settled.has_room(key, first.mode, now))
     }
 
-    /// All who hold this key now, in no particular order; several if they hold it together.
+    /// All current holders of this key, in no particular order; several if they share it.
     #[must_use]
     pub fn holder_ids(&self, key: &Key, now: Stamp) -> Vec<Holder> {
         match self.lock(key, now).map(|lock| &lock.content) {
@@ -104,7 +107,7 @@ impl Records {
         }
     }
 
-    /// Whether this attempt holds the key now, in whatever mode.
+    /// Returns true if this attempt holds the key now, in whatever mode.
     pub(crate) fn is_held_by(&self, key: &Key, holder: Holder, now: Stamp) -> bool {
         match self.lock(key, now).map(|lock| &lock.content) {
             Some(Content::Lease { holder: owner, .. }) => *owner == holder,
@@ -116,12 +119,12 @@ impl Records {
         }
     }
 
-    /// Whether this attempt holds the key now as it wants it.
+    /// Returns true if this attempt holds the key now in the mode that it wants.
     pub(crate) fn is_held_in(&self, key: &Key, holder: Holder, mode: Mode, now: Stamp) -> bool {
         self.is_held_by(key, holder, now) && self.family(key, now) == mode.family()
     }
 
-    /// A share has ended before its time: its holder is known to be dead.
+    /// Ends a share early, because its holder is known to be dead.
     pub fn end_share(&mut self, key: &Key, holder: Holder) {
         if let Some(shares) = self.shares.get_mut(key) {
             shares.change(holder, |share| share.ends = Stamp::from_micros(0));
@@ -132,7 +135,7 @@ impl Records {
         }
     }
 
-    /// The marker ends with the last share; without shares it goes.
+    /// The marker ends with the last share; without shares it is removed.
     pub(crate) fn mark(&mut self, key: &Key, family: Family) {
         match self.shares.get(key).and_then(Shares::end) {
             Some(end) => {
@@ -145,7 +148,7 @@ impl Records {
         }
     }
 
-    /// Frees a key of what this attempt holds there.
+    /// Releases what this attempt holds of a key.
     pub(crate) fn free(&mut self, key: &Key, holder: Holder, now: Stamp) {
         match self.family(key, now) {
             None => drop(self.locks.remove(key)),
@@ -158,7 +161,8 @@ impl Records {
         }
     }
 
-    /// Lets what this attempt holds of a key last until then, or longer if it does already.
+    /// Extends what this attempt holds of a key to this time from now, unless it lasts longer
+    /// already.
     pub(crate) fn prolong(&mut self, key: &Key, holder: Holder, lasts: Ttl, now: Stamp) {
         match self.family(key, now) {
             None => {
@@ -175,14 +179,14 @@ impl Records {
         }
     }
 
-    /// Writes down the fence of whoever holds a key together with others.
+    /// Records the fence of a holder that shares a key.
     pub(crate) fn stamp(&mut self, key: &Key, holder: Holder, fence: Fence) {
         if let Some(shares) = self.shares.get_mut(key) {
             shares.change(holder, |share| share.fence = Some(fence));
         }
     }
 
-    /// When the key should be asked for again: at the end of its lease, or of the first share to end.
+    /// When to ask for the key again: at the end of its lease, or of the first share to end.
     pub(crate) fn next_end(&self, key: &Key, now: Stamp) -> Option<Stamp> {
         let lock = self.lock(key, now)?;
         match lock.content {
@@ -193,7 +197,7 @@ impl Records {
         }
     }
 
-    /// Who holds the key now, as an onlooker sees it; of several, whose share ends first.
+    /// The current holder of the key for observers; of several, the one whose share ends first.
     pub(crate) fn holding(&self, key: &Key, now: Stamp) -> Option<HolderInfo> {
         let lock = self.lock(key, now)?;
         let (owner, fence) = match &lock.content {
@@ -211,7 +215,7 @@ impl Records {
         Some(HolderInfo::exclusive(key.clone(), owner, fence, remaining))
     }
 
-    /// All who hold the key now, as an onlooker sees them, in order of their fences.
+    /// All current holders of the key for observers, by fence.
     pub(crate) fn holders(&self, key: &Key, now: Stamp) -> Vec<HolderInfo> {
         let Some(family) = self.family(key, now) else {
             return self.holding(key, now).into_iter().collect();

@@ -6,28 +6,28 @@ use super::majority_of;
 use crate::quorum_report::{MemberVote, QuorumReport};
 use crate::{Fault, HoldAnswer, HolderInfo, Key};
 
-/// What came of a call to all members.
+/// The result of a call to all members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Vote {
     /// It is not decided yet.
     Open,
-    /// A majority did it.
+    /// A majority has done it.
     Done,
     /// So many members do not have the lease that no majority can: it is lost.
     NotHeld {
         /// The key that the first of them named.
         key: Key,
-        /// Who holds it at most of them, if anybody does.
+        /// The holder at most of them, if there is one.
         held_by: Option<HolderInfo>,
     },
     /// Too many did not answer.
     Unknown,
 }
 
-/// The count of the answers to one call. Answers to another call are no votes in it.
+/// Counts the answers to one call. Answers to another call do not count.
 ///
-/// Invariant: done and not held exclude each other, and a fault is neither.
+/// Invariant: `Done` and `NotHeld` exclude each other, and a fault is neither.
 #[derive(Clone, Debug, Hash)]
 pub struct Ballot {
     votes: Vec<MemberVote>,
@@ -35,13 +35,13 @@ pub struct Ballot {
 }
 
 impl Ballot {
-    /// A call to so many members.
+    /// A call to this many members.
     #[must_use]
     pub fn new(members: usize) -> Self {
         Self { votes: vec![MemberVote::Undecided; members], key: None }
     }
 
-    /// A member answered, or ended in a fault; an answer that comes after a fault counts.
+    /// Notes a member's answer or fault; an answer that comes after a fault counts.
     pub fn handle(&mut self, member: usize, answer: Result<HoldAnswer, Fault>) {
         let Some(vote) = self.votes.get_mut(member) else { return };
         *vote = match answer {
@@ -54,7 +54,8 @@ impl Ballot {
         };
     }
 
-    /// What it comes to so far. Once it is not open, further answers change it no more, unless it was unknown.
+    /// The result so far. Once it is decided, further answers do not change it, unless it was
+    /// unknown.
     #[must_use]
     pub fn vote(&self) -> Vote {
         let count = |which: fn(&MemberVote) -> bool| self.votes.iter().filter(|vote| which(vote)).count();
@@ -68,21 +69,22 @@ impl Ballot {
             return Vote::NotHeld { key: key.clone(), held_by: self.successor() };
         }
         let open = count(|vote| matches!(vote, MemberVote::Undecided));
-        // While answers are out it may yet turn out to be lost, and that is worth knowing at once.
+        // While answers are outstanding, the lease may still turn out to be lost, and that should
+        // be known at once.
         if open == 0 || (done + open < needed && self.votes.len() - gone - open >= needed) {
             return Vote::Unknown;
         }
         Vote::Open
     }
 
-    /// What each member said; `names` are in the members' order.
+    /// The answer of each member; `names` are in the members' order.
     #[must_use]
     pub fn quorum_report(&self, names: impl Iterator<Item = Arc<str>>, verb: &'static str) -> QuorumReport {
         let members = names.zip(self.votes.iter().cloned()).collect();
         QuorumReport::new(members, majority_of(self.votes.len()), verb)
     }
 
-    /// Who holds it now, if most of those who do not have the lease say that somebody does.
+    /// The current holder, if most of the members without the lease report one.
     fn successor(&self) -> Option<HolderInfo> {
         let held = self.votes.iter().filter_map(|vote| match vote {
             MemberVote::Held(held_by) => Some(held_by),

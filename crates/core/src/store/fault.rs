@@ -1,4 +1,4 @@
-//! Why a store did not do what it was asked.
+//! Faults: why a store did not serve a request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use crate::quorum_report::QuorumReport;
 
-/// Why a store did not do what it was asked.
+/// Why a store did not serve a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Fault {
     /// Whether it will pass.
     pub kind: FaultKind,
-    /// What caused it, as far as it is known.
+    /// Its cause, as far as it is known.
     pub cause: FaultCause,
     /// The store's name, without any password.
     pub store: Arc<str>,
-    /// What happened, and the remedy where there is one.
+    /// What happened, and the remedy if there is one.
     pub reason: Arc<str>,
-    /// Where the store is a quorum: what each member said.
+    /// For a quorum: the vote of each member.
     pub quorum_report: Option<Arc<QuorumReport>>,
 }
 
@@ -28,7 +28,7 @@ impl Fault {
         Self { kind, cause, store: store.into(), reason: reason.to_string().into(), quorum_report: None }
     }
 
-    /// The same fault, of which the cause is known.
+    /// The same fault with a known cause.
     #[must_use]
     pub fn caused_by(self, cause: FaultCause) -> Self {
         Self { cause, ..self }
@@ -40,13 +40,13 @@ impl Fault {
         Self::new(FaultKind::Passing, store, reason)
     }
 
-    /// A fault that stays until somebody mends it: a wrong password, a missing permission.
+    /// A fault that lasts until somebody repairs it: a wrong password, a missing permission.
     #[must_use]
     pub fn lasting(store: &str, reason: impl fmt::Display) -> Self {
         Self::new(FaultKind::Lasting, store, reason)
     }
 
-    /// A member of a quorum abstains.
+    /// The fault of a member of a quorum that abstains.
     #[must_use]
     pub fn quarantined(store: &str, left: Duration) -> Self {
         let left = left.as_secs_f64().ceil();
@@ -55,7 +55,7 @@ impl Fault {
         Self::new(FaultKind::Quarantined, store, reason)
     }
 
-    /// A quorum to which too few of its members said yes.
+    /// The fault of a quorum with too few votes.
     #[must_use]
     pub fn of_quorum(kind: FaultKind, store: &str, quorum_report: QuorumReport) -> Self {
         let cause = quorum_report.faults().next().map_or(FaultCause::Other, |fault| fault.cause);
@@ -63,18 +63,18 @@ impl Fault {
         Self { quorum_report: Some(Arc::new(quorum_report)), ..fault }
     }
 
-    /// Whether it stays until somebody mends it.
+    /// Returns true if it lasts until somebody repairs it.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         self.kind == FaultKind::Lasting
     }
 }
 
-/// What caused a fault. Whether that passes, [`FaultKind`] says.
+/// The cause of a fault. [`FaultKind`] says whether it passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultCause {
-    /// None of the others.
+    /// None of the causes below.
     #[default]
     Other,
     /// No answer within the time limit of a call.
@@ -103,11 +103,12 @@ pub enum FaultCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// It may pass by itself: ask again. What was asked may have been done all the same.
+    /// It may pass without any repair: ask again. The request may have been served nevertheless.
     Passing,
-    /// It stays until somebody mends it, and what was asked was not done.
+    /// It lasts until somebody repairs it, and the request was not served.
     Lasting,
-    /// A member of a quorum abstains, because it may have forgotten leases: it passes, and what was asked was not done.
+    /// A member of a quorum abstains, because it may have forgotten leases. This passes, and the
+    /// request was not served.
     Quarantined,
 }
 

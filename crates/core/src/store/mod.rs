@@ -1,7 +1,7 @@
-//! The seam between deciding and doing: where leases live.
+//! The interface of a store: where leases are kept.
 //!
-//! [`Store`] is what every store must do: leases. What only some stores can do, or only some callers need, are parts, each a
-//! trait of its own, which a store names in [`Store::parts`].
+//! [`Store`] contains what every store must do: leases. Abilities of only some stores, or for only
+//! some callers, are parts: each is a separate trait, which a store lists in [`Store::parts`].
 
 mod fault;
 mod notice;
@@ -16,18 +16,21 @@ use std::fmt;
 use crate::lease::Drift;
 use crate::{Attempt, BoxFuture, Claim, Fence, GrantAnswer, HoldAnswer, Instant, Misuse, Ttl};
 
-/// Where leases live.
+/// A store of leases.
 ///
-/// Every method answers within a time of its own that is small compared with a ttl, with a [`Fault`] if it must; retrying is the
-/// caller's. Dropping a future does not undo what it sent: that may still be done.
+/// Every method answers within a time that is small compared with a TTL, if necessary with a
+/// [`Fault`]; retrying is up to the caller. Dropping a future does not undo its request, which may
+/// still be served.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// The place, as a person would write it, without any password.
+    /// The store's name, as a person would write it, without any password.
     fn name(&self) -> &str;
 
-    /// How long leases may be here, and how much earlier their holders must stop believing in them.
+    /// The longest TTL, and how much earlier than the store holders must stop relying on their
+    /// leases.
     fn limits(&self) -> Limits;
 
-    /// Refuses a claim that this store can never serve, whoever holds what. Asked before anything is sent.
+    /// Refuses a claim that this store can never serve, whoever holds what. Called before anything
+    /// is sent.
     ///
     /// # Errors
     ///
@@ -37,86 +40,92 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Makes the store ready, and finds out what would keep it from serving. The other methods do this by themselves.
+    /// Makes the store ready, and finds problems that would keep it from serving. The other methods
+    /// do this too.
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>>;
 
-    /// Gives the attempt all keys of its claim, or none. Asking again with the same attempt is no different from asking.
+    /// Grants the attempt all keys of its claim, or none. Repeating a request with the same attempt
+    /// has the same effect as making it once.
     fn grant<'a>(
         &'a self,
         attempt: &'a Attempt,
         wait_mode: WaitMode,
     ) -> BoxFuture<'a, Result<GrantAnswer, Fault>>;
 
-    /// Lets leases last their ttl from now; an answer for each attempt, in their order.
+    /// Extends leases to their TTL from now; returns an answer for each attempt, in their order.
     fn renew<'a>(&'a self, attempts: &'a [Attempt]) -> BoxFuture<'a, Vec<Result<HoldAnswer, Fault>>>;
 
-    /// Takes back what the attempt holds, and its place in the queue.
+    /// Releases what the attempt holds, and its place in the queue.
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>>;
 
-    /// Takes back what the attempt holds or may still be given by a request that is under way. When this resolves without a
-    /// fault, nothing of the attempt is left and nothing of it can appear any more.
+    /// Releases what the attempt holds or may still be granted by a request in flight. When this
+    /// resolves without a fault, nothing of the attempt is left in the store and nothing of it can
+    /// appear any more.
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>>;
 
-    /// Resolves when an attempt that stands in line is told something: that it holds now, or that it should ask again.
+    /// Resolves when an attempt in a queue is notified: that it holds the lock now, or that it
+    /// should ask again.
     ///
-    /// An attempt that was answered with a place needs no timer of its own: the store sees to it that this resolves soon after
-    /// its turn has come, also where a holder died or a wake-up was lost. Cancel safe: dropping the future loses no wake-up to
-    /// the next call, nor to the next waiter once the attempt gives up.
+    /// An attempt that was answered with a place needs no timer: the store makes sure that this
+    /// resolves soon after its turn has come, even if a holder died or a wake-up was lost. Cancel
+    /// safe: if the future is dropped, the wake-up goes to the next call, or to the next waiter
+    /// once the attempt gives up.
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake>;
 
-    /// What this store can do besides leases.
+    /// The abilities of this store besides leases.
     fn parts(&self) -> Parts<'_>;
 }
 
-/// What a store sets for all its leases.
+/// The limits of a store for all its leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// How much earlier than this store a holder must stop believing in its lease.
+    /// How much earlier than this store a holder must stop relying on its lease.
     pub drift: Drift,
-    /// The longest ttl that may be asked for; `None` where any is good.
+    /// The longest allowed TTL; `None` if there is no limit.
     pub longest_ttl: Option<Ttl>,
 }
 
 impl Limits {
-    /// Leases of any length, of which holders stop believing so much earlier than the store.
+    /// Leases of any length, with this drift.
     #[must_use]
     pub const fn with_drift(drift: Drift) -> Self {
         Self { drift, longest_ttl: None }
     }
 
-    /// The same, with no ttl longer than this.
+    /// The same, with this longest TTL.
     #[must_use]
     pub const fn with_longest_ttl(self, longest: Ttl) -> Self {
         Self { longest_ttl: Some(longest), ..self }
     }
 }
 
-/// Whether an attempt that meets a taken key stays.
+/// Whether an attempt waits for a key that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitMode {
-    /// It goes; the store keeps nothing of it.
+    /// It does not wait; the store keeps nothing of it.
     Try,
-    /// It waits, until it is granted or given up; a store that has lines keeps its place in one. It does not join a line that is
-    /// as long as the limit.
+    /// It waits until it is granted or given up; a store with queues keeps its place in one. It
+    /// does not join a queue that is as long as the limit.
     Wait {
-        /// The most that may wait before it; `None`: as many as there are.
+        /// The most waiters before it; `None` for any number.
         line_limit: Option<u64>,
     },
 }
 
-/// What a waiter is told.
+/// A notification of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Wake {
-    /// It holds.
+    /// It holds the lock.
     Granted {
         /// Its fence.
         fence: Fence,
-        /// When its lease began, or somewhat earlier.
+        /// When its lease started, or somewhat earlier.
         since: Instant,
-        /// How long the lease is from then, until the first renewal makes it the ttl that was asked for.
+        /// How long the lease lasts from then, until the first renewal extends it to the requested
+        /// TTL.
         lasts: Ttl,
     },
     /// It should ask again: its turn may have come.

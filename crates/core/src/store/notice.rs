@@ -1,4 +1,4 @@
-//! What a store reports although nobody asked.
+//! Notices: what a store reports without being asked.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,44 +6,45 @@ use std::sync::Arc;
 use super::Fault;
 use crate::{BoxFuture, Holder};
 
-/// What happens at a store, for one reader.
+/// The notices of a store, for one reader.
 pub trait Notices: fmt::Debug + Send {
-    /// The next thing that happens; cancel safe. It never resolves again once the store is gone.
+    /// The next notice; cancel safe. It never resolves again once the store is gone.
     fn next(&mut self) -> BoxFuture<'_, Notice>;
 }
 
-/// Something that happened at a store and that nobody asked about.
+/// An event at a store that nobody asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// Somebody may have broken this attempt's lease: it should ask. On a server anybody who may publish can say so.
+    /// Somebody may have broken this attempt's lease: it should ask. On a server, anybody who may
+    /// publish can send this.
     Broken {
-        /// Whose lease.
+        /// The holder.
         holder: Holder,
     },
-    /// Waiters cannot be told of their turn for now, and ask from time to time instead.
+    /// Waiters cannot be notified of their turn for now, and poll instead.
     PushDown {
-        /// Why, and the remedy where there is one.
+        /// The reason, and the remedy if there is one.
         fault: Fault,
     },
-    /// Waiters are told of their turn again.
+    /// Waiters are notified of their turn again.
     PushBack {
         /// The store, without any password.
         store: Arc<str>,
     },
-    /// A member of a quorum did not do what it was asked, having done so before.
+    /// A member of a quorum fails or refuses requests, after it had served them.
     MemberDown {
-        /// Which, and why.
+        /// The fault, which names the member.
         fault: Fault,
     },
-    /// A member of a quorum does what it is asked again.
+    /// A member of a quorum serves requests again.
     MemberBack {
         /// The member, without any password.
         store: Arc<str>,
     },
-    /// More happened than was read in time: so many notices were left out.
+    /// Notices came faster than they were read: this many were dropped.
     Missed {
-        /// How many.
+        /// The number of dropped notices.
         notices: u64,
     },
 }

@@ -12,7 +12,7 @@ use crate::{Claim, Fence, Ttl};
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A clock set by hand; whoever looks again finds its timer rung or not.
+/// A clock that is set by hand; timers are checked only when they are polled again.
 #[derive(Debug, Default)]
 struct Clock(Arc<AtomicU64>);
 
@@ -70,7 +70,7 @@ fn busy(who: u128, left: Duration, before: u64, stood: bool) -> GrantAnswer {
     GrantAnswer::Busy { held_by: held(left), place: Some(place) }
 }
 
-/// Number 1 to 3 wait for `a`, which is held for so long.
+/// Numbers 1 to 3 wait for `a`, which is held for this long.
 fn three(left: Duration) -> WaiterRegistry {
     let waiting = WaiterRegistry::new(1);
     for who in 1..=3 {
@@ -109,7 +109,7 @@ fn the_first_asks_again_from_time_to_time_however_long_the_lease_is() {
     assert_eq!(told(&waiting, 1, START + WaitQueue::RE_ASK), Some(Wake::AskAgain));
 }
 
-/// No store tells the line that another program's lock has gone.
+/// No store notifies the queue that another program's lock has ended.
 #[test]
 fn behind_another_programs_lock_the_first_asks_often_and_who_comes_later_does_not() {
     for (before, soon) in [(0, true), (1, false)] {
@@ -141,7 +141,7 @@ fn what_is_told_before_anybody_listens_is_not_lost_and_the_next_asks_for_all_a_w
     assert!(waiting.hears(holder(1), granted(), None, START, now));
     let News::Granted { fence, lasts } = granted() else { unreachable!() };
     assert_eq!(told(&waiting, 1, now), Some(Wake::Granted { fence, since: START, lasts }));
-    // It is long since the second asked; but nothing makes it worth asking now.
+    // The second one last asked long ago, but nothing makes it worth asking now.
     let waiting = three(3600 * SECOND);
     waiting.hears(holder(1), granted(), None, now, now);
     assert_eq!(told(&waiting, 2, now), None);
@@ -201,8 +201,9 @@ fn who_stands_first_after_a_hand_over_asks_at_the_end_of_the_window() {
     assert_eq!(told(&waiting, 2, now + 2 * SECOND + ROUNDING + SPREAD), Some(Wake::AskAgain));
 }
 
-/// Somebody before it gave up, and it was told so with the hour that the holder's lease had left. It did not ask for that hour: had the push
-/// been lost that told of its turn, it would have waited in vain.
+/// Regression: a waiter before it gave up, and it was told the hour that was left of the holder's
+/// lease. It did not ask for that hour, so if the push for its turn had been lost, it would have
+/// waited in vain.
 #[test]
 fn who_is_told_when_a_long_lease_ends_asks_again_from_time_to_time_all_the_same() {
     let waiting = three(3600 * SECOND);
@@ -211,7 +212,7 @@ fn who_is_told_when_a_long_lease_ends_asks_again_from_time_to_time_all_the_same(
     assert_eq!(told(&waiting, 2, now + WaitQueue::RE_ASK), Some(Wake::AskAgain));
 }
 
-/// A time without an end and a moment were added up, and there is no such time.
+/// Regression: an endless time plus a moment overflowed.
 #[test]
 fn a_lease_that_lasts_for_ever_is_waited_for_like_any_long_one() {
     let waiting = three(Duration::MAX);
@@ -219,7 +220,7 @@ fn a_lease_that_lasts_for_ever_is_waited_for_like_any_long_one() {
     assert_eq!([1, 2].map(|who| told(&waiting, who, START + WaitQueue::RE_ASK)), [Some(Wake::AskAgain); 2]);
 }
 
-/// With two connections a push may come after the answer that gave the same.
+/// With two connections, a push may come after the answer with the same content.
 #[test]
 fn who_holds_is_not_told_again_and_what_nobody_wants_is_given_back() {
     let waiting = three(3600 * SECOND);
@@ -288,7 +289,7 @@ fn of_those_who_cannot_be_told_one_asks_and_when_it_goes_the_next_does_at_once()
     assert_eq!(told(&waiting, 2, later), Some(Wake::AskAgain));
 }
 
-/// Who hears of the hand-over first, and then of the answer that came before it, waits no more.
+/// A waiter that receives the hand-over, and only then the earlier answer, no longer waits.
 #[test]
 fn an_answer_that_is_read_after_the_push_behind_it_changes_nothing() {
     let waiting = WaiterRegistry::new(1);
@@ -304,7 +305,8 @@ fn an_answer_that_is_read_after_the_push_behind_it_changes_nothing() {
     assert!(matches!(told(&waiting, 1, START), Some(Wake::Granted { .. })));
 }
 
-/// It was handed the lock, asked before it looked, and by then the hand-over had ended: it stands in line like any other.
+/// It was handed the lock, asked before it read that, and by then the hand-over had ended: it is in
+/// the queue like any other.
 #[test]
 fn what_was_told_before_an_ask_counts_for_nothing_after_it() {
     let waiting = three(3600 * SECOND);
@@ -313,6 +315,6 @@ fn what_was_told_before_an_ask_counts_for_nothing_after_it() {
     waiting.asks(holder(1), None, START);
     waiting.answered(&attempt(1, &["a"]), &busy(4, 3600 * SECOND, 3, false), START);
     assert_eq!(told(&waiting, 1, START), None);
-    // The answer says that its place was lost, so the others look after theirs.
+    // The answer says that its place was lost, so the other waiters check theirs.
     assert_eq!(told(&waiting, 2, START), Some(Wake::AskAgain));
 }

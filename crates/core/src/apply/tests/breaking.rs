@@ -1,4 +1,4 @@
-//! Ending another's lease.
+//! Breaking the lease of another holder.
 
 use super::*;
 use crate::{BreakAnswer, BreakNote};
@@ -42,7 +42,8 @@ fn a_broken_lease_is_handed_to_who_came_first() {
     assert!(matches!(pushes[1].1, News::Granted { .. }));
 }
 
-/// Of three readers the second is broken, and then the first: which of them is named decides, not who stands first.
+/// The second of three readers is broken, and then the first: the fence decides which one, not the
+/// order.
 #[test]
 fn of_those_who_share_a_key_only_the_one_of_this_fence_is_broken() {
     let reader = |who| {
@@ -62,8 +63,9 @@ fn of_those_who_share_a_key_only_the_one_of_this_fence_is_broken() {
     assert!(matches!(break_it(&mut records, third + 1, 103).0, BreakAnswer::NotHeld { held_by: Some(_) }));
 }
 
-/// A soak broke what somebody had who waited for a second key: what is kept for a claim that is not granted yet stood under the fence of
-/// whoever had it before, and whoever had seen that one broke this.
+/// Regression, found by a soak test: an operator broke a key that an attempt kept while it waited
+/// for a second key. The kept key, which was not granted yet, still had the fence of its previous
+/// holder, so whoever had seen that fence broke this attempt.
 #[test]
 fn a_fence_that_was_released_names_nothing_that_is_kept_while_another_key_is_waited_for() {
     let several = attempt(2, &["a", "b"], 10);

@@ -7,10 +7,12 @@ use proptest::prelude::*;
 use super::*;
 
 proptest! {
-    /// Random histories of waiters, holders, strangers and the deaf, on two keys.
+    /// Random histories of waiters, holders, other programs and processes without a listener, on
+    /// two keys.
     ///
-    /// After each request: fences rose with every grant, answered or pushed; a key that was asked about is not free while
-    /// somebody waits for it; who was handed it stood before everybody that can be told; no lease of another's was touched.
+    /// After each request: fences rose with every grant, answered or pushed; a key that was asked
+    /// about is not free while somebody waits for it; a new holder was before everybody else that
+    /// can be notified; no lease of another holder was changed.
     #[test]
     fn no_history_leaves_a_waiter_beside_a_free_key(
         steps in prop::collection::vec((0..8u8, 1..6u128, 0..3u8, 0..3u64), 1..60),
@@ -74,7 +76,7 @@ proptest! {
     }
 }
 
-/// One step of the little world below.
+/// One step of a small world.
 #[derive(Clone, Copy, Debug)]
 enum Move {
     Grant(u128),
@@ -92,8 +94,8 @@ enum Move {
 
 /// Every history of seven steps, by two attempts and a hostile world, on one key.
 ///
-/// After each step: fences rose with every grant; nobody's lease was ended, lengthened or replaced by somebody else's request;
-/// everything of ours has an end.
+/// After each step: fences rose with every grant; nobody's lease was ended, extended or replaced by
+/// somebody else's request; every entry of ours has an end.
 #[test]
 fn no_short_history_breaks_exclusion_or_the_order_of_fences() {
     #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,7 +155,7 @@ fn no_short_history_breaks_exclusion_or_the_order_of_fences() {
                     Move::Pass(seconds) => now += seconds,
                 }
                 assert!(records.locks.values().all(|lock| lock.ends.is_some()));
-                // A grant takes some time, so that the clock's floor has moved when the next one comes.
+                // A grant takes some time, so the clock's floor has moved when the next one comes.
                 if matches!(step, Move::Grant(_)) {
                     now += 1;
                 }

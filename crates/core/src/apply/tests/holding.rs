@@ -1,4 +1,4 @@
-//! One attempt after another, without a line.
+//! One attempt after another, without a queue.
 
 use super::*;
 
@@ -74,7 +74,8 @@ fn a_delayed_renewal_does_not_cut_off_a_longer_one() {
     assert!(records.lock(&key("a"), at(161).now).is_none());
 }
 
-/// The first ask was held up on a connection that broke; the second was granted and its lease renewed for longer.
+/// Regression: the first request was delayed on a connection that broke; the second one was granted
+/// and its lease was renewed for longer.
 #[test]
 fn a_delayed_ask_does_not_cut_off_a_renewal() {
     let mut records = Records::default();

@@ -1,4 +1,4 @@
-//! Who waits, and whose turn it is.
+//! The queue: who waits, and whose turn it is.
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn a_process_that_lets_a_lock_lie_costs_one_window_for_all_its_waiters() {
     release(&mut records, &attempt(1, &["a"], 10), &at(105));
     let pushes = pushed(&mut records, Request::Advance(vec![key("a")]), &at(107));
     assert_eq!(pushes, [(4, handed(107_000_000))]);
-    // It comes to itself again, and finds its place before those who came later.
+    // It runs again, and finds its place before those who came later.
     let ticket = Some((key("a"), Ticket::new(101_000_001)));
     let (answer, _) = wait(&mut records, &attempt(6, &["a"], 10), &at(108));
     assert_eq!(place(&answer).before, 0);
@@ -92,13 +92,14 @@ fn no_request_clears_away_more_than_a_hundred_waiters() {
         assert_eq!((served.unfinished, served.pushes), (vec![key("a")], vec![]));
         assert_eq!(records.line(&key("a"), context.now).unwrap().len(), left);
     }
-    // Nobody slips past those who are yet to be cleared away.
+    // Nobody passes the waiters that are yet to be removed.
     assert_eq!(grant(&mut records.clone(), &attempt(1000, &["a"], 10), None, &context), granted(105_000_000));
     let served = apply(&mut records, Request::Advance(vec![key("a")]), &context);
     assert!(served.unfinished.is_empty() && records.lines.is_empty() && records.locks.is_empty());
 }
 
-/// A head that gives up would else leave a line in which nobody knows when the holder's lease ends.
+/// When the first waiter gives up, the new first one must learn when the holder's lease ends;
+/// otherwise nobody in the queue would know.
 #[test]
 fn who_stands_first_because_the_first_gave_up_is_told_when_the_lease_ends() {
     let mut records = a_line();
@@ -108,7 +109,8 @@ fn who_stands_first_because_the_first_gave_up_is_told_when_the_lease_ends() {
     assert_eq!(pushes, [(4, News::First { left: Duration::from_secs(4) })]);
 }
 
-/// Whoever is heard will hear of what its process was handed, too; struck again at once, it would lose its place a second time.
+/// A process that asks will also receive what it was handed; skipped again at once, it would lose
+/// its place a second time.
 #[test]
 fn a_process_that_asks_is_not_passed_over_for_what_another_of_its_waiters_let_lie() {
     let mut records = Records::default();
@@ -117,13 +119,14 @@ fn a_process_that_asks_is_not_passed_over_for_what_another_of_its_waiters_let_li
         wait(&mut records, &attempt(who, &["a"], 10), &at(101));
     }
     release(&mut records, &attempt(1, &["a"], 10), &at(102));
-    // Number 2 was handed it and did not hear; its sibling asks when that has ended.
+    // Number 2 was handed the lock and did not receive the push; another waiter of its process asks
+    // after that lease ended.
     let (answer, pushes) = wait(&mut records, &attempt(4, &["a"], 10), &at(104));
     assert_eq!(pushes, [(3, handed(104_000_000)), (4, FIRST)]);
     assert_eq!(place(&answer).before, 0);
 }
 
-/// Whoever is behind the same channel may be as dead as the one that was handed the lock.
+/// Another waiter on the same channel may be as dead as the one that was handed the lock.
 #[test]
 fn somebody_of_another_process_is_told_when_to_ask_if_one_stands_near() {
     let lines = [(vec!["x", "x", "x", "y"], 5), (vec!["x"; 9], 3)];
@@ -146,7 +149,7 @@ fn a_line_can_be_full() {
     let (answer, _) = wait_as(&mut records, &attempt(5, &["a"], 10), wait(3), &at(105));
     assert!(matches!(answer, GrantAnswer::LineFull { length: 3, .. }), "{answer:?}");
     assert_eq!(records, a_line());
-    // Who stands there already is not turned away.
+    // A waiter that is in the queue already is not refused.
     let (answer, _) = wait_as(&mut records, &attempt(3, &["a"], 10), wait(3), &at(105));
     assert!(place(&answer).stood);
     let (answer, _) = wait_as(&mut records, &attempt(5, &["a"], 10), wait(4), &at(105));
@@ -221,7 +224,7 @@ fn awaited(records: &Records) -> bool {
     }
 }
 
-/// Its holder hears from its own lock whether a release has anybody to hand it to.
+/// The lock's own record tells its holder whether a release has anybody to hand it to.
 #[test]
 fn a_lock_knows_whether_somebody_waits_for_it_however_it_was_taken() {
     let mut records = Records::default();
@@ -236,12 +239,13 @@ fn a_lock_knows_whether_somebody_waits_for_it_however_it_was_taken() {
         ask(&mut records, &first, 105);
         assert!(awaited(&records), "also when it asked again");
     }
-    // The first of those who wait asks when the lease has ended, and the others stand behind it.
+    // The first waiter asks when the lease has ended, and the others are behind it.
     wait(&mut records, &attempt(2, &["a"], 10), &at(115));
     assert!(awaited(&records));
 }
 
-/// The line had lost its place, and it comes with the ticket: whoever joined behind it does not go before it.
+/// The queue had lost its place. It comes back with the ticket, so a waiter that joined later does
+/// not pass it.
 #[test]
 fn who_comes_back_with_its_ticket_goes_before_those_behind_it() {
     let mut records = a_line();
@@ -254,7 +258,8 @@ fn who_comes_back_with_its_ticket_goes_before_those_behind_it() {
     assert!(matches!(answer, GrantAnswer::Granted { .. }) && pushes.is_empty(), "{answer:?}");
 }
 
-/// It renewed what it was handed, and died later: those of its process who wait are no less alive for that.
+/// It renewed what it was handed, and died later: that says nothing about the other waiters of its
+/// process.
 #[test]
 fn who_renewed_what_it_was_handed_is_not_passed_over_when_that_ends() {
     let mut records = a_line();

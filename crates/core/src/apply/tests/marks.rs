@@ -1,4 +1,4 @@
-//! What stays behind when something was done.
+//! Marks: the records that something was done.
 
 use super::*;
 use crate::{Mark, Marked};

@@ -75,7 +75,7 @@ fn a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_wa
     assert!(records.is_held_by(&key("a"), Holder::from_bits(3), at(121).now));
 }
 
-/// A renewal that is delayed past the release would bring the attempt back to life.
+/// A renewal that is delayed past the release would restore the lease.
 #[test]
 fn a_member_is_not_rejoined_too_late_but_a_lease_that_lasts_is_renewed() {
     let one = proposing(&attempt(1, &["a"], 10), 100_000_005);

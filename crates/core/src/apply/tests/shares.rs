@@ -39,7 +39,7 @@ fn state(records: &Records, second: u64) -> KeyState {
     state
 }
 
-/// Who holds, with which fence.
+/// The holders with their modes and fences.
 fn held(records: &Records, second: u64) -> Vec<(u128, Mode, u64)> {
     let seen = state(records, second).holders.into_iter().map(|holding| {
         let Owner::Holder { holder, .. } = holding.owner else { panic!() };
@@ -103,7 +103,8 @@ fn permits_are_held_until_there_are_none_left_whatever_they_weigh() {
     assert!(is_granted(&ask(&mut records, &permits(3, 2, 4), 101)));
 }
 
-/// Three of "own number only" would exceed the two that somebody was promised.
+/// Three holders that each check only their own number of permits would exceed the two that
+/// somebody was promised.
 #[test]
 fn permits_of_another_number_and_readers_are_kept_out_like_writers() {
     for others in [permits(2, 1, 3), reader(2), writer(2)] {
@@ -164,12 +165,13 @@ fn a_release_takes_back_ones_own_share_and_no_other() {
     }
     assert!(matches!(release(&mut records, &reader(3), &at(101)), HoldAnswer::NotHeld { .. }));
     assert_eq!(holders(&records, 101), [1, 2]);
-    // Whoever was handed a share and is not there any more is released by its id alone.
+    // A waiter that was handed a share and is gone is released by its id alone.
     assert_eq!(release(&mut records, &writer(1), &at(101)), HoldAnswer::Done);
     assert_eq!(holders(&records, 101), [2]);
 }
 
-/// The marker was deleted, a mutex was held and released, and a new reader put the marker there again.
+/// The marker was deleted, a mutex was held and released, and a new reader created the marker
+/// again.
 #[test]
 fn a_reader_whose_marker_was_lost_never_comes_back_to_life() {
     for in_between in [None, Some(writer(9)), Some(permits(9, 1, 2))] {
@@ -287,7 +289,8 @@ fn who_asks_in_its_turn_takes_along_those_behind_it() {
     assert_eq!(holders(&records, 110), [3, 2], "the fence of an answer is the last that a request makes");
 }
 
-/// Else a process that died while its writer waited would keep readers from joining those who read on.
+/// Otherwise a process that died while its writer waited would keep readers from joining the
+/// current ones.
 #[test]
 fn a_writer_that_is_gone_keeps_no_reader_waiting() {
     let mut records = Records::default();
@@ -345,7 +348,7 @@ fn no_request_clears_away_or_hands_out_more_than_a_hundred_shares() {
     assert_eq!((served.unfinished, holders(&records, 102).len()), (vec![key("a")], 100));
     let served = apply(&mut records, Request::Advance(vec![key("a")]), &at(102));
     assert_eq!((served.unfinished, holders(&records, 102).len()), (vec![], 150));
-    // All end at once.
+    // All of them end at once.
     let answer = ask(&mut records, &writer(200), 104);
     assert_eq!((answer, records.shares[&key("a")].all().len()), (GrantAnswer::Unfinished, 50));
     assert!(is_granted(&ask(&mut records, &writer(200), 104)));
@@ -370,7 +373,7 @@ fn several_keys_are_shared_together_under_one_fence() {
     assert!(nothing_is_left(&records));
 }
 
-/// Servers count milliseconds; on one clock a lease must not end before its time.
+/// Servers count milliseconds; on one clock a lease must not end early.
 #[test]
 fn a_share_ends_at_the_next_whole_millisecond() {
     let ttl = Ttl::new(Duration::from_millis(50)).unwrap();
@@ -400,7 +403,8 @@ fn a_member_raises_and_is_rejoined_by_who_shares() {
     );
 }
 
-/// Two readers that lifted their fences to the same one each had it from a majority.
+/// Otherwise two readers that raised their fences to the same number could each have it from a
+/// majority.
 #[test]
 fn a_member_answers_no_fence_to_two_readers() {
     use super::member::{proposing, raise};

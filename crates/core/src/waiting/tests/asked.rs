@@ -1,4 +1,4 @@
-//! Who is asked to ask.
+//! Which waiters are made to ask.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn who_is_found_to_hold_where_it_waits_asks_and_nobody_else_does() {
     assert_eq!([1, 2, 3].map(|who| told(&waiting, who, START)), [None; 3], "it waits elsewhere");
     waiting.finds(holder(2), &key("a"));
     assert_eq!([1, 2, 3].map(|who| told(&waiting, who, START)), [None, Some(Wake::AskAgain), None]);
-    // Who was told already knows more than that.
+    // A waiter that was notified already knows more than that.
     assert!(waiting.hears(holder(1), granted(), None, START, START));
     waiting.finds(holder(1), &key("a"));
     assert!(matches!(told(&waiting, 1, START), Some(Wake::Granted { .. })));
@@ -57,7 +57,8 @@ fn the_keys_with_a_line_are_known_while_somebody_stands_in_it() {
     assert!(!waiting.is_in_line() && waiting.keys().is_empty());
 }
 
-/// An answer that says neither who holds nor that it is granted leaves a waiter where it was.
+/// An answer that says neither who holds the key nor that it is granted leaves a waiter where it
+/// was.
 #[test]
 fn an_answer_that_is_no_word_on_the_lock_keeps_the_place() {
     let late = GrantAnswer::TooLate { now: crate::Stamp::from_micros(0) };
@@ -70,7 +71,8 @@ fn an_answer_that_is_no_word_on_the_lock_keeps_the_place() {
     }
 }
 
-/// Who stands first in front of a stranger's lock asks ever more seldom, and anew often when somebody else comes to be first.
+/// The first waiter behind another program's lock asks less and less often, and often again when
+/// another waiter becomes the first.
 #[test]
 fn the_rests_grow_while_it_stands_first_and_begin_anew_when_it_does_not() {
     let waiting = WaiterRegistry::new(1);
@@ -93,7 +95,7 @@ fn the_rests_grow_while_it_stands_first_and_begin_anew_when_it_does_not() {
     assert!(told(&waiting, 1, soon).is_some(), "anew");
 }
 
-/// Its line had been forgotten, and it stands in it anew: where it stood before, nobody does.
+/// Its queue had been lost, and it joined again: its former place is empty.
 #[test]
 fn who_is_given_another_place_leaves_the_one_it_had() {
     let waiting = three(3600 * SECOND);

@@ -1,4 +1,5 @@
-//! A publisher that hears all channels and says on them what it likes, and cannot read the records of the key.
+//! A hostile publisher, which receives on all channels and publishes anything there, but cannot
+//! read the records of the key.
 
 use super::*;
 
@@ -10,7 +11,7 @@ fn fenced(fence: u64) -> News {
     News::Granted { fence: Fence::new(fence).unwrap(), lasts: Ttl::new(2 * SECOND).unwrap() }
 }
 
-/// Waits for a key that is held with fence 7, and listens here.
+/// A waiter for a key that is held with fence 7, which listens on this channel.
 fn one() -> WaiterRegistry {
     let waiting = WaiterRegistry::new(1);
     assert_eq!(waiting.asks(holder(1), Some(proof("here", 42)), START), None);
@@ -20,14 +21,15 @@ fn one() -> WaiterRegistry {
     waiting
 }
 
-/// It heard the digits in a hint, and said that the key was handed over: the waiter believed it, beside the rightful holder.
+/// Regression: an attacker saw the digits in a hint, and sent that the key was handed over. The
+/// waiter accepted that, although the key had another holder.
 #[test]
 fn a_grant_without_its_proof_is_a_hint_and_no_grant() {
     let forged = [
         (None, 8),
         (Some(proof("here", 41)), 8),
         (Some(proof("there", 42)), 8),
-        // Whoever was granted a key before had a smaller fence.
+        // An earlier holder of the key had a smaller fence.
         (Some(proof("here", 42)), 7),
     ];
     for (shown, fence) in forged {
@@ -41,7 +43,8 @@ fn a_grant_without_its_proof_is_a_hint_and_no_grant() {
     assert!(matches!(told(&waiting, 1, START), Some(Wake::Granted { .. })));
 }
 
-/// The hand-over was heard by all, and by the waiter only when it was over: whoever repeats it then says what was true once.
+/// Everybody received the hand-over, and the waiter received it only when it was over: repeating it
+/// then describes the past.
 #[test]
 fn what_proved_a_grant_once_proves_none_after_the_next_ask() {
     let waiting = one();
@@ -79,7 +82,8 @@ fn a_flood_of_hints_has_nobody_flood_the_store() {
     }
 }
 
-/// Said often enough, it would have waited for ever for the push of its turn, and that may get lost.
+/// If it was repeated often enough, the waiter would wait for ever for the push for its turn, which
+/// may get lost.
 #[test]
 fn no_hint_puts_an_ask_off() {
     let waiting = one();
@@ -91,7 +95,8 @@ fn no_hint_puts_an_ask_off() {
     assert_eq!(told(&waiting, 1, START + WaitQueue::RE_ASK), Some(Wake::AskAgain));
 }
 
-/// The word of a key that was handed on to it is a hint, too, and comes as often as it gets on.
+/// The message that a key was handed to it is a hint too, and may come as often as the waiter makes
+/// progress.
 #[test]
 fn whoever_gets_on_by_its_hints_asks_at_once() {
     let waiting = one();
