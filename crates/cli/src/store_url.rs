@@ -97,7 +97,7 @@ impl StoreUrl {
             return format!("file:{}", path.display());
         }
         let Some(parts) = self.parts() else { return self.0.clone() };
-        let scheme = parts.scheme.to_ascii_lowercase();
+        let scheme = redis_scheme(&parts.scheme.to_ascii_lowercase());
         if Self::is_postgres_scheme(&scheme) {
             return place_of_postgres(&parts);
         }
@@ -133,7 +133,7 @@ impl StoreUrl {
 }
 
 /// What stands before the colon. The library knows more, which is of no use to a command.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 18] = [
     "file",
     "redis",
     "rediss",
@@ -142,6 +142,14 @@ const KINDS: [&str; 10] = [
     "rediss+sentinel",
     "redis+cluster",
     "rediss+cluster",
+    "unix",
+    "valkey",
+    "valkeys",
+    "valkey+unix",
+    "valkey+sentinel",
+    "valkeys+sentinel",
+    "valkey+cluster",
+    "valkeys+cluster",
     "postgres",
     "postgresql",
 ];
@@ -179,6 +187,15 @@ fn place_of_postgres(parts: &Parts<'_>) -> String {
     let database = Some(parts.path.trim_matches('/')).filter(|name| !name.is_empty()).or(user);
     let schema = of("schema").unwrap_or("leasehold");
     format!("postgres:{}/{}?{schema}", hosts.join(","), database.unwrap_or_default())
+}
+
+/// The scheme of Redis that means the same.
+fn redis_scheme(scheme: &str) -> String {
+    match scheme.strip_prefix("valkey") {
+        Some(rest) => format!("redis{rest}"),
+        None if scheme == "unix" => "redis+unix".into(),
+        None => scheme.into(),
+    }
 }
 
 fn with_port(host: &str, default: &str) -> String {
@@ -229,6 +246,8 @@ mod tests {
                 "redis+unix:///run/r.sock?user=web&password=s3cret&db=2",
                 "redis+unix:///run/r.sock?user=web&db=2",
             ),
+            ("unix:///run/r.sock?password=s3cret&db=2", "unix:///run/r.sock?db=2"),
+            ("valkeys://web:s3cret@h", "valkeys://web@h"),
             (
                 "redis+sentinel://web:s3cret@a:1,b:2/locks?sentinel-user=w&sentinel-password=s3cret",
                 "redis+sentinel://web@a:1,b:2/locks?sentinel-user=w",
@@ -251,6 +270,9 @@ mod tests {
             ("redis://h", "redis://u:pw@H:6379/0"),
             ("redis://localhost/2", "redis://127.0.0.1?db=2"),
             ("redis+unix:///s", "redis+unix:///s?db=0"),
+            ("redis+unix:///s", "unix:///s"),
+            ("redis://h", "valkey://H:6379"),
+            ("rediss+cluster://a,b", "valkeys+cluster://b,a"),
             ("redis://[::1]", "redis://[::1]:6379/"),
             ("redis+sentinel://a:1,b:2/locks", "redis+sentinel://u:pw@B:2,a:1/locks?db=0"),
             ("redis+cluster://a,localhost:7", "redis+cluster://u:pw@127.0.0.1:7,A:6379"),

@@ -81,7 +81,9 @@ Where the locks are, by --store or LEASEHOLD_STORE:
                                 several users share is made by root: `leasehold help init`
   redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]
   rediss://...                  the same over TLS; ?ca=FILE names the certificate authority
-  redis+unix:///SOCKET          a server's socket; ?db=N, ?user=NAME and ?password=TEXT
+  redis+unix:///SOCKET          a server's socket; ?db=N, ?user=NAME and ?password=TEXT; also unix:///SOCKET
+  valkey://..., valkeys://...   the same servers by the names that Valkey's clients use; so also valkey+sentinel: and
+                                valkey+cluster:
   redis+sentinel://[USER[:PASSWORD]@]HOST[:PORT],HOST.../MASTER[?db=N]
                                 the master of this name, wherever these sentinels say that it is; also rediss+sentinel:
   redis+cluster://[USER[:PASSWORD]@]HOST[:PORT],...

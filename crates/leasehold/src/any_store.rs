@@ -90,7 +90,9 @@ pub(crate) fn from_url(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Arc<dyn 
         "memory" => Err(refused("memory: takes nothing behind the colon")),
         "file" => file(rest, runtime),
         "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => redis(url, runtime),
-        "redis+cluster" | "rediss+cluster" => cluster(url, runtime),
+        "valkey" | "valkeys" | "valkey+unix" | "valkey+sentinel" | "valkeys+sentinel" => redis(url, runtime),
+        "unix" => redis(url, runtime),
+        "redis+cluster" | "rediss+cluster" | "valkey+cluster" | "valkeys+cluster" => cluster(url, runtime),
         "postgres" | "postgresql" => postgres(url, runtime),
         _ => Err(refused(&format!("the kind of this store URL is not known; {KNOWN}"))),
     }

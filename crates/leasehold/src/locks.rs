@@ -38,7 +38,8 @@ impl Locks {
     ///
     /// - `memory:` — this process alone
     /// - `file:/path/to/leases.db` — the processes of one machine
-    /// - `redis://[user:password@]host[:port][/db]`, `rediss://…` with TLS, `redis+unix:///path/to/socket`
+    /// - `redis://[user:password@]host[:port][/db]`, `rediss://…` with TLS, `redis+unix:///path/to/socket`;
+    ///   also `valkey://…`, `valkeys://…` and `unix:///path/to/socket`
     /// - `redis+sentinel://[user:password@]host[:port],host…/master-name`, or
     ///   `rediss+sentinel://…`: the master that the sentinels report
     /// - `redis+cluster://[user:password@]host[:port][,host[:port]]…`, `rediss+cluster://…` — a

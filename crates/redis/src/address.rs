@@ -72,13 +72,14 @@ impl Address {
         };
         let scheme = scheme.to_ascii_lowercase();
         let (kind, tls) = match &*scheme {
-            "redis" => (Kind::Host, false),
-            "rediss" => (Kind::Host, true),
-            "redis+unix" => (Kind::Socket, false),
-            "redis+sentinel" => (Kind::Sentinels, false),
-            "rediss+sentinel" => (Kind::Sentinels, true),
-            "redis+cluster" => (Kind::Cluster, false),
-            "rediss+cluster" => (Kind::Cluster, true),
+            // A server has one name, whichever of them it is called by.
+            "redis" | "valkey" => (Kind::Host, false),
+            "rediss" | "valkeys" => (Kind::Host, true),
+            "redis+unix" | "valkey+unix" | "unix" => (Kind::Socket, false),
+            "redis+sentinel" | "valkey+sentinel" => (Kind::Sentinels, false),
+            "rediss+sentinel" | "valkeys+sentinel" => (Kind::Sentinels, true),
+            "redis+cluster" | "valkey+cluster" => (Kind::Cluster, false),
+            "rediss+cluster" | "valkeys+cluster" => (Kind::Cluster, true),
             name if name.bytes().all(|byte| byte.is_ascii_lowercase()) => {
                 return refuse(format!("the store URL has an unknown scheme, {name}: {SCHEMES}"));
             }
@@ -198,7 +199,7 @@ impl Address {
     }
 }
 
-const SCHEMES: &str = "use redis://, rediss://, redis+unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or \
+const SCHEMES: &str = "use redis://, rediss://, valkey://, valkeys://, redis+unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or \
     rediss+cluster://";
 pub(crate) const ENCODE: &str =
     "write characters like / ? # @ and spaces in a user or password as %2F %3F %23 %40 and %20";
@@ -270,6 +271,27 @@ mod tests {
         assert_eq!((&address.access.user, &address.access.password), (&None, &None));
         assert_eq!((&*address.name, address.call_limit), ("redis://localhost", CALL_LIMIT));
         assert_eq!(parse("REDIS://localhost/").name, "redis://localhost");
+    }
+
+    #[test]
+    fn the_schemes_of_valkeys_clients_and_of_sockets_name_the_same_stores() {
+        for (theirs, ours) in [
+            ("valkey://u:secret@h:7000/3", "redis://u@h:7000/3"),
+            ("unix:///run/v.sock?db=2", "redis+unix:///run/v.sock?db=2"),
+            ("valkey+unix:///run/v.sock", "redis+unix:///run/v.sock"),
+            ("valkey+sentinel://a,b/locks", "redis+sentinel://a,b/locks"),
+            ("valkey+cluster://a,b", "redis+cluster://a,b"),
+        ] {
+            assert_eq!(parse(theirs).name, ours);
+        }
+        #[cfg(feature = "tls")]
+        for (theirs, ours) in [
+            ("valkeys://h?ca=/etc/ca.pem", "rediss://h"),
+            ("valkeys+sentinel://a/locks", "rediss+sentinel://a/locks"),
+            ("valkeys+cluster://a", "rediss+cluster://a"),
+        ] {
+            assert_eq!(parse(theirs).name, ours);
+        }
     }
 
     #[test]

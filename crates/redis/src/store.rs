@@ -41,7 +41,8 @@ impl RedisStore {
     ///
     /// `redis://[user[:password]@]host[:port][/db]`, `rediss:` for TLS, or `redis+unix://[user[:password]@]/path/to.sock`; and
     /// `redis+sentinel://[user[:password]@]host[:port],host[:port]…/master-name`, or `rediss+sentinel:`, for the master that these
-    /// sentinels name, followed through failovers.
+    /// sentinels name, followed through failovers. `valkey:`, `valkeys:` and `unix:` mean the same as `redis:`, `rediss:` and
+    /// `redis+unix:`.
     /// Behind a question mark may stand:
     ///
     /// | parameter | default | |

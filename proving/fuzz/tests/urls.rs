@@ -10,7 +10,7 @@ use proptest::strategy::Strategy as _;
 /// Nothing else in any URL has it.
 const SECRET: &str = "Zq7Zq7";
 
-const URLS: [&str; 23] = [
+const URLS: [&str; 26] = [
     "memory:",
     "file:/var/lib/app/leases.db",
     "file:///var/lib/app/leases.db",
@@ -27,6 +27,9 @@ const URLS: [&str; 23] = [
     "rediss+sentinel://a:26379,b/lo%2Dcks?sentinel-password-file=/run/p",
     "redis+cluster://web:Zq7Zq7@a:7001,b:7002",
     "rediss+cluster://a,b,c?protocol=resp3",
+    "valkey://web:Zq7Zq7@h:7000/3",
+    "valkeys+sentinel://web:Zq7Zq7@a,b/locks",
+    "unix:///run/redis.sock?user=web&password=Zq7Zq7&db=3",
     "REDIS://localhost/",
     "redis://user@h",
     "redis://h/15",
