@@ -52,8 +52,9 @@ impl Place {
         let max_ttl = time_of("--max-ttl", args.max_ttl)?;
         let args_name_it = max_ttl.is_some();
         let max_ttl = max_ttl.map_or_else(environment::max_ttl, |max_ttl| Ok(Some(max_ttl)));
+        let several = |urls: &[&str]| urls.len() > 1 || urls.iter().any(|url| Stores::is_a_quorum(url));
         let named = |urls: &[&str], origin: Origin| {
-            let max_ttl = max_ttl.clone()?.filter(|_| urls.len() > 1 || args_name_it);
+            let max_ttl = max_ttl.clone()?.filter(|_| several(urls) || args_name_it);
             let store =
                 Stores::new(urls.iter().copied(), max_ttl).map_err(|failure| failure.about(origin))?;
             Ok(Self { store, origin, outage_limit })

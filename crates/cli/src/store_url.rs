@@ -156,7 +156,7 @@ const KINDS: [&str; 18] = [
 
 /// How to name a store.
 const WRITE: &str = "write file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET, redis+sentinel://HOST,HOST/MASTER, \
-    redis+cluster://HOST,HOST or postgres://HOST/DATABASE";
+    redis+cluster://HOST,HOST, postgres://HOST/DATABASE or quorum:URL,URL,URL";
 
 /// The pieces of a URL, by the rules of RFC 3986.
 struct Parts<'a> {

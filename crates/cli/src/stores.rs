@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use leasehold::QuorumStore;
+
 use crate::exit::Failure;
 use crate::store_url::StoreUrl;
 
@@ -17,9 +19,9 @@ pub(crate) struct Stores {
 impl Stores {
     /// A minute is twice the ttl that locks have by default. It is also how long a server that was restarted without its state
     /// is missed.
-    pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
+    pub(crate) const MAX_TTL: Duration = QuorumStore::MAX_TTL_OF_URL;
 
-    /// The store at a URL, or the stores at several.
+    /// The store at a URL, or the stores at several, or in the URL of a quorum.
     ///
     /// # Errors
     ///
@@ -28,7 +30,27 @@ impl Stores {
         urls: impl IntoIterator<Item = &'a str>,
         max_ttl: Option<Duration>,
     ) -> Result<Self, Failure> {
-        let all = urls.into_iter().map(StoreUrl::new).collect::<Result<Vec<_>, _>>()?;
+        let (mut all, mut in_url) = (Vec::new(), None);
+        for url in urls {
+            match QuorumStore::members_in(url)? {
+                Some((members, longest)) => {
+                    in_url = longest.or(in_url);
+                    all.extend(members.into_iter().map(StoreUrl::new).collect::<Result<Vec<_>, _>>()?);
+                }
+                None => all.push(StoreUrl::new(url)?),
+            }
+        }
+        if all.is_empty() {
+            return Err(Failure::usage("a quorum of no stores: quorum:URL,URL,URL"));
+        }
+        if let (Some(one), Some(other)) = (max_ttl, in_url)
+            && one != other
+        {
+            return Err(Failure::usage(
+                "the longest ttl is given twice, and differs: leave out --max-ttl and LEASEHOLD_MAX_TTL, or max-ttl= of the URL",
+            ));
+        }
+        let max_ttl = max_ttl.or(in_url);
         if max_ttl.is_some() && all.len() < 2 {
             return Err(Failure::usage(
                 "--max-ttl: it is for several stores, and there is one: leave it out, or name the others",
@@ -38,8 +60,11 @@ impl Stores {
     }
 
     /// The URLs in a text, with white space between them. A path may have white space in it, too: only what begins as a URL does
-    /// is the next one.
+    /// is the next one. A quorum is one URL, whatever is between its members.
     pub(crate) fn urls_in(text: &str) -> Vec<&str> {
+        if Self::is_a_quorum(text.trim_start()) {
+            return vec![text.trim_start()];
+        }
         let mut urls = Vec::new();
         let mut rest = text.trim_start();
         let ends = |text: &str| {
@@ -52,6 +77,11 @@ impl Stores {
         }
         urls.push(rest);
         urls
+    }
+
+    /// Whether a text is the URL of a quorum.
+    pub(crate) fn is_a_quorum(text: &str) -> bool {
+        text.starts_with("quorum:")
     }
 
     /// The URLs, with the passwords in them.
@@ -109,6 +139,23 @@ mod tests {
         assert_eq!(urls("file:/my dir/redis x "), ["file:/my dir/redis x "]);
         assert_eq!(urls(" redis://a"), ["redis://a"]);
         assert_eq!(urls("redis://a\nb"), ["redis://a\nb"]);
+    }
+
+    #[test]
+    fn a_quorum_in_one_string_is_its_stores() {
+        let text = " quorum:max-ttl=90s, redis://a,\nredis://b, redis://c ";
+        let stores = Stores::new(Stores::urls_in(text), None).unwrap();
+        assert_eq!(stores.reveal().collect::<Vec<_>>(), ["redis://a", "redis://b", "redis://c"]);
+        assert_eq!(stores.max_ttl, Duration::from_secs(90));
+        let with = |max_ttl| {
+            Stores::new(["quorum:max-ttl=90s,redis://a,redis://b"], Some(Duration::from_secs(max_ttl)))
+        };
+        assert!(with(90).is_ok());
+        let plain = Stores::new(["quorum:redis://a,redis://b"], None).unwrap();
+        assert_eq!(plain.max_ttl, Stores::MAX_TTL);
+        assert!(with(60).is_err());
+        assert!(Stores::new(["quorum:"], None).is_err());
+        assert!(Stores::new(["quorum:redis://a,memory:"], None).is_err());
     }
 
     #[test]

@@ -94,6 +94,9 @@ Where the locks are, by --store or LEASEHOLD_STORE:
                                 a PostgreSQL database, in whose schema `leasehold init --store URL` has made the tables;
                                 ?sslmode=verify-full is TLS, and sslrootcert=FILE names the certificate authority
 
+  quorum:[max-ttl=TIME,]URL,URL,URL
+                                a majority of these stores, as several --store are
+
 Behind a question mark, with & between them, a server's URL may have:
 
   password-file=FILE            the password, read for each connection; refused if others can read the file

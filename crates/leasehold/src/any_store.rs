@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold_core::{BoxFuture, Instant, Misuse, Runtime, Store};
 
 use crate::memory::MemoryStore;
+use crate::quorum::QuorumStore;
 
 /// A store of any kind, as a member of [`Locks::quorum`](crate::Locks::quorum).
 #[derive(Clone)]
@@ -94,8 +95,16 @@ pub(crate) fn from_url(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Arc<dyn 
         "unix" => redis(url, runtime),
         "redis+cluster" | "rediss+cluster" | "valkey+cluster" | "valkeys+cluster" => cluster(url, runtime),
         "postgres" | "postgresql" => postgres(url, runtime),
+        "quorum" => quorum(url, &runtime),
         _ => Err(refused(&format!("the kind of this store URL is not known; {KNOWN}"))),
     }
+}
+
+fn quorum(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
+    let (urls, max_ttl) = QuorumStore::members_in(url)?.unwrap_or_default();
+    let members: Result<Vec<_>, _> = urls.into_iter().map(|url| from_url(url, runtime)).collect();
+    let max_ttl = max_ttl.unwrap_or(QuorumStore::MAX_TTL_OF_URL);
+    Ok(Arc::new(QuorumStore::new(members?, max_ttl, runtime.clone())?))
 }
 
 #[cfg(feature = "file")]
@@ -139,7 +148,7 @@ fn postgres(_: &str, _: Arc<dyn Runtime>) -> Result<Arc<dyn Store>, Misuse> {
 }
 
 const KNOWN: &str = "known are memory:, file:PATH, redis://HOST, rediss://HOST, redis+unix:///SOCKET, \
-    redis+sentinel://HOST,HOST/MASTER, redis+cluster://HOST,HOST and postgres://HOST/DATABASE";
+    redis+sentinel://HOST,HOST/MASTER, redis+cluster://HOST,HOST, postgres://HOST/DATABASE and quorum:URL,URL,URL";
 
 /// Never quotes the URL: it may contain a password anywhere.
 fn refused(fact: &str) -> Misuse {

@@ -11,7 +11,7 @@ use crate::error::ConnectError;
 use crate::locks::Locks;
 use crate::memory::MemoryStore;
 use crate::naming::Naming;
-use crate::place::{Place, rest};
+use crate::place::{Place, check_ttl, rest};
 use crate::quorum::QuorumStore;
 use crate::runtime::TokioRuntime;
 
@@ -121,9 +121,10 @@ impl LocksBuilder {
     /// Cancel safe.
     pub async fn connect(self, url: &str) -> Result<Locks, ConnectError> {
         // Report an invalid default at once, and not with the first lock.
-        self.defaults.checked()?;
+        let (ttl, _) = self.defaults.checked()?;
         let runtime = self.runtime_for(url)?;
         let store = any_store::from_url(url, &runtime)?;
+        check_ttl(&*store, ttl)?;
         open(&*store, &*runtime, self.defaults.outage_limit).await?;
         Ok(self.over_on(store, runtime))
     }
@@ -136,9 +137,10 @@ impl LocksBuilder {
     ///
     /// [`ConnectError`]: the URL or a default is invalid, or no thread could be started.
     pub fn unopened(self, url: &str) -> Result<Locks, ConnectError> {
-        self.defaults.checked()?;
+        let (ttl, _) = self.defaults.checked()?;
         let runtime = self.runtime_for(url)?;
         let store = any_store::from_url(url, &runtime)?;
+        check_ttl(&*store, ttl)?;
         Ok(self.over_on(store, runtime))
     }
 

@@ -45,6 +45,12 @@ impl Locks {
     /// - `redis+cluster://[user:password@]host[:port][,host[:port]]…`, `rediss+cluster://…` — a
     ///   cluster; any of its nodes
     ///
+    /// - `postgres://[user:password@]host[:port]/database` — a PostgreSQL database, with the feature
+    ///   `postgres`
+    /// - `quorum:[max-ttl=60s,]URL,URL,URL` — a majority of the stores at these URLs, for
+    ///   configuration that is one string. Unlike [`Locks::quorum`], this waits until a majority of
+    ///   them answers
+    ///
     /// The calling runtime keeps the locks: when it ends, the guards are lost.
     ///
     /// # Errors
@@ -69,6 +75,8 @@ impl Locks {
     /// new quorum grants its first lock after 61 s. `lock()` waits for that; `try_lock()` and a
     /// shorter `within` fail with [`LockError::NoQuorum`](crate::LockError::NoQuorum), which says
     /// so. In tests, `redis://…?quarantine=no` serves at once.
+    ///
+    /// One string can name a quorum too: [`Locks::connect`]`("quorum:redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3")`.
     ///
     /// ```no_run
     /// # fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -38,10 +38,7 @@ impl Place {
 
     /// Refuses a TTL that the store does not support.
     pub(crate) fn check(&self, ttl: Ttl) -> Result<(), Misuse> {
-        match self.store.limits().longest_ttl.filter(|longest| ttl > *longest) {
-            Some(longest) => Err(Misuse::TtlOverLongest { asked: ttl, longest }),
-            None => Ok(()),
-        }
+        check_ttl(&*self.store, ttl)
     }
 
     /// The holders of a key and its waiters.
@@ -132,6 +129,14 @@ impl<Done: Fn(Result<(), Fault>)> Undo<Done> {
             // attempt's place in the queue.
             runtime.sleep_until(again.min(end)).await;
         }
+    }
+}
+
+/// Refuses a TTL that the store does not support.
+pub(crate) fn check_ttl(store: &dyn Store, ttl: Ttl) -> Result<(), Misuse> {
+    match store.limits().longest_ttl.filter(|longest| ttl > *longest) {
+        Some(longest) => Err(Misuse::TtlOverLongest { asked: ttl, longest }),
+        None => Ok(()),
     }
 }
 

@@ -16,6 +16,7 @@ mod looking;
 mod marking;
 mod member;
 mod questions;
+mod url;
 mod waiting;
 
 use std::sync::Arc;
@@ -84,6 +85,28 @@ impl QuorumStore {
             return Err(Misuse::SameMemberTwice { name: twice[0].clone() });
         }
         Ok(Self { desk: Arc::new(Desk::new(name, members, max_ttl, runtime)) })
+    }
+
+    /// The longest TTL of a quorum whose URL names none: twice the default TTL.
+    pub const MAX_TTL_OF_URL: Duration = Duration::from_secs(60);
+
+    /// The URLs in a quorum's URL, `quorum:[max-ttl=TIME,]URL,URL…`, and the longest TTL if it
+    /// names one; `None` if this is the URL of another kind of store.
+    /// [`Locks::connect`](crate::Locks::connect) takes such a URL as it is; this function is for
+    /// programs that show or check it.
+    ///
+    /// ```
+    /// use leasehold::QuorumStore;
+    /// let quorum = QuorumStore::members_in("quorum:redis://a,redis://b,redis://c")?;
+    /// assert_eq!(quorum, Some((vec!["redis://a", "redis://b", "redis://c"], None)));
+    /// # Ok::<(), leasehold::Misuse>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Url`], when the longest TTL cannot be read.
+    pub fn members_in(url: &str) -> Result<Option<url::Members<'_>>, Misuse> {
+        url::members_in(url)
     }
 
     /// The number of attempts with calls in flight or leases at members. For tests and diagnosis.

@@ -30,6 +30,7 @@ const URLS: [&str; 26] = [
     "valkey://web:Zq7Zq7@h:7000/3",
     "valkeys+sentinel://web:Zq7Zq7@a,b/locks",
     "unix:///run/redis.sock?user=web&password=Zq7Zq7&db=3",
+    "quorum:max-ttl=60s,redis://web:Zq7Zq7@a,redis+cluster://web:Zq7Zq7@b,c:1,file:/d",
     "REDIS://localhost/",
     "redis://user@h",
     "redis://h/15",
