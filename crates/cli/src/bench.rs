@@ -15,10 +15,10 @@ use self::measure::Bench;
 use self::plan::Plan;
 use crate::args::BenchArgs;
 use crate::exit::{End, Failure};
-use crate::place::OUTAGE_LIMIT;
 use crate::print::print;
 use crate::say;
 use crate::signals::Signals;
+use crate::store_location::OUTAGE_LIMIT;
 
 /// Whoever types Ctrl-C waits for what is under way to be let go, but not for a store that hangs.
 const PATIENCE: Duration = Duration::from_secs(4);

@@ -9,11 +9,11 @@ use crate::args::BreakArgs;
 use crate::exit::{End, Failure, REACH};
 use crate::keys::{key, naming};
 use crate::label::default_label;
-use crate::place::Place;
+use crate::lock_json::HolderJson;
 use crate::print::{plain, print};
 use crate::say;
-use crate::seen::HolderJson;
 use crate::status::KeyText;
+use crate::store_location::StoreLocation;
 
 /// Ends it, if its fence is the one that was named.
 ///
@@ -28,7 +28,7 @@ pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
     if let Some(reason) = args.reason {
         note = note.because(&reason).map_err(|misuse| Failure::from(misuse).about("--reason"))?;
     }
-    let place = Place::of(args.place)?;
+    let place = StoreLocation::of(args.place)?;
     let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("{key}: at {}", locks.store()));

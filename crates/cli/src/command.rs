@@ -13,19 +13,19 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::exit::{End, Failure};
-use crate::minder::{self, News, Order, Outcome, Report, Stop};
 use crate::settings::Settings;
 use crate::signals::{Sender, Signals};
+use crate::supervisor::{self, News, Order, Outcome, Report, Stop};
 use crate::terminal::Terminal;
 use crate::usage::name_of;
 
-/// The command while it runs, below its minder. Standard streams and working directory are ours; it has no other descriptor
+/// The command while it runs, below its supervisor. Standard streams and working directory are ours; it has no other descriptor
 /// of ours.
 #[derive(Debug)]
 pub(crate) struct Command {
-    minder: Child,
-    /// The minder once more, under a name that nobody else gets when it has ended. `None` before Linux 5.3.
-    minder_handle: Option<OwnedFd>,
+    supervisor: Child,
+    /// The supervisor once more, under a name that nobody else gets when it has ended. `None` before Linux 5.3.
+    supervisor_handle: Option<OwnedFd>,
     /// Of records, not a stream; only its readiness is the runtime's concern.
     link: UnixStream,
     /// The terminal that it shares with us, in our process group: typed signals reach it without us, and whoever types
@@ -41,7 +41,7 @@ pub(crate) struct Command {
     grace: Duration,
 }
 
-/// A killed process is gone within some milliseconds, and must be by the lease's end; on a machine that is busy its minder has
+/// A killed process is gone within some milliseconds, and must be by the lease's end; on a machine that is busy its supervisor has
 /// to wait for the processor first. So a fiftieth of the ttl is left for it, and never more than this. A busy machine was seen
 /// to take more than 20 ms.
 const MOST_FOR_DYING: Duration = Duration::from_millis(500);
@@ -64,14 +64,14 @@ impl Command {
     where
         E: IntoIterator<Item = (&'static str, OsString)>,
     {
-        let now = minder::now();
+        let now = supervisor::now();
         let terminal = if settings.no_tty { None } else { Terminal::of_session() };
         let dying = dying(settings.wanted.ttl.duration());
         let group = terminal.is_some().then(getpgrp);
-        // Should the minder be killed, what it minded becomes ours to end.
-        let _ = minder::adopt_orphans();
+        // Should the supervisor be killed, what it minded becomes ours to end.
+        let _ = supervisor::adopt_orphans();
         let blocked = signals.blocked_before();
-        let mut process = minder::process(
+        let mut process = supervisor::process(
             settings.grace,
             group,
             blocked,
@@ -80,36 +80,45 @@ impl Command {
             &settings.arguments,
         );
         process.envs(environment);
-        let no_minder = |error: io::Error| Failure::no_minder(&error);
-        let (link, theirs) = minder::pair().map_err(|error| no_minder(error.into()))?;
-        rustix::io::ioctl_fionbio(&link, true).map_err(|error| no_minder(error.into()))?;
-        let link = UnixStream::from_std(link.into()).map_err(no_minder)?;
+        let no_supervisor = |error: io::Error| Failure::no_supervisor(&error);
+        let (link, theirs) = supervisor::pair().map_err(|error| no_supervisor(error.into()))?;
+        rustix::io::ioctl_fionbio(&link, true).map_err(|error| no_supervisor(error.into()))?;
+        let link = UnixStream::from_std(link.into()).map_err(no_supervisor)?;
         process.stdin(theirs);
-        let minder = process.spawn().map_err(|error| match error.kind() {
-            // The minder is given the command's arguments and environment: it is they that are too long.
+        let supervisor = process.spawn().map_err(|error| match error.kind() {
+            // The supervisor is given the command's arguments and environment: it is they that are too long.
             ErrorKind::ArgumentListTooLong => not_started(settings, &error),
-            _ => no_minder(error),
+            _ => no_supervisor(error),
         })?;
-        let minder_handle = pidfd_open(Pid::from_child(&minder), PidfdFlags::empty()).ok();
+        let supervisor_handle = pidfd_open(Pid::from_child(&supervisor), PidfdFlags::empty()).ok();
         let stops = if terminal.is_some() { 0 } else { u64::MAX };
-        let command =
-            Self { minder, minder_handle, link, terminal, stops, left: 0, dying, grace: settings.grace };
+        let command = Self {
+            supervisor,
+            supervisor_handle,
+            link,
+            terminal,
+            stops,
+            left: 0,
+            dying,
+            grace: settings.grace,
+        };
         let lifeline = locks.lifeline();
         // If it is gone already, the missing report says so.
         let lifeline = lifeline.as_ref().map(OwnedFd::as_fd);
-        let _ = minder::begin(&command.link, Order::End(command.gone_by(now, left)), lifeline);
+        let _ = supervisor::begin(&command.link, Order::End(command.gone_by(now, left)), lifeline);
         Ok(command)
     }
 
     /// What comes next of it: a stop, or its end, with that of all that it started if it had to end. The end without a report
-    /// is that of its minder, which somebody killed, and it with that.
+    /// is that of its supervisor, which somebody killed, and it with that.
     ///
     /// Cancel safe.
     pub(crate) async fn news(&mut self) -> Result<Stop, Option<Report>> {
-        let mut received = self.link.async_io(Interest::READABLE, || minder::receive_news(&self.link)).await;
+        let mut received =
+            self.link.async_io(Interest::READABLE, || supervisor::receive_news(&self.link)).await;
         if let Ok(Some(News::Left(count))) = received {
             self.left = count;
-            received = self.link.async_io(Interest::READABLE, || minder::receive_news(&self.link)).await;
+            received = self.link.async_io(Interest::READABLE, || supervisor::receive_news(&self.link)).await;
         }
         match received {
             Ok(Some(News::Stopped(stop))) => {
@@ -118,11 +127,11 @@ impl Command {
             }
             Ok(Some(News::Ended(report))) => {
                 // It has no more to do. The processor time of the command counts as ours once both are waited for.
-                let _ = self.minder.wait();
+                let _ = self.supervisor.wait();
                 Err(Some(report))
             }
             Ok(None | Some(News::Left(_))) | Err(_) => {
-                minder::kill_all();
+                supervisor::kill_all();
                 Err(None)
             }
         }
@@ -148,24 +157,24 @@ impl Command {
     /// Has it end because the lease was lost. Gives back the moment at which it must be gone.
     pub(crate) fn must_end(&self, order: Order) -> u64 {
         self.order(order);
-        // Somebody may have stopped the minder.
-        if let Some(minder) = &self.minder_handle {
-            let _ = pidfd_send_signal(minder, Signal::CONT);
+        // Somebody may have stopped the supervisor.
+        if let Some(supervisor) = &self.supervisor_handle {
+            let _ = pidfd_send_signal(supervisor, Signal::CONT);
         }
-        minder::now() + nanoseconds(self.grace + self.dying)
+        supervisor::now() + nanoseconds(self.grace + self.dying)
     }
 
-    /// Ends it and its minder, if that cannot do what it is for. Says whether it did.
+    /// Ends it and its supervisor, if that cannot do what it is for. Says whether it did.
     pub(crate) fn kill_if_unminded(&self) -> bool {
-        let unminded = is_stopped(Pid::from_child(&self.minder));
+        let unminded = is_stopped(Pid::from_child(&self.supervisor));
         if unminded {
-            minder::kill_all();
+            supervisor::kill_all();
         }
         unminded
     }
 
     pub(crate) fn order(&self, order: Order) {
-        minder::send_order(&self.link, order);
+        supervisor::send_order(&self.link, order);
     }
 
     /// Stops us when the command was stopped at our terminal: the shell that started us then sees what it would see of the
@@ -189,7 +198,7 @@ impl Command {
     /// be so a moment after it goes on.
     pub(crate) fn stops_itself(&self, from: Sender) -> bool {
         self.terminal.is_some()
-            && matches!(from, Sender::Process(Some(process)) if minder::is_below_us(process))
+            && matches!(from, Sender::Process(Some(process)) if supervisor::is_below_us(process))
     }
 
     /// Asks the command to stop; if it does, we [`follow`](Self::follow). Not once more where it has stopped already, which we
@@ -215,7 +224,7 @@ impl Command {
         self.terminal.iter().for_each(Terminal::mend);
     }
 
-    /// How long before the end of a lease the minder has it gone; half of that is left for us to do what it did not.
+    /// How long before the end of a lease the supervisor has it gone; half of that is left for us to do what it did not.
     pub(crate) fn dying(&self) -> u64 {
         nanoseconds(self.dying)
     }

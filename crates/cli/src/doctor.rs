@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::args::DoctorArgs;
 use crate::exit::{End, Failure};
 use crate::keys::{key, naming};
-use crate::place::Place;
 use crate::print::{plain, print};
+use crate::store_location::StoreLocation;
 
 /// Prints it, and says how to end: how bad the worst of it is.
 ///
@@ -22,7 +22,7 @@ pub(crate) async fn diagnose(args: DoctorArgs) -> Result<End, Failure> {
     let naming = naming(args.naming)?;
     let key =
         args.key.map(|name| key(name, &naming).map_err(|failure| failure.about("--key"))).transpose()?;
-    let place = Place::of(args.place)?;
+    let place = StoreLocation::of(args.place)?;
     let locks = place.unopened(place.to_look_at(), args.quiet)?;
     let mut findings = locks.diagnose().await;
     // Whoever may use a file may use all of it, and it is not to be made.

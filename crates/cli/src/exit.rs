@@ -86,7 +86,7 @@ impl Failure {
         )
     }
 
-    pub(crate) fn no_minder(error: &io::Error) -> Self {
+    pub(crate) fn no_supervisor(error: &io::Error) -> Self {
         Self::new(
             End::CANNOT_EXECUTE,
             format!(

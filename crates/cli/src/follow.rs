@@ -12,11 +12,11 @@ use tokio::time::{Instant, sleep_until};
 use crate::args::WatchArgs;
 use crate::exit::{End, Failure};
 use crate::keys::{beginning, naming};
-use crate::mark::{SeenBreak, broken};
-use crate::place::Place;
+use crate::lock_json::{HolderJson, WaiterJson};
+use crate::mark::{BreakJson, broken};
 use crate::print::plain;
-use crate::seen::{HolderJson, SeenWaiter};
 use crate::status::{KeyText, VERSION, millis};
+use crate::store_location::StoreLocation;
 use crate::time;
 
 /// Writes it until nobody reads it.
@@ -27,7 +27,7 @@ use crate::time;
 pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
     let prefix = beginning(prefix, &naming(args.naming)?)?;
-    let place = Place::of(args.place)?;
+    let place = StoreLocation::of(args.place)?;
     let locks = place.look(false).await?;
     let survey = locks.survey(&prefix);
     let follower = Follower::of(locks, args.json);
@@ -256,19 +256,19 @@ enum Told<'a> {
         #[serde(flatten)]
         key: KeyText,
         #[serde(flatten)]
-        waiter: SeenWaiter,
+        waiter: WaiterJson,
     },
     Left {
         #[serde(flatten)]
         key: KeyText,
         #[serde(flatten)]
-        waiter: SeenWaiter,
+        waiter: WaiterJson,
     },
     Broken {
         #[serde(flatten)]
         key: KeyText,
         #[serde(flatten)]
-        broken: SeenBreak,
+        broken: BreakJson,
     },
     Fault {
         reason: &'a str,
@@ -289,10 +289,10 @@ impl<'a> Told<'a> {
                 Self::Ended { key: (&state.key).into(), holding: holding(state, held) }
             }
             Happened::Waiting(state, place, waiter) => {
-                Self::Waiting { key: (&state.key).into(), waiter: SeenWaiter::of((waiter, place)) }
+                Self::Waiting { key: (&state.key).into(), waiter: WaiterJson::of((waiter, place)) }
             }
             Happened::Left(state, place, waiter) => {
-                Self::Left { key: (&state.key).into(), waiter: SeenWaiter::of((waiter, place)) }
+                Self::Left { key: (&state.key).into(), waiter: WaiterJson::of((waiter, place)) }
             }
             Happened::Broken(record) => Self::Broken { key: (&record.key).into(), broken: record.into() },
             Happened::Fault(reason) => Self::Fault { reason },

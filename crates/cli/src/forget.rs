@@ -5,10 +5,10 @@ use serde::Serialize;
 use crate::args::ForgetArgs;
 use crate::exit::{End, Failure};
 use crate::keys::{key, naming};
-use crate::mark::{SeenMark, begun};
-use crate::place::Place;
+use crate::mark::{MarkJson, begun};
 use crate::print::{plain, print};
 use crate::status::KeyText;
+use crate::store_location::StoreLocation;
 
 /// Forgets it, and says how to end: whether there was anything to forget.
 ///
@@ -17,7 +17,7 @@ use crate::status::KeyText;
 /// [`Failure`], when the store cannot be reached, or refuses.
 pub(crate) async fn forget(args: ForgetArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
-    let place = Place::of(args.place)?;
+    let place = StoreLocation::of(args.place)?;
     let locks = place.look(args.quiet).await?;
     let forgotten = locks.forget(key.as_bytes()).await?;
     if args.json {
@@ -26,7 +26,7 @@ pub(crate) async fn forget(args: ForgetArgs) -> Result<End, Failure> {
             #[serde(flatten)]
             key: KeyText,
             forgotten: bool,
-            mark: Option<SeenMark>,
+            mark: Option<MarkJson>,
         }
         let object = Forgotten {
             key: (&key).into(),

@@ -9,11 +9,11 @@ use rustix::termios::tcgetwinsize;
 use crate::args::LsArgs;
 use crate::exit::{End, Failure};
 use crate::keys::{beginning, naming};
+use crate::lock_json::LockJson;
 use crate::mark;
-use crate::place::Place;
 use crate::print::print;
 use crate::say;
-use crate::seen::Seen;
+use crate::store_location::StoreLocation;
 use crate::table::table;
 use crate::time;
 use crate::wanted::time_of;
@@ -27,7 +27,7 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().next().map(some).transpose()?;
     let prefix = beginning(prefix, &naming(args.naming)?)?;
     let least = time_of("--held-for", args.held_for)?;
-    let place = Place::of(args.place)?;
+    let place = StoreLocation::of(args.place)?;
     let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("looking at {}", locks.store()));
@@ -57,7 +57,7 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
         return Ok(End::SUCCESS);
     }
     if args.json {
-        print(&states.iter().map(Seen::line).collect::<String>())?;
+        print(&states.iter().map(LockJson::line).collect::<String>())?;
     } else {
         print(&table(&states, width()))?;
     }

@@ -19,23 +19,23 @@ mod init;
 mod job;
 mod keys;
 mod label;
+mod lock_json;
 mod ls;
 mod mark;
 mod metrics;
-mod minder;
 mod pages;
-mod place;
 mod print;
 mod run;
 mod say;
-mod seen;
 mod settings;
 mod show;
 mod signals;
 mod skip;
 mod status;
+mod store_location;
 mod store_url;
 mod stores;
+mod supervisor;
 mod table;
 mod take;
 mod terminal;
@@ -62,9 +62,9 @@ use crate::wanted::Wanted;
 
 fn main() -> ! {
     let mut words = std::env::args_os();
-    if let Some(role) = minder::Role::named(words.next().as_deref()) {
-        minder::play(role, words);
-        // Of a minder nobody asks, and a launcher that comes back here is none that became the command.
+    if let Some(role) = supervisor::Role::named(words.next().as_deref()) {
+        supervisor::play(role, words);
+        // Of a supervisor nobody asks, and a launcher that comes back here is none that became the command.
         End::CANNOT_EXECUTE.now();
     }
     let end = match usage::read(std::env::args_os()) {

@@ -9,7 +9,7 @@ use crate::time;
 
 /// What `once` or `every` noted.
 #[derive(Debug, Serialize)]
-pub(crate) struct SeenMark {
+pub(crate) struct MarkJson {
     begun_at: u64,
     by: Option<String>,
     fence: u64,
@@ -18,7 +18,7 @@ pub(crate) struct SeenMark {
     due_at: Option<u64>,
 }
 
-impl From<&Mark> for SeenMark {
+impl From<&Mark> for MarkJson {
     fn from(mark: &Mark) -> Self {
         Self {
             begun_at: mark.at.as_micros() / 1000,
@@ -37,7 +37,7 @@ pub(crate) fn line(key: &Key, mark: &Mark) -> String {
         #[serde(flatten)]
         key: KeyText,
         #[serde(flatten)]
-        mark: SeenMark,
+        mark: MarkJson,
     }
     let line = Line { key: key.into(), mark: mark.into() };
     serde_json::to_string(&line).expect("text and numbers can be written as JSON") + "\n"
@@ -45,7 +45,7 @@ pub(crate) fn line(key: &Key, mark: &Mark) -> String {
 
 /// A break that the store remembers.
 #[derive(Debug, Serialize)]
-pub(crate) struct SeenBreak {
+pub(crate) struct BreakJson {
     broken_at: u64,
     fence: u64,
     held_by: Option<String>,
@@ -53,7 +53,7 @@ pub(crate) struct SeenBreak {
     reason: Option<String>,
 }
 
-impl From<&BreakRecord> for SeenBreak {
+impl From<&BreakRecord> for BreakJson {
     fn from(broken: &BreakRecord) -> Self {
         let text = |label: &Option<Label>| label.as_ref().map(ToString::to_string);
         Self {

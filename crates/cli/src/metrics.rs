@@ -8,8 +8,8 @@ use leasehold::{BreakRecord, Key, KeyState, Mark, Marked};
 use crate::args::MetricsArgs;
 use crate::exit::{End, Failure};
 use crate::keys::{beginning, naming};
-use crate::place::Place;
 use crate::print::print;
+use crate::store_location::StoreLocation;
 
 /// Prints them.
 ///
@@ -19,7 +19,7 @@ use crate::print::print;
 pub(crate) async fn metrics(args: MetricsArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
     let prefix = beginning(prefix, &naming(args.naming)?)?;
-    let place = Place::of(args.place)?;
+    let place = StoreLocation::of(args.place)?;
     // Its stderr is a scheduler's mail.
     let locks = place.look(true).await?;
     let states = locks.list(&prefix).await?;

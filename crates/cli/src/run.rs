@@ -7,11 +7,11 @@ use std::process::ExitStatus;
 use crate::command::{Command, end_as, status_of};
 use crate::environment::{self, Around};
 use crate::exit::{End, Failure};
-use crate::minder::Outcome;
 use crate::say;
 use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::status;
+use crate::supervisor::Outcome;
 use crate::take::{LastWords, Return, Taken, give_back, take, tell_keeping};
 use crate::watch::{Doom, Ended, watch};
 
@@ -119,7 +119,7 @@ fn ended_for(settings: &Settings, doom: Doom) -> Failure {
             return Failure::new(
                 End::LOST,
                 format!(
-                    "{keys}: the minder of the command was killed, and so all of the command: check what it did, and run it again"
+                    "{keys}: the supervisor of the command was killed, and so all of the command: check what it did, and run it again"
                 ),
             );
         }

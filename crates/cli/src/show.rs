@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use crate::args::ShowArgs;
 use crate::exit::{End, Failure};
 use crate::keys::{key, naming};
+use crate::lock_json::{LockJson, granted_at, mode};
 use crate::mark;
-use crate::place::Place;
 use crate::print::{plain, print};
 use crate::say;
-use crate::seen::{Seen, granted_at, mode};
+use crate::store_location::StoreLocation;
 use crate::time;
 
 /// Shows it, and says how to end: whether anybody holds it.
@@ -20,7 +20,7 @@ use crate::time;
 /// [`Failure`], when there is nothing to be seen, or what stands there is no lock.
 pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
-    let place = Place::of(args.place)?;
+    let place = StoreLocation::of(args.place)?;
     let locks = place.look(args.quiet).await?;
     if args.verbose {
         say::line(format_args!("{key}: looking at {}", locks.store()));
@@ -33,7 +33,7 @@ pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
             locks.last_break(key.as_bytes()).await.inspect_err(|error| say::line(error)).ok().flatten();
         print(&if args.json {
             let mark = marked.as_ref().and_then(|marked| marked.mark.as_ref());
-            Seen::line_with(&state, mark, broken.as_ref())
+            LockJson::line_with(&state, mark, broken.as_ref())
         } else {
             text(&state) + &remembered(marked.as_ref(), broken.as_ref())
         })?;

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal};
 use tokio::net::unix::pipe;
 
 use crate::exit::Failure;
-use crate::minder;
+use crate::supervisor;
 
 /// What asks a program to end, and what it may have made its own meaning for.
 pub(crate) const PASSED_ON: [Signal; 6] =
@@ -129,7 +129,7 @@ impl Signals {
             let is = |signal: &Signal| signal.as_raw().unsigned_abs() == come.ssi_signo;
             if is(&Signal::CHILD) {
                 // The first process of a container is given all orphans. Nobody waits for our children but by other news.
-                minder::reap_all();
+                supervisor::reap_all();
             } else if is(&Signal::CONT) {
                 return Event::Continued;
             } else if is(&Signal::TSTP) {

@@ -26,9 +26,9 @@ use crate::args::TopArgs;
 use crate::exit::{End, Failure};
 use crate::keys::{beginning, naming};
 use crate::label::default_label;
-use crate::place::Place;
 use crate::print::plain;
 use crate::signals::{Event, Signals, stop};
+use crate::store_location::StoreLocation;
 
 /// How often the screen is drawn when nothing is typed: time left is shown in seconds, and below ten in tenths.
 const FRAME: Duration = Duration::from_millis(250);
@@ -49,7 +49,7 @@ enum News {
 pub(crate) async fn top(args: TopArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
     let prefix = beginning(prefix, &naming(args.naming)?)?;
-    let place = Place::of(args.place)?;
+    let place = StoreLocation::of(args.place)?;
     on_a_terminal()?;
     // Before there are other threads.
     let mut signals = Signals::catch()?;

@@ -12,8 +12,8 @@ use crate::environment;
 use crate::exit::{End, Failure};
 use crate::keys::{Keys, naming};
 use crate::label::default_label;
-use crate::place::{OUTAGE_LIMIT, Place, SHORT_OUTAGE_LIMIT};
 use crate::status::Status;
+use crate::store_location::{OUTAGE_LIMIT, SHORT_OUTAGE_LIMIT, StoreLocation};
 use crate::time;
 
 /// A lock that is wanted, with everything settled.
@@ -28,7 +28,7 @@ pub(crate) struct Wanted {
     /// How long its lease may last in all.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) label: String,
-    pub(crate) place: Place,
+    pub(crate) place: StoreLocation,
     /// Whom its release wakes besides those in line.
     pub(crate) signal: Option<Signal>,
     pub(crate) status: Arc<Status>,
@@ -87,7 +87,7 @@ impl Wanted {
         let naming = naming(args.naming)?;
         let keys = Keys::of(keys, &naming)?;
         let signal = naming.signal();
-        let place = Place::of(args.place)?;
+        let place = StoreLocation::of(args.place)?;
         if let Mode::Permits { .. } = mode
             && place.store.is_several()
         {

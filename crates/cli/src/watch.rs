@@ -1,4 +1,4 @@
-//! While the command runs: its minder is told of each renewal and of a loss, and signals are passed on.
+//! While the command runs: its supervisor is told of each renewal and of a loss, and signals are passed on.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use crate::command::Command;
-use crate::minder::{self, Order, Outcome};
 use crate::signals::{Event, Sender, Signals};
+use crate::supervisor::{self, Order, Outcome};
 
 /// How the command ended, and why it had to, if it had to.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) enum Doom {
     Stopped,
     /// It held the lock for so long, which was all that it was allowed.
     HeldTooLong(Duration),
-    /// Somebody killed the minder.
+    /// Somebody killed the supervisor.
     Unminded,
 }
 
@@ -43,19 +43,19 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 /// In nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
-/// How often to look whether the minder was stopped while it kills.
+/// How often to look whether the supervisor was stopped while it kills.
 const SHORT_NAP: Duration = Duration::from_millis(5);
 
 /// Waits until the command has ended.
 ///
-/// A lease that is about to end gives it the grace from SIGTERM to SIGKILL, so that it is gone by then; the minder sees to
+/// A lease that is about to end gives it the grace from SIGTERM to SIGKILL, so that it is gone by then; the supervisor sees to
 /// that by itself. One that was lost without notice (deleted, taken) gives it that time too: the lock is gone in any case, and
 /// work ended in good order leaves less to mend.
 ///
 /// One that has held the lock for `max_hold` is told to end as well, and the lease is renewed until all of it is gone: what cannot be
 /// killed must not run beside the next holder.
 ///
-/// A minder that does nothing, because somebody stopped it, is given half of the time that was meant for dying; then we do
+/// A supervisor that does nothing, because somebody stopped it, is given half of the time that was meant for dying; then we do
 /// its work.
 pub(crate) async fn watch(
     command: &mut Command,
@@ -75,7 +75,7 @@ pub(crate) async fn watch(
     let report = loop {
         // Asked for before the end is read, so that none is missed in between.
         let renewed = held.renewed();
-        let now = minder::now();
+        let now = supervisor::now();
         let left = held.remaining();
         if !left.is_zero() {
             gone_by = command.may_last(now, left);
@@ -87,7 +87,7 @@ pub(crate) async fn watch(
         }
         let overdue = gone_by.min(told_by).saturating_add(command.dying() / 2);
         let rest = match Duration::from_nanos(overdue.saturating_sub(now)) {
-            // Its minder kills what can be killed within milliseconds. What cannot be may take hours.
+            // Its supervisor kills what can be killed within milliseconds. What cannot be may take hours.
             Duration::ZERO if now - overdue > SECOND => LONGEST_NAP,
             rest => rest.max(SHORT_NAP),
         };
@@ -106,7 +106,7 @@ pub(crate) async fn watch(
             }
             () = renewed => stopped = false,
             event = signals.next_event() => stopped |= attend(command, event, signals, &mut last_wish),
-            () = sleep(nap) => if minder::now() >= overdue && command.kill_if_unminded() {
+            () = sleep(nap) => if supervisor::now() >= overdue && command.kill_if_unminded() {
                 unminded_by_us = true;
                 break None;
             },

@@ -44,14 +44,14 @@ impl Locks {
     /// A dropped future may leave the name taken for 30 s.
     pub async fn bare_pair(&self, name: impl AsRef<[u8]>) -> Result<(), InspectError> {
         let key = self.key(name.as_ref())?;
-        let place = self.place();
-        let ttl = place.store.limits().longest_ttl.map_or(TTL, |longest| longest.min(TTL));
-        let holder = Holder::from_bits(place.runtime.random());
+        let handle = self.handle();
+        let ttl = handle.store.limits().longest_ttl.map_or(TTL, |longest| longest.min(TTL));
+        let holder = Holder::from_bits(handle.runtime.random());
         self.bare(&Bare::pair(key, holder, ttl)).await
     }
 
     async fn bare(&self, what: &Bare) -> Result<(), InspectError> {
-        let done = async { self.place().store.baseline()?.bare(what).await };
+        let done = async { self.handle().store.baseline()?.bare(what).await };
         done.await.map_err(InspectError::Store)
     }
 }

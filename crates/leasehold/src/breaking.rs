@@ -54,8 +54,8 @@ impl Locks {
             None => self.label()?,
         };
         let note = BreakNote { by, ..note };
-        let report = &self.place().report;
-        let answer = async { self.place().store.admin()?.break_lease(&key, fence, &note).await }.await;
+        let report = &self.handle().report;
+        let answer = async { self.handle().store.admin()?.break_lease(&key, fence, &note).await }.await;
         report.answered(&answer);
         match answer {
             Ok(BreakAnswer::Broken { holding }) => {

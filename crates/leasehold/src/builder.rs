@@ -11,9 +11,9 @@ use crate::error::ConnectError;
 use crate::locks::Locks;
 use crate::memory::MemoryStore;
 use crate::naming::Naming;
-use crate::place::{Place, check_ttl, rest};
 use crate::quorum::QuorumStore;
 use crate::runtime::TokioRuntime;
+use crate::store_handle::{StoreHandle, check_ttl, rest};
 
 /// Defaults for the locks of one store; a lock or a request can override them.
 #[derive(Clone, Debug, Default)]
@@ -193,7 +193,7 @@ impl LocksBuilder {
 
     fn over_on(self, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) -> Locks {
         let drift = self.drift.unwrap_or_else(|| store.limits().drift);
-        Locks::new(Place::new(store, runtime, drift), self.defaults)
+        Locks::new(StoreHandle::new(store, runtime, drift), self.defaults)
     }
 
     fn runtime_for(&self, url: &str) -> Result<Arc<dyn Runtime>, ConnectError> {

@@ -32,7 +32,7 @@ impl Locks {
     ///
     /// Cancel safe.
     pub async fn diagnose(&self) -> Vec<Finding> {
-        let (store, runtime) = (self.place().store.clone(), self.place().runtime.clone());
+        let (store, runtime) = (self.handle().store.clone(), self.handle().runtime.clone());
         let (mut tell, told) = oneshot::channel();
         let name: Arc<str> = store.name().into();
         // Run it where the locks live: a store opens connections for this, and the caller may be in

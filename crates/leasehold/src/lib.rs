@@ -36,7 +36,6 @@ pub mod manual;
 mod memory;
 mod mutex;
 mod naming;
-mod place;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod quorum;
@@ -47,6 +46,7 @@ mod runtime;
 mod rw_lock;
 mod semaphore;
 pub mod store;
+mod store_handle;
 mod survey;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -15,10 +15,10 @@ use crate::events::Events;
 use crate::lock::Held;
 use crate::mutex::Mutex;
 use crate::naming::{Names, Naming};
-use crate::place::Place;
 use crate::recipe::{Election, Every, Once};
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
+use crate::store_handle::StoreHandle;
 
 /// The locks of one store. Cheap to clone; all clones share their connection and the one task that
 /// renews their guards.
@@ -30,8 +30,8 @@ pub struct Locks {
 }
 
 impl Locks {
-    pub(crate) fn new(place: Arc<Place>, defaults: Defaults) -> Self {
-        Self { askers: Arc::new(Askers(place)), defaults: Arc::new(defaults), names: Arc::default() }
+    pub(crate) fn new(handle: Arc<StoreHandle>, defaults: Defaults) -> Self {
+        Self { askers: Arc::new(Askers(handle)), defaults: Arc::new(defaults), names: Arc::default() }
     }
 
     /// Connects to the store at a URL, with the defaults of [`LocksBuilder`].
@@ -236,7 +236,7 @@ impl Locks {
     /// Cancel safe.
     pub async fn inspect(&self, name: impl AsRef<[u8]>) -> Result<KeyState, InspectError> {
         let key = self.key(name.as_ref())?;
-        self.askers.place().inspect(&key).await.map_err(InspectError::Store)
+        self.askers.handle().inspect(&key).await.map_err(InspectError::Store)
     }
 
     /// The same for every lock whose name has this prefix and that is held or waited for, in byte
@@ -256,9 +256,9 @@ impl Locks {
     /// Cancel safe.
     pub async fn list(&self, prefix: impl AsRef<[u8]>) -> Result<Vec<KeyState>, InspectError> {
         let prefix = self.full_prefix(prefix.as_ref());
-        let place = self.askers.place();
-        let listed = async { place.store.inspector()?.list(&prefix).await }.await;
-        place.report.answered(&listed);
+        let handle = self.askers.handle();
+        let listed = async { handle.store.inspector()?.list(&prefix).await }.await;
+        handle.report.answered(&listed);
         listed.map_err(InspectError::Store)
     }
 
@@ -274,7 +274,7 @@ impl Locks {
     /// The store's name, without any password.
     #[must_use]
     pub fn store(&self) -> &str {
-        self.askers.place().store.name()
+        self.askers.handle().store.name()
     }
 
     /// Warnings about the settings of the store and about lock names, each on one line. Examples
@@ -282,7 +282,7 @@ impl Locks {
     /// [naming](crate::Naming::ExclusiveLock) of another library.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.askers.place().store.warnings();
+        let mut warnings = self.askers.handle().store.warnings();
         warnings.extend(self.names.collided().iter().filter_map(|name| {
             let (key, name) = (self.defaults.key(name).ok()?, Escaped(name));
             Some(format!("{name}: another name of this program is the same lock, at {key}: give it one that differs in letters"))
@@ -304,7 +304,7 @@ impl Locks {
             && let Some(first) = self.names.used(name, &key)
         {
             let names = [&*first, name].map(|name| Escaped(name).to_string());
-            self.askers.place().report.tell(|| Event::NamesCollide { key: key.clone(), names });
+            self.askers.handle().report.tell(|| Event::NamesCollide { key: key.clone(), names });
         }
         Ok(key)
     }
@@ -314,18 +314,18 @@ impl Locks {
         self.defaults.label.clone()
     }
 
-    pub(crate) fn place(&self) -> &Arc<Place> {
-        self.askers.place()
+    pub(crate) fn handle(&self) -> &Arc<StoreHandle> {
+        self.askers.handle()
     }
 
     pub(crate) fn check(&self, ttl: Ttl) -> Result<(), Misuse> {
-        self.askers.place().check(ttl)
+        self.askers.handle().check(ttl)
     }
 
     /// The locks that this process holds here, in no particular order. Lost guards are left out.
     #[must_use]
     pub fn guards(&self) -> Vec<Held> {
-        self.askers.place().roster.holdings().into_iter().map(Held).collect()
+        self.askers.handle().registry.holdings().into_iter().map(Held).collect()
     }
 
     /// The events of these locks and all their clones from now on: see [`Event`](crate::Event).
@@ -346,7 +346,7 @@ impl Locks {
     /// ```
     #[must_use]
     pub fn events(&self) -> Events {
-        self.askers.place().report.read()
+        self.askers.handle().report.read()
     }
 
     /// A descriptor whose end ends the leases of these locks. While any process has it open, they
@@ -361,7 +361,7 @@ impl Locks {
     #[cfg(unix)]
     #[must_use]
     pub fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
-        self.askers.place().store.lifeline()
+        self.askers.handle().store.lifeline()
     }
 
     /// Runs `work` while no request to the store is half done. This blocks until `work` has run,
@@ -372,7 +372,7 @@ impl Locks {
     /// stores it makes no difference. All other requests of this process wait meanwhile, so `work`
     /// must not use these locks.
     pub fn at_rest(&self, work: impl FnOnce() + Send + 'static) {
-        self.askers.place().store.at_rest(Box::new(work));
+        self.askers.handle().store.at_rest(Box::new(work));
     }
 
     /// Closes these locks and all their clones. Waiting and new requests fail with
@@ -391,28 +391,28 @@ impl Locks {
     ///
     /// Dropping the future leaves the locks closed and the remaining guards held.
     pub async fn close(&self, within: Duration) -> Result<(), CloseError> {
-        let place = self.askers.place();
-        let Place { roster, runtime, .. } = &**place;
-        roster.refuse("they were closed by this program");
+        let handle = self.askers.handle();
+        let StoreHandle { registry, runtime, .. } = &**handle;
+        registry.refuse("they were closed by this program");
         let end = runtime.now() + within;
         tokio::select! {
             biased;
-            () = place.quiet() => return Ok(()),
+            () = handle.quiet() => return Ok(()),
             () = runtime.sleep_until(end) => {}
         }
-        let taken_back = roster.abandon(runtime.now());
+        let taken_back = registry.abandon(runtime.now());
         for attempt in &taken_back {
-            place.give_up(attempt.clone());
+            handle.give_up(attempt.clone());
         }
         // The releases of the guards that were just ended have had no time yet; all others have.
         let more = if taken_back.is_empty() { Duration::ZERO } else { within.max(Self::LAST_RELEASES) };
         let end = runtime.now() + more;
         tokio::select! {
             biased;
-            () = place.quiet() => {}
+            () = handle.quiet() => {}
             () = runtime.sleep_until(end) => {}
         }
-        let unconfirmed = place.under_way();
+        let unconfirmed = handle.under_way();
         if taken_back.is_empty() && unconfirmed == 0 {
             return Ok(());
         }
@@ -426,7 +426,7 @@ impl Locks {
 
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Locks").field(self.askers.place()).finish()
+        f.debug_tuple("Locks").field(self.askers.handle()).finish()
     }
 }
 
@@ -434,16 +434,16 @@ impl fmt::Debug for Locks {
 /// but not guards. When the last of them is dropped, the keeper is told, so that it ends with the
 /// last guard.
 #[derive(Debug)]
-pub(crate) struct Askers(Arc<Place>);
+pub(crate) struct Askers(Arc<StoreHandle>);
 
 impl Askers {
-    pub(crate) const fn place(&self) -> &Arc<Place> {
+    pub(crate) const fn handle(&self) -> &Arc<StoreHandle> {
         &self.0
     }
 }
 
 impl Drop for Askers {
     fn drop(&mut self) {
-        self.0.roster.orphan();
+        self.0.registry.orphan();
     }
 }

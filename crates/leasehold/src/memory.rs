@@ -11,7 +11,7 @@ use leasehold_core::{
     Stamp, Store, Wait, WaitMode, WaiterRegistry, Wake, serve,
 };
 
-use crate::place::low_bits;
+use crate::store_handle::low_bits;
 
 /// Leases in this process's memory: for programs of one process, and for tests.
 ///

@@ -5,10 +5,9 @@
 //! that nobody waits for any more.
 
 mod asking;
+mod attempts;
 mod bare;
 mod breaking;
-mod contest;
-mod desk;
 mod diagnosing;
 mod health;
 mod keeping;
@@ -16,6 +15,7 @@ mod looking;
 mod marking;
 mod member;
 mod questions;
+mod state;
 mod url;
 mod waiting;
 
@@ -29,7 +29,7 @@ use leasehold_core::{
     ScanPosition, Store, StoreRole, Ttl, Vote, WaitMode, Wake,
 };
 
-use desk::Desk;
+use state::QuorumState;
 
 /// A store made of other stores, its members: a lock is held once a majority of them grants it.
 ///
@@ -48,7 +48,7 @@ use desk::Desk;
 /// by more than `max_ttl` less 3 s.
 #[derive(Debug)]
 pub struct QuorumStore {
-    desk: Arc<Desk>,
+    quorum: Arc<QuorumState>,
 }
 
 impl QuorumStore {
@@ -84,7 +84,7 @@ impl QuorumStore {
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Misuse::SameMemberTwice { name: twice[0].clone() });
         }
-        Ok(Self { desk: Arc::new(Desk::new(name, members, max_ttl, runtime)) })
+        Ok(Self { quorum: Arc::new(QuorumState::new(name, members, max_ttl, runtime)) })
     }
 
     /// The longest TTL of a quorum whose URL names none: twice the default TTL.
@@ -112,7 +112,7 @@ impl QuorumStore {
     /// The number of attempts with calls in flight or leases at members. For tests and diagnosis.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        self.desk.contests.len()
+        self.quorum.quorum_attempts.len()
     }
 
     /// A second check: the locks refuse such a request before they call the store.
@@ -122,19 +122,19 @@ impl QuorumStore {
     }
 
     fn too_long(&self, attempt: &Attempt) -> Option<Fault> {
-        let misuse = Misuse::TtlOverLongest { asked: attempt.ttl, longest: self.desk.max_ttl };
-        (attempt.ttl > self.desk.max_ttl).then(|| Fault::lasting(self.name(), misuse))
+        let misuse = Misuse::TtlOverLongest { asked: attempt.ttl, longest: self.quorum.max_ttl };
+        (attempt.ttl > self.quorum.max_ttl).then(|| Fault::lasting(self.name(), misuse))
     }
 }
 
 impl Store for QuorumStore {
     fn name(&self) -> &str {
-        &self.desk.name
+        &self.quorum.name
     }
 
     /// The widest limits of all members.
     fn limits(&self) -> Limits {
-        Limits::with_drift(self.desk.drift).with_longest_ttl(self.desk.max_ttl)
+        Limits::with_drift(self.quorum.drift).with_longest_ttl(self.quorum.max_ttl)
     }
 
     /// Any two majorities have a member in common, which keeps a writer from readers. Three
@@ -149,17 +149,18 @@ impl Store for QuorumStore {
 
     fn open(&self) -> BoxFuture<'_, Result<(), Fault>> {
         Box::pin(async {
-            let desk = &self.desk;
-            let mut ballot = Ballot::new(desk.members.len());
+            let quorum = &self.quorum;
+            let mut ballot = Ballot::new(quorum.members.len());
             let open = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
                 Box::pin(async move { store.open().await })
             };
-            desk.ask_all(desk.look_limit(), open, |member, answer| {
-                ballot.handle(member, answer.map(|()| HoldAnswer::Done));
-                ballot.vote() == Vote::Done
-            })
-            .await;
-            desk.verdict(&ballot, "opened").map(drop)
+            quorum
+                .ask_all(quorum.look_limit(), open, |member, answer| {
+                    ballot.handle(member, answer.map(|()| HoldAnswer::Done));
+                    ballot.vote() == Vote::Done
+                })
+                .await;
+            quorum.verdict(&ballot, "opened").map(drop)
         })
     }
 
@@ -171,7 +172,7 @@ impl Store for QuorumStore {
         Box::pin(async move {
             match self.out_of_reach(attempt) {
                 Some(fault) => Err(fault),
-                None => asking::grant(&self.desk, attempt, wait_mode).await,
+                None => asking::grant(&self.quorum, attempt, wait_mode).await,
             }
         })
     }
@@ -181,20 +182,20 @@ impl Store for QuorumStore {
             if let Some(fault) = attempts.iter().find_map(|attempt| self.too_long(attempt)) {
                 return attempts.iter().map(|_| Err(fault.clone())).collect();
             }
-            keeping::renew(&self.desk, attempts).await
+            keeping::renew(&self.quorum, attempts).await
         })
     }
 
     fn release<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        Box::pin(keeping::release(&self.desk, attempt))
+        Box::pin(keeping::release(&self.quorum, attempt))
     }
 
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(keeping::give_up(&self.desk, attempt))
+        Box::pin(keeping::give_up(&self.quorum, attempt))
     }
 
     fn woken<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Wake> {
-        Box::pin(waiting::woken(&self.desk, attempt))
+        Box::pin(waiting::woken(&self.quorum, attempt))
     }
 
     fn parts(&self) -> Parts<'_> {
@@ -211,27 +212,27 @@ impl Store for QuorumStore {
 
 impl InspectStore for QuorumStore {
     fn inspect<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<KeyState, Fault>> {
-        Box::pin(looking::inspect(&self.desk, key))
+        Box::pin(looking::inspect(&self.quorum, key))
     }
 
     fn notices(&self) -> Option<Box<dyn Notices>> {
-        Some(Box::new(breaking::Fan::of(&self.desk)))
+        Some(Box::new(breaking::Fan::of(&self.quorum)))
     }
 
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        Box::pin(looking::list(&self.desk, prefix))
+        Box::pin(looking::list(&self.quorum, prefix))
     }
 
     fn walk<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
-        Box::pin(looking::walk(&self.desk, prefix, from))
+        Box::pin(looking::walk(&self.quorum, prefix, from))
     }
 
     fn inspect_all<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
-        Box::pin(looking::inspect_all(&self.desk, keys))
+        Box::pin(looking::inspect_all(&self.quorum, keys))
     }
 
     fn inspected_at_once(&self) -> usize {
-        let inspectors = self.desk.members.iter().filter_map(|member| member.store.parts().inspect);
+        let inspectors = self.quorum.members.iter().filter_map(|member| member.store.parts().inspect);
         inspectors.map(InspectStore::inspected_at_once).min().unwrap_or(1)
     }
 }
@@ -243,27 +244,27 @@ impl MarkStore for QuorumStore {
         mark: &'a Mark,
         keep: Duration,
     ) -> BoxFuture<'a, Result<HoldAnswer, Fault>> {
-        Box::pin(marking::mark(&self.desk, attempt, mark, keep))
+        Box::pin(marking::mark(&self.quorum, attempt, mark, keep))
     }
 
     fn marked<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Marked, Fault>> {
-        Box::pin(marking::marked(&self.desk, key))
+        Box::pin(marking::marked(&self.quorum, key))
     }
 
     fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Mark>, Fault>> {
-        Box::pin(marking::forget(&self.desk, key))
+        Box::pin(marking::forget(&self.quorum, key))
     }
 
     fn list_marks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<(Key, Marked)>, Fault>> {
-        Box::pin(marking::list_marks(&self.desk, prefix))
+        Box::pin(marking::list_marks(&self.quorum, prefix))
     }
 }
 
 impl AdminStore for QuorumStore {
     fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<_> =
-            self.desk.members.iter().flat_map(|member| member.store.warnings()).collect();
-        warnings.extend(self.desk.one_for_nothing().map(|what| format!("{what}: use an odd number")));
+            self.quorum.members.iter().flat_map(|member| member.store.warnings()).collect();
+        warnings.extend(self.quorum.one_for_nothing().map(|what| format!("{what}: use an odd number")));
         warnings
     }
 
@@ -273,26 +274,26 @@ impl AdminStore for QuorumStore {
         fence: Fence,
         note: &'a BreakNote,
     ) -> BoxFuture<'a, Result<BreakAnswer, Fault>> {
-        Box::pin(breaking::break_lease(&self.desk, key, fence, note))
+        Box::pin(breaking::break_lease(&self.quorum, key, fence, note))
     }
 
     fn last_break<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<BreakRecord>, Fault>> {
-        Box::pin(breaking::last_break(&self.desk, key))
+        Box::pin(breaking::last_break(&self.quorum, key))
     }
 
     fn list_breaks<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<BreakRecord>, Fault>> {
-        Box::pin(breaking::list_breaks(&self.desk, prefix))
+        Box::pin(breaking::list_breaks(&self.quorum, prefix))
     }
 
     /// Each member, and then the problems that only show when all members are compared.
     fn diagnose(&self, _: StoreRole) -> BoxFuture<'_, Diagnosis> {
-        Box::pin(diagnosing::diagnose(&self.desk))
+        Box::pin(diagnosing::diagnose(&self.quorum))
     }
 }
 
 impl ProcessStore for QuorumStore {
     fn background_releases(&self) -> Option<&BackgroundReleases> {
-        Some(&self.desk.releases)
+        Some(&self.quorum.releases)
     }
 
     /// Runs `work` while no member has a request half done.
@@ -301,12 +302,12 @@ impl ProcessStore for QuorumStore {
             let store = Arc::clone(&member.store);
             Box::new(move || store.at_rest(work))
         };
-        self.desk.members.iter().fold(work, within)();
+        self.quorum.members.iter().fold(work, within)();
     }
 }
 
 impl BaselineStore for QuorumStore {
     fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(bare::bare(&self.desk, what))
+        Box::pin(bare::bare(&self.quorum, what))
     }
 }

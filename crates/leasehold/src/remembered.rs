@@ -90,9 +90,9 @@ impl Locks {
         &'a self,
         look: impl FnOnce(&'a dyn Store) -> BoxFuture<'a, Result<T, Fault>>,
     ) -> Result<T, InspectError> {
-        let place = self.place();
-        let looked = look(&*place.store).await;
-        place.report.answered(&looked);
+        let handle = self.handle();
+        let looked = look(&*handle.store).await;
+        handle.report.answered(&looked);
         looked.map_err(InspectError::Store)
     }
 }

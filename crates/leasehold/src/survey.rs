@@ -134,8 +134,8 @@ impl Survey {
     pub async fn step(&mut self) -> Result<(), InspectError> {
         self.due().await;
         let (store, runtime) = {
-            let place = self.askers.place();
-            (place.store.clone(), place.runtime.clone())
+            let handle = self.askers.handle();
+            (handle.store.clone(), handle.runtime.clone())
         };
         let began = runtime.now();
         let job = self.next_job(began, self.at_once()).1;
@@ -161,7 +161,7 @@ impl Survey {
                     .map(|page| self.came_by(page))
             }
         };
-        self.askers.place().report.answered(&done);
+        self.askers.handle().report.answered(&done);
         let rest = done.as_ref().map_or(Self::REST, |commands: &u32| Self::PER_COMMAND * *commands);
         self.next_at = Some(began + rest);
         done.map(drop).map_err(InspectError::Store)
@@ -174,7 +174,7 @@ impl Survey {
     ///
     /// Cancel safe, and costs nothing.
     pub async fn due(&self) {
-        let runtime = self.askers.place().runtime.clone();
+        let runtime = self.askers.handle().runtime.clone();
         loop {
             let now = runtime.now();
             let (at, _) = self.next_job(now, self.at_once());
@@ -187,12 +187,12 @@ impl Survey {
     }
 
     fn at_once(&self) -> usize {
-        self.askers.place().store.parts().inspect.map_or(1, InspectStore::inspected_at_once).max(1)
+        self.askers.handle().store.parts().inspect.map_or(1, InspectStore::inspected_at_once).max(1)
     }
 
     /// The locks found so far that are held or waited for, in byte order.
     pub fn found(&self) -> impl Iterator<Item = Sighting> + '_ {
-        let now = self.askers.place().runtime.now();
+        let now = self.askers.handle().runtime.now();
         let sighting =
             move |seen: &Seen| Sighting { state: seen.state.clone(), ago: now.saturating_since(seen.at) };
         self.known.values().map(sighting)

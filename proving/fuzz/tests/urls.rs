@@ -10,7 +10,7 @@ use proptest::strategy::Strategy as _;
 /// Nothing else in any URL has it.
 const SECRET: &str = "Zq7Zq7";
 
-const URLS: [&str; 26] = [
+const URLS: [&str; 27] = [
     "memory:",
     "file:/var/lib/app/leases.db",
     "file:///var/lib/app/leases.db",

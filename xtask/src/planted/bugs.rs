@@ -45,21 +45,21 @@ pub(super) const BUGS: &[Bug] = &[
     // Released only where granted.
     Bug {
         name: "a lost round is released only where it was granted",
-        file: "crates/leasehold/src/quorum/contest.rs",
-        from: "get_mut(member).filter(|stake| stake.was_asked())?;",
-        to: "get_mut(member).filter(|stake| stake.was_asked() && !stake.may_rejoin())?;",
+        file: "crates/leasehold/src/quorum/attempts.rs",
+        from: "get_mut(member).filter(|member_attempt| member_attempt.was_asked())?;",
+        to: "get_mut(member).filter(|member_attempt| member_attempt.was_asked() && !member_attempt.may_rejoin())?;",
         tests: &[(Quorum, "outages::a_loser_releases_also_at_members_that_were_silent")],
     },
     Bug {
         name: "a guard is released only at members that said they granted",
         file: "crates/leasehold/src/quorum/keeping.rs",
-        from: "for stake in stakes {\n        stake.lets_go();\n        let (desk",
-        to: "for stake in stakes.into_iter().filter(|stake| !stake.may_rejoin()) {\n        stake.lets_go();\n        let (desk",
+        from: "for member_attempt in member_attempts {\n        member_attempt.lets_go();\n        let (quorum",
+        to: "for member_attempt in member_attempts.into_iter().filter(|member_attempt| !member_attempt.may_rejoin()) {\n        member_attempt.lets_go();\n        let (quorum",
         tests: &[(Quorum, "outages::a_guard_is_released_also_at_a_member_whose_answer_was_lost")],
     },
     Bug {
         name: "a grant that the release overtook is kept",
-        file: "crates/leasehold/src/quorum/contest.rs",
+        file: "crates/leasehold/src/quorum/attempts.rs",
         from: "        state.given_up\n    }",
         to: "        state.given_up && state.asked > 1\n    }",
         tests: &[(Quorum, "outages::a_grant_that_the_release_overtook_is_undone")],
@@ -111,8 +111,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "one place under two names is counted twice until the next request",
         file: "crates/leasehold/src/quorum/asking.rs",
-        from: "if let Some(fault) = self.desk.same_place_twice() {",
-        to: "if let Some(fault) = self.desk.same_place_twice().filter(|_| false) {",
+        from: "if let Some(fault) = self.quorum.same_place_twice() {",
+        to: "if let Some(fault) = self.quorum.same_place_twice().filter(|_| false) {",
         tests: &[(
             OddMembers,
             "granting::a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_known_only_by_their_answers",
@@ -130,7 +130,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a program that ends does not wait for what a refused request left",
-        file: "crates/leasehold/src/place.rs",
+        file: "crates/leasehold/src/store_handle.rs",
         from: "            releases.none_left().await;",
         to: "            drop(releases.none_left());",
         tests: &[(Quorum, "outages::a_close_waits_for_what_a_refused_request_left_at_a_minority")],
@@ -205,8 +205,8 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a request that is dropped is not given up",
-        file: "crates/leasehold/src/lock/armed.rs",
-        from: "            self.place.give_up(attempt);",
+        file: "crates/leasehold/src/lock/pending.rs",
+        from: "            self.handle.give_up(attempt);",
         to: "            drop(attempt);",
         tests: &[(
             Guards,
@@ -226,9 +226,9 @@ pub(super) const BUGS: &[Bug] = &[
     // One id for all rounds.
     Bug {
         name: "an id that was released is asked with again",
-        file: "crates/leasehold/src/quorum/contest.rs",
-        from: "Stake::new(member, next_id(stake.holder))",
-        to: "Stake::new(member, { let _ = next_id; stake.holder })",
+        file: "crates/leasehold/src/quorum/attempts.rs",
+        from: "MemberAttempt::new(member, next_id(member_attempt.holder))",
+        to: "MemberAttempt::new(member, { let _ = next_id; member_attempt.holder })",
         tests: &[(
             Quorum,
             "outages::a_release_that_comes_late_does_not_free_what_the_next_round_was_granted",
@@ -464,37 +464,40 @@ pub(super) const BUGS: &[Bug] = &[
     },
     // Who must not outlive a lease.
     Bug {
-        name: "the minder lets a command live when nobody tells it more",
-        file: "crates/cli/src/minder/ending.rs",
+        name: "the supervisor lets a command live when nobody tells it more",
+        file: "crates/cli/src/supervisor/ending.rs",
         from: "        self.doomed = true;\n        self.kill_at = Some(0);",
         to: "        self.doomed = true;",
         tests: &[(
             Command,
-            "minder::ending::tests::an_end_that_nobody_saw_coming_a_silence_and_an_order_kill_at_once",
+            "supervisor::ending::tests::an_end_that_nobody_saw_coming_a_silence_and_an_order_kill_at_once",
         )],
     },
     Bug {
         name: "who was told to end is told to stay",
-        file: "crates/cli/src/minder/ending.rs",
+        file: "crates/cli/src/supervisor/ending.rs",
         from: "Order::End(end) if self.kill_at.is_none() => self.end = end,",
         to: "Order::End(end) => (self.end, self.kill_at) = (end, None),",
         tests: &[(
             Command,
-            "minder::ending::tests::a_renewal_moves_the_end_but_not_once_the_command_was_asked",
+            "supervisor::ending::tests::a_renewal_moves_the_end_but_not_once_the_command_was_asked",
         )],
     },
     Bug {
-        name: "the command survives us and the minder",
-        file: "crates/cli/src/minder/launching.rs",
+        name: "the command survives us and the supervisor",
+        file: "crates/cli/src/supervisor/launching.rs",
         from: "    let _ = set_parent_process_death_signal(Some(Signal::KILL));",
         to: "    let _ = set_parent_process_death_signal(None);",
-        tests: &[(Run, "minder::a_kill_of_leasehold_and_its_minder_at_once_ends_the_command_16_times_of_16")],
+        tests: &[(
+            Run,
+            "supervisor::a_kill_of_leasehold_and_its_supervisor_at_once_ends_the_command_16_times_of_16",
+        )],
     },
     Bug {
         name: "what cannot be killed runs on without the lock",
         file: "crates/cli/src/settings.rs",
         from: "        let max_hold = wanted.max_hold.take();",
         to: "        let max_hold = wanted.max_hold;\n        wanted.quiet |= false;",
-        tests: &[(Run, "minder::a_process_that_we_may_not_kill_keeps_the_lock_past_the_longest_hold")],
+        tests: &[(Run, "supervisor::a_process_that_we_may_not_kill_keeps_the_lock_past_the_longest_hold")],
     },
 ];

@@ -6,13 +6,13 @@ use leasehold::{Key, Locks, LocksBuilder, Runtime as _, TokioRuntime, Ttl};
 
 use crate::args::BenchArgs;
 use crate::exit::Failure;
-use crate::place::Place;
+use crate::store_location::StoreLocation;
 use crate::time::parse;
 
 /// A bench, with everything settled.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) place: Place,
+    pub(crate) place: StoreLocation,
     pub(crate) time: Duration,
     pub(crate) tasks: usize,
     pub(crate) json: bool,
@@ -62,7 +62,7 @@ impl Plan {
         let names = format!("{prefix}{:08x}:", random as u32);
         // Each name is this and a few digits.
         Key::new(format!("{names}hand-off")).map_err(|misuse| Failure::from(misuse).about("--prefix"))?;
-        Ok(Self { place: Place::of(place)?, time, tasks, json, quiet, names })
+        Ok(Self { place: StoreLocation::of(place)?, time, tasks, json, quiet, names })
     }
 
     pub(crate) fn name(&self, what: impl std::fmt::Display) -> String {

@@ -33,7 +33,7 @@ fn the_command_is_told_key_fence_label_and_store() {
 #[test]
 fn the_label_is_user_host_process_and_command_if_none_is_given() {
     let site = Site::new();
-    // The command's parent is the minder, and the minder's is the process that holds the lock.
+    // The command's parent is the supervisor, and the supervisor's is the process that holds the lock.
     let script = "echo LEASEHOLD_LABEL=$LEASEHOLD_LABEL; \
                   echo LEASEHOLD_USER=$(id -un); \
                   echo LEASEHOLD_PARENT=$(sed -n 's/^PPid:[^0-9]*//p' /proc/$PPID/status)";

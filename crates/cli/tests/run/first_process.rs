@@ -76,12 +76,12 @@ fn the_first_process_passes_signals_on_although_the_kernel_would_spare_it() {
 }
 
 #[test]
-fn the_first_process_and_the_minder_wait_for_orphans() {
+fn the_first_process_and_the_supervisor_wait_for_orphans() {
     if !has_namespaces() {
         return;
     }
     let site = Site::new();
-    // Forty below the minder, whose parents have ended, and that end themselves.
+    // Forty below the supervisor, whose parents have ended, and that end themselves.
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do (true & true & true & true & sleep 0.01 &); done; \
                   until [ \"$(grep -l '^State:.Z' /proc/[0-9]*/status 2> /dev/null)\" = '' ]; do sleep 0.02; done; \
                   echo $$ > running; until [ -e go ]; do sleep 0.02; done; \
@@ -94,7 +94,7 @@ fn the_first_process_and_the_minder_wait_for_orphans() {
     let orphaning = ["sh", "-c", "(sleep 0.05 &)"];
     site.finish(site.process("nsenter", &[&entering[..], &orphaning].concat())).is_silent(0);
     let children = format!("/proc/{inside}/task/{inside}/children");
-    // The minder alone stays.
+    // The supervisor alone stays.
     until("the orphan is gone", || {
         fs::read_to_string(&children).unwrap_or_default().split_ascii_whitespace().count() == 1
     });
@@ -116,8 +116,8 @@ fn a_loss_ends_all_in_the_container_that_the_command_started() {
     site.wait_for("running");
     site.wait_for("far");
     let first = first(&run).to_string();
-    let minder = fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
-    crate::harness::kill(minder.trim());
-    run.finish().says(70, &["k: the minder of the command was killed"]);
+    let supervisor = fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
+    crate::harness::kill(supervisor.trim());
+    run.finish().says(70, &["k: the supervisor of the command was killed"]);
     until("the first process is gone", || !is_alive(&first));
 }

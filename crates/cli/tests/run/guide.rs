@@ -392,7 +392,7 @@ fn a_containers_first_process_passes_signals_on_and_ends_as_its_command() {
         command
     };
     let first = if is_allowed { "1" } else { "" };
-    // What the minder is the child of, seen from inside.
+    // What the supervisor is the child of, seen from inside.
     program(&site, "migrate", "sed -n 's/^PPid:[^0-9]*//p' /proc/$PPID/status; echo \"$@\"; exit 3");
     let done = site.finish(contained());
     assert_eq!(done.status.code(), Some(3), "{done:?}");

@@ -347,7 +347,7 @@ fn without_the_terminal_a_typed_signal_reaches_the_commands_group_through_us() {
 #[test]
 fn the_terminal_is_in_order_after_a_command_that_had_to_end() {
     let site = Site::new();
-    let minder = || {
+    let supervisor = || {
         let command = site.wait_for("running");
         let stat = fs::read_to_string(format!("/proc/{command}/stat")).unwrap();
         stat.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap().to_owned()
@@ -356,7 +356,7 @@ fn the_terminal_is_in_order_after_a_command_that_had_to_end() {
         &site,
         "stty -g > before; $L run k -- sh -c 'stty raw -echo; echo $$ > running; exec sleep 60'; stty -g > after",
     );
-    kill(&minder());
+    kill(&supervisor());
     pty.ends_with(0);
     assert_eq!(site.read("before"), site.read("after"));
     fs::remove_file(site.path("running")).unwrap();
@@ -364,8 +364,8 @@ fn the_terminal_is_in_order_after_a_command_that_had_to_end() {
     let mut pty = Pty::script(&site, "$L run k -- bash --norc -i; read -r x; echo got''=$x");
     pty.wait_for("bash");
     pty.types("echo $$ > running\n");
-    kill(&minder());
-    pty.wait_for("the minder of the command was killed");
+    kill(&supervisor());
+    pty.wait_for("the supervisor of the command was killed");
     pty.types("word\n");
     pty.wait_for("got=word");
 }

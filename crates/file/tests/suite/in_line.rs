@@ -37,16 +37,16 @@ pub(crate) fn do_task(task: &str, file: &Path) {
                 println!("at work");
                 std::future::pending::<()>().await;
             }
-            "holder with a minder" => {
+            "holder with a supervisor" => {
                 take(&store, &attempt(me, &["a"], 60_000)).await;
                 let lifeline = store.lifeline().unwrap();
                 // It lives until our parent closes the pipe, also after we are gone.
-                let mut minder = Command::new("cat");
+                let mut supervisor = Command::new("cat");
                 #[expect(
                     clippy::zombie_processes,
                     reason = "it outlives its parent, which never gets to wait for it"
                 )]
-                let _minder = minder.stdin(Stdio::inherit()).stdout(lifeline).spawn().unwrap();
+                let _supervisor = supervisor.stdin(Stdio::inherit()).stdout(lifeline).spawn().unwrap();
                 println!("at work");
                 std::future::pending::<()>().await;
             }
@@ -344,8 +344,8 @@ async fn of_many_keys_whose_holder_was_killed_none_is_overlooked() {
 #[tokio::test]
 async fn a_lease_outlives_its_process_while_another_has_the_lifeline() {
     let (_directory, file) = a_file();
-    let mut holder = Process::start("holder with a minder", &file);
-    let minder = holder.0.stdin.take().unwrap();
+    let mut holder = Process::start("holder with a supervisor", &file);
+    let supervisor = holder.0.stdin.take().unwrap();
     holder.kill();
     let store = FileStore::at(&file, Arc::new(OfTheMachine));
     let asks = attempt(1, &["a"], 1000);
@@ -353,10 +353,10 @@ async fn a_lease_outlives_its_process_while_another_has_the_lifeline() {
         assert!(matches!(store.grant(&asks, WaitMode::Try).await.unwrap(), GrantAnswer::Busy { .. }));
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    drop(minder);
+    drop(supervisor);
     let begun = Instant::now();
     while !matches!(store.grant(&asks, WaitMode::Try).await.unwrap(), GrantAnswer::Granted { .. }) {
-        assert!(begun.elapsed() < Duration::from_secs(5), "the lease does not end with its minder");
+        assert!(begun.elapsed() < Duration::from_secs(5), "the lease does not end with its supervisor");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

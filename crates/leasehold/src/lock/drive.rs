@@ -10,12 +10,12 @@ use leasehold_core::{
 };
 
 use super::acquire::WaitStatus;
-use super::armed::Armed;
 use super::guard::Guard;
+use super::pending::PendingAttempt;
 use crate::error::LockError;
 use crate::locks::Askers;
-use crate::place::{Place, low_bits};
 use crate::report::Span;
+use crate::store_handle::{StoreHandle, low_bits};
 
 /// What is requested, and how.
 #[derive(Clone, Debug)]
@@ -47,34 +47,34 @@ impl fmt::Debug for OnWait {
 /// There may be very many of these futures, so values that are needed only at the start are not
 /// kept across awaits.
 pub(crate) async fn acquire(askers: Arc<Askers>, terms: Box<Terms>) -> Result<Guard, LockError> {
-    let place = askers.place();
-    place.admit(&terms.claim, terms.ttl)?;
+    let handle = askers.handle();
+    handle.admit(&terms.claim, terms.ttl)?;
     let span = Span::of(&terms.claim);
     let work = {
         // Drop the box now, so that it is not kept during the wait.
         let terms = terms;
-        run(place, *terms, &span)
+        run(handle, *terms, &span)
     };
     span.around(work).await
 }
 
 fn run<'a>(
-    place: &'a Arc<Place>,
+    handle: &'a Arc<StoreHandle>,
     terms: Terms,
     span: &'a Span,
 ) -> impl Future<Output = Result<Guard, LockError>> + use<'a> {
-    let started = place.runtime.now();
-    let seed = low_bits(place.runtime.random());
-    let mut machine = Machine::new(started, terms.ttl, place.drift, terms.patience, seed);
+    let started = handle.runtime.now();
+    let seed = low_bits(handle.runtime.random());
+    let mut machine = Machine::new(started, terms.ttl, handle.drift, terms.patience, seed);
     // Created before the first byte is sent, so that everything is undone if this future is
     // dropped.
-    let mut request = Armed::new(place, terms, started, span);
+    let mut request = PendingAttempt::new(handle, terms, started, span);
     async move {
         loop {
-            if let Some(reason) = place.roster.closed_because() {
+            if let Some(reason) = handle.registry.closed_because() {
                 return Err(request.fails(LockError::Closed { reason }));
             }
-            let until = match machine.next(place.runtime.now()) {
+            let until = match machine.next(handle.runtime.now()) {
                 Step::Ask => None,
                 Step::WaitUntil(until) => Some(until),
                 Step::Done(Outcome::Granted { lease, fence, handed }) => {
@@ -95,7 +95,7 @@ fn run<'a>(
 
 /// The error for the caller, if the outcome is not a grant.
 pub(super) fn failure(
-    place: &Place,
+    handle: &StoreHandle,
     key: Key,
     waited: Duration,
     attempts: u32,
@@ -114,7 +114,7 @@ pub(super) fn failure(
             LockError::NoQuorum { key, quorum_report, waited, attempts }
         }
         Outcome::Silent { fault } => {
-            LockError::Unreachable { key, store: place.store.name().into(), fault, waited, attempts }
+            LockError::Unreachable { key, store: handle.store.name().into(), fault, waited, attempts }
         }
         Outcome::Refused(fault) => LockError::Refused { key, fault },
         Outcome::NotALock { key } => LockError::NotALock { key },

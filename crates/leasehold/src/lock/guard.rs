@@ -8,8 +8,8 @@ use leasehold_core::{FaultKind, Fence, HoldAnswer, Holder, Key, Loss, Mark, Rene
 
 use super::holding::{Held, Holding};
 use crate::error::{ReleaseError, RenewError};
-use crate::place::{Place, rest};
 use crate::recipe::MarkError;
+use crate::store_handle::{StoreHandle, rest};
 
 /// A lock that is held.
 ///
@@ -27,7 +27,7 @@ use crate::recipe::MarkError;
 /// A guard outlives the [`Locks`](crate::Locks) that it came from.
 #[must_use = "dropping the guard releases the lock"]
 pub struct Guard {
-    place: Arc<Place>,
+    handle: Arc<StoreHandle>,
     held: Held,
     number: u64,
     stage: Stage,
@@ -45,8 +45,8 @@ enum Stage {
 }
 
 impl Guard {
-    pub(super) fn new(place: Arc<Place>, holding: Arc<Holding>, number: u64) -> Self {
-        Self { place, held: Held(holding), number, stage: Stage::Held }
+    pub(super) fn new(handle: Arc<StoreHandle>, holding: Arc<Holding>, number: u64) -> Self {
+        Self { handle, held: Held(holding), number, stage: Stage::Held }
     }
 
     /// A view of this holding, to lend to code that works under the lock.
@@ -63,7 +63,7 @@ impl Guard {
     /// The store in which the lock is held.
     #[cfg(feature = "postgres")]
     pub(crate) fn store_name(&self) -> &str {
-        self.place.store.name()
+        self.handle.store.name()
     }
 
     /// The id of this holding, shown by its first eight digits.
@@ -81,7 +81,7 @@ impl Guard {
     /// How long the lease lasts without renewal.
     #[must_use]
     pub fn ttl(&self) -> Ttl {
-        self.place.roster.ttl(self.number).unwrap_or(self.held.0.attempt.ttl)
+        self.handle.registry.ttl(self.number).unwrap_or(self.held.0.attempt.ttl)
     }
 
     /// How long the lock has been held.
@@ -137,10 +137,10 @@ impl Guard {
     /// could.
     pub async fn renew(&self, ttl: Duration) -> Result<(), RenewError> {
         let ttl = Ttl::new(ttl)?;
-        self.place.check(ttl)?;
+        self.handle.check(ttl)?;
         let holding = &self.held.0;
-        let sent = self.place.runtime.now();
-        if let Some(Renewal::AtMost(at_most)) = self.place.roster.renewal(self.number)
+        let sent = self.handle.runtime.now();
+        if let Some(Renewal::AtMost(at_most)) = self.handle.registry.renewal(self.number)
             && sent + ttl.duration() > holding.granted + at_most
         {
             return Err(RenewError::PastLongestHold { at_most, ttl });
@@ -149,12 +149,12 @@ impl Guard {
             return Err(RenewError::Lost(self.loss()));
         }
         let attempt = [holding.attempt.with_ttl(ttl)];
-        let answer = self.place.store.renew(&attempt).await.pop();
-        let now = self.place.runtime.now();
-        answer.iter().for_each(|answer| self.place.report.answered(answer));
+        let answer = self.handle.store.renew(&attempt).await.pop();
+        let now = self.handle.runtime.now();
+        answer.iter().for_each(|answer| self.handle.report.answered(answer));
         match answer {
             Some(Ok(answer)) => {
-                self.place.roster.handle_own_renewal(self.number, now, sent, ttl, answer);
+                self.handle.registry.handle_own_renewal(self.number, now, sent, ttl, answer);
                 if self.is_held() { Ok(()) } else { Err(RenewError::Lost(self.loss())) }
             }
             Some(Err(fault)) => Err(RenewError::Unreachable(fault)),
@@ -177,7 +177,7 @@ impl Guard {
     ///
     /// Dropping the future does not keep the lock: the release continues in the background.
     pub async fn release(mut self) -> Result<(), ReleaseError> {
-        self.place.roster.leave(self.number, self.place.runtime.now());
+        self.handle.registry.leave(self.number, self.handle.runtime.now());
         let holding = self.held.0.clone();
         let held_for = self.held_for();
         if !holding.is_held() {
@@ -191,12 +191,12 @@ impl Guard {
             });
         }
         self.stage = Stage::GivenBack(held_for);
-        let place = self.place.clone();
-        let (store, runtime) = (&place.store, &place.runtime);
+        let handle = self.handle.clone();
+        let (store, runtime) = (&handle.store, &handle.runtime);
         let mut tries = 0;
         loop {
             let answer = store.release(&holding.attempt).await;
-            self.place.report.answered(&answer);
+            self.handle.report.answered(&answer);
             let fault = match answer {
                 Ok(HoldAnswer::Done) => return self.released(held_for),
                 // If the answer to an earlier release was lost, that release may have succeeded.
@@ -224,7 +224,7 @@ impl Guard {
     /// Marks what was done under this lock, which must still be held. If the store does not answer,
     /// the mark is retried until the lease ends.
     pub(crate) async fn mark(&self, mark: &Mark, keep: Duration) -> Result<(), MarkError> {
-        let (store, runtime) = (&self.place.store, &self.place.runtime);
+        let (store, runtime) = (&self.handle.store, &self.handle.runtime);
         let attempt = &self.held.0.attempt;
         let mut tries = 0;
         loop {
@@ -253,7 +253,7 @@ impl Guard {
 
     fn released(&mut self, held_for: Duration) -> Result<(), ReleaseError> {
         self.stage = Stage::Over;
-        self.place.report.tell(|| self.held.0.was_given_back(held_for, Ok(())));
+        self.handle.report.tell(|| self.held.0.was_given_back(held_for, Ok(())));
         Ok(())
     }
 
@@ -261,7 +261,7 @@ impl Guard {
     fn lose(&self, loss: Loss) {
         let holding = &self.held.0;
         if holding.lose(loss.clone()) {
-            self.place.report.tell(|| holding.was_lost(self.place.runtime.now(), loss));
+            self.handle.report.tell(|| holding.was_lost(self.handle.runtime.now(), loss));
         }
     }
 
@@ -279,7 +279,7 @@ impl fmt::Debug for Guard {
 /// Releases the lock soon after, in the background.
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.place.roster.leave(self.number, self.place.runtime.now());
+        self.handle.registry.leave(self.number, self.handle.runtime.now());
         let holding = &self.held.0;
         let held_for = match self.stage {
             Stage::Held => holding.is_held().then(|| self.held_for()),
@@ -287,10 +287,10 @@ impl Drop for Guard {
             Stage::Over => return,
         };
         match held_for {
-            Some(held_for) => self.place.give_back(holding, held_for),
+            Some(held_for) => self.handle.give_back(holding, held_for),
             None => {
                 self.lose(Loss::Expired { fault: None });
-                self.place.give_up(holding.attempt.clone());
+                self.handle.give_up(holding.attempt.clone());
             }
         }
     }

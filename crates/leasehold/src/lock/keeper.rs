@@ -7,9 +7,9 @@ use std::time::Duration;
 use leasehold_core::{Instant, Notice, Notices, Runtime, Store};
 use tokio::sync::Semaphore;
 
-use super::roster::{Due, Roster};
+use super::registry::{Due, GuardRegistry};
 use crate::event::Event;
-use crate::place::low_bits;
+use crate::store_handle::low_bits;
 
 /// The most renewals in one request to the store: enough to share the cost of a round trip, few
 /// enough to stay well below a store's time limit.
@@ -25,36 +25,36 @@ const AT_ONCE: usize = 4;
 /// silent member or node of several.
 const TURN: Duration = Duration::from_millis(100);
 
-/// Keeps the guards of `roster` until nobody needs the keeper. If the runtime ends first, even
+/// Keeps the guards of `registry` until nobody needs the keeper. If the runtime ends first, even
 /// before this has run once, all guards are lost.
 pub(crate) fn keep(
-    roster: Arc<Roster>,
+    registry: Arc<GuardRegistry>,
     store: Arc<dyn Store>,
     runtime: Arc<dyn Runtime>,
 ) -> impl Future<Output = ()> + Send {
-    let end = End { roster: roster.clone(), runtime: runtime.clone() };
+    let end = End { registry: registry.clone(), runtime: runtime.clone() };
     async move {
         let _end = end;
         let mut notices = None;
         let turns = Arc::new(Semaphore::new(AT_ONCE));
-        while !roster.is_deserted() {
-            for batch in batches(roster.take_due(runtime.now())) {
+        while !registry.is_deserted() {
+            for batch in batches(registry.take_due(runtime.now())) {
                 // Run it in a separate task, so that a store that does not answer delays neither
                 // other renewals nor the report of a loss.
                 let (store, turns) = (store.clone(), turns.clone());
-                runtime.spawn(Box::pin(renew(roster.clone(), store, runtime.clone(), turns, batch)));
+                runtime.spawn(Box::pin(renew(registry.clone(), store, runtime.clone(), turns, batch)));
             }
             // Listen only once there is a guard to lose or a request that waits; before that, no
             // notice matters.
-            if notices.is_none() && roster.is_concerned() {
+            if notices.is_none() && registry.is_concerned() {
                 notices = store.notices();
             }
-            let until = roster.sleep_until();
+            let until = registry.sleep_until();
             tokio::select! {
                 biased;
                 () = runtime.sleep_until(until) => {}
-                () = roster.changed() => {}
-                notice = next(&mut notices) => handle(&roster, notice, runtime.now()),
+                () = registry.changed() => {}
+                notice = next(&mut notices) => handle(&registry, notice, runtime.now()),
             }
         }
     }
@@ -67,10 +67,10 @@ async fn next(notices: &mut Option<Box<dyn Notices>>) -> Notice {
     }
 }
 
-fn handle(roster: &Roster, notice: Notice, now: Instant) {
+fn handle(registry: &GuardRegistry, notice: Notice, now: Instant) {
     let event = match notice {
         // It is reported with the loss.
-        Notice::Broken { holder } => return roster.handle_broken(holder, now),
+        Notice::Broken { holder } => return registry.handle_broken(holder, now),
         Notice::MemberDown { fault } => Event::MemberDown { fault },
         Notice::MemberBack { store } => Event::MemberBack { store },
         Notice::PushDown { fault } => Event::PushDown { fault },
@@ -78,7 +78,7 @@ fn handle(roster: &Roster, notice: Notice, now: Instant) {
         Notice::Missed { notices } => Event::Missed { events: notices },
         _ => return,
     };
-    roster.report.tell(|| event);
+    registry.report.tell(|| event);
 }
 
 /// Groups leases of similar TTL: a store's time limit for a request depends on the shortest TTL in
@@ -97,7 +97,7 @@ fn batches(mut due: Vec<Due>) -> Vec<Vec<Due>> {
 }
 
 async fn renew(
-    roster: Arc<Roster>,
+    registry: Arc<GuardRegistry>,
     store: Arc<dyn Store>,
     runtime: Arc<dyn Runtime>,
     turns: Arc<Semaphore>,
@@ -105,7 +105,7 @@ async fn renew(
 ) {
     // The semaphore is never closed.
     let turn = turns.acquire().await;
-    let due = roster.still_due(due, runtime.now());
+    let due = registry.still_due(due, runtime.now());
     if due.is_empty() {
         return;
     }
@@ -124,23 +124,23 @@ async fn renew(
     let now = runtime.now();
     // Report once for the whole call, because all its leases had the same result.
     if let Some(answer) = answers.iter().find(|answer| answer.is_err()).or(answers.first()) {
-        roster.report.answered(answer);
+        registry.report.answered(answer);
     }
     for (number, answer) in numbers.into_iter().zip(answers) {
-        roster.handle_renewal(number, now, answer, || low_bits(runtime.random()));
+        registry.handle_renewal(number, now, answer, || low_bits(runtime.random()));
     }
 }
 
 /// Ends all guards when the keeper ends, for whatever reason: a guard that nobody keeps must not be
 /// relied on.
 struct End {
-    roster: Arc<Roster>,
+    registry: Arc<GuardRegistry>,
     runtime: Arc<dyn Runtime>,
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.roster.refuse("the runtime that keeps them has ended");
-        self.roster.abandon(self.runtime.now());
+        self.registry.refuse("the runtime that keeps them has ended");
+        self.registry.abandon(self.runtime.now());
     }
 }

@@ -1,13 +1,13 @@
 //! Acquiring, keeping and releasing locks: from the request to the guard.
 
 mod acquire;
-mod armed;
 mod closing;
 mod drive;
 mod guard;
 mod holding;
 mod keeper;
-mod roster;
+mod pending;
+mod registry;
 mod unlocked;
 
 pub use acquire::{Acquire, WaitStatus};
@@ -16,5 +16,5 @@ pub use guard::Guard;
 pub use holding::Held;
 pub(crate) use holding::Holding;
 pub(crate) use keeper::keep;
-pub(crate) use roster::{Roster, Undertaking};
+pub(crate) use registry::{GuardRegistry, PendingRelease};
 pub use unlocked::Unlocked;

@@ -12,7 +12,7 @@ use leasehold_core::{
 use super::drive::failure;
 use crate::error::LockError;
 use crate::locks::Askers;
-use crate::place::{Place, low_bits};
+use crate::store_handle::{StoreHandle, low_bits};
 
 /// A wait until a lock is free, without acquiring it and without joining its queue. It does nothing
 /// until it is awaited.
@@ -62,19 +62,19 @@ impl IntoFuture for Unlocked {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { unlocked(self.askers.place(), self.claim?, self.patience).await })
+        Box::pin(async move { unlocked(self.askers.handle(), self.claim?, self.patience).await })
     }
 }
 
 /// Uses the state machine of an acquisition that is never granted: its pauses and time limits are
 /// the same.
-async fn unlocked(place: &Place, claim: Claim, patience: Patience) -> Result<(), LockError> {
-    let runtime = &place.runtime;
+async fn unlocked(handle: &StoreHandle, claim: Claim, patience: Patience) -> Result<(), LockError> {
+    let runtime = &handle.runtime;
     let started = runtime.now();
     let seed = low_bits(runtime.random());
-    let mut machine = Machine::new(started, Ttl::DEFAULT, place.drift, patience, seed);
+    let mut machine = Machine::new(started, Ttl::DEFAULT, handle.drift, patience, seed);
     loop {
-        if let Some(reason) = place.roster.closed_because() {
+        if let Some(reason) = handle.registry.closed_because() {
             return Err(LockError::Closed { reason });
         }
         match machine.next(runtime.now()) {
@@ -83,7 +83,7 @@ async fn unlocked(place: &Place, claim: Claim, patience: Patience) -> Result<(),
                 let Step::WaitUntil(limit) = machine.next(runtime.now()) else { continue };
                 let looked = tokio::select! {
                     biased;
-                    looked = look(place, &claim) => looked,
+                    looked = look(handle, &claim) => looked,
                     () = runtime.sleep_until(limit) => continue,
                 };
                 let now = runtime.now();
@@ -96,20 +96,20 @@ async fn unlocked(place: &Place, claim: Claim, patience: Patience) -> Result<(),
             Step::WaitUntil(until) => tokio::select! {
                 biased;
                 () = runtime.sleep_until(until) => {}
-                () = place.roster.closed() => {}
+                () = handle.registry.closed() => {}
             },
             Step::Done(outcome) => {
                 let waited = runtime.now().saturating_since(started);
-                return Err(failure(place, claim.first_key().clone(), waited, machine.asks(), outcome));
+                return Err(failure(handle, claim.first_key().clone(), waited, machine.asks(), outcome));
             }
         }
     }
 }
 
 /// The refusal that a request for these keys would get; `None` if all keys are free.
-async fn look(place: &Place, claim: &Claim) -> Result<Option<GrantAnswer>, Fault> {
+async fn look(handle: &StoreHandle, claim: &Claim) -> Result<Option<GrantAnswer>, Fault> {
     for key in claim.keys() {
-        let KeyState { holders, .. } = place.inspect(key).await?;
+        let KeyState { holders, .. } = handle.inspect(key).await?;
         let Some(held_by) = holders.into_iter().next() else { continue };
         return Ok(Some(match held_by.owner {
             Owner::NotALock => GrantAnswer::NotALock { key: key.clone() },

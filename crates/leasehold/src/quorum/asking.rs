@@ -9,11 +9,11 @@ use leasehold_core::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::contest::{Stage, is_same_attempt};
-use super::desk::Desk;
+use super::attempts::{Stage, is_same_attempt};
 use super::looking::is_same;
 use super::member::Said;
 use super::questions::Heard;
+use super::state::QuorumState;
 use super::waiting::APART;
 
 /// How long a grant waits for the line member's answer after the others have answered, because
@@ -32,11 +32,11 @@ const SPLIT_REST: Duration = Duration::from_millis(15);
 /// Requests a grant for an attempt: from all members at once, or, for an attempt that waits, first
 /// from the member in whose queue it is.
 pub(super) async fn grant(
-    desk: &Arc<Desk>,
+    quorum: &Arc<QuorumState>,
     attempt: &Attempt,
     wait_mode: WaitMode,
 ) -> Result<GrantAnswer, Fault> {
-    let answer = ask(desk, attempt, wait_mode).await;
+    let answer = ask(quorum, attempt, wait_mode).await;
     // An attempt that certainly has nothing in flight is not given up later, so it is removed here.
     let over = match &answer {
         Ok(GrantAnswer::Granted { .. }) => false,
@@ -44,23 +44,30 @@ pub(super) async fn grant(
         Err(fault) => fault.is_lasting(),
     };
     if over {
-        desk.begin_anew(attempt);
-        desk.contests.remove(attempt.holder);
+        quorum.begin_anew(attempt);
+        quorum.quorum_attempts.remove(attempt.holder);
     }
     answer
 }
 
-async fn ask(desk: &Arc<Desk>, attempt: &Attempt, wait_mode: WaitMode) -> Result<GrantAnswer, Fault> {
-    if let Some(fault) = desk.same_place_twice() {
+async fn ask(
+    quorum: &Arc<QuorumState>,
+    attempt: &Attempt,
+    wait_mode: WaitMode,
+) -> Result<GrantAnswer, Fault> {
+    if let Some(fault) = quorum.same_place_twice() {
         return Err(fault);
     }
-    let until = Lease::counted_from(desk.runtime.now(), attempt.ttl, desk.drift).end();
+    let until = Lease::counted_from(quorum.runtime.now(), attempt.ttl, quorum.drift).end();
     let mut known = None;
-    match desk.contests.enter(attempt, desk.members.len(), |contest| contest.stage.clone()) {
-        Stage::QueueEntry { line, looks_on } if desk.has_majority() => {
-            match ask_the_line(desk, attempt, wait_mode, line).await {
+    match quorum
+        .quorum_attempts
+        .enter(attempt, quorum.members.len(), |quorum_attempt| quorum_attempt.stage.clone())
+    {
+        Stage::QueueEntry { line, looks_on } if quorum.has_majority() => {
+            match ask_the_line(quorum, attempt, wait_mode, line).await {
                 Ok(GrantAnswer::Granted { fence }) => {
-                    desk.set(attempt, Stage::Handed { line });
+                    quorum.set(attempt, Stage::Handed { line });
                     known = Some((line, GrantAnswer::Granted { fence }));
                 }
                 // The other members may grant the keys nevertheless.
@@ -69,27 +76,27 @@ async fn ask(desk: &Arc<Desk>, attempt: &Attempt, wait_mode: WaitMode) -> Result
                 }
                 Ok(answer) => return Ok(answer),
                 // If the member's queue is gone, being first in it means nothing: start again.
-                Err(_) => desk.begin_anew(attempt),
+                Err(_) => quorum.begin_anew(attempt),
             }
         }
-        Stage::QueueEntry { .. } => desk.begin_anew(attempt),
-        Stage::Contested { until, .. } if desk.runtime.now() >= until => desk.begin_anew(attempt),
-        Stage::Resting { .. } => desk.set(attempt, Stage::Fresh),
+        Stage::QueueEntry { .. } => quorum.begin_anew(attempt),
+        Stage::Contested { until, .. } if quorum.runtime.now() >= until => quorum.begin_anew(attempt),
+        Stage::Resting { .. } => quorum.set(attempt, Stage::Fresh),
         _ => {}
     }
-    Asking::new(desk, attempt, wait_mode, until, known).run().await
+    Asking::new(quorum, attempt, wait_mode, until, known).run().await
 }
 
 async fn ask_the_line(
-    desk: &Arc<Desk>,
+    quorum: &Arc<QuorumState>,
     attempt: &Attempt,
     wait_mode: WaitMode,
     line: usize,
 ) -> Result<GrantAnswer, Fault> {
     let (tell, mut heard) = unbounded_channel();
-    desk.ask_grant(attempt, line, wait_mode, desk.propose(), &tell);
+    quorum.ask_grant(attempt, line, wait_mode, quorum.propose(), &tell);
     drop(tell);
-    let ended = || Fault::passing(&desk.name, "the runtime that keeps it has ended");
+    let ended = || Fault::passing(&quorum.name, "the runtime that keeps it has ended");
     let Some((_, answer)) = heard.recv().await.map(|said| *said) else { return Err(ended()) };
     match answer? {
         Heard::Grant(answer) => Ok(answer),
@@ -109,7 +116,7 @@ fn is_foreign(held_by: &HolderInfo) -> bool {
 /// holds its key. It is the first member that answers, in configured order, or a later one if
 /// another program's lock is in the way there.
 struct Asking<'a> {
-    desk: &'a Arc<Desk>,
+    quorum: &'a Arc<QuorumState>,
     attempt: &'a Attempt,
     wait_mode: WaitMode,
     /// When the lease of this round would end.
@@ -145,26 +152,27 @@ type Outcome = Option<Result<GrantAnswer, Fault>>;
 
 impl<'a> Asking<'a> {
     fn new(
-        desk: &'a Arc<Desk>,
+        quorum: &'a Arc<QuorumState>,
         attempt: &'a Attempt,
         wait_mode: WaitMode,
         until: Instant,
         known: Option<(usize, GrantAnswer)>,
     ) -> Self {
-        let stage = desk.contests.with(attempt.holder, |contest| contest.stage.clone());
+        let stage =
+            quorum.quorum_attempts.with(attempt.holder, |quorum_attempt| quorum_attempt.stage.clone());
         let stage = stage.unwrap_or(Stage::Fresh);
-        let line = stage.line().unwrap_or_else(|| desk.line_member());
+        let line = stage.line().unwrap_or_else(|| quorum.line_member());
         let (refusers, contested_until) = match stage {
             Stage::Contested { refusers, until, .. } => (refusers, Some(until)),
             _ => (Vec::new(), None),
         };
-        let mut round = desk.round(until);
-        let mut proposal = desk.propose();
+        let mut round = quorum.round(until);
+        let mut proposal = quorum.propose();
         let mut refused = None;
         match known {
             Some((member, GrantAnswer::Granted { fence })) => {
                 round.handle_granted(member, fence);
-                proposal = desk.proposal(fence);
+                proposal = quorum.proposal(fence);
             }
             Some((member, answer)) => {
                 if let GrantAnswer::Busy { held_by, .. } = &answer {
@@ -176,7 +184,7 @@ impl<'a> Asking<'a> {
         }
         let (tell, heard) = unbounded_channel();
         Self {
-            desk,
+            quorum,
             attempt,
             wait_mode,
             until,
@@ -202,19 +210,19 @@ impl<'a> Asking<'a> {
 
     async fn run(&mut self) -> Result<GrantAnswer, Fault> {
         loop {
-            let now = self.desk.runtime.now();
+            let now = self.quorum.runtime.now();
             match self.round.next(now) {
                 Turn::Grant { member } => self.ask(member),
                 Turn::Raise { member, fence } => {
-                    self.desk.ask_raise(self.attempt, member, fence, &self.tell);
+                    self.quorum.ask_raise(self.attempt, member, fence, &self.tell);
                 }
                 Turn::WaitUntil(at) => self.hear(at).await,
                 Turn::Granted { fence } => {
                     if let Some(courtesy) = self.courtesy(now) {
                         self.hear(courtesy).await;
-                    } else if let Some(fault) = self.desk.same_place_twice() {
+                    } else if let Some(fault) = self.quorum.same_place_twice() {
                         // By now each member of the majority has reported its location.
-                        self.desk.begin_anew(self.attempt);
+                        self.quorum.begin_anew(self.attempt);
                         return Err(fault);
                     } else if let Some(held_by) = self.queues_before().cloned() {
                         // Counting this majority would let readers pass a waiting writer, and
@@ -231,8 +239,8 @@ impl<'a> Asking<'a> {
                     } else if self.is_to_give_way() {
                         self.give_way().await;
                     } else {
-                        self.desk.sees(fence);
-                        self.desk.set(self.attempt, Stage::Held { fence });
+                        self.quorum.sees(fence);
+                        self.quorum.set(self.attempt, Stage::Held { fence });
                         return Ok(GrantAnswer::Granted { fence });
                     }
                 }
@@ -251,7 +259,7 @@ impl<'a> Asking<'a> {
             WaitMode::Wait { .. } if self.refusers.contains(&member) => WaitMode::Wait { line_limit: None },
             _ => WaitMode::Try,
         };
-        self.desk.ask_grant(self.attempt, member, wait_mode, self.proposal, &self.tell);
+        self.quorum.ask_grant(self.attempt, member, wait_mode, self.proposal, &self.tell);
     }
 
     fn waits(&self) -> bool {
@@ -262,12 +270,12 @@ impl<'a> Asking<'a> {
     /// waiting.
     fn courtesy(&mut self, now: Instant) -> Option<Instant> {
         let line = self.line;
-        if !self.round.awaits(line) || self.desk.members[line].is_silent() {
+        if !self.round.awaits(line) || self.quorum.members[line].is_silent() {
             return None;
         }
         let until = *self.courtesy_until.get_or_insert(now + COURTESY);
         if now >= until {
-            self.desk.note(line, true);
+            self.quorum.note(line, true);
             return None;
         }
         Some(until)
@@ -277,7 +285,7 @@ impl<'a> Asking<'a> {
     async fn hear(&mut self, until: Instant) {
         let timer = self.timer.take().filter(|(at, _)| *at == until);
         let (_, timer) =
-            self.timer.insert(timer.unwrap_or_else(|| (until, self.desk.runtime.sleep_until(until))));
+            self.timer.insert(timer.unwrap_or_else(|| (until, self.quorum.runtime.sleep_until(until))));
         let heard = tokio::select! {
             biased;
             heard = self.heard.recv() => heard,
@@ -290,7 +298,7 @@ impl<'a> Asking<'a> {
         match answer {
             Ok(Heard::Grant(answer)) => self.hear_grant(member, answer),
             Ok(Heard::Raise(RaiseAnswer::Raised { fence })) => {
-                self.desk.sees(fence);
+                self.quorum.sees(fence);
                 self.round.handle_raised(member, fence);
             }
             Ok(Heard::Raise(RaiseAnswer::NotHeld { held_by, .. })) => {
@@ -301,10 +309,10 @@ impl<'a> Asking<'a> {
     }
 
     fn hear_grant(&mut self, member: usize, answer: GrantAnswer) {
-        let store = &self.desk.members[member].name;
+        let store = &self.quorum.members[member].name;
         match &answer {
             GrantAnswer::Granted { fence } => {
-                self.desk.sees(*fence);
+                self.quorum.sees(*fence);
                 self.round.handle_granted(member, *fence);
             }
             GrantAnswer::Busy { held_by, .. } | GrantAnswer::LineFull { held_by, .. } => {
@@ -353,12 +361,12 @@ impl<'a> Asking<'a> {
     async fn give_way(&mut self) {
         self.gave_way = true;
         let line = self.line;
-        self.desk.abandon(self.attempt, |member| member != line);
+        self.quorum.abandon(self.attempt, |member| member != line);
         let rest = APART.min(self.attempt.ttl.duration() / 8);
-        let until = self.desk.runtime.now() + self.desk.about(rest);
-        self.desk.runtime.sleep_until(until).await;
-        self.round = self.desk.round(self.until);
-        self.proposal = self.desk.propose();
+        let until = self.quorum.runtime.now() + self.quorum.about(rest);
+        self.quorum.runtime.sleep_until(until).await;
+        self.round = self.quorum.round(self.until);
+        self.proposal = self.quorum.propose();
         (self.tell, self.heard) = unbounded_channel();
         self.refusers.clear();
         (self.refused, self.place_elsewhere, self.courtesy_until) = (None, None, None);
@@ -374,7 +382,7 @@ impl<'a> Asking<'a> {
         if now >= self.until {
             return Some(self.too_few());
         }
-        let winnable = self.round.could_be_won(|member| !self.desk.members[member].is_silent());
+        let winnable = self.round.could_be_won(|member| !self.quorum.members[member].is_silent());
         let held: Vec<(usize, HolderInfo)> =
             self.round.held_elsewhere().map(|(member, held_by)| (member, held_by.clone())).collect();
         let Some((_, held_by)) = held.first().cloned().filter(|_| winnable) else {
@@ -413,13 +421,13 @@ impl<'a> Asking<'a> {
     fn choose_line(&self, held: &[(usize, HolderInfo)]) -> usize {
         let foreign = |member: usize| self.round.held_by(member).is_some_and(is_foreign);
         let count = held.iter().filter(|(_, held_by)| is_foreign(held_by)).count();
-        let skips = self.desk.members.len() - count >= self.desk.majority();
+        let skips = self.quorum.members.len() - count >= self.quorum.majority();
         let serves = |member: &usize| {
             let member = *member;
             self.round.has_granted(member)
                 || self.round.held_by(member).is_some() && !(skips && foreign(member))
         };
-        (0..self.desk.members.len()).find(serves).unwrap_or(self.line)
+        (0..self.quorum.members.len()).find(serves).unwrap_or(self.line)
     }
 
     /// Keeps asking in a single try while rivals hold only a minority; they release it when they
@@ -433,8 +441,8 @@ impl<'a> Asking<'a> {
         let split = SPLIT.min(self.attempt.ttl.duration() / 4);
         if now < *self.split_until.get_or_insert(now + split) {
             self.split_tries += 1;
-            let rest = self.desk.about(SPLIT_REST * self.split_tries);
-            self.desk.runtime.sleep_until(now + rest).await;
+            let rest = self.quorum.about(SPLIT_REST * self.split_tries);
+            self.quorum.runtime.sleep_until(now + rest).await;
             held.iter().for_each(|(member, _)| self.round.ask_again(*member));
             return None;
         }
@@ -443,7 +451,7 @@ impl<'a> Asking<'a> {
 
     /// Joins one member's queue, and releases everything elsewhere.
     fn stand(&mut self, line: usize, held_by: HolderInfo, looks_on: bool) -> Outcome {
-        if line != self.line && self.moves < self.desk.members.len() {
+        if line != self.line && self.moves < self.quorum.members.len() {
             let before = std::mem::replace(&mut self.line, line);
             self.moves += 1;
             self.refused = None;
@@ -451,7 +459,7 @@ impl<'a> Asking<'a> {
             // A member that has not answered may still grant the request, so it is not given up:
             // its answer counts.
             if self.round.held_by(before).is_some() {
-                self.desk.abandon(self.attempt, |member| member == before);
+                self.quorum.abandon(self.attempt, |member| member == before);
             }
             self.round.ask_again(line);
             return None;
@@ -459,12 +467,12 @@ impl<'a> Asking<'a> {
         let line = self.line;
         match self.refused.take() {
             Some(GrantAnswer::Busy { held_by, place: place @ Some(_) }) => {
-                self.desk.abandon(self.attempt, |member| member != line);
-                self.desk.set(self.attempt, Stage::QueueEntry { line, looks_on });
+                self.quorum.abandon(self.attempt, |member| member != line);
+                self.quorum.set(self.attempt, Stage::QueueEntry { line, looks_on });
                 Some(Ok(GrantAnswer::Busy { held_by, place }))
             }
             Some(answer @ GrantAnswer::LineFull { .. }) => {
-                self.desk.begin_anew(self.attempt);
+                self.quorum.begin_anew(self.attempt);
                 Some(Ok(answer))
             }
             // A store without a queue keeps nothing of a refused request.
@@ -474,7 +482,7 @@ impl<'a> Asking<'a> {
 
     /// Ends the attempt and releases everything.
     fn leave(&self, held_by: HolderInfo) -> GrantAnswer {
-        self.desk.begin_anew(self.attempt);
+        self.quorum.begin_anew(self.attempt);
         GrantAnswer::Busy { held_by, place: None }
     }
 
@@ -488,7 +496,7 @@ impl<'a> Asking<'a> {
         held_by: HolderInfo,
     ) -> Outcome {
         let window = WaitQueue::CLAIM_WINDOW.min(self.attempt.ttl.duration() / 2);
-        let until = *self.contested_until.get_or_insert_with(|| now + self.desk.about(window));
+        let until = *self.contested_until.get_or_insert_with(|| now + self.quorum.about(window));
         let joined = self.refusers.len();
         for (member, _) in held {
             if !self.refusers.contains(member) {
@@ -500,7 +508,7 @@ impl<'a> Asking<'a> {
             return None;
         }
         let stage = Stage::Contested { line: self.line, refusers: self.refusers.clone(), until };
-        self.desk.set(self.attempt, stage);
+        self.quorum.set(self.attempt, stage);
         Some(Ok(GrantAnswer::Busy { held_by, place: self.place_elsewhere }))
     }
 
@@ -508,9 +516,9 @@ impl<'a> Asking<'a> {
     /// `None` to stop waiting.
     fn last_words(&mut self, now: Instant) -> Option<Instant> {
         // A member that has just failed is already silent, and its fault says why.
-        let says = |member: usize| !self.desk.members[member].is_silent() || !self.heard.is_empty();
+        let says = |member: usize| !self.quorum.members[member].is_silent() || !self.heard.is_empty();
         let awaits = |member| self.round.awaits(member) && says(member);
-        if !(0..self.desk.members.len()).any(awaits) {
+        if !(0..self.quorum.members.len()).any(awaits) {
             return None;
         }
         let until = *self.last_words_until.get_or_insert(now + COURTESY);
@@ -518,7 +526,7 @@ impl<'a> Asking<'a> {
     }
 
     fn too_few(&mut self) -> Result<GrantAnswer, Fault> {
-        self.desk.begin_anew(self.attempt);
+        self.quorum.begin_anew(self.attempt);
         if let Some(odd) = self.odd.take().filter(|_| self.round.is_hopeless()) {
             return Ok(odd);
         }
@@ -527,6 +535,6 @@ impl<'a> Asking<'a> {
             () if self.round.waits_for_quarantine() => FaultKind::Quarantined,
             () => FaultKind::Passing,
         };
-        Err(self.desk.fault(kind, self.round.quorum_report(self.desk.names())))
+        Err(self.quorum.fault(kind, self.round.quorum_report(self.quorum.names())))
     }
 }

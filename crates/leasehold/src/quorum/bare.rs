@@ -6,27 +6,27 @@ use std::sync::Arc;
 use leasehold_core::{Ballot, Bare, Fault, HoldAnswer, Vote};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::desk::Desk;
+use super::state::QuorumState;
 
 /// Calls all members at once. It does not report members as down: a name that a slow member still
 /// has from the last time is not an outage.
-pub(super) async fn bare(desk: &Arc<Desk>, what: &Bare) -> Result<(), Fault> {
+pub(super) async fn bare(quorum: &Arc<QuorumState>, what: &Bare) -> Result<(), Fault> {
     let (tell, mut heard) = unbounded_channel();
-    for (nth, member) in desk.members.iter().enumerate() {
+    for (nth, member) in quorum.members.iter().enumerate() {
         let (store, what, tell) = (member.store.clone(), what.clone(), tell.clone());
-        desk.runtime.spawn(Box::pin(async move {
+        quorum.runtime.spawn(Box::pin(async move {
             // The caller may have enough answers.
             let done = async { store.baseline()?.bare(&what).await };
             let _ = tell.send((nth, done.await));
         }));
     }
     drop(tell);
-    let mut ballot = Ballot::new(desk.members.len());
+    let mut ballot = Ballot::new(quorum.members.len());
     while let Some((nth, done)) = heard.recv().await {
         ballot.handle(nth, done.map(|()| HoldAnswer::Done));
         if ballot.vote() == Vote::Done {
             break;
         }
     }
-    desk.verdict(&ballot, "answered").map(drop)
+    quorum.verdict(&ballot, "answered").map(drop)
 }

@@ -20,14 +20,14 @@ use leasehold_core::{
 };
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::contest::Stake;
-use super::desk::Desk;
+use super::attempts::MemberAttempt;
 use super::looking::{MANY_KEYS_LIMIT, all_say, each_says, held_by_a_majority, is_same};
+use super::state::QuorumState;
 
 /// Ends the lease that a majority shows with this fence, at all members that answer. The break is
 /// done once a majority of them does not have the lease any more: then no majority can renew it.
 pub(super) async fn break_lease(
-    desk: &Arc<Desk>,
+    quorum: &Arc<QuorumState>,
     key: &Key,
     fence: Fence,
     note: &BreakNote,
@@ -36,14 +36,14 @@ pub(super) async fn break_lease(
         let key = key.clone();
         Box::pin(async move { store.inspector()?.inspect(&key).await })
     };
-    let seen = each_says(desk, desk.look_limit(), look).await?;
+    let seen = each_says(quorum, quorum.look_limit(), look).await?;
     let states: Vec<_> = seen.iter().flatten().cloned().collect();
-    let held = match held_by_a_majority(&states, desk.majority()).pop() {
+    let held = match held_by_a_majority(&states, quorum.majority()).pop() {
         Some(held) if held.fence == Some(fence) => held,
         held_by => return Ok(BreakAnswer::NotHeld { held_by }),
     };
     let (tell, mut heard) = unbounded_channel();
-    let mut ballot = Ballot::new(desk.members.len());
+    let mut ballot = Ballot::new(quorum.members.len());
     for (n, state) in seen.into_iter().enumerate() {
         let there = state.map(|state| state.holders.into_iter().find(|one| is_same(one, &held)));
         match there {
@@ -52,8 +52,8 @@ pub(super) async fn break_lease(
             // others.
             there => {
                 let its = there.flatten().and_then(|one| one.fence).unwrap_or(fence);
-                let does = end(desk.members[n].store.clone(), key.clone(), its, held.clone(), note.clone());
-                desk.call(Vec::new(), n, does, &tell);
+                let does = end(quorum.members[n].store.clone(), key.clone(), its, held.clone(), note.clone());
+                quorum.call(Vec::new(), n, does, &tell);
             }
         }
     }
@@ -62,7 +62,7 @@ pub(super) async fn break_lease(
         let Some((member, answer)) = heard.recv().await.map(|said| *said) else { break };
         ballot.handle(member, answer.map(|()| HoldAnswer::Done));
     }
-    desk.verdict(&ballot, "broke the lease")?;
+    quorum.verdict(&ballot, "broke the lease")?;
     Ok(BreakAnswer::Broken { holding: held })
 }
 
@@ -95,12 +95,12 @@ fn end(
 
 /// The latest break that any of the members remembers. Each records it with the fence that it had
 /// there.
-pub(super) async fn last_break(desk: &Arc<Desk>, key: &Key) -> Result<Option<BreakRecord>, Fault> {
+pub(super) async fn last_break(quorum: &Arc<QuorumState>, key: &Key) -> Result<Option<BreakRecord>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
         Box::pin(async move { store.admin()?.last_break(&key).await })
     };
-    Ok(all_say(desk, desk.look_limit(), look).await?.into_iter().flatten().max_by_key(rank))
+    Ok(all_say(quorum, quorum.look_limit(), look).await?.into_iter().flatten().max_by_key(rank))
 }
 
 /// The last break of a key has the highest fence. Members record a break one after the other, and
@@ -110,13 +110,13 @@ fn rank(broken: &BreakRecord) -> (Fence, Reverse<Stamp>) {
 }
 
 /// The same for all keys with this prefix.
-pub(super) async fn list_breaks(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
+pub(super) async fn list_breaks(quorum: &Arc<QuorumState>, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let prefix = prefix.to_vec();
         Box::pin(async move { store.admin()?.list_breaks(&prefix).await })
     };
     let mut latest: BTreeMap<Key, BreakRecord> = BTreeMap::new();
-    for broken in all_say(desk, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
+    for broken in all_say(quorum, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
         if latest.get(&broken.key).is_none_or(|other| rank(other) < rank(&broken)) {
             latest.insert(broken.key.clone(), broken);
         }
@@ -127,23 +127,23 @@ pub(super) async fn list_breaks(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<B
 /// The members' notices that concern all of them, and reports of members that are down.
 #[derive(Debug)]
 pub(super) struct Fan {
-    desk: Arc<Desk>,
+    quorum: Arc<QuorumState>,
     health: Box<dyn Notices>,
     members: Vec<(usize, Box<dyn Notices>)>,
 }
 
 impl Fan {
-    pub(super) fn of(desk: &Arc<Desk>) -> Self {
-        let health = desk.health.read();
-        let members = desk.members.iter().enumerate();
+    pub(super) fn of(quorum: &Arc<QuorumState>) -> Self {
+        let health = quorum.health.read();
+        let members = quorum.members.iter().enumerate();
         let members = members.filter_map(|(n, member)| Some((n, member.store.notices()?))).collect();
-        Self { desk: desk.clone(), health, members }
+        Self { quorum: quorum.clone(), health, members }
     }
 }
 
 impl Notices for Fan {
     fn next(&mut self) -> BoxFuture<'_, Notice> {
-        let Self { desk, health, members } = self;
+        let Self { quorum, health, members } = self;
         Box::pin(std::future::poll_fn(move |context| {
             if let Poll::Ready(notice) = health.next().as_mut().poll(context) {
                 return Poll::Ready(notice);
@@ -152,7 +152,7 @@ impl Notices for Fan {
                 while let Poll::Ready(notice) = notices.next().as_mut().poll(context) {
                     match notice {
                         Notice::Broken { holder } => {
-                            if let Some(holder) = desk.broken_at(*member, holder) {
+                            if let Some(holder) = quorum.broken_at(*member, holder) {
                                 return Poll::Ready(Notice::Broken { holder });
                             }
                         }
@@ -165,37 +165,46 @@ impl Notices for Fan {
     }
 }
 
-impl Desk {
+impl QuorumState {
     /// Handles a message that a member broke the lease with this id. Returns the attempt whose
     /// lease is lost if the message is true, because no majority can keep it any more. The holder
     /// then asks the members, and relies on their answer.
     fn broken_at(&self, member: usize, id: Holder) -> Option<Holder> {
-        let (attempt, contest) = self.contests.find_by_id(member, id)?;
-        contest.stakes[member].hears_of_a_break();
-        let kept = contest.stakes.iter().filter(|stake| !stake.may_be_broken()).count();
+        let (attempt, quorum_attempt) = self.quorum_attempts.find_by_id(member, id)?;
+        quorum_attempt.member_attempts[member].hears_of_a_break();
+        let kept = quorum_attempt
+            .member_attempts
+            .iter()
+            .filter(|member_attempt| !member_attempt.may_be_broken())
+            .count();
         (kept < self.majority()).then_some(attempt)
     }
 }
 
 /// Returns true if the member may take a lease again that it does not have, although messages said
 /// that it was broken there. If the member's record of breaks cannot be read, it may not.
-pub(super) async fn is_unbroken(store: &dyn Store, attempt: &Attempt, stake: &Stake, agreed: Fence) -> bool {
-    let rumours = stake.rumours();
+pub(super) async fn is_unbroken(
+    store: &dyn Store,
+    attempt: &Attempt,
+    member_attempt: &MemberAttempt,
+    agreed: Fence,
+) -> bool {
+    let rumours = member_attempt.rumours();
     if rumours == 0 {
         return true;
     }
     let Ok(admin) = store.admin() else { return false };
-    let least = stake.least_fence(agreed);
+    let least = member_attempt.least_fence(agreed);
     for key in attempt.claim.keys() {
         match admin.last_break(key).await {
             Ok(Some(record)) if record.fence >= least => {
-                stake.breaks();
+                member_attempt.breaks();
                 return false;
             }
             Ok(_) => {}
             Err(_) => return false,
         }
     }
-    stake.denies(rumours);
+    member_attempt.denies(rumours);
     true
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::{ClockSeen, Diagnosis, Fence, Finding, Severity, StoreRole};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::desk::Desk;
+use super::state::QuorumState;
 
 /// The time limit for diagnosing one member: many small requests, each with a time limit.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -19,19 +19,19 @@ const APART: Duration = Duration::from_secs(1);
 const REACH: &str = "reach";
 
 /// Examines all members at once, so that one that hangs does not delay the others.
-pub(super) async fn diagnose(desk: &Arc<Desk>) -> Diagnosis {
+pub(super) async fn diagnose(quorum: &Arc<QuorumState>) -> Diagnosis {
     let (tell, mut heard) = unbounded_channel();
-    let role = StoreRole::Member { max_ttl: desk.max_ttl };
-    for (nth, member) in desk.members.iter().enumerate() {
+    let role = StoreRole::Member { max_ttl: quorum.max_ttl };
+    for (nth, member) in quorum.members.iter().enumerate() {
         let (store, tell) = (member.store.clone(), tell.clone());
-        desk.runtime.spawn(Box::pin(async move {
+        quorum.runtime.spawn(Box::pin(async move {
             // The caller may have gone.
             let _ = tell.send((nth, store.diagnose(role).await));
         }));
     }
     drop(tell);
-    let end = desk.runtime.now() + LIMIT;
-    let mut brought: Vec<Option<Diagnosis>> = desk.members.iter().map(|_| None).collect();
+    let end = quorum.runtime.now() + LIMIT;
+    let mut brought: Vec<Option<Diagnosis>> = quorum.members.iter().map(|_| None).collect();
     loop {
         tokio::select! {
             biased;
@@ -39,41 +39,41 @@ pub(super) async fn diagnose(desk: &Arc<Desk>) -> Diagnosis {
                 Some((nth, diagnosis)) => brought[nth] = Some(diagnosis),
                 None => break,
             },
-            () = desk.runtime.sleep_until(end) => break,
+            () = quorum.runtime.sleep_until(end) => break,
         }
     }
-    together(desk, brought)
+    together(quorum, brought)
 }
 
-fn together(desk: &Desk, brought: Vec<Option<Diagnosis>>) -> Diagnosis {
+fn together(quorum: &QuorumState, brought: Vec<Option<Diagnosis>>) -> Diagnosis {
     let mut all = Diagnosis::default();
     let mut out_of_reach = 0;
-    for (member, diagnosis) in desk.members.iter().zip(brought) {
+    for (member, diagnosis) in quorum.members.iter().zip(brought) {
         let diagnosis = diagnosis.unwrap_or_else(|| silent(&member.name));
         out_of_reach += usize::from(diagnosis.findings.iter().any(|finding| finding.about == REACH));
         all.findings.extend(diagnosis.findings);
         all.clocks.extend(diagnosis.clocks);
     }
-    let (count, at) = (desk.members.len(), Arc::from(&*desk.name));
+    let (count, at) = (quorum.members.len(), Arc::from(&*quorum.name));
     let answer = count - out_of_reach;
-    if answer >= desk.majority() {
+    if answer >= quorum.majority() {
         // The other members are enough.
         let reach = all.findings.iter_mut().filter(|finding| finding.about == REACH);
         reach.for_each(|finding| finding.severity = Severity::Warning);
-        let may_fail = answer - desk.majority();
+        let may_fail = answer - quorum.majority();
         let note = format_args!("{answer} of {count} members answer: {may_fail} more may fail");
         all.findings.push(Finding::note("majority", &at, note));
     } else {
-        let what = format!("{answer} of {count} members answer, and {} are needed", desk.majority());
+        let what = format!("{answer} of {count} members answer, and {} are needed", quorum.majority());
         let finding =
             Finding::new(Severity::Unsafe, "majority", &at, what, "no lock can be taken or renewed");
         all.findings.push(finding.advice("bring back those that are named as out of reach"));
     }
-    if let Some(what) = desk.one_for_nothing() {
+    if let Some(what) = quorum.one_for_nothing() {
         let finding = Finding::new(Severity::Warning, "members", &at, what, "one more to fail, for nothing");
         all.findings.push(finding.advice("use an odd number"));
     }
-    if let Some(twice) = desk.same_place_twice() {
+    if let Some(twice) = quorum.same_place_twice() {
         let finding = Finding::new(
             Severity::Unsafe,
             "members",
@@ -83,7 +83,7 @@ fn together(desk: &Desk, brought: Vec<Option<Diagnosis>>) -> Diagnosis {
         );
         all.findings.push(finding.advice("name each server once, by one name"));
     }
-    let max_ttl = desk.max_ttl.duration();
+    let max_ttl = quorum.max_ttl.duration();
     let note =
         format!("{max_ttl:?}: it must be the same for all who use these stores, and no lease is longer");
     all.findings.push(Finding::note("max-ttl", &at, note));

@@ -6,9 +6,9 @@ use leasehold_core::{Attempt, Ballot, BoxFuture, Fault, FaultKind, Fence, HoldAn
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::asking::COURTESY;
+use super::attempts::{MemberAttempt, QuorumAttempt, Stage};
 use super::breaking;
-use super::contest::{Contest, Stage, Stake};
-use super::desk::Desk;
+use super::state::QuorumState;
 
 type Answer = Result<HoldAnswer, Fault>;
 
@@ -16,44 +16,46 @@ type Answer = Result<HoldAnswer, Fault>;
 struct Kept<'a> {
     number: usize,
     attempt: &'a Attempt,
-    stakes: Vec<Arc<Stake>>,
+    member_attempts: Vec<Arc<MemberAttempt>>,
     fence: Option<Fence>,
 }
 
 impl<'a> Kept<'a> {
-    fn find(desk: &Desk, number: usize, attempt: &'a Attempt) -> Self {
-        let contest = desk.contests.find(attempt.holder);
-        let contest = contest.unwrap_or_else(|| Contest::new(attempt, desk.members.len()));
-        let fence = if let Stage::Held { fence } = contest.stage { Some(fence) } else { None };
-        Self { number, attempt, stakes: contest.stakes, fence }
+    fn find(quorum: &QuorumState, number: usize, attempt: &'a Attempt) -> Self {
+        let quorum_attempt = quorum.quorum_attempts.find(attempt.holder);
+        let quorum_attempt =
+            quorum_attempt.unwrap_or_else(|| QuorumAttempt::new(attempt, quorum.members.len()));
+        let fence = if let Stage::Held { fence } = quorum_attempt.stage { Some(fence) } else { None };
+        Self { number, attempt, member_attempts: quorum_attempt.member_attempts, fence }
     }
 }
 
 /// Renews leases at all members. Each renewal counts only once a majority has answered this very
 /// call, and the lease is lost as soon as so many members do not have it that no majority can. A
 /// failed renewal releases nothing.
-pub(super) async fn renew(desk: &Arc<Desk>, attempts: &[Attempt]) -> Vec<Answer> {
+pub(super) async fn renew(quorum: &Arc<QuorumState>, attempts: &[Attempt]) -> Vec<Answer> {
     // A lease that was not granted to this process is renewed where it exists, and taken again
     // nowhere.
     let (ours, others): (Vec<_>, Vec<_>) = attempts
         .iter()
         .enumerate()
-        .map(|(n, attempt)| Kept::find(desk, n, attempt))
+        .map(|(n, attempt)| Kept::find(quorum, n, attempt))
         .partition(|one| one.fence.is_some());
-    let (rejoined, renewed) = tokio::join!(hold(desk, &ours, true), hold(desk, &others, false));
+    let (rejoined, renewed) = tokio::join!(hold(quorum, &ours, true), hold(quorum, &others, false));
     let mut answers: Vec<_> = rejoined.into_iter().chain(renewed).collect();
     answers.sort_by_key(|(number, _)| *number);
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-async fn hold(desk: &Arc<Desk>, batch: &[Kept<'_>], rejoins: bool) -> Vec<(usize, Answer)> {
-    let mut ballots: Vec<_> = batch.iter().map(|_| Ballot::new(desk.members.len())).collect();
+async fn hold(quorum: &Arc<QuorumState>, batch: &[Kept<'_>], rejoins: bool) -> Vec<(usize, Answer)> {
+    let mut ballots: Vec<_> = batch.iter().map(|_| Ballot::new(quorum.members.len())).collect();
     let (tell, mut heard) = unbounded_channel();
-    for (n, member) in desk.members.iter().enumerate().filter(|_| !batch.is_empty()) {
+    for (n, member) in quorum.members.iter().enumerate().filter(|_| !batch.is_empty()) {
         let here = |one: &Kept<'_>| {
-            one.attempt.at_member(one.stakes[n].holder, desk.proposal(one.fence.unwrap_or(Fence::MAX)))
+            one.attempt
+                .at_member(one.member_attempts[n].holder, quorum.proposal(one.fence.unwrap_or(Fence::MAX)))
         };
-        let there: Vec<_> = batch.iter().map(|one| (here(one), one.stakes[n].clone())).collect();
+        let there: Vec<_> = batch.iter().map(|one| (here(one), one.member_attempts[n].clone())).collect();
         let store = member.store.clone();
         let does: BoxFuture<'static, Result<Vec<Answer>, Fault>> = Box::pin(async move {
             let answers = keep_at(&*store, there, rejoins).await;
@@ -63,8 +65,9 @@ async fn hold(desk: &Arc<Desk>, batch: &[Kept<'_>], rejoins: bool) -> Vec<(usize
                 _ => Ok(answers),
             }
         });
-        let stakes = batch.iter().map(|one| (one.attempt.clone(), one.stakes[n].clone())).collect();
-        desk.call(stakes, n, does, &tell);
+        let member_attempts =
+            batch.iter().map(|one| (one.attempt.clone(), one.member_attempts[n].clone())).collect();
+        quorum.call(member_attempts, n, does, &tell);
     }
     drop(tell);
     while ballots.iter().any(|ballot| ballot.vote() == Vote::Open) {
@@ -74,21 +77,23 @@ async fn hold(desk: &Arc<Desk>, batch: &[Kept<'_>], rejoins: bool) -> Vec<(usize
             ballot.handle(member, answer);
         }
     }
-    let answer = |(one, ballot): (&Kept<'_>, &Ballot)| (one.number, desk.verdict(ballot, "renewed"));
+    let answer = |(one, ballot): (&Kept<'_>, &Ballot)| (one.number, quorum.verdict(ballot, "renewed"));
     batch.iter().zip(&ballots).map(answer).collect()
 }
 
 /// Renews leases at a member and, where allowed, lets the member take those again that it does not
 /// have.
-async fn keep_at(store: &dyn Store, there: Vec<(Attempt, Arc<Stake>)>, rejoins: bool) -> Vec<Answer> {
+async fn keep_at(store: &dyn Store, there: Vec<(Attempt, Arc<MemberAttempt>)>, rejoins: bool) -> Vec<Answer> {
     let mut may_rejoin = Vec::new();
-    for (attempt, stake) in &there {
+    for (attempt, member_attempt) in &there {
         let agreed = attempt.proposal.map_or(Fence::MAX, |proposal| proposal.fence);
         may_rejoin.push(
-            rejoins && stake.may_rejoin() && breaking::is_unbroken(store, attempt, stake, agreed).await,
+            rejoins
+                && member_attempt.may_rejoin()
+                && breaking::is_unbroken(store, attempt, member_attempt, agreed).await,
         );
     }
-    let rumours: Vec<_> = there.iter().map(|(_, stake)| stake.rumours()).collect();
+    let rumours: Vec<_> = there.iter().map(|(_, member_attempt)| member_attempt.rumours()).collect();
     let those = |which: bool| {
         let chosen = there.iter().zip(&may_rejoin).filter(move |(_, may)| **may == which);
         chosen.map(|((attempt, _), _)| attempt.clone()).collect::<Vec<_>>()
@@ -103,14 +108,14 @@ async fn keep_at(store: &dyn Store, there: Vec<(Attempt, Arc<Stake>)>, rejoins: 
         async { if renewed.is_empty() { Vec::new() } else { store.renew(&renewed).await } },
     );
     let (mut rejoined, mut renewed) = (rejoined.into_iter(), renewed.into_iter());
-    let answers = there.iter().zip(may_rejoin).zip(rumours).map(|(((_, stake), may), rumours)| {
+    let answers = there.iter().zip(may_rejoin).zip(rumours).map(|(((_, member_attempt), may), rumours)| {
         let answer = if may { rejoined.next() } else { renewed.next() };
         let answer =
             answer.unwrap_or_else(|| Err(Fault::passing(store.name(), "it left a renewal unanswered")));
         let has_it = matches!(answer, Ok(HoldAnswer::Done));
-        stake.says(has_it);
+        member_attempt.says(has_it);
         if has_it {
-            stake.denies(rumours);
+            member_attempt.denies(rumours);
         }
         answer
     });
@@ -119,27 +124,30 @@ async fn keep_at(store: &dyn Store, there: Vec<(Attempt, Arc<Stake>)>, rejoins: 
 
 /// Releases at all members, whatever they answered before, and returns the majority's answer. If a
 /// member does not answer, its release continues in the background.
-pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
-    let stakes = desk.contests.enter(attempt, desk.members.len(), |contest| contest.stakes.clone());
-    let mut ballot = Ballot::new(desk.members.len());
+pub(super) async fn release(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Answer {
+    let member_attempts = quorum
+        .quorum_attempts
+        .enter(attempt, quorum.members.len(), |quorum_attempt| quorum_attempt.member_attempts.clone());
+    let mut ballot = Ballot::new(quorum.members.len());
     let (tell, mut heard) = unbounded_channel();
-    for stake in stakes {
-        stake.lets_go();
-        let (desk, attempt, tell) = (desk.clone(), attempt.clone(), tell.clone());
-        let (runtime, mut first) = (desk.runtime.clone(), Some(desk.releases.begin()));
+    for member_attempt in member_attempts {
+        member_attempt.lets_go();
+        let (quorum, attempt, tell) = (quorum.clone(), attempt.clone(), tell.clone());
+        let (runtime, mut first) = (quorum.runtime.clone(), Some(quorum.releases.begin()));
         runtime.spawn_cleanup(Box::new(move || {
-            let (desk, attempt, stake, tell) = (desk.clone(), attempt.clone(), stake.clone(), tell.clone());
-            let unheard = first.take().unwrap_or_else(|| desk.releases.begin());
+            let (quorum, attempt, member_attempt, tell) =
+                (quorum.clone(), attempt.clone(), member_attempt.clone(), tell.clone());
+            let unheard = first.take().unwrap_or_else(|| quorum.releases.begin());
             Box::pin(async move {
-                let there = attempt.at_member(stake.holder, desk.proposal(Fence::MAX));
-                let release = desk.members[stake.member].store.release(&there);
-                let answer = desk.in_time(stake.member, &attempt, release).await;
+                let there = attempt.at_member(member_attempt.holder, quorum.proposal(Fence::MAX));
+                let release = quorum.members[member_attempt.member].store.release(&there);
+                let answer = quorum.in_time(member_attempt.member, &attempt, release).await;
                 let faulted = answer.is_err();
-                let unsettled = stake.let_go(matches!(answer, Ok(HoldAnswer::Done)));
+                let unsettled = member_attempt.let_go(matches!(answer, Ok(HoldAnswer::Done)));
                 // The caller may have gone.
-                let _ = tell.send(Box::new((stake.member, answer)));
+                let _ = tell.send(Box::new((member_attempt.member, answer)));
                 if faulted || unsettled {
-                    desk.undo(attempt, stake, None, unsettled.then_some(unheard));
+                    quorum.undo(attempt, member_attempt, None, unsettled.then_some(unheard));
                 }
             })
         }));
@@ -147,12 +155,12 @@ pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
     drop(tell);
     // The next requester is refused until the line member knows of the release, so wait for its
     // answer, as a grant does.
-    let line = desk.line_member();
+    let line = quorum.line_member();
     let mut line_heard = false;
-    let mut courtesy = desk.runtime.sleep_until(desk.runtime.now() + COURTESY);
+    let mut courtesy = quorum.runtime.sleep_until(quorum.runtime.now() + COURTESY);
     loop {
         let decided = ballot.vote() != Vote::Open;
-        if decided && (line_heard || desk.members[line].is_silent()) {
+        if decided && (line_heard || quorum.members[line].is_silent()) {
             break;
         }
         let heard = tokio::select! {
@@ -164,9 +172,9 @@ pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
         line_heard |= member == line;
         ballot.handle(member, answer);
     }
-    let answer = desk.verdict(&ballot, "released");
+    let answer = quorum.verdict(&ballot, "released");
     if answer.is_ok() {
-        desk.contests.remove(attempt.holder);
+        quorum.quorum_attempts.remove(attempt.holder);
     }
     answer
 }
@@ -174,15 +182,15 @@ pub(super) async fn release(desk: &Arc<Desk>, attempt: &Attempt) -> Answer {
 /// Gives up everything that the attempt has, or may still be granted. Resolves when that is done at
 /// all members that answer, and at a majority at least; for the silent ones it continues in the
 /// background.
-pub(super) async fn give_up(desk: &Arc<Desk>, attempt: &Attempt) -> Result<(), Fault> {
-    let contest = desk.contests.remove(attempt.holder);
-    let contest = contest.unwrap_or_else(|| Contest::new(attempt, desk.members.len()));
-    let mut ballot = Ballot::new(desk.members.len());
-    let mut unheard: Vec<_> = (0..desk.members.len()).collect();
+pub(super) async fn give_up(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Result<(), Fault> {
+    let quorum_attempt = quorum.quorum_attempts.remove(attempt.holder);
+    let quorum_attempt = quorum_attempt.unwrap_or_else(|| QuorumAttempt::new(attempt, quorum.members.len()));
+    let mut ballot = Ballot::new(quorum.members.len());
+    let mut unheard: Vec<_> = (0..quorum.members.len()).collect();
     let (tell, mut heard) = unbounded_channel();
-    for stake in contest.stakes {
-        stake.gives_up();
-        desk.undo(attempt.clone(), stake, Some(tell.clone()), Some(desk.releases.begin()));
+    for member_attempt in quorum_attempt.member_attempts {
+        member_attempt.gives_up();
+        quorum.undo(attempt.clone(), member_attempt, Some(tell.clone()), Some(quorum.releases.begin()));
     }
     drop(tell);
     while !unheard.is_empty() || ballot.vote() != Vote::Done {
@@ -190,10 +198,10 @@ pub(super) async fn give_up(desk: &Arc<Desk>, attempt: &Attempt) -> Result<(), F
         unheard.retain(|waits| *waits != member);
         ballot.handle(member, answer.map(|()| HoldAnswer::Done));
     }
-    desk.verdict(&ballot, "released").map(drop)
+    quorum.verdict(&ballot, "released").map(drop)
 }
 
-impl Desk {
+impl QuorumState {
     /// The result of a count.
     pub(super) fn verdict(&self, ballot: &Ballot, verb: &'static str) -> Answer {
         match ballot.vote() {

@@ -8,8 +8,8 @@ use leasehold_core::{
     Ballot, BoxFuture, Fault, HoldAnswer, HolderInfo, Key, KeyState, Owner, ScanPage, ScanPosition, Store,
 };
 
-use super::contest::is_same_attempt;
-use super::desk::Desk;
+use super::attempts::is_same_attempt;
+use super::state::QuorumState;
 
 /// The time limit for inspecting many keys at a member, which takes longer the more there are. A
 /// store ends each of its own requests sooner if it is not answered, so a member that hangs does
@@ -17,46 +17,50 @@ use super::desk::Desk;
 pub(super) const MANY_KEYS_LIMIT: Duration = Duration::from_secs(30);
 
 /// The holders of the key at a majority, and the queue of the first member that has one.
-pub(super) async fn inspect(desk: &Arc<Desk>, key: &Key) -> Result<KeyState, Fault> {
+pub(super) async fn inspect(quorum: &Arc<QuorumState>, key: &Key) -> Result<KeyState, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
         Box::pin(async move { store.inspector()?.inspect(&key).await })
     };
-    Ok(seen(desk, key.clone(), &all_say(desk, desk.look_limit(), look).await?))
+    Ok(seen(quorum, key.clone(), &all_say(quorum, quorum.look_limit(), look).await?))
 }
 
 /// The same for all keys with this prefix that a majority holds, or that somebody waits for at a
 /// member.
-pub(super) async fn list(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
+pub(super) async fn list(quorum: &Arc<QuorumState>, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let prefix = prefix.to_vec();
         Box::pin(async move { store.inspector()?.list(&prefix).await })
     };
     let mut by_key: BTreeMap<Key, Vec<KeyState>> = BTreeMap::new();
-    for state in all_say(desk, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
+    for state in all_say(quorum, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
         by_key.entry(state.key.clone()).or_default().push(state);
     }
-    let states = by_key.into_iter().map(|(key, states)| seen(desk, key, &states));
+    let states = by_key.into_iter().map(|(key, states)| seen(quorum, key, &states));
     let is_shown =
         |state: &KeyState| !state.holders.is_empty() || !state.line.is_empty() || state.damage.is_some();
     Ok(states.filter(is_shown).collect())
 }
 
 /// The same for these keys, in their order: one request to each member.
-pub(super) async fn inspect_all(desk: &Arc<Desk>, keys: &[Key]) -> Result<Vec<KeyState>, Fault> {
+pub(super) async fn inspect_all(quorum: &Arc<QuorumState>, keys: &[Key]) -> Result<Vec<KeyState>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let keys = keys.to_vec();
         Box::pin(async move { store.inspector()?.inspect_all(&keys).await })
     };
-    let answers = all_say(desk, MANY_KEYS_LIMIT, look).await?;
+    let answers = all_say(quorum, MANY_KEYS_LIMIT, look).await?;
     let of = |nth: usize| answers.iter().filter_map(|states| states.get(nth).cloned()).collect::<Vec<_>>();
-    Ok(keys.iter().enumerate().map(|(nth, key)| seen(desk, key.clone(), &of(nth))).collect())
+    Ok(keys.iter().enumerate().map(|(nth, key)| seen(quorum, key.clone(), &of(nth))).collect())
 }
 
 /// Scans one member after the other: a key that a majority holds is known to each member of that
 /// majority. A member that does not answer is skipped, as long as enough others answer.
-pub(super) async fn walk(desk: &Arc<Desk>, prefix: &[u8], from: ScanPosition) -> Result<ScanPage, Fault> {
-    let Some(member) = desk.members.get(from.section) else { return Ok(ScanPage::whole(Vec::new())) };
+pub(super) async fn walk(
+    quorum: &Arc<QuorumState>,
+    prefix: &[u8],
+    from: ScanPosition,
+) -> Result<ScanPage, Fault> {
+    let Some(member) = quorum.members.get(from.section) else { return Ok(ScanPage::whole(Vec::new())) };
     let there = ScanPosition { section: 0, at: from.at };
     let walked = async { member.store.inspector()?.walk(prefix, there).await };
     let page = match walked.await {
@@ -65,49 +69,50 @@ pub(super) async fn walk(desk: &Arc<Desk>, prefix: &[u8], from: ScanPosition) ->
             let open = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
                 Box::pin(async move { store.open().await })
             };
-            all_say(desk, desk.look_limit(), open).await?;
+            all_say(quorum, quorum.look_limit(), open).await?;
             ScanPage::whole(Vec::new())
         }
     };
-    Ok(page.in_section(from.section, desk.members.len()))
+    Ok(page.in_section(from.section, quorum.members.len()))
 }
 
 /// The members' answers within `limit`; a majority must answer.
 pub(super) async fn all_say<T: Send + 'static>(
-    desk: &Arc<Desk>,
+    quorum: &Arc<QuorumState>,
     limit: Duration,
     look: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
 ) -> Result<Vec<T>, Fault> {
-    Ok(each_says(desk, limit, look).await?.into_iter().flatten().collect())
+    Ok(each_says(quorum, limit, look).await?.into_iter().flatten().collect())
 }
 
 /// The same in the order of the members, with a gap for each member that did not answer.
 pub(super) async fn each_says<T: Send + 'static>(
-    desk: &Arc<Desk>,
+    quorum: &Arc<QuorumState>,
     limit: Duration,
     look: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Result<T, Fault>>,
 ) -> Result<Vec<Option<T>>, Fault> {
-    let mut answers: Vec<Option<T>> = desk.members.iter().map(|_| None).collect();
-    let mut ballot = Ballot::new(desk.members.len());
-    desk.ask_all(limit, look, |member, answer| {
-        ballot.handle(
-            member,
-            answer.map(|answer| {
-                answers[member] = Some(answer);
-                HoldAnswer::Done
-            }),
-        );
-        // Inspecting is rare and may take its time, so wait for every member that answers.
-        false
-    })
-    .await;
-    desk.verdict(&ballot, "answered")?;
+    let mut answers: Vec<Option<T>> = quorum.members.iter().map(|_| None).collect();
+    let mut ballot = Ballot::new(quorum.members.len());
+    quorum
+        .ask_all(limit, look, |member, answer| {
+            ballot.handle(
+                member,
+                answer.map(|answer| {
+                    answers[member] = Some(answer);
+                    HoldAnswer::Done
+                }),
+            );
+            // Inspecting is rare and may take its time, so wait for every member that answers.
+            false
+        })
+        .await;
+    quorum.verdict(&ballot, "answered")?;
     Ok(answers)
 }
 
-fn seen(desk: &Desk, key: Key, states: &[KeyState]) -> KeyState {
+fn seen(quorum: &QuorumState, key: Key, states: &[KeyState]) -> KeyState {
     let line = states.iter().map(|state| &state.line).find(|line| !line.is_empty());
-    let holders = held_by_a_majority(states, desk.majority());
+    let holders = held_by_a_majority(states, quorum.majority());
     let mut state = KeyState::new(key, holders, line.cloned().unwrap_or_default());
     state.damage = states.iter().find_map(|state| state.damage.clone());
     // With the latest of the members' clocks, no fence appears to be in the future: fences are

@@ -7,31 +7,33 @@ use std::time::Duration;
 use leasehold_core::{Attempt, Ballot, BoxFuture, Fault, Fence, HoldAnswer, Key, Mark, Marked, Stamp, Store};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::contest::Contest;
-use super::desk::Desk;
+use super::attempts::QuorumAttempt;
 use super::looking::{MANY_KEYS_LIMIT, all_say, each_says};
+use super::state::QuorumState;
 
 /// Marks the keys at all members, and returns the majority's answer. Whoever reads from a majority
 /// then finds the mark.
 pub(super) async fn mark(
-    desk: &Arc<Desk>,
+    quorum: &Arc<QuorumState>,
     attempt: &Attempt,
     mark: &Mark,
     keep: Duration,
 ) -> Result<HoldAnswer, Fault> {
-    let contest = desk.contests.find(attempt.holder);
-    let contest = contest.unwrap_or_else(|| Contest::new(attempt, desk.members.len()));
-    let mut ballot = Ballot::new(desk.members.len());
+    let quorum_attempt = quorum.quorum_attempts.find(attempt.holder);
+    let quorum_attempt = quorum_attempt.unwrap_or_else(|| QuorumAttempt::new(attempt, quorum.members.len()));
+    let mut ballot = Ballot::new(quorum.members.len());
     let (tell, mut heard) = unbounded_channel();
-    for stake in contest.stakes {
-        let (desk, attempt, mark, tell) = (desk.clone(), attempt.clone(), mark.clone(), tell.clone());
-        let runtime = desk.runtime.clone();
+    for member_attempt in quorum_attempt.member_attempts {
+        let (quorum, attempt, mark, tell) = (quorum.clone(), attempt.clone(), mark.clone(), tell.clone());
+        let runtime = quorum.runtime.clone();
         runtime.spawn(Box::pin(async move {
-            let there = attempt.at_member(stake.holder, desk.proposal(Fence::MAX));
-            let does = async { desk.members[stake.member].store.marks()?.mark(&there, &mark, keep).await };
-            let answer = desk.in_time(stake.member, &attempt, does).await;
+            let there = attempt.at_member(member_attempt.holder, quorum.proposal(Fence::MAX));
+            let does = async {
+                quorum.members[member_attempt.member].store.marks()?.mark(&there, &mark, keep).await
+            };
+            let answer = quorum.in_time(member_attempt.member, &attempt, does).await;
             // The caller may have gone.
-            let _ = tell.send((stake.member, answer));
+            let _ = tell.send((member_attempt.member, answer));
         }));
     }
     drop(tell);
@@ -41,42 +43,45 @@ pub(super) async fn mark(
     while let Some((member, answer)) = heard.recv().await {
         ballot.handle(member, answer);
     }
-    desk.verdict(&ballot, "marked")
+    quorum.verdict(&ballot, "marked")
 }
 
 /// The latest mark among the answers of a majority. A member that restarted without its state has
 /// no marks, so a mark survives whatever a majority of the members survives.
-pub(super) async fn marked(desk: &Arc<Desk>, key: &Key) -> Result<Marked, Fault> {
+pub(super) async fn marked(quorum: &Arc<QuorumState>, key: &Key) -> Result<Marked, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
         Box::pin(async move { store.marks()?.marked(&key).await })
     };
-    Ok(latest(&all_say(desk, desk.look_limit(), look).await?))
+    Ok(latest(&all_say(quorum, quorum.look_limit(), look).await?))
 }
 
 /// Deletes the mark at all members. Each of them must answer, because one that kept the mark would
 /// bring it back.
-pub(super) async fn forget(desk: &Arc<Desk>, key: &Key) -> Result<Option<Mark>, Fault> {
+pub(super) async fn forget(quorum: &Arc<QuorumState>, key: &Key) -> Result<Option<Mark>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let key = key.clone();
         Box::pin(async move { store.marks()?.forget(&key).await })
     };
-    let answers = each_says(desk, desk.look_limit(), look).await?;
+    let answers = each_says(quorum, quorum.look_limit(), look).await?;
     if let Some(silent) = answers.iter().position(Option::is_none) {
         let reason = "did not forget the mark, and would bring it back: try again when it answers";
-        return Err(Fault::passing(desk.members[silent].store.name(), reason));
+        return Err(Fault::passing(quorum.members[silent].store.name(), reason));
     }
     Ok(answers.into_iter().flatten().flatten().max_by_key(|mark| (mark.at, mark.fence)))
 }
 
 /// The latest mark of each key among the answers of a majority.
-pub(super) async fn list_marks(desk: &Arc<Desk>, prefix: &[u8]) -> Result<Vec<(Key, Marked)>, Fault> {
+pub(super) async fn list_marks(
+    quorum: &Arc<QuorumState>,
+    prefix: &[u8],
+) -> Result<Vec<(Key, Marked)>, Fault> {
     let look = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
         let prefix = prefix.to_vec();
         Box::pin(async move { store.marks()?.list_marks(&prefix).await })
     };
     let mut by_key: BTreeMap<Key, Vec<Marked>> = BTreeMap::new();
-    for (key, marked) in all_say(desk, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
+    for (key, marked) in all_say(quorum, MANY_KEYS_LIMIT, look).await?.into_iter().flatten() {
         by_key.entry(key).or_default().push(marked);
     }
     Ok(by_key.into_iter().map(|(key, answers)| (key, latest(&answers))).collect())

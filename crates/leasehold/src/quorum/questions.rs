@@ -5,9 +5,9 @@ use std::sync::Arc;
 use leasehold_core::{Attempt, Fence, GrantAnswer, Proposal, RaiseAnswer, WaitMode};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::contest::Stage;
-use super::desk::Desk;
+use super::attempts::Stage;
 use super::member::Said;
+use super::state::QuorumState;
 
 /// A member's answer in a round.
 pub(super) enum Heard {
@@ -15,7 +15,7 @@ pub(super) enum Heard {
     Raise(RaiseAnswer),
 }
 
-impl Desk {
+impl QuorumState {
     pub(super) fn ask_grant(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -24,10 +24,10 @@ impl Desk {
         proposal: Proposal,
         tell: &UnboundedSender<Said<Heard>>,
     ) {
-        let Some(stake) = self.stake(attempt.holder, member) else { return };
-        let at_member = attempt.at_member(stake.holder, proposal);
+        let Some(member_attempt) = self.member_attempt(attempt.holder, member) else { return };
+        let at_member = attempt.at_member(member_attempt.holder, proposal);
         let store = self.members[member].store.clone();
-        let asked = stake.clone();
+        let asked = member_attempt.clone();
         let does = Box::pin(async move {
             let answer = store.grant(&at_member, wait_mode).await;
             if let Ok(GrantAnswer::Granted { fence }) = answer {
@@ -36,7 +36,7 @@ impl Desk {
             asked.says(matches!(answer, Ok(GrantAnswer::Granted { .. })));
             answer.map(Heard::Grant)
         });
-        self.call(vec![(attempt.clone(), stake)], member, does, tell);
+        self.call(vec![(attempt.clone(), member_attempt)], member, does, tell);
     }
 
     pub(super) fn ask_raise(
@@ -46,15 +46,15 @@ impl Desk {
         fence: Fence,
         tell: &UnboundedSender<Said<Heard>>,
     ) {
-        let Some(stake) = self.stake(attempt.holder, member) else { return };
-        let at_member = attempt.at_member(stake.holder, self.proposal(fence));
+        let Some(member_attempt) = self.member_attempt(attempt.holder, member) else { return };
+        let at_member = attempt.at_member(member_attempt.holder, self.proposal(fence));
         let store = self.members[member].store.clone();
         let does = Box::pin(async move { store.member()?.raise(&at_member).await.map(Heard::Raise) });
-        self.call(vec![(attempt.clone(), stake)], member, does, tell);
+        self.call(vec![(attempt.clone(), member_attempt)], member, does, tell);
     }
 
     pub(super) fn set(&self, attempt: &Attempt, stage: Stage) {
-        self.contests.with(attempt.holder, |contest| contest.stage = stage);
+        self.quorum_attempts.with(attempt.holder, |quorum_attempt| quorum_attempt.stage = stage);
     }
 
     /// Releases everything at all members, whatever they answered; the next request starts from the

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use leasehold_core::{Attempt, BoxFuture, Fence, Wake};
 
-use super::contest::{Contest, Stage};
-use super::desk::Desk;
+use super::attempts::{QuorumAttempt, Stage};
+use super::state::QuorumState;
 
 /// The longest pause of rivals that have released everything: some round trips, so that one of them
 /// can finish before the next asks.
@@ -18,42 +18,44 @@ pub(super) const APART: Duration = Duration::from_millis(100);
 ///
 /// Cancel safe: a member's wake-up is recorded before this resolves, and members keep wake-ups that
 /// nobody has received.
-pub(super) async fn woken(desk: &Arc<Desk>, attempt: &Attempt) -> Wake {
+pub(super) async fn woken(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Wake {
     loop {
-        let Some(Contest { stakes, stage }) = desk.contests.find(attempt.holder) else {
+        let Some(QuorumAttempt { member_attempts, stage }) = quorum.quorum_attempts.find(attempt.holder)
+        else {
             return std::future::pending().await;
         };
-        let at = |member: usize| attempt.at_member(stakes[member].holder, desk.proposal(Fence::MAX));
+        let at =
+            |member: usize| attempt.at_member(member_attempts[member].holder, quorum.proposal(Fence::MAX));
         match stage {
             Stage::QueueEntry { line, .. } => {
-                let (here, member) = (at(line), &desk.members[line]);
+                let (here, member) = (at(line), &quorum.members[line]);
                 tokio::select! {
                     biased;
                     wake = member.store.woken(&here) => {
                         if let Wake::Granted { .. } = wake {
-                            change(desk, attempt, &stage, Stage::Handed { line });
+                            change(quorum, attempt, &stage, Stage::Handed { line });
                         }
                     }
                     () = member.falls_silent() => {}
-                    () = desk.loses_majority() => {}
+                    () = quorum.loses_majority() => {}
                 }
                 return Wake::AskAgain;
             }
             Stage::Contested { ref refusers, until, .. } => {
                 let there: Vec<_> = refusers.iter().map(|member| (*member, at(*member))).collect();
-                let calls = there.iter().map(|(member, there)| desk.members[*member].store.woken(there));
+                let calls = there.iter().map(|(member, there)| quorum.members[*member].store.woken(there));
                 tokio::select! {
                     biased;
                     _ = first_of(calls.collect()) => return Wake::AskAgain,
-                    () = desk.runtime.sleep_until(until) => {}
+                    () = quorum.runtime.sleep_until(until) => {}
                 }
-                desk.begin_anew(attempt);
-                let until = desk.runtime.now() + desk.about(APART);
-                change(desk, attempt, &Stage::Fresh, Stage::Resting { until });
+                quorum.begin_anew(attempt);
+                let until = quorum.runtime.now() + quorum.about(APART);
+                change(quorum, attempt, &Stage::Fresh, Stage::Resting { until });
             }
             Stage::Resting { until } => {
-                desk.runtime.sleep_until(until).await;
-                change(desk, attempt, &stage, Stage::Fresh);
+                quorum.runtime.sleep_until(until).await;
+                change(quorum, attempt, &stage, Stage::Fresh);
                 return Wake::AskAgain;
             }
             Stage::Fresh | Stage::Handed { .. } | Stage::Held { .. } => return std::future::pending().await,
@@ -62,10 +64,10 @@ pub(super) async fn woken(desk: &Arc<Desk>, attempt: &Attempt) -> Wake {
 }
 
 /// Moves to the next stage, unless the stage has changed in the meantime.
-fn change(desk: &Desk, attempt: &Attempt, from: &Stage, to: Stage) {
-    desk.contests.with(attempt.holder, |contest| {
-        if contest.stage == *from {
-            contest.stage = to;
+fn change(quorum: &QuorumState, attempt: &Attempt, from: &Stage, to: Stage) {
+    quorum.quorum_attempts.with(attempt.holder, |quorum_attempt| {
+        if quorum_attempt.stage == *from {
+            quorum_attempt.stage = to;
         }
     });
 }

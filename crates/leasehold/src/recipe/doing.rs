@@ -11,7 +11,7 @@ use crate::error::InspectError;
 use crate::lock::{Acquire, Guard, Held};
 use crate::locks::Askers;
 use crate::mutex::Mutex;
-use crate::place::rest;
+use crate::store_handle::rest;
 
 /// A job: the lock under which it runs, and the mark that says that it was done.
 #[derive(Clone, Debug)]
@@ -53,12 +53,12 @@ impl Job {
     /// The mark, and the store's current time. Waits for a silent store for as long as a request
     /// would.
     pub(super) async fn marked(&self) -> Result<Marked, InspectError> {
-        let (key, place) = (self.key()?, self.askers.place());
-        let runtime = &*place.runtime;
+        let (key, handle) = (self.key()?, self.askers.handle());
+        let runtime = &*handle.runtime;
         let end = runtime.now() + self.defaults.outage_limit;
         let mut tries = 0;
         loop {
-            let fault = match async { place.store.marks()?.marked(&key).await }.await {
+            let fault = match async { handle.store.marks()?.marked(&key).await }.await {
                 Ok(marked) => return Ok(marked),
                 Err(fault) => fault,
             };

@@ -10,7 +10,7 @@ use crate::error::{HoldError, InspectError};
 use crate::lock::{Acquire, Held};
 use crate::locks::Askers;
 use crate::mutex::Mutex;
-use crate::place::rest;
+use crate::store_handle::rest;
 
 /// A leadership that one of several candidates has at a time. Making and cloning it does no I/O.
 ///
@@ -97,7 +97,7 @@ impl Election {
 
     async fn state(&self) -> Result<KeyState, InspectError> {
         let claim = self.claim.clone()?;
-        self.askers.place().inspect(claim.first_key()).await.map_err(InspectError::Store)
+        self.askers.handle().inspect(claim.first_key()).await.map_err(InspectError::Store)
     }
 }
 
@@ -165,11 +165,11 @@ impl Leaders<'_> {
     ///
     /// Cancel safe: a change that was not returned is returned by the next call.
     pub async fn next(&mut self) -> Result<Option<HolderInfo>, InspectError> {
-        let place = self.election.askers.place();
+        let handle = self.election.askers.handle();
         let mut silent_since = None;
         let mut tries = 0;
         loop {
-            let now = place.runtime.now();
+            let now = handle.runtime.now();
             let again = match self.election.leader().await {
                 Ok(leader) => {
                     let owner = leader.as_ref().map(|leader| leader.owner.clone());
@@ -182,7 +182,7 @@ impl Leaders<'_> {
                 }
                 Err(InspectError::Store(fault)) if fault.kind != FaultKind::Lasting => {
                     let since = *silent_since.get_or_insert(now);
-                    let again = place.runtime.now() + rest(tries, &*place.runtime);
+                    let again = handle.runtime.now() + rest(tries, &*handle.runtime);
                     if again >= since + self.election.defaults.outage_limit {
                         return Err(InspectError::Store(fault));
                     }
@@ -191,7 +191,7 @@ impl Leaders<'_> {
                 }
                 Err(error) => return Err(error),
             };
-            place.runtime.sleep_until(again).await;
+            handle.runtime.sleep_until(again).await;
         }
     }
 }

@@ -8,7 +8,7 @@ use leasehold_core::{Attempt, Fence, Holder, Instant};
 /// One id of an attempt at one member. Once the id is given up, it is never used again; the next
 /// round uses another one.
 #[derive(Debug)]
-pub(super) struct Stake {
+pub(super) struct MemberAttempt {
     pub(super) member: usize,
     pub(super) holder: Holder,
     state: Mutex<State>,
@@ -48,7 +48,7 @@ enum Release {
     BehindTheOnlyCall { answered: bool },
 }
 
-impl Stake {
+impl MemberAttempt {
     fn new(member: usize, holder: Holder) -> Arc<Self> {
         Arc::new(Self { member, holder, state: Mutex::default() })
     }
@@ -190,25 +190,26 @@ impl Stage {
 
 /// An attempt and its state at each member.
 #[derive(Clone, Debug)]
-pub(super) struct Contest {
-    pub(super) stakes: Vec<Arc<Stake>>,
+pub(super) struct QuorumAttempt {
+    pub(super) member_attempts: Vec<Arc<MemberAttempt>>,
     pub(super) stage: Stage,
 }
 
-impl Contest {
+impl QuorumAttempt {
     /// The first id at each member is the attempt's own id.
     pub(super) fn new(attempt: &Attempt, members: usize) -> Self {
-        let stakes = (0..members).map(|member| Stake::new(member, attempt.holder)).collect();
-        Self { stakes, stage: Stage::Fresh }
+        let member_attempts = (0..members).map(|member| MemberAttempt::new(member, attempt.holder)).collect();
+        Self { member_attempts, stage: Stage::Fresh }
     }
 
     /// Gives up the id at a member and takes the next one; `None` if nothing was ever sent under
     /// it.
-    pub(super) fn drop_stake(&mut self, member: usize) -> Option<Arc<Stake>> {
-        let stake = self.stakes.get_mut(member).filter(|stake| stake.was_asked())?;
-        stake.gives_up();
-        let fresh = Stake::new(member, next_id(stake.holder));
-        Some(std::mem::replace(stake, fresh))
+    pub(super) fn drop_member_attempt(&mut self, member: usize) -> Option<Arc<MemberAttempt>> {
+        let member_attempt =
+            self.member_attempts.get_mut(member).filter(|member_attempt| member_attempt.was_asked())?;
+        member_attempt.gives_up();
+        let fresh = MemberAttempt::new(member, next_id(member_attempt.holder));
+        Some(std::mem::replace(member_attempt, fresh))
     }
 }
 
@@ -226,31 +227,37 @@ pub(super) fn is_same_attempt(one: Holder, other: Holder) -> bool {
 
 /// The attempts of this process with calls in flight or leases at members.
 #[derive(Debug, Default)]
-pub(super) struct Contests(Mutex<HashMap<Holder, Contest>>);
+pub(super) struct Contests(Mutex<HashMap<Holder, QuorumAttempt>>);
 
 impl Contests {
     /// Reads the state of an attempt, which is created if there is none.
-    pub(super) fn enter<T>(&self, attempt: &Attempt, members: usize, look: impl FnOnce(&Contest) -> T) -> T {
-        look(self.all().entry(attempt.holder).or_insert_with(|| Contest::new(attempt, members)))
+    pub(super) fn enter<T>(
+        &self,
+        attempt: &Attempt,
+        members: usize,
+        look: impl FnOnce(&QuorumAttempt) -> T,
+    ) -> T {
+        look(self.all().entry(attempt.holder).or_insert_with(|| QuorumAttempt::new(attempt, members)))
     }
 
-    pub(super) fn find(&self, holder: Holder) -> Option<Contest> {
+    pub(super) fn find(&self, holder: Holder) -> Option<QuorumAttempt> {
         self.all().get(&holder).cloned()
     }
 
     /// The attempt that has this id at a member.
-    pub(super) fn find_by_id(&self, member: usize, id: Holder) -> Option<(Holder, Contest)> {
+    pub(super) fn find_by_id(&self, member: usize, id: Holder) -> Option<(Holder, QuorumAttempt)> {
         let all = self.all();
-        let mut named = all.iter().filter(|(_, contest)| contest.stakes[member].holder == id);
-        named.next().map(|(attempt, contest)| (*attempt, contest.clone()))
+        let mut named =
+            all.iter().filter(|(_, quorum_attempt)| quorum_attempt.member_attempts[member].holder == id);
+        named.next().map(|(attempt, quorum_attempt)| (*attempt, quorum_attempt.clone()))
     }
 
     /// Changes the state of an attempt, if there is one.
-    pub(super) fn with<T>(&self, holder: Holder, change: impl FnOnce(&mut Contest) -> T) -> Option<T> {
+    pub(super) fn with<T>(&self, holder: Holder, change: impl FnOnce(&mut QuorumAttempt) -> T) -> Option<T> {
         self.all().get_mut(&holder).map(change)
     }
 
-    pub(super) fn remove(&self, holder: Holder) -> Option<Contest> {
+    pub(super) fn remove(&self, holder: Holder) -> Option<QuorumAttempt> {
         self.all().remove(&holder)
     }
 
@@ -258,7 +265,7 @@ impl Contests {
         self.all().len()
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<Holder, Contest>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Holder, QuorumAttempt>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -284,8 +291,8 @@ mod tests {
 
     #[test]
     fn a_member_may_take_a_lease_again_unless_it_had_it_just_now_or_it_was_broken_there() {
-        let stake = || Stake::new(0, Holder::from_bits(1));
-        let [away, had, broken, lost] = [(); 4].map(|()| stake());
+        let member_attempt = || MemberAttempt::new(0, Holder::from_bits(1));
+        let [away, had, broken, lost] = [(); 4].map(|()| member_attempt());
         assert!(away.may_rejoin(), "it was never heard of");
         had.says(true);
         assert!(!had.may_rejoin());
@@ -301,103 +308,103 @@ mod tests {
 
     #[test]
     fn a_denial_ends_the_rumours_that_came_before_it_was_asked_for_and_no_later_one() {
-        let stake = Stake::new(0, Holder::from_bits(1));
-        stake.hears_of_a_break();
-        let before = stake.rumours();
-        stake.hears_of_a_break();
-        stake.denies(before);
-        assert!(stake.may_be_broken() && stake.rumours() == 1);
-        stake.denies(1);
-        assert!(!stake.may_be_broken());
+        let member_attempt = MemberAttempt::new(0, Holder::from_bits(1));
+        member_attempt.hears_of_a_break();
+        let before = member_attempt.rumours();
+        member_attempt.hears_of_a_break();
+        member_attempt.denies(before);
+        assert!(member_attempt.may_be_broken() && member_attempt.rumours() == 1);
+        member_attempt.denies(1);
+        assert!(!member_attempt.may_be_broken());
     }
 
     #[test]
     fn an_id_under_which_nothing_was_sent_is_kept_and_any_other_is_never_used_again() {
         let ours = attempt(7);
-        let mut contest = Contest::new(&ours, 3);
-        assert!(contest.drop_stake(1).is_none());
-        assert_eq!(contest.stakes[1].holder, ours.holder);
-        contest.stakes[1].asks();
-        let dropped = contest.drop_stake(1).unwrap();
+        let mut quorum_attempt = QuorumAttempt::new(&ours, 3);
+        assert!(quorum_attempt.drop_member_attempt(1).is_none());
+        assert_eq!(quorum_attempt.member_attempts[1].holder, ours.holder);
+        quorum_attempt.member_attempts[1].asks();
+        let dropped = quorum_attempt.drop_member_attempt(1).unwrap();
         assert!(dropped.call_ends(true) && dropped.holder == ours.holder);
-        let fresh = &contest.stakes[1];
+        let fresh = &quorum_attempt.member_attempts[1];
         assert!(fresh.holder != ours.holder && is_same_attempt(fresh.holder, ours.holder));
         assert!(!fresh.was_asked());
         fresh.asks();
         assert!(!fresh.call_ends(true));
-        assert!(contest.drop_stake(9).is_none(), "there is no such member");
+        assert!(quorum_attempt.drop_member_attempt(9).is_none(), "there is no such member");
     }
 
     #[test]
     fn what_was_under_way_when_an_id_was_given_up_is_undone_unless_the_release_did_that() {
         const ANSWERED: bool = true;
         const DONE: bool = true;
-        let stake = || {
-            let stake = Stake::new(0, Holder::from_bits(1));
-            stake.asks();
-            stake
+        let member_attempt = || {
+            let member_attempt = MemberAttempt::new(0, Holder::from_bits(1));
+            member_attempt.asks();
+            member_attempt
         };
-        let ended_before = stake();
+        let ended_before = member_attempt();
         assert!(!ended_before.call_ends(ANSWERED), "nobody has given it up");
         ended_before.lets_go();
         assert!(!ended_before.let_go(!DONE), "nothing is under way");
 
-        let dropped = stake();
+        let dropped = member_attempt();
         dropped.gives_up();
         assert!(dropped.call_ends(ANSWERED), "no release undoes it");
 
-        let usual = stake();
+        let usual = member_attempt();
         usual.lets_go();
         assert!(!usual.call_ends(ANSWERED));
         assert!(!usual.let_go(DONE), "that was what the grant brought");
 
-        let overtaken = stake();
+        let overtaken = member_attempt();
         overtaken.lets_go();
         assert!(!overtaken.call_ends(ANSWERED));
         assert!(overtaken.let_go(!DONE), "the release came first");
 
-        let [unanswered, in_vain] = [(); 2].map(|()| stake());
-        for (stake, done) in [(&unanswered, DONE), (&in_vain, !DONE)] {
-            stake.lets_go();
-            assert!(stake.call_ends(!ANSWERED), "something of it may still be on its way");
-            assert!(!stake.let_go(done), "it is undone already");
+        let [unanswered, in_vain] = [(); 2].map(|()| member_attempt());
+        for (member_attempt, done) in [(&unanswered, DONE), (&in_vain, !DONE)] {
+            member_attempt.lets_go();
+            assert!(member_attempt.call_ends(!ANSWERED), "something of it may still be on its way");
+            assert!(!member_attempt.let_go(done), "it is undone already");
         }
 
         // A call may consist of several requests, so one of them may follow the release.
-        let [outlasting, in_vain] = [(); 2].map(|()| stake());
-        for (stake, done) in [(&outlasting, DONE), (&in_vain, !DONE)] {
-            stake.lets_go();
-            assert!(!stake.let_go(done), "it is still under way");
-            assert!(stake.call_ends(ANSWERED));
+        let [outlasting, in_vain] = [(); 2].map(|()| member_attempt());
+        for (member_attempt, done) in [(&outlasting, DONE), (&in_vain, !DONE)] {
+            member_attempt.lets_go();
+            assert!(!member_attempt.let_go(done), "it is still under way");
+            assert!(member_attempt.call_ends(ANSWERED));
         }
 
-        let [two_at_once, renewed] = [(); 2].map(|()| stake());
+        let [two_at_once, renewed] = [(); 2].map(|()| member_attempt());
         renewed.call_ends(ANSWERED);
-        for stake in [&two_at_once, &renewed] {
-            stake.asks();
-            stake.lets_go();
-            assert!(stake.call_ends(ANSWERED), "it may take again what the release let go");
-            assert!(!stake.let_go(DONE));
+        for member_attempt in [&two_at_once, &renewed] {
+            member_attempt.asks();
+            member_attempt.lets_go();
+            assert!(member_attempt.call_ends(ANSWERED), "it may take again what the release let go");
+            assert!(!member_attempt.let_go(DONE));
         }
     }
 
     #[test]
     fn an_attempt_is_found_by_the_id_that_it_has_at_that_member() {
-        let contests = Contests::default();
+        let quorum_attempts = Contests::default();
         let [one, other] = [attempt(7), attempt(8)];
-        contests.enter(&one, 2, |_| ());
-        contests.enter(&other, 2, |_| ());
-        let id = contests.with(one.holder, |contest| {
-            contest.stakes[1].asks();
-            contest.drop_stake(1);
-            contest.stakes[1].holder
+        quorum_attempts.enter(&one, 2, |_| ());
+        quorum_attempts.enter(&other, 2, |_| ());
+        let id = quorum_attempts.with(one.holder, |quorum_attempt| {
+            quorum_attempt.member_attempts[1].asks();
+            quorum_attempt.drop_member_attempt(1);
+            quorum_attempt.member_attempts[1].holder
         });
         let id = id.unwrap();
-        let found = |member, id| contests.find_by_id(member, id).map(|(holder, _)| holder);
+        let found = |member, id| quorum_attempts.find_by_id(member, id).map(|(holder, _)| holder);
         assert_eq!((found(1, id), found(0, id)), (Some(one.holder), None));
         assert_eq!((found(0, one.holder), found(1, one.holder)), (Some(one.holder), None));
         assert_eq!(found(1, other.holder), Some(other.holder));
-        contests.remove(one.holder);
-        assert_eq!((contests.len(), found(1, id)), (1, None));
+        quorum_attempts.remove(one.holder);
+        assert_eq!((quorum_attempts.len(), found(1, id)), (1, None));
     }
 }

@@ -1,9 +1,9 @@
-//! What the minder tells us: records of six bytes. At its end, a letter, a number and whether the command had to end; before,
+//! What the supervisor tells us: records of six bytes. At its end, a letter, a number and whether the command had to end; before,
 //! each time that the command was stopped, a letter, its process and the signal.
 
 use rustix::process::{Pid, Signal};
 
-/// What the minder tells.
+/// What the supervisor tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     Ended(Report),
@@ -58,7 +58,7 @@ impl News {
         bytes
     }
 
-    /// Reads a record. `None` for anything else: the minder died before it could say more.
+    /// Reads a record. `None` for anything else: the supervisor died before it could say more.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let [letter, number @ .., last] = *<&[u8; Self::LENGTH]>::try_from(bytes).ok()?;
         let number = i32::from_le_bytes(number);

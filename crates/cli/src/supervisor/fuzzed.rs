@@ -1,4 +1,4 @@
-//! What a broken peer may send through the minder's pipe, and orders in any order.
+//! What a broken peer may send through the supervisor's pipe, and orders in any order.
 
 use fuzz::{bytes_near, holds, hunt};
 use proptest::{collection::vec, prelude::*};
@@ -38,7 +38,7 @@ enum Event {
     Closed,
 }
 
-/// Whatever the minder is told, in whatever order and at whatever time: at the end that it believes it kills, and once it has begun to end
+/// Whatever the supervisor is told, in whatever order and at whatever time: at the end that it believes it kills, and once it has begun to end
 /// the command, nobody's word makes that later.
 #[test]
 fn a_command_never_outlives_the_end_that_was_believed_when_its_ending_began() {

@@ -1,6 +1,6 @@
-//! The launcher: a process of ours between the minder and the command, which becomes the command.
+//! The launcher: a process of ours between the supervisor and the command, which becomes the command.
 //!
-//! Before it does, it has the kernel kill it when the minder dies. So the command ends also when we and the minder are killed
+//! Before it does, it has the kernel kill it when the supervisor dies. So the command ends also when we and the supervisor are killed
 //! at once, and nobody is left to end it. The kernel forgets the wish where the program is setuid, setgid or has capabilities
 //! (`sudo`), and what the command starts does not inherit it.
 
@@ -18,12 +18,12 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use super::link;
 
-/// Becomes the command. Returns only if that cannot be, and the minder then knows why.
+/// Becomes the command. Returns only if that cannot be, and the supervisor then knows why.
 pub(super) fn launch(mut words: impl Iterator<Item = OsString>) {
-    let minder = words.next().and_then(|number| number.to_str()?.parse().ok()).and_then(Pid::from_raw);
+    let supervisor = words.next().and_then(|number| number.to_str()?.parse().ok()).and_then(Pid::from_raw);
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     // If it died before the wish, nobody will ever send the signal.
-    if minder.is_none() || getppid() != minder {
+    if supervisor.is_none() || getppid() != supervisor {
         return;
     }
     match begin_as_the_command_does() {

@@ -19,13 +19,13 @@ use super::guard::Guard;
 use super::holding::Holding;
 use crate::error::LockError;
 use crate::event::Event;
-use crate::place::Place;
 use crate::report::{Span, outcome};
+use crate::store_handle::StoreHandle;
 
 /// The cleanup guard of one attempt: dropping it gives the attempt up, unless the attempt became a
 /// guard or certainly left nothing at the store.
-pub(super) struct Armed<'a> {
-    place: &'a Arc<Place>,
+pub(super) struct PendingAttempt<'a> {
+    handle: &'a Arc<StoreHandle>,
     span: &'a Span,
     started: Instant,
     attempt: Option<Attempt>,
@@ -50,14 +50,14 @@ pub(super) struct Asked {
     answer: Option<Result<GrantAnswer, Fault>>,
 }
 
-impl<'a> Armed<'a> {
-    pub(super) fn new(place: &'a Arc<Place>, terms: Terms, started: Instant, span: &'a Span) -> Self {
+impl<'a> PendingAttempt<'a> {
+    pub(super) fn new(handle: &'a Arc<StoreHandle>, terms: Terms, started: Instant, span: &'a Span) -> Self {
         let Terms { claim, label, ttl, signal, renewal, patience, line_limit, on_wait } = terms;
         let one_try = patience.within.is_some_and(|within| within.is_zero());
         let wait_mode = if one_try { WaitMode::Try } else { WaitMode::Wait { line_limit } };
-        let holder = Holder::from_bits(place.runtime.random());
+        let holder = Holder::from_bits(handle.runtime.random());
         Self {
-            place,
+            handle,
             span,
             started,
             attempt: Some(Attempt::new(claim, holder, label, ttl).with_signal(signal)),
@@ -72,13 +72,13 @@ impl<'a> Armed<'a> {
     }
 
     /// Asks the store once. Returns the answer, or nothing if the time is up; the machine notices
-    /// that on its own. The result is for [`Armed::hears`].
+    /// that on its own. The result is for [`PendingAttempt::hears`].
     ///
-    /// The future is small, as is that of [`Armed::rest`], because there may be very many.
+    /// The future is small, as is that of [`PendingAttempt::rest`], because there may be very many.
     pub(super) fn ask<'s>(&'s mut self, machine: &mut Machine) -> impl Future<Output = Asked> + use<'s> {
         let unsettled = std::mem::replace(&mut self.traces, true);
         self.asked = true;
-        let runtime = &self.place.runtime;
+        let runtime = &self.handle.runtime;
         machine.handle_sent(runtime.now());
         // If the time is already up, nothing is sent.
         let limit = match machine.next(runtime.now()) {
@@ -86,7 +86,7 @@ impl<'a> Armed<'a> {
             _ => None,
         };
         let attempt = self.attempt.as_ref().filter(|_| limit.is_some());
-        let mut call = attempt.map(|attempt| self.place.store.grant(attempt, self.wait_mode));
+        let mut call = attempt.map(|attempt| self.handle.store.grant(attempt, self.wait_mode));
         let limit = limit.unwrap_or(runtime.now());
         let mut timer = runtime.sleep_until(limit);
         poll_fn(move |context| {
@@ -101,8 +101,8 @@ impl<'a> Armed<'a> {
 
     pub(super) fn hears(&mut self, machine: &mut Machine, asked: Asked) {
         let Asked { unsettled, answer: Some(answer) } = asked else { return };
-        let now = self.place.runtime.now();
-        self.place.report.answered(&answer);
+        let now = self.handle.runtime.now();
+        self.handle.report.answered(&answer);
         let wait_mode = self.wait_mode;
         match answer {
             Ok(answer) => {
@@ -119,13 +119,13 @@ impl<'a> Armed<'a> {
                 };
                 machine.handle_answer(now, answer);
                 if let Some(waiting) = waiting {
-                    self.place.roster.concern();
+                    self.handle.registry.concern();
                     self.tell_waiting(now, &waiting);
                     self.on_wait.iter().for_each(|OnWait(tell)| tell(&waiting));
                 }
             }
             Err(fault) => {
-                self.place.roster.concern();
+                self.handle.registry.concern();
                 self.traces = unsettled || !fault.is_lasting();
                 machine.handle_fault(now, fault);
             }
@@ -139,10 +139,10 @@ impl<'a> Armed<'a> {
         machine: &'s mut Machine,
         until: Instant,
     ) -> impl Future<Output = ()> + use<'s> {
-        let runtime = &self.place.runtime;
-        let mut woken = self.attempt.as_ref().map(|attempt| self.place.store.woken(attempt));
+        let runtime = &self.handle.runtime;
+        let mut woken = self.attempt.as_ref().map(|attempt| self.handle.store.woken(attempt));
         let mut timer = runtime.sleep_until(until);
-        let mut closed = self.place.roster.closed();
+        let mut closed = self.handle.registry.closed();
         poll_fn(move |context| {
             if let Some(woken) = &mut woken
                 && let Poll::Ready(wake) = woken.as_mut().poll(context)
@@ -163,7 +163,7 @@ impl<'a> Armed<'a> {
         self.refusals = self.refusals.saturating_add(1);
         let digest = digest(waiting);
         let Some(attempt) = self.attempt.as_ref().filter(|_| self.told != Some(digest)) else { return };
-        let told = self.place.report.tell(|| Event::Waiting {
+        let told = self.handle.report.tell(|| Event::Waiting {
             who: attempt.into(),
             held_by: waiting.held_by.clone(),
             place: waiting.place,
@@ -180,11 +180,11 @@ impl<'a> Armed<'a> {
         fence: Fence,
         handed: Option<Handed>,
     ) -> Result<Guard, LockError> {
-        let (place, runtime) = (self.place, &self.place.runtime);
+        let (handle, runtime) = (self.handle, &self.handle.runtime);
         let now = runtime.now();
         let Some(attempt) = self.attempt.clone() else { unreachable!("taken only below") };
         let ttl = attempt.ttl;
-        let keep = Keep::new(now, lease, ttl, place.drift, self.renewal).handed(handed);
+        let keep = Keep::new(now, lease, ttl, handle.drift, self.renewal).handed(handed);
         let holding = Holding::new(attempt, fence, now, asks, keep.lease(), runtime.clone());
         let holding = Arc::new(holding);
         let waited = now.saturating_since(self.started);
@@ -197,10 +197,10 @@ impl<'a> Armed<'a> {
             attempts: asks,
             refusals: self.refusals,
         };
-        match place.roster.enter(holding.clone(), keep, now, acquired) {
+        match handle.registry.enter(holding.clone(), keep, now, acquired) {
             Ok(number) => {
                 self.attempt = None;
-                Ok(Guard::new(place.clone(), holding, number))
+                Ok(Guard::new(handle.clone(), holding, number))
             }
             Err(reason) => Err(self.fails(LockError::Closed { reason })),
         }
@@ -208,10 +208,10 @@ impl<'a> Armed<'a> {
 
     /// Ends the attempt without a guard.
     pub(super) fn refused(self, attempts: u32, outcome: Outcome) -> LockError {
-        let waited = self.place.runtime.now().saturating_since(self.started);
+        let waited = self.handle.runtime.now().saturating_since(self.started);
         let Some(attempt) = &self.attempt else { unreachable!("taken only by what ends it") };
         let key = attempt.claim.first_key().clone();
-        let error = failure(self.place, key, waited, attempts, outcome);
+        let error = failure(self.handle, key, waited, attempts, outcome);
         self.fails(error)
     }
 
@@ -223,10 +223,10 @@ impl<'a> Armed<'a> {
 
     fn ends(&mut self, why: Option<&LockError>) {
         let Some(attempt) = self.attempt.take() else { return };
-        let waited = self.place.runtime.now().saturating_since(self.started);
+        let waited = self.handle.runtime.now().saturating_since(self.started);
         self.span.ends(waited, outcome(why));
         if self.asked {
-            self.place.report.tell(|| Event::GaveUp {
+            self.handle.report.tell(|| Event::GaveUp {
                 who: (&attempt).into(),
                 why: why.map(|why| Arc::new(why.clone())),
                 waited,
@@ -234,12 +234,12 @@ impl<'a> Armed<'a> {
             });
         }
         if self.traces {
-            self.place.give_up(attempt);
+            self.handle.give_up(attempt);
         }
     }
 }
 
-impl Drop for Armed<'_> {
+impl Drop for PendingAttempt<'_> {
     fn drop(&mut self) {
         self.ends(None);
     }

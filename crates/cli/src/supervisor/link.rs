@@ -1,5 +1,5 @@
-//! The connection between us and the minder: a pair of sockets that keep records apart. Its end is the end of either side,
-//! however that died; and the minder's is its stdin, so that no descriptor needs a name.
+//! The connection between us and the supervisor: a pair of sockets that keep records apart. Its end is the end of either side,
+//! however that died; and the supervisor's is its stdin, so that no descriptor needs a name.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,17 +14,17 @@ use rustix::net::{
 use super::order::Order;
 use super::report::News;
 
-/// Our end, and the minder's. Neither is inherited by what is started.
+/// Our end, and the supervisor's. Neither is inherited by what is started.
 pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// What the minder is lent with the first order.
+/// What the supervisor is lent with the first order.
 #[derive(Debug)]
 pub(super) struct Lent {
-    /// Our stdin, which is to be the command's: the minder's own is the connection.
+    /// Our stdin, which is to be the command's: the supervisor's own is the connection.
     pub(super) stdin: OwnedFd,
-    /// What our leases hang on, where they end with our process: as long as the minder has it open, they do not.
+    /// What our leases hang on, where they end with our process: as long as the supervisor has it open, they do not.
     pub(super) lifeline: Option<OwnedFd>,
 }
 
@@ -98,7 +98,7 @@ fn borrow(link: impl AsFd, bytes: &mut [u8]) -> Option<(usize, std::vec::IntoIte
     Some((length, lent.into_iter()))
 }
 
-/// Sends an order. Never waits: a minder that does not listen is stopped, or has ended.
+/// Sends an order. Never waits: a supervisor that does not listen is stopped, or has ended.
 pub(crate) fn send_order(link: impl AsFd, order: Order) {
     let _ = send(link, &order.to_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
@@ -112,7 +112,7 @@ pub(super) fn receive_order(link: impl AsFd) -> io::Result<Option<Order>> {
     receive::<{ Order::LENGTH + 1 }, _>(link, Order::parse)
 }
 
-/// What the minder has to say, in the same way.
+/// What the supervisor has to say, in the same way.
 pub(crate) fn receive_news(link: impl AsFd) -> io::Result<Option<News>> {
     receive::<{ News::LENGTH + 1 }, _>(link, News::parse)
 }

@@ -11,19 +11,19 @@ use leasehold_core::{
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
-use super::contest::{Contests, Stake};
+use super::attempts::{Contests, MemberAttempt};
 use super::health::Health;
 use super::member::{Call, End, Member, Said};
-use crate::place::rest;
+use crate::store_handle::rest;
 
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct QuorumState {
     pub(super) name: String,
     pub(super) members: Vec<Member>,
     pub(super) runtime: Arc<dyn Runtime>,
     pub(super) drift: Drift,
     pub(super) max_ttl: Ttl,
-    pub(super) contests: Contests,
+    pub(super) quorum_attempts: Contests,
     /// The greatest fence that any member has answered.
     last_seen: AtomicU64,
     /// The number of members that answer.
@@ -34,7 +34,7 @@ pub(super) struct Desk {
 
 /// The background release of one id at one member.
 struct Undoing {
-    desk: Arc<Desk>,
+    quorum: Arc<QuorumState>,
     member: usize,
     attempt: Attempt,
     tell: Option<UnboundedSender<Said<()>>>,
@@ -44,7 +44,7 @@ struct Undoing {
 impl Undoing {
     /// Tries once; returns true if the release is over.
     async fn try_once(&self) -> bool {
-        let (runtime, member) = (&*self.desk.runtime, &self.desk.members[self.member]);
+        let (runtime, member) = (&*self.quorum.runtime, &self.quorum.members[self.member]);
         let limit = runtime.now() + Member::limit(self.attempt.ttl);
         let answer = tokio::select! {
             biased;
@@ -52,7 +52,7 @@ impl Undoing {
             () = runtime.sleep_until(limit) => Err(member.timed_out()),
         };
         let over = answer.is_ok() || answer.as_ref().is_err_and(Fault::is_lasting);
-        self.desk.ended(self.member, answer.as_ref().err());
+        self.quorum.ended(self.member, answer.as_ref().err());
         if let Some(tell) = &self.tell {
             // The caller may have gone.
             let _ = tell.send(Box::new((self.member, answer)));
@@ -63,7 +63,7 @@ impl Undoing {
     /// Waits before the next try: longer each time, because there may be thousands of these for a
     /// member that is down; and at once when it is back.
     async fn try_again(&self, tries: u32) -> bool {
-        let (runtime, member) = (&*self.desk.runtime, &self.desk.members[self.member]);
+        let (runtime, member) = (&*self.quorum.runtime, &self.quorum.members[self.member]);
         let again = runtime.now() + rest(tries, runtime) * (tries + 1);
         tokio::select! {
             () = runtime.sleep_until(again.min(self.end)) => {}
@@ -85,8 +85,8 @@ impl Undoing {
 /// runtime when the program ends; then a release that was answered before undoes nothing of this
 /// call.
 struct OpenCall {
-    desk: Arc<Desk>,
-    attempts: Vec<(Attempt, Arc<Stake>)>,
+    quorum: Arc<QuorumState>,
+    attempts: Vec<(Attempt, Arc<MemberAttempt>)>,
     unanswered: Option<BackgroundRelease>,
 }
 
@@ -94,9 +94,9 @@ impl OpenCall {
     /// Ends the call. An id that is given up later is released after this call, so that nothing of
     /// the call remains.
     fn ends(&mut self, with_answer: bool) {
-        for (attempt, stake) in std::mem::take(&mut self.attempts) {
-            if stake.call_ends(with_answer) {
-                self.desk.undo(attempt, stake, None, Some(self.desk.releases.begin()));
+        for (attempt, member_attempt) in std::mem::take(&mut self.attempts) {
+            if member_attempt.call_ends(with_answer) {
+                self.quorum.undo(attempt, member_attempt, None, Some(self.quorum.releases.begin()));
             }
         }
     }
@@ -108,7 +108,7 @@ impl Drop for OpenCall {
     }
 }
 
-impl Desk {
+impl QuorumState {
     pub(super) fn new(
         name: String,
         stores: Vec<Arc<dyn Store>>,
@@ -118,10 +118,21 @@ impl Desk {
         let drift = stores.iter().map(|store| store.limits().drift).fold(Drift::NONE, Drift::widest);
         let members: Vec<_> = stores.into_iter().map(Member::new).collect();
         let answering = watch::Sender::new(members.len());
-        let (contests, last_seen) = (Contests::default(), AtomicU64::new(0));
+        let (quorum_attempts, last_seen) = (Contests::default(), AtomicU64::new(0));
         let health = Health::of(members.len());
         let releases = BackgroundReleases::default();
-        Self { name, members, runtime, drift, max_ttl, contests, last_seen, answering, health, releases }
+        Self {
+            name,
+            members,
+            runtime,
+            drift,
+            max_ttl,
+            quorum_attempts,
+            last_seen,
+            answering,
+            health,
+            releases,
+        }
     }
 
     pub(super) fn majority(&self) -> usize {
@@ -187,7 +198,7 @@ impl Desk {
     /// whose ids were given up are undone.
     pub(super) fn call<T: Send + 'static>(
         self: &Arc<Self>,
-        attempts: Vec<(Attempt, Arc<Stake>)>,
+        attempts: Vec<(Attempt, Arc<MemberAttempt>)>,
         member: usize,
         does: BoxFuture<'static, Result<T, Fault>>,
         tell: &UnboundedSender<Said<T>>,
@@ -201,20 +212,20 @@ impl Desk {
     fn call_within<T: Send + 'static>(
         self: &Arc<Self>,
         limit: Duration,
-        attempts: Vec<(Attempt, Arc<Stake>)>,
+        attempts: Vec<(Attempt, Arc<MemberAttempt>)>,
         member: usize,
         does: BoxFuture<'static, Result<T, Fault>>,
         tell: &UnboundedSender<Said<T>>,
     ) {
-        attempts.iter().for_each(|(_, stake)| stake.asks());
+        attempts.iter().for_each(|(_, member_attempt)| member_attempt.asks());
         let call = Call { member, does, limit, dropped_after: self.max_ttl.duration() };
         // The call's effects may have to be released, so a program that ends waits for its answer.
         let unanswered = (!attempts.is_empty()).then(|| self.releases.begin());
-        let mut open = OpenCall { desk: self.clone(), attempts, unanswered };
-        let (desk, tell) = (self.clone(), tell.clone());
+        let mut open = OpenCall { quorum: self.clone(), attempts, unanswered };
+        let (quorum, tell) = (self.clone(), tell.clone());
         self.runtime.spawn(Box::pin(async move {
             let ends = |end: End<'_>| {
-                desk.ended(
+                quorum.ended(
                     member,
                     match end {
                         End::Answer => None,
@@ -226,7 +237,7 @@ impl Desk {
                 }
                 drop(open.unanswered.take());
             };
-            call.make(&desk.members[member], &*desk.runtime, &tell, ends).await;
+            call.make(&quorum.members[member], &*quorum.runtime, &tell, ends).await;
         }));
     }
 
@@ -236,13 +247,14 @@ impl Desk {
     pub(super) fn undo(
         self: &Arc<Self>,
         attempt: Attempt,
-        stake: Arc<Stake>,
+        member_attempt: Arc<MemberAttempt>,
         tell: Option<UnboundedSender<Said<()>>>,
         mut unheard: Option<BackgroundRelease>,
     ) {
-        let attempt = attempt.at_member(stake.holder, self.proposal(Fence::MAX));
+        let attempt = attempt.at_member(member_attempt.holder, self.proposal(Fence::MAX));
         let end = self.runtime.now() + attempt.lingers().max(self.max_ttl.duration());
-        let undoing = Arc::new(Undoing { desk: self.clone(), member: stake.member, attempt, tell, end });
+        let undoing =
+            Arc::new(Undoing { quorum: self.clone(), member: member_attempt.member, attempt, tell, end });
         self.runtime.spawn_cleanup(Box::new(move || {
             let (undoing, unheard) = (undoing.clone(), unheard.take());
             Box::pin(async move {
@@ -250,7 +262,7 @@ impl Desk {
                 drop(unheard);
                 // The connection may have ended with its runtime; the second try opens a new one.
                 if !over && !undoing.try_again(0).await {
-                    undoing.desk.runtime.spawn(Box::pin(undoing.clone().go_on()));
+                    undoing.quorum.runtime.spawn(Box::pin(undoing.clone().go_on()));
                 }
             })
         }));
@@ -258,18 +270,18 @@ impl Desk {
 
     /// Gives up the attempt's ids at these members. From now on it uses new ids there.
     pub(super) fn abandon(self: &Arc<Self>, attempt: &Attempt, which: impl Fn(usize) -> bool) {
-        let dropped = self.contests.with(attempt.holder, |contest| {
-            let members = (0..contest.stakes.len()).filter(|member| which(*member));
-            members.filter_map(|member| contest.drop_stake(member)).collect::<Vec<_>>()
+        let dropped = self.quorum_attempts.with(attempt.holder, |quorum_attempt| {
+            let members = (0..quorum_attempt.member_attempts.len()).filter(|member| which(*member));
+            members.filter_map(|member| quorum_attempt.drop_member_attempt(member)).collect::<Vec<_>>()
         });
-        for stake in dropped.unwrap_or_default() {
-            self.undo(attempt.clone(), stake, None, Some(self.releases.begin()));
+        for member_attempt in dropped.unwrap_or_default() {
+            self.undo(attempt.clone(), member_attempt, None, Some(self.releases.begin()));
         }
     }
 
     /// The attempt's current id at this member.
-    pub(super) fn stake(&self, holder: Holder, member: usize) -> Option<Arc<Stake>> {
-        self.contests.with(holder, |contest| contest.stakes[member].clone())
+    pub(super) fn member_attempt(&self, holder: Holder, member: usize) -> Option<Arc<MemberAttempt>> {
+        self.quorum_attempts.with(holder, |quorum_attempt| quorum_attempt.member_attempts[member].clone())
     }
 
     /// Asks all members the same, and waits until the result is decided, or each member has

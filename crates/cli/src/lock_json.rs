@@ -5,17 +5,17 @@ use std::time::Duration;
 use leasehold::{BreakRecord, Fence, HolderInfo, KeyState, Mark, Mode, Owner, Waiter};
 use serde::Serialize;
 
-use crate::mark::{SeenBreak, SeenMark};
+use crate::mark::{BreakJson, MarkJson};
 use crate::status::{KeyText, millis};
 
 /// All that is to be seen of a lock.
 #[derive(Debug, Serialize)]
-pub(crate) struct Seen {
+pub(crate) struct LockJson {
     #[serde(flatten)]
     key: KeyText,
     held: bool,
     holders: Vec<HolderJson>,
-    line: Vec<SeenWaiter>,
+    line: Vec<WaiterJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     damaged: Option<String>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct HolderJson {
     #[serde(flatten)]
     owner: OwnerJson,
     #[serde(flatten)]
-    mode: SeenMode,
+    mode: ModeJson,
     fence: Option<u64>,
     granted_at: Option<u64>,
     held_ms: Option<u64>,
@@ -41,16 +41,16 @@ enum OwnerJson {
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct SeenWaiter {
+pub(crate) struct WaiterJson {
     place: usize,
     holder: String,
     label: Option<String>,
     #[serde(flatten)]
-    mode: SeenMode,
+    mode: ModeJson,
     waited_ms: u64,
 }
 
-impl Seen {
+impl LockJson {
     /// On one line, with its end.
     pub(crate) fn line(state: &KeyState) -> String {
         let seen = serde_json::to_string(&Self::from(state));
@@ -58,15 +58,15 @@ impl Seen {
     }
 }
 
-impl Seen {
+impl LockJson {
     /// The same with what the store remembers of the key beyond leases.
     pub(crate) fn line_with(state: &KeyState, mark: Option<&Mark>, broken: Option<&BreakRecord>) -> String {
         #[derive(Serialize)]
         struct Remembered {
             #[serde(flatten)]
-            seen: Seen,
-            mark: Option<SeenMark>,
-            last_break: Option<SeenBreak>,
+            seen: LockJson,
+            mark: Option<MarkJson>,
+            last_break: Option<BreakJson>,
         }
         let (mark, last_break) = (mark.map(Into::into), broken.map(Into::into));
         let seen = serde_json::to_string(&Remembered { seen: state.into(), mark, last_break });
@@ -74,7 +74,7 @@ impl Seen {
     }
 }
 
-impl From<&KeyState> for Seen {
+impl From<&KeyState> for LockJson {
     fn from(state: &KeyState) -> Self {
         Self {
             key: (&state.key).into(),
@@ -84,7 +84,7 @@ impl From<&KeyState> for Seen {
                 .iter()
                 .map(|holding| HolderJson::of(holding, state.held_for(holding)))
                 .collect(),
-            line: state.line.iter().zip(1..).map(SeenWaiter::of).collect(),
+            line: state.line.iter().zip(1..).map(WaiterJson::of).collect(),
             damaged: state.damage.as_deref().map(str::to_owned),
         }
     }
@@ -120,7 +120,7 @@ impl From<&Owner> for OwnerJson {
     }
 }
 
-impl SeenWaiter {
+impl WaiterJson {
     pub(crate) fn of((waiter, place): (&Waiter, usize)) -> Self {
         Self {
             place,
@@ -134,7 +134,7 @@ impl SeenWaiter {
 
 /// How a key is held or wanted: a word, and of permits how many of how many.
 #[derive(Debug, Serialize)]
-struct SeenMode {
+struct ModeJson {
     mode: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     permits: Option<u32>,
@@ -142,7 +142,7 @@ struct SeenMode {
     of: Option<u32>,
 }
 
-impl From<Mode> for SeenMode {
+impl From<Mode> for ModeJson {
     fn from(mode: Mode) -> Self {
         let (mode, permits, of) = match mode {
             Mode::Exclusive => ("exclusive", None, None),
@@ -189,7 +189,7 @@ mod tests {
         let holding = HolderInfo::exclusive(key.clone(), owner, Fence::new(7), None)
             .in_mode(Mode::Permits { weight: 2, of: 4 });
         let waiter = Waiter::exclusive(HOLDER, None, Duration::ZERO).in_mode(Mode::Shared);
-        let line = Seen::line(&KeyState::new(key, vec![holding], vec![waiter]));
+        let line = LockJson::line(&KeyState::new(key, vec![holding], vec![waiter]));
         assert!(line.contains(r#""mode":"permits","permits":2,"of":4,"fence":7"#), "{line}");
         assert!(line.contains(r#""mode":"shared","waited_ms":0"#), "{line}");
     }
@@ -213,7 +213,7 @@ mod tests {
         let waiter = Waiter::exclusive(HOLDER, None, Duration::from_secs(2));
         let state = KeyState::new(key, holders, vec![waiter]).at(Stamp::from_micros(70_000_000));
         assert_eq!(
-            Seen::line(&state),
+            LockJson::line(&state),
             concat!(
                 r#"{"key":"k\\xff\"","key_hex":"6bff22","held":true,"holders":["#,
                 r#"{"kind":"lease","holder":"01234567","label":"web \"3\"","mode":"exclusive","fence":7999999,"granted_at":7999,"held_ms":62000,"remaining_ms":1500},"#,

@@ -20,7 +20,7 @@ use crate::wanted::{default_time, time_of};
 
 /// Where the locks are.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct StoreLocation {
     pub(crate) store: Stores,
     origin: Origin,
     /// How long it may be silent, if that was said.
@@ -41,7 +41,7 @@ pub(crate) const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 /// The same for whoever only looks, or tries once: such a one wants an answer now.
 pub(crate) const SHORT_OUTAGE_LIMIT: Duration = Duration::from_secs(2);
 
-impl Place {
+impl StoreLocation {
     /// The one of `--store`, or else of the environment, or else the default.
     ///
     /// # Errors

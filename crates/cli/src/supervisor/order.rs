@@ -1,10 +1,10 @@
-//! What we tell the minder: one record of nine bytes each, a letter and a number.
+//! What we tell the supervisor: one record of nine bytes each, a letter and a number.
 
 use rustix::process::Signal;
 
 use crate::signals::PASSED_ON;
 
-/// What the minder is told.
+/// What the supervisor is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// The command must be gone by this nanosecond of the lease clock.

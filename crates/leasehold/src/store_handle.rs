@@ -9,25 +9,25 @@ use leasehold_core::{
     Store, Ttl,
 };
 
-use crate::lock::{Holding, Roster, Undertaking, keep};
+use crate::lock::{GuardRegistry, Holding, PendingRelease, keep};
 use crate::report::Report;
 
 /// A store, the runtime that serves it, and the guards that this process has there.
-pub(crate) struct Place {
+pub(crate) struct StoreHandle {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) drift: Drift,
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) registry: Arc<GuardRegistry>,
     pub(crate) report: Arc<Report>,
 }
 
-impl Place {
+impl StoreHandle {
     /// Creates the place and starts its keeper.
     pub(crate) fn new(store: Arc<dyn Store>, runtime: Arc<dyn Runtime>, drift: Drift) -> Arc<Self> {
         let report = Arc::new(Report::new(store.name()));
-        let roster = Arc::new(Roster::new(report.clone()));
-        runtime.spawn(Box::pin(keep(roster.clone(), store.clone(), runtime.clone())));
-        Arc::new(Self { store, runtime, drift, roster, report })
+        let registry = Arc::new(GuardRegistry::new(report.clone()));
+        runtime.spawn(Box::pin(keep(registry.clone(), store.clone(), runtime.clone())));
+        Arc::new(Self { store, runtime, drift, registry, report })
     }
 
     /// Refuses a request that the store cannot serve, before anything is sent.
@@ -51,7 +51,7 @@ impl Place {
     /// Resolves when no guard is held and no release is in the background, neither ours nor the
     /// store's.
     pub(crate) async fn quiet(&self) {
-        self.roster.quiet().await;
+        self.registry.quiet().await;
         if let Some(releases) = self.store.background_releases() {
             releases.none_left().await;
         }
@@ -60,7 +60,7 @@ impl Place {
     /// The number of releases in the background.
     pub(crate) fn under_way(&self) -> usize {
         let behind = self.store.background_releases().map_or(0, BackgroundReleases::count);
-        self.roster.undertakings() + behind
+        self.registry.pending_releases() + behind
     }
 
     /// Gives an attempt up in the background, and retries for as long as it could last in the
@@ -87,17 +87,17 @@ impl Place {
             end: self.runtime.now() + attempt.lingers(),
             attempt,
             done,
-            _under_way: self.roster.begin_undertaking(),
+            _under_way: self.registry.begin_release(),
         });
         self.runtime.spawn_cleanup(Box::new(move || Box::pin(undo.clone().run())));
     }
 }
 
 /// Short output, because it is printed with each lock of the place.
-impl fmt::Debug for Place {
+impl fmt::Debug for StoreHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Place");
-        shown.field("store", &self.store.name()).field("roster", &self.roster).finish_non_exhaustive()
+        let mut shown = f.debug_struct("StoreHandle");
+        shown.field("store", &self.store.name()).field("registry", &self.registry).finish_non_exhaustive()
     }
 }
 
@@ -109,7 +109,7 @@ struct Undo<Done> {
     end: Instant,
     attempt: Attempt,
     done: Done,
-    _under_way: Undertaking,
+    _under_way: PendingRelease,
 }
 
 impl<Done: Fn(Result<(), Fault>)> Undo<Done> {

@@ -1,10 +1,10 @@
-//! The minder: a process of ours between us and the command, which sees to it that the command does not outlive its lease,
+//! The supervisor: a process of ours between us and the command, which sees to it that the command does not outlive its lease,
 //! whatever becomes of us: killed, stopped, or stuck.
 //!
 //! It is told when the lease ends, after each renewal, and asks and kills by itself. When the connection to us ends, so did
 //! we, and it kills at once. All that the command started is below it, whatever group, session or parent that chose.
 //!
-//! When the command has ended by itself, so has the minder's work: what the command left running goes on, without a lock.
+//! When the command has ended by itself, so has the supervisor's work: what the command left running goes on, without a lock.
 
 mod descendants;
 mod ending;
@@ -39,7 +39,7 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 /// Is what the role says, to its end.
 pub(crate) fn play(role: Role, words: impl Iterator<Item = std::ffi::OsString>) {
     match role {
-        Role::Minder => mind(words),
+        Role::Supervisor => mind(words),
         Role::Launcher => launching::launch(words),
     }
 }

@@ -16,7 +16,7 @@ use crate::report::Report;
 ///
 /// Acquiring and releasing a lock only touch this table. The keeper is woken when a lease becomes
 /// due earlier than the keeper's timer.
-pub(crate) struct Roster {
+pub(crate) struct GuardRegistry {
     state: Mutex<State>,
     /// Wakes the keeper.
     changed: Notify,
@@ -36,7 +36,7 @@ struct State {
     asleep_until: Option<Instant>,
     last_number: u64,
     /// The number of releases in the background.
-    undertakings: usize,
+    pending_releases: usize,
     /// Nobody can request a lock any more.
     orphaned: bool,
     /// A request has waited, or met a fault.
@@ -65,7 +65,7 @@ pub(crate) struct Due {
     pub(crate) attempt: Attempt,
 }
 
-impl Roster {
+impl GuardRegistry {
     pub(crate) fn new(report: Arc<Report>) -> Self {
         Self {
             state: Mutex::default(),
@@ -273,9 +273,9 @@ impl Roster {
     }
 
     /// Registers a release in the background.
-    pub(crate) fn begin_undertaking(self: &Arc<Self>) -> Undertaking {
-        self.state().undertakings += 1;
-        Undertaking(self.clone())
+    pub(crate) fn begin_release(self: &Arc<Self>) -> PendingRelease {
+        self.state().pending_releases += 1;
+        PendingRelease(self.clone())
     }
 
     /// Refuses requests from now on.
@@ -320,7 +320,7 @@ impl Roster {
             let quieter = self.quieter.notified();
             {
                 let state = self.state();
-                if state.undertakings == 0
+                if state.pending_releases == 0
                     && state.guards.values().all(|entry| entry.holding.loss().is_some())
                 {
                     return;
@@ -331,8 +331,8 @@ impl Roster {
     }
 
     /// The number of releases in progress.
-    pub(crate) fn undertakings(&self) -> usize {
-        self.state().undertakings
+    pub(crate) fn pending_releases(&self) -> usize {
+        self.state().pending_releases
     }
 
     /// Wakes tasks that wait in `quiet`, and the keeper if it may not be needed any more.
@@ -392,25 +392,25 @@ impl Roster {
 }
 
 /// Shows the number of guards, and not the guards: there may be very many.
-impl fmt::Debug for Roster {
+impl fmt::Debug for GuardRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Roster");
+        let mut shown = f.debug_struct("GuardRegistry");
         // Never blocks, because the thread that prints may hold the mutex.
         if let Ok(state) = self.state.try_lock() {
-            shown.field("guards", &state.guards.len()).field("releases_under_way", &state.undertakings);
+            shown.field("guards", &state.guards.len()).field("releases_under_way", &state.pending_releases);
         }
         shown.finish_non_exhaustive()
     }
 }
 
-/// A release in the background; [`Roster::quiet`] waits for it.
+/// A release in the background; [`GuardRegistry::quiet`] waits for it.
 #[derive(Debug)]
-pub(crate) struct Undertaking(Arc<Roster>);
+pub(crate) struct PendingRelease(Arc<GuardRegistry>);
 
-impl Drop for Undertaking {
+impl Drop for PendingRelease {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        state.undertakings -= 1;
+        state.pending_releases -= 1;
         self.0.hush(&state);
     }
 }

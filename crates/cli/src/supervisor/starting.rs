@@ -1,4 +1,4 @@
-//! How the minder is started, and how it starts the command.
+//! How the supervisor is started, and how it starts the command.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, ErrorKind};
@@ -21,7 +21,7 @@ use crate::signals::{bit, bits, set_of};
 /// What a process of ours is that is not what somebody typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    Minder,
+    Supervisor,
     Launcher,
 }
 
@@ -30,20 +30,20 @@ const OURSELVES: &str = "/proc/self/exe";
 
 impl Role {
     /// By the name that it is started with, which nobody types. `leasehold` is not in it: a `pkill -9 -f leasehold` leaves the
-    /// minder, which then ends all that the command started.
+    /// supervisor, which then ends all that the command started.
     const fn name(self) -> &'static str {
         match self {
-            Self::Minder => "lease-minder",
+            Self::Supervisor => "lease-minder",
             Self::Launcher => "lease-launcher",
         }
     }
 
     pub(crate) fn named(name: Option<&OsStr>) -> Option<Self> {
-        [Self::Minder, Self::Launcher].into_iter().find(|role| name == Some(OsStr::new(role.name())))
+        [Self::Supervisor, Self::Launcher].into_iter().find(|role| name == Some(OsStr::new(role.name())))
     }
 }
 
-/// What the minder is started with. The program stands behind it as it was given, as everybody may see it.
+/// What the supervisor is started with. The program stands behind it as it was given, as everybody may see it.
 #[derive(Debug)]
 pub(crate) struct Start {
     /// From asking to killing, in nanoseconds.
@@ -58,7 +58,7 @@ pub(crate) struct Start {
     arguments: Vec<OsString>,
 }
 
-/// The minder's process, not started yet.
+/// The supervisor's process, not started yet.
 pub(crate) fn process(
     grace: Duration,
     group: Option<Pid>,
@@ -70,7 +70,7 @@ pub(crate) fn process(
     let mut process = Command::new(OURSELVES);
     let grace = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
     let group = group.map_or(0, Pid::as_raw_pid);
-    process.arg0(Role::Minder.name()).args([
+    process.arg0(Role::Supervisor.name()).args([
         grace.to_string(),
         group.to_string(),
         blocked.to_string(),
@@ -140,7 +140,7 @@ pub(super) fn outlive_us() -> Option<SignalFd> {
         // The kernel would throw away how the command ended.
         signal_hook::flag::register(Signal::CHILD.as_raw(), Arc::new(AtomicBool::new(false))).ok()?;
     }
-    let _ = rustix::thread::set_name(c"minder");
+    let _ = rustix::thread::set_name(c"supervisor");
     // Without it the end of the connection does the same.
     let _ = set_parent_process_death_signal(Some(Signal::HUP));
     let wakes = set_of(bit(Signal::CHILD) | bit(Signal::HUP));
@@ -150,7 +150,7 @@ pub(super) fn outlive_us() -> Option<SignalFd> {
 /// Leaves the session of the command.
 ///
 /// The kernel stops no group (Ctrl-Z) that has no parent elsewhere in its session, as nobody could continue it. Without us there
-/// may be none, as in `ssh -t host COMMAND` and in a container; so the minder must not be one.
+/// may be none, as in `ssh -t host COMMAND` and in a container; so the supervisor must not be one.
 pub(super) fn leave_the_session(command: Pid) {
     // Who leads a group cannot leave, so join the command's for a moment; if it has one by now without us, stay.
     if let Ok(group) = rustix::process::getpgid(Some(command)) {

@@ -30,8 +30,8 @@ fn are_gone(all: &[String]) -> bool {
     !all.iter().any(|number| is_alive(number))
 }
 
-/// The minder of a run: the only child of the process that holds the lock.
-fn minder_of(run: &Running) -> String {
+/// The supervisor of a run: the only child of the process that holds the lock.
+fn supervisor_of(run: &Running) -> String {
     let children = format!("/proc/{0}/task/{0}/children", run.id());
     fs::read_to_string(children).expect("the kernel lists children").trim().to_owned()
 }
@@ -85,13 +85,13 @@ fn a_lock_that_was_deleted_ends_what_the_command_left_in_other_sessions_too() {
 
 /// Both are stopped first, so that neither can do anything about the death of the other.
 #[test]
-fn a_kill_of_leasehold_and_its_minder_at_once_ends_the_command_16_times_of_16() {
+fn a_kill_of_leasehold_and_its_supervisor_at_once_ends_the_command_16_times_of_16() {
     for _ in 0..16 {
         let site = Site::new();
         let script = "echo $$ > running; while :; do sleep 0.05; done";
         let run = site.start(site.run_script(&["k"], script));
         let command = site.wait_for("running");
-        let both = [run.id().to_string(), minder_of(&run)];
+        let both = [run.id().to_string(), supervisor_of(&run)];
         for signal in [Signal::STOP, Signal::KILL] {
             both.iter().for_each(|process| kill_with(process, signal));
         }
@@ -101,12 +101,12 @@ fn a_kill_of_leasehold_and_its_minder_at_once_ends_the_command_16_times_of_16() 
     }
 }
 
-/// As `pkill -9 -f leasehold` does. The minder has another name, and ends what the kernel does not end with us.
+/// As `pkill -9 -f leasehold` does. The supervisor has another name, and ends what the kernel does not end with us.
 #[test]
 fn a_kill_of_all_that_is_called_leasehold_ends_all_that_the_command_started() {
     let site = Site::new();
     let (run, all) = scattered(&site, &["k"]);
-    let both = [run.id().to_string(), minder_of(&run)];
+    let both = [run.id().to_string(), supervisor_of(&run)];
     let is_called_so = |process: &&String| {
         let words = fs::read(format!("/proc/{process}/cmdline")).unwrap();
         String::from_utf8_lossy(&words).contains("leasehold")
@@ -123,24 +123,24 @@ fn a_lease_that_is_renewed_ends_nothing() {
 }
 
 #[test]
-fn a_kill_of_the_minder_ends_all_of_the_command_and_us_with_70() {
+fn a_kill_of_the_supervisor_ends_all_of_the_command_and_us_with_70() {
     let site = Site::new();
     let (run, all) = scattered(&site, &["k"]);
-    kill(&minder_of(&run));
-    run.finish().says(70, &["k: the minder of the command was killed"]);
+    kill(&supervisor_of(&run));
+    run.finish().says(70, &["k: the supervisor of the command was killed"]);
     assert!(are_gone(&all));
     site.finish(site.run(&["-n", "k", "--", "true"])).is_silent(0);
 }
 
 #[test]
-fn a_stop_of_the_minder_ends_all_of_the_command_by_the_leases_end() {
+fn a_stop_of_the_supervisor_ends_all_of_the_command_by_the_leases_end() {
     let server = Server::start(Flavor::Redis82);
     let proxy = Proxy::before(&server);
     let site = Site::on(&proxy.url());
     let ttl = Duration::from_secs(2);
     let (run, all) = scattered(&site, &["--ttl", "2", "k"]);
-    let minder = minder_of(&run);
-    kill_with(&minder, Signal::STOP);
+    let supervisor = supervisor_of(&run);
+    kill_with(&supervisor, Signal::STOP);
     // It hears of no renewal, and does nothing about that.
     let stopped = Instant::now();
     until("the first lease is over", || stopped.elapsed() > ttl + ALLOWED + SLACK);
@@ -149,7 +149,7 @@ fn a_stop_of_the_minder_ends_all_of_the_command_by_the_leases_end() {
     let end = Instant::now() + ttl;
     until("all are gone", || {
         // Whoever stops it means it.
-        kill_with(&minder, Signal::STOP);
+        kill_with(&supervisor, Signal::STOP);
         are_gone(&all)
     });
     assert!(Instant::now() < end + ALLOWED + SLACK, "{:?} too late", end.elapsed());
@@ -157,12 +157,12 @@ fn a_stop_of_the_minder_ends_all_of_the_command_by_the_leases_end() {
 }
 
 #[test]
-fn a_minder_that_was_stopped_is_woken_when_the_lock_is_lost() {
+fn a_supervisor_that_was_stopped_is_woken_when_the_lock_is_lost() {
     let server = Server::start(Flavor::Valkey91);
     let site = Site::on(&server.url());
     let run = site.start(site.run_script(&["--ttl", "1500ms", "k"], "echo $$ > running; exec sleep 60"));
     let command = site.wait_for("running");
-    kill_with(&minder_of(&run), Signal::STOP);
+    kill_with(&supervisor_of(&run), Signal::STOP);
     server.text(&["DEL", "k"]);
     run.finish().says(70, &["k: lease lost, so the command was ended", "deleted"]);
     assert!(!is_alive(&command));
@@ -224,11 +224,11 @@ impl Mixed {
 fn a_process_that_we_may_not_kill_is_named_and_waited_for() {
     let Some(mixed) = Mixed::new() else { return };
     let (run, [command, far]) = mixed.start(&["--ttl", "2"]);
-    let minder = minder_of(&run);
+    let supervisor = supervisor_of(&run);
     kill_with(&run.id().to_string(), Signal::STOP);
     until("it is named", || run.err().contains("belongs to another user"));
     until("the rest is gone", || !is_alive(&command));
-    assert!(is_alive(&far) && is_alive(&minder));
+    assert!(is_alive(&far) && is_alive(&supervisor));
     assert!(run.err().contains(&format!("leasehold: process {far} (sleep) must end")), "{}", run.err());
     kill_with(&run.id().to_string(), Signal::CONT);
     kill(&far);
@@ -261,14 +261,14 @@ fn a_process_that_we_may_not_kill_keeps_the_lock_past_the_longest_hold() {
 }
 
 #[test]
-fn the_minder_survives_what_others_end_of() {
+fn the_supervisor_survives_what_others_end_of() {
     let site = Site::new();
     let run = site
         .start(site.run_script(&["k"], "echo $$ > running; until [ -e go ]; do sleep 0.02; done; exit 6"));
     site.wait_for("running");
-    let minder = minder_of(&run);
+    let supervisor = supervisor_of(&run);
     for signal in ["INT", "QUIT", "HUP", "TERM", "USR1", "USR2", "TSTP", "TTIN", "TTOU"] {
-        site.finish(site.process("kill", &[&format!("-{signal}"), &minder])).is_silent(0);
+        site.finish(site.process("kill", &[&format!("-{signal}"), &supervisor])).is_silent(0);
     }
     fs::write(site.path("go"), "").unwrap();
     run.finish().is_silent(6);
@@ -324,7 +324,7 @@ fn the_lock_is_kept_until_all_that_the_command_started_has_ended_if_that_is_want
 }
 
 #[test]
-fn a_password_is_neither_in_the_words_nor_in_the_environment_of_the_minder() {
+fn a_password_is_neither_in_the_words_nor_in_the_environment_of_the_supervisor() {
     let server = Server::setup(Flavor::Redis82).password(SECRET).start();
     let url = server.url().replace("//", &format!("//:{SECRET}@"));
     let site = Site::on(&url);
@@ -336,9 +336,9 @@ fn a_password_is_neither_in_the_words_nor_in_the_environment_of_the_minder() {
         let _ = fs::remove_file(site.path("running"));
         let run = site.start(command);
         site.wait_for("running");
-        let minder = minder_of(&run);
+        let supervisor = supervisor_of(&run);
         for file in ["cmdline", "environ"] {
-            let text = fs::read(format!("/proc/{minder}/{file}")).unwrap();
+            let text = fs::read(format!("/proc/{supervisor}/{file}")).unwrap();
             let text = String::from_utf8_lossy(&text).into_owned();
             assert!(!text.is_empty() && !text.contains(SECRET), "{file}: {text}");
         }
