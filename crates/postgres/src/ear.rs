@@ -184,8 +184,11 @@ async fn listen(inner: &Arc<Inner>, queue: &mpsc::WeakUnboundedSender<Job>) -> R
     let live = connect(&inner.address, faults, &inner.runtime, Some(hear)).await;
     let live = live.map_err(|fault| Deaf { fault, rest: None })?;
     let limit = 2 * inner.address.call_limit;
-    let listen = live.client.batch_execute(&format!("LISTEN {name}; LISTEN {BROKEN}")).await;
-    listen.map_err(|error| Deaf { fault: faults.of_error(&error), rest: None })?;
+    let listen = format!("LISTEN {name}; LISTEN {BROKEN}");
+    let done = within(&*inner.runtime, limit, live.client.batch_execute(&listen)).await;
+    done.ok_or(Trouble::Silent)
+        .and_then(|done| Ok(done?))
+        .map_err(|trouble| Deaf { fault: faults.of(&trouble), rest: None })?;
     // Whether what is said on another connection comes here. Behind a pooler that gives each transaction another session it does not.
     let asked = queue.upgrade().map(|queue| queue.send(Job::Notify(vec![(name, proof)])));
     if !matches!(asked, Some(Ok(()))) {
@@ -197,8 +200,12 @@ async fn listen(inner: &Arc<Inner>, queue: &mpsc::WeakUnboundedSender<Job>) -> R
         return Err(Deaf { fault: faults.passing(reason), rest: Some(DEAF_FOR) });
     }
     let own = [(&number as _, Type::INT8)];
-    let locked = live.client.query_typed("SELECT pg_advisory_lock($1)", &own).await;
-    locked.map_err(|error| Deaf { fault: faults.of_error(&error), rest: None })?;
+    let locked = live.client.query_typed("SELECT pg_advisory_lock($1)", &own);
+    within(&*inner.runtime, limit, locked)
+        .await
+        .ok_or(Trouble::Silent)
+        .and_then(|done| Ok(done?))
+        .map_err(|trouble| Deaf { fault: faults.of(&trouble), rest: None })?;
     Ok(Listener { live, number })
 }
 

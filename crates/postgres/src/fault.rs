@@ -134,13 +134,17 @@ impl Faults {
             ),
             SqlState::LOCK_NOT_AVAILABLE => passing(
                 &format_args!(
-                    "a key is locked by another transaction for longer than a call may take: {message}"
+                    "a key is locked by another transaction for longer than a call may take ({message}): end that transaction, which \
+                     pg_stat_activity shows"
                 ),
                 FaultCause::TimedOut,
             ),
-            SqlState::QUERY_CANCELED => {
-                passing(&format_args!("the server gave up: {message}"), FaultCause::TimedOut)
-            }
+            SqlState::QUERY_CANCELED => passing(
+                &format_args!(
+                    "the server gave up ({message}): if it is not overloaded, give the user a longer statement_timeout"
+                ),
+                FaultCause::TimedOut,
+            ),
             _ if class == "28" => lasting(&message, FaultCause::Authentication),
             // Starting, shutting down, no connection left, an operator's hand.
             _ if matches!(class, "57" | "53" | "08" | "40" | "25") => {
@@ -170,6 +174,11 @@ pub(crate) fn is_conflict(trouble: &Trouble) -> bool {
     code(trouble).is_some_and(|code| {
         *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED
     })
+}
+
+/// Whether another transaction had what this one needed for too long.
+pub(crate) fn is_blocked(trouble: &Trouble) -> bool {
+    code(trouble) == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
 pub(crate) fn code(trouble: &Trouble) -> Option<&SqlState> {

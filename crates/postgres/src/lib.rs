@@ -7,6 +7,7 @@
 //! Programs use the `leasehold` crate.
 
 mod address;
+mod blocked;
 mod channel;
 mod checking;
 mod connect;

@@ -18,6 +18,7 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use crate::address::Address;
+use crate::blocked::Blocked;
 use crate::deadline::within;
 use crate::ear::{self, Ear};
 use crate::fault::Faults;
@@ -98,6 +99,7 @@ impl PostgresStore {
             notice_bus: Arc::default(),
             readings: Readings::default(),
             own: Mutex::default(),
+            blocked: Blocked::default(),
             is_up: false.into(),
             identity: Mutex::default(),
         };

@@ -26,6 +26,8 @@ pub(crate) struct Scope {
     pub(crate) sql: Sql,
     /// How a transaction begins that writes.
     begin: String,
+    /// The same after what it asks was waited for already, together with others.
+    begin_again: String,
     /// How long a lock that is handed over may remain unclaimed.
     pub(crate) window: Duration,
 }
@@ -48,23 +50,33 @@ const COMMIT_LATER: &str = "SET LOCAL synchronous_commit = off; COMMIT";
 
 impl Scope {
     pub(crate) fn new(schema: &str, call_limit: Duration, window: Duration) -> Self {
-        let (lock, statement) = (call_limit.as_millis() / 2, call_limit.as_millis());
+        let statement = call_limit.as_millis();
         // A process that stops in the middle keeps its rows locked no longer than this.
         let idle = 2 * statement;
-        let begin = format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {lock}; \
-             SET LOCAL statement_timeout = {statement}; SET LOCAL idle_in_transaction_session_timeout = {idle}"
-        );
-        Self { sql: Sql::of(schema), begin, window }
+        let begin = |lock| {
+            format!(
+                "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {lock}; \
+                 SET LOCAL statement_timeout = {statement}; SET LOCAL idle_in_transaction_session_timeout = {idle}"
+            )
+        };
+        // Others wait meanwhile, and their limit is one call.
+        let (begin, begin_again) = (begin(statement / 2), begin((statement / 20).max(1)));
+        Self { sql: Sql::of(schema), begin, begin_again, window }
     }
 
-    /// Serves requests in one transaction: all are done, or none.
-    pub(crate) async fn serve(&self, client: &Client, requests: &[&Request]) -> Result<Done, Trouble> {
+    /// Serves requests in one transaction: all are done, or none. Whether they have waited for rows before says how long they do.
+    pub(crate) async fn serve(
+        &self,
+        client: &Client,
+        requests: &[&Request],
+        have_waited: bool,
+    ) -> Result<Done, Trouble> {
         let batch = Batch::of(requests);
         if batch.only_reads {
             return self.read(client, &batch, requests).await;
         }
-        let served = self.write(client, &batch, requests).await;
+        let begin = if have_waited { &self.begin_again } else { &self.begin };
+        let served = self.write(client, begin, &batch, requests).await;
         if let Err(trouble) = &served
             && !trouble.is_lost()
         {
@@ -112,7 +124,13 @@ impl Scope {
         Ok(Done { served, now, added: 0 })
     }
 
-    async fn write(&self, client: &Client, batch: &Batch, requests: &[&Request]) -> Result<Done, Trouble> {
+    async fn write(
+        &self,
+        client: &Client,
+        begin: &str,
+        batch: &Batch,
+        requests: &[&Request],
+    ) -> Result<Done, Trouble> {
         /// The waiter who leaves, the one who is next, and those among whom one of another process is looked for; one for the asker.
         const FEW: usize = WaitQueue::LOOKED_AHEAD + 3;
         const MORE: usize = WaitQueue::CLEARED_AT_ONCE + FEW;
@@ -128,7 +146,7 @@ impl Scope {
         let first = FEW * batch.most_per_key.max(1);
         let (begun, locked, loaded, voided) = tokio::join!(
             biased;
-            client.batch_execute(&self.begin),
+            client.batch_execute(begin),
             client.execute_typed(&self.sql.lock, &locked),
             load(client, &self.sql, wanted(i64::try_from(first).unwrap_or(i64::MAX))),
             self.voided(client, batch.by_a_quorum),

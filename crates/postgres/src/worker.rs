@@ -15,10 +15,11 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use crate::address::Address;
+use crate::blocked::Blocked;
 use crate::channel;
 use crate::connect::{Live, connect};
 use crate::deadline::within;
-use crate::fault::{Faults, is_conflict};
+use crate::fault::{Faults, is_blocked, is_conflict};
 use crate::push::{self, PushMessage};
 use crate::readings::Readings;
 use crate::table::row::Columns;
@@ -37,6 +38,7 @@ pub(crate) struct Inner {
     pub(crate) readings: Readings,
     /// The number of the channel on which this process listens, if it does.
     pub(crate) own: Mutex<Option<i64>>,
+    pub(crate) blocked: Blocked,
     pub(crate) is_up: AtomicBool,
     /// What tells these tables from all others, once they were reached.
     pub(crate) identity: Mutex<Option<Arc<str>>>,
@@ -213,26 +215,31 @@ impl Inner {
     }
 
     async fn serve(&self, client: &Client, batch: Vec<Asked>, pending: &mut VecDeque<Job>) -> bool {
+        let batch = self.unblocked(batch);
         let requests: Vec<&Request> = batch.iter().flat_map(|asked| &asked.requests).collect();
+        if requests.is_empty() {
+            return true;
+        }
         let mut results = Vec::with_capacity(requests.len());
         let mut added = 0;
-        match self.tried(client, &requests).await {
+        match self.tried(client, &requests, false).await {
             Ok(done) => {
                 added += done.added;
                 results.extend(done.served.into_iter().map(|served| Ok((served, done.now))));
             }
             Err(trouble) if trouble.is_lost() || requests.len() == 1 => {
-                results.extend(requests.iter().map(|_| Err(self.faults.of(&trouble))));
+                results.extend(requests.iter().map(|request| Err(self.refused(request, &trouble))));
             }
             // Each for itself: one that cannot be served, because of what is at its keys, must not keep the others from it.
-            Err(_) => {
+            Err(trouble) => {
+                let have_waited = is_blocked(&trouble);
                 for request in &requests {
-                    match self.tried(client, &[request]).await {
+                    match self.tried(client, &[request], have_waited).await {
                         Ok(done) => {
                             added += done.added;
                             results.extend(done.served.into_iter().map(|served| Ok((served, done.now))));
                         }
-                        Err(trouble) => results.push(Err(self.faults.of(&trouble))),
+                        Err(trouble) => results.push(Err(self.refused(request, &trouble))),
                     }
                 }
             }
@@ -257,13 +264,46 @@ impl Inner {
         !client.is_closed()
     }
 
+    /// Refuses what would only keep the others waiting, and returns them.
+    fn unblocked(&self, batch: Vec<Asked>) -> Vec<Asked> {
+        let now = self.runtime.now();
+        let refused = |asked: &Asked| match &asked.requests[..] {
+            [request] => self.blocked.refuses(request, now),
+            _ => None,
+        };
+        let answered = |mut asked: Asked| match refused(&asked) {
+            None => Some(asked),
+            Some(fault) => {
+                if let Some(reply) = asked.reply.take() {
+                    _ = reply.send(vec![Err(fault)]);
+                }
+                None
+            }
+        };
+        batch.into_iter().filter_map(answered).collect()
+    }
+
+    /// A request that came to nothing.
+    fn refused(&self, request: &Request, trouble: &Trouble) -> Fault {
+        let fault = self.faults.of(trouble);
+        if is_blocked(trouble) {
+            self.blocked.note(request, self.runtime.now(), self.address.call_limit, &fault);
+        }
+        fault
+    }
+
     /// Serves requests in one transaction, again if the server gave it up for another's sake.
-    async fn tried(&self, client: &Client, requests: &[&Request]) -> Result<Done, Trouble> {
+    async fn tried(
+        &self,
+        client: &Client,
+        requests: &[&Request],
+        have_waited: bool,
+    ) -> Result<Done, Trouble> {
         let limit = 3 * self.address.call_limit;
         let mut tries = 0;
         loop {
             let sent = self.runtime.now();
-            let done = within(&*self.runtime, limit, self.scope.serve(client, requests)).await;
+            let done = within(&*self.runtime, limit, self.scope.serve(client, requests, have_waited)).await;
             tries += 1;
             match done.unwrap_or(Err(Trouble::Silent)) {
                 Err(trouble) if is_conflict(&trouble) && tries < TRIES => {}

@@ -1,0 +1,119 @@
+//! Rows that Leasehold would not write.
+
+use std::time::Duration;
+
+use crate::world::{db, process, server, take};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Each makes one key useless or harmless. Others are not concerned.
+const ROWS: &[(&str, &str)] = &[
+    ("marker", "INSERT INTO leasehold.lease (key, marker, ends) VALUES ('bad', 'nonsense', 1 << 60)"),
+    ("empty marker", "INSERT INTO leasehold.lease (key, marker, ends) VALUES ('bad', '', 1 << 60)"),
+    (
+        "a marker without shares",
+        "INSERT INTO leasehold.lease (key, marker, ends) VALUES ('bad', 'shared', 1 << 60)",
+    ),
+    (
+        "the greatest numbers",
+        "INSERT INTO leasehold.lease (key, holder, ends, awaited, fence, fence_ends, waiters, handed, handed_on, line_ends) VALUES \
+         ('bad', decode(repeat('ff', 16), 'hex'), 9223372036854775807, true, 9007199254740991, 9223372036854775807, \
+         9223372036854775807, decode(repeat('00', 16), 'hex'), 9223372036854775807, 9223372036854775807)",
+    ),
+    (
+        "waiters in an unknown mode",
+        "INSERT INTO leasehold.lease (key, waiters, line_ends) VALUES ('bad', 1, 1 << 60); INSERT INTO leasehold.waiter VALUES \
+         ('bad', 1, decode(repeat('01', 16), 'hex'), 'x', 'sideways', 1000, 7, NULL, false)",
+    ),
+    (
+        "a waiter with an endless ttl and a secret that is none",
+        "INSERT INTO leasehold.lease (key, waiters, line_ends) VALUES ('bad', 1, 1 << 60); INSERT INTO leasehold.waiter VALUES \
+         ('bad', 9223372036854775807, decode(repeat('01', 16), 'hex'), 'x', 'exclusive', 9223372036854775807, 7, \
+         decode(repeat('fe', 32), 'hex'), true)",
+    ),
+    (
+        "fewer waiters than are counted",
+        "INSERT INTO leasehold.lease (key, holder, ends, awaited, waiters, line_ends) VALUES \
+         ('bad', decode(repeat('ff', 16), 'hex'), 1 << 60, true, 1000000, 1 << 60)",
+    ),
+    (
+        "more waiters than are counted",
+        "INSERT INTO leasehold.lease (key, waiters, line_ends) VALUES ('bad', 0, 1 << 60); INSERT INTO leasehold.waiter SELECT \
+         'bad', n, decode(lpad(to_hex(n), 32, '0'), 'hex'), NULL, 'exclusive', 1000, 7, NULL, false FROM generate_series(1, 500) AS n",
+    ),
+    (
+        "shares that nobody counts",
+        "INSERT INTO leasehold.lease (key, marker, ends) VALUES ('bad', 'permits 3', 1 << 60); INSERT INTO leasehold.share SELECT \
+         'bad', decode(lpad(to_hex(n), 32, '0'), 'hex'), 1048576, 7, E'\\x01', 9223372036854775807, 9 FROM generate_series(1, 5000) AS n",
+    ),
+    (
+        "a mark of the greatest numbers",
+        "INSERT INTO leasehold.mark VALUES ('bad', 9223372036854775807, 9007199254740991, 'x', 9223372036854775807, 9223372036854775807)",
+    ),
+    (
+        "a break of the greatest numbers",
+        "INSERT INTO leasehold.broken VALUES ('bad', 9223372036854775807, 9007199254740991, 'x', 'y', E'\\n', 9223372036854775807)",
+    ),
+    (
+        "channels without a queue",
+        "INSERT INTO leasehold.lease (key) VALUES ('bad'); INSERT INTO leasehold.struck SELECT 'bad', n FROM generate_series(1, 1000) AS n",
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_strangers_write_at_a_key_all_is_answered_and_other_keys_are_not_concerned() {
+    let server = server(&[]).await;
+    let db = db(&server).await;
+    let locks = process(&server.url(), 5 * SECOND).await;
+    for (what, rows) in ROWS {
+        db.batch_execute(rows).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        // In one batch with keys at which nothing is wrong.
+        let (first, last) = (locks.mutex("a"), locks.mutex("z"));
+        let bad = locks.mutex("bad");
+        let (first, refused, last) = tokio::join!(
+            first.lock().within(5 * SECOND),
+            bad.lock().within(SECOND / 2),
+            last.lock().within(5 * SECOND)
+        );
+        let good = [first, last].map(|guard| guard.unwrap_or_else(|error| panic!("{what}: {error}")));
+        match refused {
+            Ok(guard) => guard.release().await.unwrap_or_else(|error| panic!("{what}: {error}")),
+            Err(error) => assert!(!error.to_string().contains("no answer"), "{what}: {error}"),
+        }
+        for said in [
+            locks.inspect("bad").await.err().map(|error| error.to_string()),
+            locks.list("").await.err().map(|error| error.to_string()),
+            locks.rw_lock("bad").read().within(SECOND / 2).await.err().map(|error| error.to_string()),
+            locks.semaphore("bad", 3).acquire().within(SECOND / 2).await.err().map(|error| error.to_string()),
+            locks.marked("bad").await.err().map(|error| error.to_string()),
+            locks.last_break("bad").await.err().map(|error| error.to_string()),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            assert!(!said.contains("no answer") && !said.contains("ended"), "{what}: {said}");
+        }
+        for guard in good {
+            assert!(guard.is_held(), "{what}");
+            guard.release().await.unwrap();
+        }
+        let tables = ["lease", "share", "waiter", "struck", "mark", "broken"];
+        let clear = tables.map(|table| format!("DELETE FROM leasehold.{table}")).join(";");
+        db.batch_execute(&clear).await.unwrap();
+    }
+    take(&locks, "bad").await.release().await.unwrap();
+}
+
+/// Damage is said to be that, with what is damaged and what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_is_named_with_a_remedy_that_works() {
+    let server = server(&[]).await;
+    let db = db(&server).await;
+    let locks = process(&server.url(), 5 * SECOND).await;
+    db.batch_execute(ROWS[0].1).await.unwrap();
+    let error = locks.mutex("bad").try_lock().await.unwrap_err().to_string();
+    assert!(error.contains("the tables are damaged") && error.contains("nonsense"), "{error}");
+    assert!(error.contains("delete that row"), "{error}");
+    db.batch_execute("DELETE FROM leasehold.lease WHERE key = 'bad'").await.unwrap();
+    take(&locks, "bad").await.release().await.unwrap();
+}

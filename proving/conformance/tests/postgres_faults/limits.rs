@@ -1,0 +1,102 @@
+//! Limits and isolation levels that an administrator gave the role, locks of other transactions, and deadlocks.
+
+use std::time::Duration;
+
+use leasehold::Locks;
+use tokio::time::Instant;
+
+use crate::world::{Crowd, db, process, role, server, sessions, take, until};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Whatever the role's settings are, a transaction of the store has its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_is_serializable_and_read_only_and_impatient_takes_locks_as_any_other() {
+    let server = server(&[]).await;
+    let db = db(&server).await;
+    let settings = [
+        "default_transaction_isolation = 'serializable'",
+        "default_transaction_read_only = on",
+        "lock_timeout = '1ms'",
+        "idle_in_transaction_session_timeout = '20ms'",
+        "synchronous_commit = off",
+        "search_path = ''",
+    ];
+    let url = role(&db, &server, &settings).await;
+    let processes = [process(&url, 5 * SECOND).await, process(&url, 5 * SECOND).await];
+    let crowd = Crowd::start(&processes, "k");
+    crowd.goes_on(100).await;
+    crowd.end().await;
+    let many = processes[0].mutex_all(["a", "b", "c"]).lock().within(SECOND).await.unwrap();
+    assert_eq!(processes[1].list("").await.unwrap().len(), 3);
+    many.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_timeout_of_the_role_is_named_and_so_is_its_remedy() {
+    let server = server(&[]).await;
+    let mut db = db(&server).await;
+    let url = role(&db, &server, &["statement_timeout = '50ms'"]).await;
+    let others = db.transaction().await.unwrap();
+    others.batch_execute("LOCK TABLE leasehold.meta IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let error = Locks::builder().outage_limit(SECOND).connect(&url).await.unwrap_err().to_string();
+    assert!(error.contains("statement_timeout"), "{error}");
+    others.rollback().await.unwrap();
+    take(&process(&url, 5 * SECOND).await, "k").await.release().await.unwrap();
+}
+
+/// A transaction that was checked, and stays open past the lease, keeps others from that key alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_another_transaction_has_locked_is_named_and_costs_other_keys_nothing() {
+    let server = server(&[]).await;
+    let mut db = db(&server).await;
+    let locks =
+        Locks::builder().ttl(3 * SECOND).outage_limit(2 * SECOND).connect(&server.url()).await.unwrap();
+    take(&locks, "k").await.release().await.unwrap();
+    let kept = take(&locks, "kept").await;
+    let others = db.transaction().await.unwrap();
+    others.batch_execute("SELECT FROM leasehold.lease WHERE key = 'k' FOR UPDATE").await.unwrap();
+    let waits = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.mutex("k").lock().within(30 * SECOND).await.map(drop) }
+    });
+    let began = Instant::now();
+    let mut slowest = Duration::ZERO;
+    while !waits.is_finished() {
+        let asked = Instant::now();
+        locks.mutex("other").lock().await.unwrap().release().await.unwrap();
+        slowest = slowest.max(asked.elapsed());
+        assert!(began.elapsed() < 20 * SECOND, "no end");
+    }
+    let error = waits.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("another transaction") && error.contains("pg_stat_activity"), "{error}");
+    assert!(kept.is_held());
+    assert!(slowest < SECOND, "a lock and a release of another key took {slowest:?}");
+    others.rollback().await.unwrap();
+    take(&locks, "k").await.release().await.unwrap();
+}
+
+/// The store takes rows in the order of their keys; another transaction need not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadlock_with_another_transaction_is_resolved() {
+    let server = server(&["deadlock_timeout=100ms"]).await;
+    let (mut others, looks) = (db(&server).await, db(&server).await);
+    // So that the store is the one that the server gives up.
+    others.batch_execute("SET deadlock_timeout = '20s'").await.unwrap();
+    let locks = process(&server.url(), 10 * SECOND).await;
+    locks.mutex_all(["a", "b"]).lock().await.unwrap().release().await.unwrap();
+    let said = || std::fs::read_to_string(server.directory().join("log")).unwrap();
+    while !said().contains("deadlock detected") {
+        let transaction = others.transaction().await.unwrap();
+        transaction.batch_execute("SELECT FROM leasehold.lease WHERE key = 'b' FOR UPDATE").await.unwrap();
+        let takes = locks.mutex_all(["a", "b"]);
+        let takes = tokio::spawn(async move { takes.lock().within(20 * SECOND).await });
+        until("the store waits for a row", async || {
+            !sessions(&looks, "wait_event_type = 'Lock'").await.is_empty()
+        })
+        .await;
+        transaction.batch_execute("SELECT FROM leasehold.lease WHERE key = 'a' FOR UPDATE").await.unwrap();
+        transaction.commit().await.unwrap();
+        takes.await.unwrap().unwrap().release().await.unwrap();
+    }
+}

@@ -1,0 +1,117 @@
+//! Servers that are killed, that hang, and that cut connections.
+
+use std::time::Duration;
+
+use leasehold::{LockError, Locks};
+
+use crate::world::{Crowd, db, process, server, sessions, take, until};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_killed_and_restarted_grants_nothing_twice_and_forgets_no_lease() {
+    let server = server(&[]).await;
+    let crowd = [process(&server.url(), 2 * SECOND).await, process(&server.url(), 2 * SECOND).await];
+    let (holder, other) =
+        (process(&server.url(), 30 * SECOND).await, process(&server.url(), 30 * SECOND).await);
+    let kept = take(&holder, "kept").await;
+    let crowd = Crowd::start(&crowd, "k");
+    for _ in 0..3 {
+        crowd.goes_on(20).await;
+        let server = server.clone();
+        tokio::task::spawn_blocking(move || {
+            server.kill_9();
+            server.restart();
+        })
+        .await
+        .unwrap();
+    }
+    crowd.goes_on(20).await;
+    crowd.end().await;
+    assert!(kept.is_held());
+    assert!(other.mutex("kept").try_lock().await.unwrap().is_none(), "a lease is gone with the server");
+    kept.renew(30 * SECOND).await.unwrap();
+    kept.release().await.unwrap();
+    take(&other, "kept").await.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_terminated_again_and_again_break_no_promise() {
+    let server = server(&[]).await;
+    let db = db(&server).await;
+    let crowd = [process(&server.url(), 2 * SECOND).await, process(&server.url(), 2 * SECOND).await];
+    let crowd = Crowd::start(&crowd, "k");
+    for _ in 0..15 {
+        crowd.goes_on(4).await;
+        for session in sessions(&db, "true").await {
+            db.execute("SELECT pg_terminate_backend($1)", &[&session]).await.unwrap();
+        }
+    }
+    crowd.goes_on(20).await;
+    crowd.end().await;
+    let left = db.query_one("SELECT count(*) FROM leasehold.waiter", &[]).await.unwrap();
+    assert_eq!(left.get::<_, i64>(0), 0, "waiters are left");
+}
+
+/// While it hangs, leases end by its clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_for_longer_than_leases_last_grants_nothing_twice() {
+    let server = server(&[]).await;
+    let crowd = [process(&server.url(), SECOND).await, process(&server.url(), SECOND).await];
+    let holder = process(&server.url(), SECOND).await;
+    let crowd = Crowd::start(&crowd, "k");
+    for _ in 0..2 {
+        crowd.goes_on(20).await;
+        let stalled = take(&holder, "stalled").await;
+        server.stop();
+        stalled.lost().await;
+        server.cont();
+    }
+    crowd.goes_on(20).await;
+    crowd.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_is_named_as_the_cause_and_so_is_one_that_is_gone() {
+    let server = server(&[]).await;
+    let locks = Locks::builder().outage_limit(SECOND).connect(&server.url()).await.unwrap();
+    take(&locks, "k").await.release().await.unwrap();
+    server.stop();
+    let error = locks.mutex("k").lock().await.unwrap_err();
+    assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
+    assert!(error.to_string().contains("no answer"), "{error}");
+    server.cont();
+    take(&locks, "k").await.release().await.unwrap();
+    server.kill_9();
+    let error = locks.mutex("k").lock().await.unwrap_err();
+    assert!(error.to_string().contains("refused"), "{error}");
+    server.restart();
+    // What was released just before the kill may still be held: a release is not flushed before it is answered.
+    take(&locks, "another").await.release().await.unwrap();
+}
+
+/// With synchronous replication and no standby a commit is done, and its answer never comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_whose_commit_was_never_answered_is_given_back() {
+    let server = server(&[]).await;
+    let db = db(&server).await;
+    let url = server.url();
+    let asks = Locks::builder().ttl(60 * SECOND).outage_limit(SECOND).connect(&url).await.unwrap();
+    let other = process(&url, 60 * SECOND).await;
+    let standby = async |names: &str| {
+        db.batch_execute(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'")).await.unwrap();
+        db.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    };
+    standby("nobody").await;
+    let asked = tokio::spawn(async move { (asks.mutex("k").lock().await.map(drop), asks) });
+    until("a commit that waits for a standby", async || {
+        !sessions(&db, "wait_event = 'SyncRep'").await.is_empty()
+    })
+    .await;
+    let (refused, _asks) = asked.await.unwrap();
+    let error = refused.unwrap_err();
+    assert!(matches!(error, LockError::Unreachable { .. }), "{error:?}");
+    standby("").await;
+    // The lease that it was granted would last a minute.
+    take(&other, "k").await.release().await.unwrap();
+}

@@ -1,0 +1,142 @@
+//! A server with tables, processes that use its locks, and a crowd that contends for one of them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::postgres::init;
+use leasehold::{Fence, Guard, Locks};
+use servers::Postgres;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_postgres::{Client, NoTls};
+
+/// What a machine that is busy with other things may add to any wait.
+pub(crate) const BUSY: Duration = Duration::from_secs(20);
+
+pub(crate) async fn server(settings: &'static [&'static str]) -> Arc<Postgres> {
+    let server = tokio::task::spawn_blocking(|| Postgres::with(settings)).await.unwrap();
+    init(&server.url()).await.unwrap();
+    Arc::new(server)
+}
+
+pub(crate) async fn db(server: &Postgres) -> Client {
+    let (client, connection) = tokio_postgres::connect(&server.config(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// A role that may use the locks, with settings of its own, and the store URL for it.
+pub(crate) async fn role(db: &Client, server: &Postgres, settings: &[&str]) -> String {
+    db.batch_execute("CREATE ROLE web LOGIN; GRANT USAGE ON SCHEMA leasehold TO web").await.unwrap();
+    let tables = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA leasehold TO web";
+    db.batch_execute(tables).await.unwrap();
+    for setting in settings {
+        db.batch_execute(&format!("ALTER ROLE web SET {setting}")).await.unwrap();
+    }
+    server.url().replace("postgres@", "web@")
+}
+
+/// One more process, with leases that end while a test waits.
+pub(crate) async fn process(url: &str, ttl: Duration) -> Locks {
+    Locks::builder().ttl(ttl).connect(url).await.unwrap()
+}
+
+pub(crate) async fn take(locks: &Locks, name: &str) -> Guard {
+    locks.mutex(name).lock().within(BUSY).await.unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Asks until it is so.
+pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !condition().await {
+        assert!(began.elapsed() < BUSY, "not within {BUSY:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The sessions of the stores of which a condition holds.
+pub(crate) async fn sessions(db: &Client, condition: &str) -> Vec<i32> {
+    let sql =
+        format!("SELECT pid FROM pg_stat_activity WHERE application_name = 'leasehold' AND {condition}");
+    db.query(&sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// Several tasks of several processes that take one lock again and again, and see that no other of them believes to have it.
+pub(crate) struct Crowd {
+    scene: Arc<Scene>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Scene {
+    /// Who believes to have the lock, and the greatest fence so far.
+    held: Mutex<(Vec<Arc<Guard>>, Option<Fence>)>,
+    grants: AtomicU64,
+    ends: AtomicBool,
+}
+
+impl Crowd {
+    pub(crate) fn start(processes: &[Locks], name: &'static str) -> Self {
+        let scene = Arc::new(Scene::default());
+        let mut tasks = Vec::new();
+        for locks in processes {
+            for _ in 0..3 {
+                let (locks, scene) = (locks.clone(), Arc::clone(&scene));
+                tasks.push(tokio::spawn(async move {
+                    while !scene.ends.load(Ordering::Relaxed) {
+                        // While the server is away, that is the answer.
+                        if let Ok(guard) = locks.mutex(name).lock().within(BUSY).await {
+                            scene.enter(guard).await;
+                        }
+                    }
+                }));
+            }
+        }
+        Self { scene, tasks }
+    }
+
+    /// Waits until so many more were granted.
+    pub(crate) async fn goes_on(&self, for_grants: u64) {
+        let wanted = self.grants() + for_grants;
+        until("more grants", async || {
+            assert!(self.tasks.iter().all(|task| !task.is_finished()), "one of the crowd has panicked");
+            self.grants() >= wanted
+        })
+        .await;
+    }
+
+    pub(crate) fn grants(&self) -> u64 {
+        self.scene.grants.load(Ordering::Relaxed)
+    }
+
+    pub(crate) async fn end(self) {
+        self.scene.ends.store(true, Ordering::Relaxed);
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
+impl Scene {
+    async fn enter(&self, guard: Guard) {
+        let guard = Arc::new(guard);
+        {
+            let mut held = self.held.lock().unwrap();
+            let (others, last) = &mut *held;
+            for other in others.iter().filter(|other| other.is_held()) {
+                assert!(!guard.is_held(), "{other:?} and {guard:?} hold it both");
+            }
+            assert!(last.is_none_or(|last| guard.fence() > last), "{} after {last:?}", guard.fence());
+            *last = Some(guard.fence());
+            others.push(Arc::clone(&guard));
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        self.held.lock().unwrap().0.retain(|other| !Arc::ptr_eq(other, &guard));
+        if let Some(guard) = Arc::into_inner(guard) {
+            // A lease that was lost is no failure of this test.
+            let _ = guard.release().await;
+        }
+        self.grants.fetch_add(1, Ordering::Relaxed);
+    }
+}
