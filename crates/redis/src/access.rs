@@ -1,4 +1,4 @@
-//! How to be let in by a server.
+//! Credentials and TLS settings for logging in to a server.
 
 use std::fmt;
 use std::fs::File;
@@ -7,33 +7,33 @@ use std::path::{Path, PathBuf};
 
 use crate::channels::Channels;
 
-/// What a connection begins with, wherever it leads.
+/// The settings of every connection, whatever server it leads to.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) db: u32,
     pub(crate) protocol: Protocol,
-    /// `None`: in plain text.
+    /// `None` for plain text.
     pub(crate) tls: Option<Tls>,
-    /// Where the process listens.
+    /// The channels on which the process listens.
     pub(crate) channels: Channels,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// RESP3, unless the server refuses it.
+    /// RESP3, or RESP2 if the server refuses RESP3.
     Either,
     Resp2,
     Resp3,
 }
 
-/// Whom to trust, and what to show.
+/// The trusted authorities, and the client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tls {
-    /// The PEM file of the authorities; `None`: those of the system.
+    /// The PEM file of the trusted authorities; `None` for those of the system.
     pub(crate) authority: Option<PathBuf>,
-    /// What we show of ourselves, where the server asks for it.
+    /// The client certificate, if the server asks for one.
     pub(crate) identity: Option<Identity>,
 }
 
@@ -44,15 +44,15 @@ pub(crate) struct Identity {
     pub(crate) key: PathBuf,
 }
 
-/// A password, or where it stands.
+/// A password, or the file that contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Secret {
     Text(Password),
-    /// Read for each connection, so that it can be changed while we run.
+    /// Read for each connection, so that it can be changed while the program runs.
     File(PathBuf),
 }
 
-/// Shows itself to nobody.
+/// A password, which `Debug` never shows.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Password(pub(crate) String);
 
@@ -62,13 +62,13 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Nobody has a longer password, or a longer key.
+/// No real password or key is longer.
 const LONGEST: u64 = 64 * 1024;
 
 impl Access {
-    /// The password to log in with, as it is now.
+    /// The current password.
     ///
-    /// A user without one is one that needs none; the protocol wants a word all the same.
+    /// A user without one needs none; but the protocol requires an argument.
     pub(crate) fn password(&self) -> Result<Option<Password>, String> {
         match &self.password {
             Some(Secret::Text(password)) => Ok(Some(password.clone())),
@@ -81,7 +81,7 @@ impl Access {
     }
 }
 
-/// The first line, without its end.
+/// The first line of the file, without its line end.
 fn password_in(file: &Path) -> Result<Password, String> {
     let mut text = String::new();
     open_secret(file)?.read_to_string(&mut text).map_err(|error| error.to_string())?;
@@ -96,9 +96,10 @@ fn password_in(file: &Path) -> Result<Password, String> {
     Ok(Password(line.to_owned()))
 }
 
-/// Opens a file that has a secret in it, unless others than its owner and its group can read or change it.
+/// Opens a file that contains a secret, unless others than its owner and its group can read or
+/// change it.
 ///
-/// The group is let in because services are often given what is root's in this way.
+/// The group is allowed because services often get root's files in this way.
 pub(crate) fn open_secret(file: &Path) -> Result<Take<File>, String> {
     let opened = File::open(file).map_err(|error| error.to_string())?;
     #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! From a URL to settings.
+//! Parses a URL into settings.
 
 use std::time::Duration;
 
@@ -12,42 +12,42 @@ use crate::parameters::Parameters;
 use crate::place::Place;
 use crate::topology::SENTINEL_PORT;
 
-/// What a URL says.
+/// The content of a URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    /// The URL without password and without parameters that say how to speak and not with whom.
+    /// The URL without the password and without the parameters that do not identify the server.
     pub(crate) name: String,
     pub(crate) site: Site,
     pub(crate) access: Access,
     pub(crate) call_limit: Duration,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
-    /// What must have a write before it counts.
+    /// The confirmation that a write needs before it counts.
     pub(crate) confirmation: Option<Confirmation>,
 }
 
-/// Which servers it names.
+/// The servers in the URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Site {
     One(Place),
-    /// The master that these sentinels name.
+    /// The master that these sentinels report.
     Sentinels {
         places: Vec<Place>,
         master: String,
         access: SentinelAccess,
     },
-    /// Some nodes of a cluster, which know the others.
+    /// Some nodes of a cluster, which know the other nodes.
     Cluster(Vec<Place>),
 }
 
-/// How the sentinels are spoken with, where that is another way than the server's.
+/// The login and TLS settings of the sentinels, if they differ from the server's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SentinelAccess {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
 }
 
-/// What a scheme says of the servers.
+/// The kind of servers that a scheme stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Host,
@@ -56,16 +56,16 @@ enum Kind {
     Cluster,
 }
 
-/// A server answers in a millisecond; half a second is a stall that is seen in practice (a fork, a slow command of somebody
-/// else's), and still small beside the default ttl of 30 s.
+/// A server answers in a millisecond. Half a second is a stall that occurs in practice (a fork,
+/// somebody else's slow command), and is still small compared with the default TTL of 30 s.
 pub(crate) const CALL_LIMIT: Duration = Duration::from_millis(500);
 
-/// Where a server listens if nobody says otherwise.
+/// The default port of a server.
 pub(crate) const PORT: u16 = 6379;
 
 impl Address {
-    /// Reads a URL. No part of it but a scheme is ever repeated in an error: in a URL that is wrong, nobody knows which part
-    /// is the password.
+    /// Parses a URL. An error never repeats any part of it but a scheme: in a wrong URL, nobody
+    /// knows which part is the password.
     pub(crate) fn parse(text: &str) -> Result<Self, Misuse> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return refuse(format!("the store URL has no scheme: {SCHEMES}"));
@@ -91,7 +91,7 @@ impl Address {
             ));
         }
         let unix = kind == Kind::Socket;
-        // The URL standard knows one host, and no user without one, as a socket has none.
+        // The URL standard allows one host, and no user without a host, as the URL of a socket has.
         let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let (login, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
         let hostless = unix && hosts.is_empty() && !login.is_empty();
@@ -238,7 +238,7 @@ pub(crate) fn db_number(text: &str) -> Result<u32, Misuse> {
     }
 }
 
-/// In a form, `+` is a space; in a path or a password it is a plus.
+/// In a form, `+` is a space; in a path or a password it is a plus sign.
 pub(crate) fn decode(text: &str) -> Result<String, Misuse> {
     match percent_decode_str(text).decode_utf8() {
         Ok(text) => Ok(text.into_owned()),
@@ -314,7 +314,8 @@ mod tests {
         assert_eq!(parse("redis://[2001:db8::7]").name, "redis://[2001:db8::7]");
     }
 
-    /// What a socket was called was said as it was, and so began a line of its own in a log.
+    /// Regression: the path of a socket was printed unescaped, and so could start a new line in a
+    /// log.
     #[test]
     fn a_name_is_one_line_whatever_the_path_of_the_socket() {
         assert_eq!(parse("redis+unix:///run/a%0Ab%1B[2J.sock").name, r"redis+unix:///run/a\nb\u{1b}[2J.sock");

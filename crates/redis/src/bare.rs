@@ -1,4 +1,4 @@
-//! What a lock is measured against: the least that keeps two apart, on the same connection.
+//! The baseline that locks are measured against, on the same connection.
 
 use leasehold_core::{Bare, Fault, Holder, Key, Ttl};
 use redis::{Value, cmd};

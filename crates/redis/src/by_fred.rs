@@ -1,5 +1,5 @@
-//! A client of the fred crate, as a connection that was lent: it is told commands and gives answers as one of redis-rs does. What is
-//! said, how answers are read and what faults are is the same for both.
+//! A client of the fred crate as a connection: it takes commands and returns answers in the form of
+//! redis-rs. Commands, answers and faults are the same for both libraries.
 
 use std::io;
 use std::sync::Arc;
@@ -22,13 +22,15 @@ pub(crate) struct ByFred {
 }
 
 impl ByFred {
-    /// For calls that may take so long.
+    /// For calls with this time limit.
     ///
-    /// Left to itself, fred sends again what was unanswered when a connection broke, and keeps what it cannot send until it can. It
-    /// sends ours once, within the limit, or not at all.
+    /// By default, fred resends commands that were unanswered when a connection broke, and keeps
+    /// commands that it cannot send until it can. Our commands are sent at most once, within the
+    /// limit.
     pub(crate) fn new(client: &Client, limit: Duration, runtime: Arc<dyn Runtime>) -> Self {
         let once = Options {
-            // No attempts at all would be as many as the client's configuration says; so with redirects.
+            // Zero attempts would mean the number in the client's configuration; the same holds for
+            // redirects.
             max_attempts: Some(1),
             max_redirections: Some(1),
             timeout: Some(limit),
@@ -40,8 +42,8 @@ impl ByFred {
 
     /// One answer for each command.
     ///
-    /// What fred has not sent yet it sends also when nobody waits any more, unless its limit has passed, which it notices only where
-    /// somebody waits. So a task does, whatever becomes of the caller.
+    /// fred also sends commands that nobody waits for any more, unless their limit has passed, and
+    /// it notices that only while somebody waits. So a task waits, even if the caller does not.
     fn say(&self, commands: Vec<(CustomCommand, Vec<Word>)>) -> RedisFuture<'static, Vec<Value>> {
         let (client, runtime) = (self.client.clone(), Arc::clone(&self.runtime));
         Box::pin(async move {
@@ -89,7 +91,7 @@ fn words(command: &Cmd) -> (CustomCommand, Vec<Word>) {
     (CustomCommand::new(name, ClusterHash::FirstKey, false), words)
 }
 
-/// fred says everything in RESP3, whatever it speaks with the server.
+/// fred returns everything in the form of RESP3, whatever it speaks with the server.
 fn answer(frame: Resp3Frame) -> Result<Value, RedisError> {
     let several = |frames: Vec<_>| frames.into_iter().map(answer).collect::<Result<Vec<_>, _>>();
     Ok(match frame {
@@ -128,16 +130,16 @@ fn simple(text: &[u8]) -> Value {
     }
 }
 
-/// As redis-rs reads it off the wire.
+/// Reads an error line as redis-rs does.
 fn refusal(line: &[u8]) -> Result<Value, RedisError> {
     let line = line.iter().map(|&byte| if byte.is_ascii_control() { b' ' } else { byte });
     redis::parse_redis_value(&b"-".iter().copied().chain(line).chain(*b"\r\n").collect::<Vec<_>>())
 }
 
-/// What went wrong between fred and the server, and what we asked may have been done.
+/// A fault between fred and the server; the command may have been executed.
 ///
-/// Of most errors only the kind and the server's code are told. They are those of logins too, and some servers repeat what they were
-/// told there, the password with it.
+/// For most errors only the kind and the server's code are reported. They include errors of logins,
+/// and some servers repeat the login there, with the password.
 fn broken(error: &Error) -> RedisError {
     let told = match error.kind() {
         ErrorKind::Timeout => return io::Error::from(io::ErrorKind::TimedOut).into(),

@@ -7,17 +7,19 @@ use leasehold_core::{Channel, Claim, Key, Misuse};
 use crate::address::refuse;
 use crate::wire::{BROKEN, channel_of};
 
-/// What the channels of a process begin with behind `leasehold:`, so that an ACL can keep tenants of one server apart.
+/// The prefix of the process's channels after `leasehold:`, so that an ACL can separate the tenants
+/// of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Channels(Option<Arc<str>>);
 
-/// Keys of a tenant have no longer prefix.
+/// The key prefix of a tenant is not longer than this.
 const LONGEST: usize = 128;
 
 impl Channels {
-    /// For keys that begin like this.
+    /// The channels for keys with this prefix.
     pub(crate) fn for_keys(prefix: &str) -> Result<Self, Misuse> {
-        // An ACL writes it as part of a pattern, and a waiter's record between spaces.
+        // An ACL contains it as part of a pattern, and a waiter's record contains it between
+        // spaces.
         let is_odd = |c: char| c.is_whitespace() || c.is_control() || "*?[]\\".contains(c);
         if prefix.is_empty() || prefix.len() > LONGEST || prefix.contains(is_odd) {
             return refuse(format!(
@@ -28,7 +30,7 @@ impl Channels {
         Ok(Self(Some(prefix.into())))
     }
 
-    /// The channel of a connection, drawn afresh for each.
+    /// The channel of a connection: a new random one for each.
     pub(crate) fn draw(&self, bits: u128) -> Channel {
         match &self.0 {
             None => channel_of(bits),
@@ -36,7 +38,7 @@ impl Channels {
         }
     }
 
-    /// Where holders hear that a lease was broken.
+    /// The channel on which holders are notified of broken leases.
     pub(crate) fn broken(&self) -> Vec<u8> {
         match &self.0 {
             None => BROKEN.to_vec(),
@@ -44,14 +46,14 @@ impl Channels {
         }
     }
 
-    /// Whether whoever lets one of these keys go may be expected to publish here.
+    /// Returns true if releases of all these keys may be expected to publish here.
     pub(crate) fn are_for(&self, claim: &Claim) -> bool {
         self.0
             .as_ref()
             .is_none_or(|prefix| claim.keys().all(|key| key.as_bytes().starts_with(prefix.as_bytes())))
     }
 
-    /// What an ACL must allow.
+    /// The rule that an ACL needs.
     pub(crate) fn rule(&self) -> String {
         format!("&{}{}*", Key::RESERVED, self.0.as_deref().unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! What a server is asked, each a try within its limit, on one connection.
+//! Requests to one server, each a single try with a time limit, on one connection.
 
 mod list;
 mod remembered;
@@ -33,7 +33,7 @@ use crate::member::Run;
 use crate::script::{self, Reply, break_call, call_for, decode};
 use crate::topology::cluster::Cluster;
 
-/// Speaks for one store.
+/// The client of one store.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) runtime: Arc<dyn Runtime>,
@@ -43,23 +43,23 @@ pub(crate) struct Client {
     pub(crate) unsettled: Arc<Unsettled>,
     pub(crate) waiting: Arc<WaiterRegistry>,
     pub(crate) notice_bus: Arc<NoticeBus>,
-    /// Whether somebody looks after the connection for those who wait.
+    /// Whether a task monitors the connection for the waiters.
     pub(crate) tended: AtomicBool,
-    /// For which keys batches would only send on to the script of a single request.
+    /// The keys for which batches would only redirect to the script of a single request.
     pub(crate) contended: Contended,
     /// Whether the server, as a member of a quorum, abstains after it may have forgotten leases.
     pub(crate) quarantine: bool,
-    /// What must have a write before it counts.
+    /// The confirmation that a write needs before it counts.
     pub(crate) confirmation: Option<Confirmation>,
-    /// The run of the server that was reached last, where a quorum asked.
+    /// The run of the server that was reached last, if a quorum asked for it.
     pub(crate) identity: Mutex<Option<Arc<str>>>,
-    /// The cluster whose node this is, which knows where keys are when they have gone from here.
+    /// The cluster of this node, which knows where keys are when they have moved away.
     pub(crate) cluster: Option<Weak<Cluster>>,
-    /// For tasks of its own, which must not keep it alive.
+    /// For its background tasks, which must not keep it alive.
     pub(crate) me: Weak<Self>,
 }
 
-/// What the nodes of a cluster have in common. A server that stands alone has it for itself.
+/// The state that the nodes of a cluster share. A standalone server has its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
     pub(crate) unsettled: Arc<Unsettled>,
@@ -68,7 +68,7 @@ pub(crate) struct Common {
     pub(crate) cluster: Option<Weak<Cluster>>,
 }
 
-/// What a server is asked besides, and how long it may take.
+/// Limits of a server's requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) call_limit: Duration,
@@ -88,18 +88,18 @@ impl Common {
     }
 }
 
-/// Where connections come from.
+/// The source of connections.
 pub(crate) enum Source {
-    /// Ours, to be dropped and made anew.
+    /// Our own connection, which can be dropped and replaced.
     Ours(Link),
-    /// The user's. It may be another one each time, for all that we know.
+    /// The program's own connection, which may be a different one each time.
     Lent { lend: Lend, clock: Arc<ServerClock>, batches: Arc<Batches> },
 }
 
 pub(crate) type BoxConnection = Box<dyn ConnectionLike + Send + Sync>;
 
-/// Gives a connection for calls that may take so long. Whatever library it is of, it takes commands and gives answers as redis-rs
-/// has them.
+/// Returns a connection for calls with this time limit. Whatever library it is from, it takes
+/// commands and returns answers in the form of redis-rs.
 pub(crate) type Lend = Box<dyn Fn(Duration) -> BoxConnection + Send + Sync>;
 
 impl fmt::Debug for Source {
@@ -111,8 +111,8 @@ impl fmt::Debug for Source {
     }
 }
 
-/// A connection is waited for as long as some calls, so that the first one to a distant server fits, and a renewal of a short
-/// ttl does not outlast it.
+/// Connecting may take as long as this many calls. So the first connection to a distant server
+/// fits, and a renewal of a short TTL is not delayed for longer than its lease.
 const CALLS_TO_CONNECT: u32 = 5;
 
 impl Client {
@@ -142,7 +142,7 @@ impl Client {
         })
     }
 
-    /// With a connection of its own.
+    /// A client with its own connection.
     pub(crate) fn over(
         connector: Connector,
         faults: Faults,
@@ -158,7 +158,7 @@ impl Client {
         Self::new(ours, faults, bounds, common, runtime)
     }
 
-    /// Connects if need be, and sees whether scripts may be run.
+    /// Connects if necessary, and checks that scripts may be run.
     pub(crate) async fn open(&self) -> Result<(), Fault> {
         let mut route = self.route(self.call_limit).await?;
         let heard = self.call(&mut route, &script::opening_call(), self.call_limit).await?;
@@ -169,7 +169,7 @@ impl Client {
         }
     }
 
-    /// Asks once for the keys of an attempt, and for a place in line if it waits.
+    /// Asks once for the keys of an attempt, and for a place in the queue if it waits.
     pub(crate) async fn ask(
         &self,
         attempt: &Attempt,
@@ -183,7 +183,7 @@ impl Client {
         let not_after = reading.latest(sent) + limit;
         let request = Request::Grant { attempt: attempt.clone(), wait, not_after: Some(not_after) };
         let settles_at = reading.surely_past(not_after);
-        // From here on the grant may be made, also if this future is dropped.
+        // From here on the grant is in doubt, even if this future is dropped.
         let sending = self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
         let heard = self.call(route, &self.call_for(&request, &run), limit).await?;
         self.unsettled.answered([sending]);
@@ -194,7 +194,8 @@ impl Client {
             Answer::Grant(answer) => {
                 match &answer {
                     GrantAnswer::Granted { .. } => self.confirm(route, self.runtime.now()).await?,
-                    // Whoever meets others in line is one of them; and a member of a quorum is asked to release what it refused, too.
+                    // An attempt that finds others in the queue joins them; and a member of a
+                    // quorum is also asked to release what it refused.
                     GrantAnswer::Busy { held_by, place } if place.is_some() || attempt.proposal.is_some() => {
                         self.contended.note(self.contended.digest(&held_by.key), self.runtime.now());
                     }
@@ -206,7 +207,7 @@ impl Client {
         }
     }
 
-    /// One answer for each attempt, from one round trip.
+    /// One answer for each attempt, in one round trip.
     pub(crate) async fn renew(&self, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
         let Some(limit) = attempts.iter().map(|attempt| self.limit(attempt.ttl)).min() else {
             return Vec::new();
@@ -226,7 +227,8 @@ impl Client {
         let renewing = async {
             let run = self.run(attempts, route, limit).await?;
             let mut done = self.renew_in_batches(attempts, &run, route, limit).await?;
-            // What a redirect names is asked elsewhere, and all else that batches left by the script of a single request.
+            // Redirected requests are asked elsewhere, and all others that batches left are served
+            // by the script of a single request.
             let rest: Vec<_> = (0..attempts.len()).filter(|&nth| done[nth].is_none()).collect();
             self.renew_one_by_one(attempts, &rest, &run, &mut done, route, limit).await?;
             let answered = attempts.iter().zip(done).map(|(attempt, answer)| {
@@ -282,7 +284,8 @@ impl Client {
         }
     }
 
-    /// A mark that comes late is written if the attempt still holds, and it was true when it was sent.
+    /// A mark that comes late is written if the attempt still holds its keys; it was true when it
+    /// was sent.
     pub(crate) async fn mark(
         &self,
         attempt: &Attempt,
@@ -356,7 +359,7 @@ impl Client {
         self.reply(request, heard)
     }
 
-    /// How long an answer about a lease of this ttl may take.
+    /// The time limit for an answer about a lease of this TTL.
     pub(crate) fn limit(&self, ttl: Ttl) -> Duration {
         limit_of(self.call_limit, ttl)
     }
@@ -368,8 +371,9 @@ impl Client {
         }
     }
 
-    /// What is known of the server's clock, to less than the limit of a call: what is more in doubt (after some minutes without
-    /// a grant; or of a lent connection, at first) is asked for, or giving up would wait for longer than calls take.
+    /// The server's clock, known more precisely than the limit of a call. If the uncertainty is
+    /// greater (after some minutes without a grant, or at first on the program's own connection),
+    /// the server is asked; otherwise giving up would take longer than calls do.
     pub(crate) async fn reading(&self, route: &mut Route, limit: Duration) -> Result<Reading, Fault> {
         let sent = self.runtime.now();
         if let Some(reading) = route.clock.reading().filter(|reading| reading.doubt(sent) <= limit) {
@@ -401,7 +405,7 @@ impl Client {
         if let Answer::Quarantined { left } = answer {
             return Err(self.faults.quarantined(left));
         }
-        // Whoever is told that its own key is not handed on yet asks again at once.
+        // A caller that is told that its own key is not handed over yet asks again at once.
         if !unfinished.is_empty() && answer != Answer::Grant(GrantAnswer::Unfinished) {
             self.advance_later(unfinished);
         }
@@ -414,7 +418,8 @@ impl Client {
     }
 }
 
-/// Small beside the ttl: a quarter of it, so that a renewal can be tried again, but no less than a slow network needs.
+/// Small compared with the TTL: a quarter of it, so that a renewal can be retried, but at least
+/// what a slow network needs.
 pub(crate) fn limit_of(call_limit: Duration, ttl: Ttl) -> Duration {
     call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
 }

@@ -1,11 +1,11 @@
-//! What the server's clock says, as far as somebody can know who must ask for it over a network.
+//! The server's clock, as precisely as it can be known over a network.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{Instant, Stamp};
 
-/// The server read `server` off its clock at some moment between `sent` and `heard` on ours.
+/// The server's clock showed `server` at some moment between `sent` and `heard` on our clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) sent: Instant,
@@ -13,33 +13,34 @@ pub(crate) struct Reading {
     pub(crate) server: Stamp,
 }
 
-/// What two clocks may drift apart: the kernel changes a clock's rate by at most 500 parts per million, and there are two.
+/// How far two clocks may drift apart: the kernel changes a clock's rate by at most 500 parts per
+/// million, and there are two.
 const DRIFT: u32 = 1000;
 
-/// Servers cut the time of a script to milliseconds in places; and timers too.
+/// Servers truncate the time of a script to milliseconds in places, and so do timers.
 const ROUNDING: Duration = Duration::from_millis(2);
 
 impl Reading {
-    /// The most that the server's clock can show at an instant.
+    /// The latest time that the server's clock can show at this instant.
     pub(crate) fn latest(&self, at: Instant) -> Stamp {
         let since = at.saturating_since(self.sent);
         self.server + since + since / DRIFT
     }
 
-    /// The least that it can show.
+    /// The earliest time that it can show.
     fn earliest(&self, at: Instant) -> Stamp {
         let since = at.saturating_since(self.heard);
         self.server + (since - since / DRIFT)
     }
 
-    /// An instant by which it surely shows more than this.
+    /// An instant at which it certainly shows more than this.
     pub(crate) fn surely_past(&self, stamp: Stamp) -> Instant {
         let wait = self.server.saturating_until(stamp);
-        // Twice the drift, because the wait is measured on the clock that is too slow.
+        // Twice the drift, because the wait is measured on the slower clock.
         self.heard + wait + wait / (DRIFT / 2) + ROUNDING
     }
 
-    /// How far apart the latest and the earliest are.
+    /// The difference between the latest and the earliest time.
     pub(crate) fn doubt(&self, at: Instant) -> Duration {
         self.heard.saturating_since(self.sent) + at.saturating_since(self.heard) / (DRIFT / 2)
     }
@@ -50,7 +51,7 @@ impl Reading {
 pub(crate) struct ServerClock(Mutex<Option<Reading>>);
 
 impl ServerClock {
-    /// A clock of which this is known.
+    /// A clock of which this reading is known.
     pub(crate) fn read(reading: Reading) -> Self {
         Self(Mutex::new(Some(reading)))
     }
@@ -59,7 +60,8 @@ impl ServerClock {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a reading that says more than the last one, or that says the clock was set.
+    /// Keeps a new reading if it is more precise than the last one, or shows that the clock was
+    /// set.
     pub(crate) fn note(&self, new: Reading) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let takes = kept.is_none_or(|old| {

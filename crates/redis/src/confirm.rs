@@ -1,4 +1,4 @@
-//! Having replicas confirm what was written.
+//! Confirmation of writes by replicas.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use crate::client::{Client, Route, one};
 use crate::deadline::within;
 use crate::link::Live;
 
-/// What must have what we wrote before it counts.
+/// The confirmation that a write needs before it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Confirmation {
-    /// So many replicas.
+    /// The number of replicas.
     pub(crate) replicas: u32,
-    /// On disk, and on the master's too.
+    /// Whether it must be on disk there, and on the master's disk too.
     pub(crate) on_disk: bool,
-    /// How long they may take.
+    /// How long replicas may take.
     pub(crate) limit: Duration,
 }
 
-/// What was last asked on a connection, and what came of it.
+/// The last request for confirmation on a connection, and its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Confirmed {
     sent: Instant,
@@ -28,13 +28,13 @@ pub(crate) struct Confirmed {
 }
 
 impl Client {
-    /// Waits until what was answered on this route at an instant is where it must be.
+    /// Waits until a write that was answered on this route at this instant is confirmed.
     ///
-    /// The server holds up everything else on the connection meanwhile, and `WAIT` on any other says nothing of what was written
-    /// here. So it is asked once for all who wait for it at the same time, each of whom was answered before it was sent: once for a
-    /// batch.
+    /// Meanwhile the server delays everything else on the connection, and `WAIT` on another
+    /// connection says nothing about writes on this one. So one request serves all callers that
+    /// wait at the same time and whose writes were answered before it was sent: one for a batch.
     pub(crate) async fn confirm(&self, route: &mut Route, written: Instant) -> Result<(), Fault> {
-        // Mostly nothing is to be confirmed; so the rest is apart.
+        // Mostly nothing has to be confirmed, so the rest is a separate function.
         let Some(confirmation) = self.confirmation else { return Ok(()) };
         let Some(live) = route.live.clone() else { return Ok(()) };
         Box::pin(self.confirm_by(confirmation, &live, route, written)).await
@@ -89,7 +89,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes back the word on leases that were made longer, where nobody confirms it.
+    /// Turns renewals that are not confirmed into faults.
     pub(crate) async fn confirm_held(&self, route: &mut Route, answers: &mut [Result<HoldAnswer, Fault>]) {
         if !answers.iter().any(|answer| matches!(answer, Ok(HoldAnswer::Done))) {
             return;
@@ -101,10 +101,10 @@ impl Client {
     }
 }
 
-/// A wake-up, where what it says may be believed.
+/// A wake-up, delayed until it may be relied on.
 ///
-/// Whoever handed a lock over did not wait for replicas, and `WAIT` counts what is written on its own connection: asking again is a
-/// write of ours, and comes behind the hand-over.
+/// The request that handed the lock over did not wait for replicas, and `WAIT` counts only writes
+/// of its own connection. Asking again is a write of ours, and comes after the hand-over.
 pub(crate) fn confirmed_first(
     called: BoxFuture<'_, Wake>,
     confirmation: Option<Confirmation>,
@@ -118,7 +118,7 @@ pub(crate) fn confirmed_first(
     })
 }
 
-/// Whether the master has it, and how many replicas do.
+/// Whether the master has the write on disk, and the number of replicas that do.
 fn counted(value: &Value) -> Option<(bool, i64)> {
     match value {
         Value::Int(replicas) => Some((true, *replicas)),

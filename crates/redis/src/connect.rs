@@ -1,4 +1,4 @@
-//! From an address to a connection that has logged in and knows the server's time.
+//! Creates a connection to an address, logs in, and reads the server's time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,23 +24,25 @@ use crate::script;
 use crate::signs_of_life::{SignsOfLife, Watched};
 use crate::topology::{Sentinels, Topology, is_master};
 
-/// Beyond a few round trips and a resend of the first packet, which the kernel does after one second.
+/// Longer than a few round trips and one resend of the first packet, which the kernel does after
+/// one second.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
-/// Requests that may be on their way to the socket before a caller waits for room.
+/// The number of requests that may be on their way to the socket before a caller waits for room.
 const QUEUE: usize = 1024;
 
-/// Makes connections to the server that its topology names.
+/// Creates connections to the server that its topology names.
 #[derive(Debug)]
 pub(crate) struct Connector {
     topology: Topology,
     access: Access,
     faults: Faults,
-    /// The server refused RESP3 once; it is not asked again.
+    /// The server refused RESP3 once, and is not asked for it again.
     resp2: AtomicBool,
 }
 
-/// What reads and writes for a connection; it must be run for as long as that is to live.
+/// The task that reads and writes for a connection; it must run for as long as the connection is
+/// used.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Resolves when a connection leads to the wrong server from now on.
@@ -54,7 +56,7 @@ pub(crate) struct Connected {
     pub(crate) reading: Reading,
     pub(crate) answered: Arc<Answered>,
     pub(crate) signs: Arc<SignsOfLife>,
-    /// Whether the server can push on it beside its answers.
+    /// Whether the server can send pushes on it between its answers.
     pub(crate) hears: bool,
 }
 
@@ -98,7 +100,8 @@ impl Connector {
         }
     }
 
-    /// Whether RESP2 is worth trying after this answer to `HELLO`. A wrong password stays wrong.
+    /// Returns true if RESP2 is worth trying after this answer to `HELLO`. A wrong password stays
+    /// wrong.
     fn may_lack_resp3(&self, error: &ServerError) -> bool {
         let other = ["WRONGPASS", "NOAUTH", "NOPERM", "LOADING", "MASTERDOWN", "BUSY"];
         self.access.protocol == Protocol::Either && !other.contains(&error.code())
@@ -116,17 +119,17 @@ impl Connector {
         }
     }
 
-    /// Whether the server must show that it is a master, as somebody else said that it is.
+    /// Returns true if the server must prove that it is a master, because only sentinels say so.
     pub(crate) const fn minds_roles(&self) -> bool {
         matches!(self.topology, Topology::Sentinel(_))
     }
 
-    /// Where the process listens.
+    /// The channels on which the process listens.
     pub(crate) const fn channels(&self) -> &Channels {
         &self.access.channels
     }
 
-    /// Those who say which server to connect to, where somebody does.
+    /// The sentinels that name the server, if there are any.
     pub(crate) const fn sentinels(&self) -> Option<&Arc<Sentinels>> {
         match &self.topology {
             Topology::Sentinel(sentinels) => Some(sentinels),
@@ -134,7 +137,7 @@ impl Connector {
         }
     }
 
-    /// Resolves when those who named the server at a place name another.
+    /// Resolves when the sentinels name another server than this one.
     pub(crate) fn moved_from(&self, place: &Place, runtime: &Arc<dyn Runtime>) -> Moved {
         match &self.topology {
             Topology::Single(_) => Box::pin(std::future::pending()),
@@ -153,7 +156,8 @@ impl Connector {
     ) -> Result<Connected, Failed> {
         let Access { user, db, .. } = &self.access;
         let password = self.password()?;
-        // RESP3 logs in with its first word, which redis-rs says. The rest is said here, to hear the server's own refusals.
+        // With RESP3, redis-rs sends the login in its first command. The other commands are sent
+        // here, to get the server's own refusals.
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
         let mut greeting = Pipeline::new();
         if !resp2 {
@@ -227,7 +231,8 @@ impl Connector {
         password.iter().fold(login, |login, password| login.set_password(&password.0))
     }
 
-    /// One more connection, to hear on: whoever has subscribed in RESP2 can ask nothing else there.
+    /// Opens a second connection for pushes, because a RESP2 connection with a subscription cannot
+    /// send other commands.
     pub(crate) async fn listen(
         &self,
         place: &Place,
@@ -241,7 +246,7 @@ impl Connector {
             let mut connection = PubSub::new(&login, stream).await.map_err(Failed::of)?;
             let since = runtime.now();
             connection.subscribe(channel.as_bytes()).await.map_err(Failed::of)?;
-            // A user who may not hear this learns it by the next renewal.
+            // If the user may not subscribe to this, the next renewal finds out instead.
             let _ = connection.subscribe(self.channels().broken()).await;
             let (sink, stream) = connection.split();
             Ok(Subscription { sink, stream, since })
@@ -257,7 +262,7 @@ impl Connector {
     }
 }
 
-/// Why there is no connection.
+/// Why a connection failed.
 enum Failed {
     Fault(Fault),
     Broken(RedisError),
@@ -268,7 +273,7 @@ impl Failed {
     fn of(error: RedisError) -> Self {
         match ServerError::try_from(error) {
             Ok(refusal) => Self::Refused(refusal),
-            // redis-rs takes the server's words away where it does not know HELLO, and then alone.
+            // redis-rs drops the server's message only if the server does not know HELLO.
             Err(error) if error.kind() == redis::ErrorKind::RESP3NotSupported => Self::Refused(
                 ServerError::try_from(redis::make_extension_error(
                     "ERR".into(),

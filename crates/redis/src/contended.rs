@@ -1,4 +1,4 @@
-//! For which keys somebody waited lately, as far as this process has noticed.
+//! Remembers which keys had waiters lately, as far as this process has noticed.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use leasehold_core::{Instant, Key};
 
-/// For which keys somebody waited lately, as far as this process has noticed. Requests for them skip the batches, which would only
-/// send them on to the script of a single request.
+/// Remembers which keys had waiters lately, as far as this process has noticed. Requests for them
+/// skip the batches, which would only redirect them to the script of a single request.
 ///
-/// It may forget, and take one key for another: either costs a command, or a little of a server's time.
+/// It may forget a key or mistake one key for another: either costs one command, or a little of a
+/// server's time.
 #[derive(Debug)]
 pub(crate) struct Contended {
     hash: RandomState,
@@ -18,10 +19,10 @@ pub(crate) struct Contended {
 
 const SLOTS: usize = 1024;
 
-/// The digest of a key, and when somebody was last seen to wait for it.
+/// The digest of a key, and when somebody was last seen waiting for it.
 type Slots = Box<[Option<(u64, Instant)>; SLOTS]>;
 
-/// A key that is wanted by several is so for a while.
+/// A contended key stays contended for a while.
 const LATELY: Duration = Duration::from_secs(10);
 
 impl Default for Contended {
@@ -31,17 +32,17 @@ impl Default for Contended {
 }
 
 impl Contended {
-    /// What a key is known by here. Few keys share one.
+    /// The digest of a key. Few keys share one.
     pub(crate) fn digest(&self, key: &Key) -> u64 {
         self.hash.hash_one(key)
     }
 
-    /// Somebody waits for a key of this digest now.
+    /// Notes that somebody waits for a key of this digest.
     pub(crate) fn note(&self, digest: u64, now: Instant) {
         self.slots()[digest as usize % SLOTS] = Some((digest, now));
     }
 
-    /// Whether somebody waited lately for a key of this digest.
+    /// Returns true if somebody waited lately for a key of this digest.
     pub(crate) fn has(&self, digest: u64, now: Instant) -> bool {
         let noted = self.slots()[digest as usize % SLOTS];
         noted.is_some_and(|(noted, at)| noted == digest && now.saturating_since(at) < LATELY)

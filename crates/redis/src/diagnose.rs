@@ -1,7 +1,7 @@
-//! Looking at a server for what would endanger the locks there.
+//! Diagnosis: searches a server for settings that endanger its locks.
 //!
-//! Each part asks its questions, and judges what it heard in a function that asks nothing. Nothing is changed, and what may not be
-//! asked is a finding.
+//! Each part asks its questions, and judges the answers in a function that asks nothing. Nothing is
+//! changed, and a question that is not permitted is a finding.
 
 mod eviction;
 mod facts;
@@ -25,7 +25,7 @@ use crate::client::{Client, Heard, Route};
 use crate::confirm::Confirmation;
 use crate::fault::Faults;
 
-/// A diagnosis under way, on one connection.
+/// A diagnosis in progress, on one connection.
 struct Look<'a> {
     client: &'a Client,
     route: Route,
@@ -34,17 +34,17 @@ struct Look<'a> {
     brought: Diagnosis,
 }
 
-/// What a judgement hangs on besides what the server says.
+/// The facts, other than the server's answers, on which a finding depends.
 struct Setting<'a> {
     at: &'a Arc<str>,
     role: StoreRole,
-    /// Whether it abstains, as a member of a quorum, after it may have forgotten.
+    /// Whether it abstains, as a member of a quorum, after it may have forgotten leases.
     quarantine: bool,
     confirmation: Option<Confirmation>,
     user: &'a str,
 }
 
-/// Whoever has a connection of the program's own logged in; we do not know as whom.
+/// The program itself logged its connection in; we do not know as which user.
 const SOMEBODY: &str = "USER";
 
 impl Client {
@@ -60,7 +60,7 @@ impl Client {
                 return brought;
             }
         };
-        // Which of the servers it is that sentinels name is of use to whoever mends it.
+        // For a server that sentinels name, say which of them it is: that helps whoever repairs it.
         let at = match route.live.as_ref().filter(|live| live.minds_roles) {
             Some(live) => format!("{at} (master at {})", live.place.written(6379)).into(),
             None => at,
@@ -82,7 +82,7 @@ impl Client {
             return finding.at_server(format_args!("ACL SETUSER {user} {rules}"));
         }
         match fault.is_lasting() {
-            // Its reason says what to do.
+            // Its text says what to do.
             true => finding,
             false => finding.advice("see that the server runs and can be reached from here"),
         }
@@ -119,7 +119,7 @@ impl Look<'_> {
         }
     }
 
-    /// Asks some things in one round trip.
+    /// Sends several requests in one round trip.
     async fn ask(&mut self, commands: Vec<Cmd>) -> Result<Vec<Heard>, Fault> {
         self.client.say(&mut self.route, commands).await
     }
@@ -134,18 +134,18 @@ impl Setting<'_> {
         Finding::new(severity, about, self.at, what, why)
     }
 
-    /// Whether a quorum bridges what the server may forget.
+    /// Returns true if a quorum compensates for what the server may forget.
     fn is_bridged(&self) -> bool {
         self.quarantine && self.role != StoreRole::Alone
     }
 
-    /// The line by which an operator lets the user do more.
+    /// The command with which an operator gives the user more permissions.
     fn allow(&self, rules: &str) -> String {
         format!("ACL SETUSER {} {rules}", self.user)
     }
 }
 
-/// Whether the user may not run this command.
+/// Returns true if the user may not run this command.
 fn is_denied(error: &ServerError) -> bool {
     error.code() == "NOPERM" && error.details().is_some_and(|details| details.contains("run the"))
 }

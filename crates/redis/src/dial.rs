@@ -1,4 +1,4 @@
-//! From a place to a stream of bytes: sockets, and TLS over them.
+//! Opens a stream to a server: sockets, and TLS on top of them.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -15,12 +15,13 @@ use crate::deadline::within;
 use crate::fault::Faults;
 use crate::place::Place;
 
-/// Calls have limits of their own; this only lets the kernel drop what nobody calls on any more.
+/// Calls have their own limits; this only lets the kernel close connections that nobody uses any
+/// more.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 
-/// A server that has nothing against us says nothing.
+/// A server that accepts us sends nothing.
 const COMPLAINS_WITHIN: Duration = Duration::from_millis(250);
 
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {}
@@ -58,10 +59,11 @@ pub(crate) async fn dial(
     }
 }
 
-/// What a server has against us that took the TLS handshake and then closed the connection, if it says so.
+/// The reason of a server that closed the connection after the TLS handshake, if it sends one.
 ///
-/// In TLS 1.3 it looks at a client's certificate when the client has long begun to speak. What it then says is lost where it
-/// closes the connection before it has read that; so it is asked here by saying nothing.
+/// In TLS 1.3, a server checks the client's certificate after the client has started to send. If it
+/// closes the connection before it has read that data, its alert is lost; so this connection sends
+/// nothing and waits for the alert.
 pub(crate) async fn complaint(
     place: &Place,
     tls: Option<&Tls>,
@@ -85,7 +87,8 @@ pub(crate) async fn complaint(
     }
 }
 
-/// The first address of the host that takes us. One that swallows everything must not use up the time of the others.
+/// Connects to the first address of the host that accepts. An address that does not answer must not
+/// use up the time of the others.
 async fn tcp(host: &str, port: u16, faults: &Faults, runtime: &dyn Runtime) -> Result<TcpStream, Fault> {
     let mut last = faults.passing(format_args!("{host} has no address"));
     let found: Vec<_> = match tokio::net::lookup_host((host, port)).await {

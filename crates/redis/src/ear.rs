@@ -1,4 +1,4 @@
-//! Hearing what the server says unasked, and how long it has been true at most.
+//! Receives pushes from the server, and bounds their age.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -16,24 +16,27 @@ use tokio::task::unconstrained;
 
 use crate::deadline::within;
 
-/// Takes the channel of a push, the push, and an instant that surely lies before what it tells of was done.
+/// Receives the channel of a push, its content, and an instant that is certainly before the event
+/// that it reports.
 pub(crate) type Tell = Arc<dyn Fn(&[u8], &[u8], Instant) + Send + Sync>;
 
-/// When the latest command was sent of those whose answer has come on one connection.
+/// When the latest of the answered commands on a connection was sent.
 ///
-/// A server answers and pushes on a connection in the order in which it works. So what a push tells of was done after the
-/// commands were whose answers came before it there, and these were done after they were sent: that is the earliest instant at
-/// which a lease can have begun, and takes no clock of the server's.
+/// A server answers and pushes on a connection in the order in which it works. So the event of a
+/// push happened after the commands whose answers came before it, and these were executed after
+/// they were sent. That is the earliest instant at which a lease in the push can have started, and
+/// it needs no clock of the server.
 ///
-/// It is noted by whoever asked, in a task of its own, and read by the connection's reader when it decodes a push. The reader
-/// hands out an answer before it decodes what comes next, so no answer can be noted that stands behind the push. One may be
-/// noted too late, and then the lease only seems shorter than it is.
+/// The caller notes it in its own task, and the connection's reader reads it when it decodes a
+/// push. The reader returns an answer before it decodes what follows, so no answer from behind the
+/// push can be noted. An answer may be noted too late, and then the lease only appears shorter than
+/// it is.
 #[derive(Debug, Default)]
 pub(crate) struct Answered(AtomicU64);
 
 impl Answered {
     pub(crate) fn note(&self, sent: Instant) {
-        // No other memory hangs on it, and the order of the accesses to it is given by the answers.
+        // No other memory depends on it, and the answers define the order of its accesses.
         self.0.fetch_max(sent.as_nanos(), Ordering::Relaxed);
     }
 
@@ -42,8 +45,8 @@ impl Answered {
     }
 }
 
-/// What the reader of a RESP3 connection does with what is no answer. Called while it decodes, and so between the answers
-/// before and behind.
+/// Handles data on a RESP3 connection that is not an answer. Called during decoding, and so in
+/// order with the answers before and behind.
 pub(crate) fn reader(
     answered: Arc<Answered>,
     tell: Tell,
@@ -58,24 +61,24 @@ pub(crate) fn reader(
     }
 }
 
-/// What a connection has to hear with.
+/// The subscription of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Ear {
     channel: OnceLock<Channel>,
-    /// Whoever has the lock subscribes; inside: when to try again after the server refused.
+    /// Whoever holds the mutex subscribes. It contains the time of the next try after a refusal.
     pub(crate) subscribing: Mutex<Option<Refused>>,
-    /// Tells the second connection, if there is one, to see whether the server is still there.
+    /// Makes the second connection, if there is one, check that the server is still there.
     pub(crate) beat: Arc<Notify>,
 }
 
-/// There is no subscription.
+/// The server refused the subscription.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) again: Instant,
 }
 
 impl Ear {
-    /// The channel, if somebody listens there.
+    /// The channel, if there is a subscription.
     pub(crate) fn channel(&self) -> Option<&Channel> {
         self.channel.get()
     }
@@ -85,19 +88,19 @@ impl Ear {
     }
 }
 
-/// A subscription on a connection of its own, for RESP2.
+/// A subscription on a separate connection, for RESP2.
 pub(crate) struct Subscription<S = PubSubStream> {
     pub(crate) sink: PubSubSink,
     pub(crate) stream: S,
-    /// When it was asked for. Whatever comes on it happened later.
+    /// When it was requested. Everything that comes on it happened later.
     pub(crate) since: Instant,
 }
 
 impl<S: Stream<Item = Msg> + Unpin> Subscription<S> {
-    /// Hears until the connection ends, or a PING is not answered within the limit.
+    /// Receives until the connection ends, or a PING is not answered within the limit.
     ///
-    /// Nothing is known of the order between two connections, so what was answered on the other does not count here; the
-    /// subscription's own PINGs do.
+    /// The order between two connections is unknown, so answers on the other one do not count here;
+    /// the subscription's own PINGs do.
     pub(crate) async fn hear(
         mut self,
         beat: Arc<Notify>,
@@ -131,12 +134,12 @@ impl<S: Stream<Item = Msg> + Unpin> Subscription<S> {
                     Some(message) => say(tell, &message, self.since),
                     None => return false,
                 },
-                // A refusal is an answer, too, and no error of the connection.
+                // A refusal is an answer too, and not an error of the connection.
                 pong = &mut pong => break matches!(pong, Some(Ok(_))),
             }
         };
-        // What came before the pong lies in the stream now: it is taken out before the pong counts. Without a scheduler's
-        // budget, which would make the stream look empty.
+        // Everything that came before the pong is in the stream now: read it before the pong
+        // counts. Without tokio's budget, which would make the stream appear empty.
         while let Poll::Ready(message) =
             unconstrained(poll_fn(|context| Poll::Ready(Pin::new(&mut self.stream).poll_next(context)))).await
         {

@@ -1,4 +1,5 @@
-//! What goes wrong, in words, and whether it will pass.
+//! Turns errors of the server and the connection into faults: their texts, and whether they will
+//! pass.
 
 use std::fmt;
 use std::io;
@@ -8,21 +9,21 @@ use std::time::Duration;
 use leasehold_core::{Fault, FaultCause, Key};
 use redis::{ErrorKind, RedisError, ServerError};
 
-/// Turns what went wrong at one place into faults.
+/// Creates the faults of one store.
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
     store: Arc<str>,
-    /// Where the store is a cluster: which of its nodes.
+    /// For a cluster: the node.
     node: Option<Arc<str>>,
-    /// `None` where somebody else logged in.
+    /// `None` if the program itself logged in.
     user: Option<Arc<str>>,
 }
 
-/// The commands that a user of the store must be allowed. `docs/wire.md` has the whole line.
+/// The commands that a user of the store needs. `docs/wire.md` has the complete line.
 pub(crate) const ALLOWED: &str = "+ping +eval +evalsha +get +set +del +exists +pexpire +pexpireat +pttl +time +zadd +zcard +zrange \
     +zrangebyscore +zrank +zrem +zscore +hdel +hget +hmget +hset +mget +pubsub +publish +subscribe +unsubscribe";
 
-/// What servers say when there is nothing to mend but time.
+/// Errors of servers that pass with time.
 const PASSING: [(&str, &str); 9] = [
     ("LOADING", "the server is still loading its data"),
     ("READONLY", "the server is a replica, and takes no writes"),
@@ -35,11 +36,11 @@ const PASSING: [(&str, &str); 9] = [
     ("EXECABORT", "the server gave the command up"),
 ];
 
-/// Codes that stand for something to mend.
+/// Codes of errors that need a repair.
 const LASTING: [&str; 10] =
     ["NOAUTH", "WRONGPASS", "NOPERM", "OOM", "MISCONF", "MOVED", "ASK", "CROSSSLOT", "WRONGTYPE", DAMAGED];
 
-/// A code of our own, for a script that failed on what it found: servers have none.
+/// Our own code for a script that failed on the data that it found; servers have none.
 const DAMAGED: &str = "DAMAGED";
 
 impl Faults {
@@ -47,7 +48,7 @@ impl Faults {
         Self { store, node: None, user }
     }
 
-    /// Those of one node of a cluster.
+    /// The faults of one node of a cluster.
     pub(crate) fn at(&self, node: &str) -> Self {
         Self { node: Some(node.into()), ..self.clone() }
     }
@@ -60,7 +61,7 @@ impl Faults {
         &self.store
     }
 
-    /// The store, and the node where there is one.
+    /// The store, and the node if there is one.
     pub(crate) fn place(&self) -> Arc<str> {
         match &self.node {
             Some(node) => format!("{} at {node}", self.store).into(),
@@ -72,7 +73,8 @@ impl Faults {
         self.user.as_deref()
     }
 
-    /// The rules that an operator must add, if that is what [`Said::remedy`] asks for. Which key it is about is not known here.
+    /// The rules that an operator must add, if that is the [`Said::remedy`] of the fault. The key
+    /// is not known here.
     pub(crate) fn rules_to_add(fault: &Fault) -> Option<String> {
         let (_, denied) = fault.reason.split_once(" may not run ").filter(|_| fault.is_lasting())?;
         let command = denied.split_once(": allow it +").map_or("", |(command, _)| command);
@@ -98,7 +100,7 @@ impl Faults {
         self.passing(reason).caused_by(FaultCause::TimedOut)
     }
 
-    /// The connection failed, or never was one.
+    /// The connection failed, or could not be made.
     pub(crate) fn of_connection(&self, error: &RedisError) -> Fault {
         if error.is_timeout() {
             return self.timed_out("no answer in time");
@@ -111,7 +113,7 @@ impl Faults {
         fault.caused_by(FaultCause::Connection)
     }
 
-    /// A socket could not be had.
+    /// A socket could not be opened.
     pub(crate) fn of_socket(&self, error: &io::Error) -> Fault {
         match error.kind() {
             io::ErrorKind::PermissionDenied => {
@@ -127,7 +129,7 @@ impl Faults {
         }
     }
 
-    /// The server refused. What was asked was not done.
+    /// The server refused. The request was not executed.
     pub(crate) fn of_refusal(&self, error: &ServerError) -> Fault {
         let said = Said::of(error);
         self.refused(&said).caused_by(match said.code {
@@ -186,42 +188,45 @@ impl Faults {
             _ if said.is_of_a_script() => {
                 self.lasting(format_args!("something next to the key is not ours: {REMEDY} ({said})"))
             }
-            // A proxy's own words, too many clients, a server that is shutting down: nothing says that it will stay so.
+            // A proxy's own errors, too many clients, a server that is shutting down: nothing says
+            // that these last.
             _ => self.passing(format_args!("the server refused: {said}")),
         }
     }
 }
 
-/// Whether a connection that got this answer leads to the wrong server.
+/// Returns true if a connection with this answer leads to the wrong server.
 pub(crate) fn leads_astray(error: &ServerError) -> bool {
     matches!(Said::of(error).code, "READONLY" | "UNBLOCKED" | "MASTERDOWN")
 }
 
-/// Whether the server refused because this user may not run something, or because it lacks a command.
+/// Returns true if the server refused because this user lacks a permission, or because the server
+/// lacks a command.
 pub(crate) fn is_denied(error: &ServerError) -> bool {
     let said = Said::of(error);
     said.code == "NOPERM" || said.has("unknown command")
 }
 
-/// What must be mended where a script fails on what it finds.
+/// The remedy for a script that failed on the data that it found.
 const REMEDY: &str = "find out who wrote there, and delete it";
 
-/// Whether the server refused because a key has another type than ours.
+/// Returns true if the server refused because a key has another type than ours.
 pub(crate) fn is_wrong_type(error: &ServerError) -> bool {
     Said::of(error).code == "WRONGTYPE"
 }
 
-/// The same refusal, which says of which key.
+/// The same refusal with the name of the key.
 pub(crate) fn of_wrong_type(side: &[u8]) -> ServerError {
     refusal("WRONGTYPE", format!("{} has another type than ours: {REMEDY}", side.escape_ascii()))
 }
 
-/// Whether a script failed on what it found, and not on the state of the server.
+/// Returns true if a script failed on the data that it found, and not on the state of the server.
 pub(crate) fn is_of_a_script(error: &ServerError) -> bool {
     Said::of(error).is_of_a_script()
 }
 
-/// The same refusal, which says where: `line` is the side key of the queue, and stands for all that belong to its key.
+/// The same refusal with its location: `line` is the side key of the queue, and stands for all side
+/// keys of its key.
 pub(crate) fn of_a_script(line: &[u8], error: &ServerError) -> ServerError {
     let (kind, tagged) = line.split_at(Key::RESERVED.len() + 1);
     let kind = &kind[..Key::RESERVED.len()];
@@ -239,7 +244,7 @@ fn refusal(code: &str, words: String) -> ServerError {
     ServerError::try_from(error).unwrap_or_else(|_| unreachable!("an extension error is a server's"))
 }
 
-/// A server's error, by its code and its words.
+/// A server's error: its code and its message.
 struct Said {
     code: &'static str,
     text: String,
@@ -251,7 +256,8 @@ impl Said {
         let text = text.trim().replace(char::is_control, " ");
         let known = || PASSING.iter().map(|(code, _)| *code).chain(LASTING);
         let first = known().find(|code| *code == error.code());
-        // Up to 6.2, what failed within a script stands somewhere in the words of the script's own failure.
+        // Up to 6.2, the error of a command within a script is somewhere in the message of the
+        // script's own failure.
         let within = || known().find(|code| text.contains(&format!("-{code} ")));
         let untold = || text.contains(": WRONGTYPE ").then_some("WRONGTYPE");
         let denied = ["The user executing the script can't", "ACL failure in script"];
@@ -266,19 +272,20 @@ impl Said {
         self.text.contains(words)
     }
 
-    /// Without the code.
+    /// The message without the code.
     fn words(&self) -> &str {
         self.text.strip_prefix(self.code).map_or(&*self.text, str::trim_start)
     }
 
-    /// Whether a script failed by itself: on a value that it cannot use, or on a command that no server accepts. What time mends,
-    /// and what an operator does to a script, is none of this.
+    /// Returns true if a script itself failed: on a value that it cannot use, or on a command that
+    /// no server accepts. Errors that pass with time, or that come from an operator's action on the
+    /// script, do not count.
     fn is_of_a_script(&self) -> bool {
         let by_others = ["Script killed", "non local key", "unknown command", "NOSCRIPT"];
         self.code.is_empty() && self.has("user_script:") && !by_others.iter().any(|words| self.has(words))
     }
 
-    /// What an operator must allow.
+    /// The permission that an operator must add.
     fn remedy(&self, user: &str) -> String {
         let command = self.text.split_once("run the '").and_then(|(_, rest)| rest.split_once('\''));
         match command {
@@ -298,7 +305,7 @@ impl Said {
     }
 }
 
-/// The server's words, without what a reader has no use for: the script's hash and line.
+/// The server's message, without parts that are useless to a reader: the script's hash and line.
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = self.text.rsplit_once(" script: ").filter(|(_, place)| place.contains(", on @"));
@@ -392,8 +399,9 @@ mod tests {
         is("ERR unknown command 'EVALSHA', with args beginning with: ", Lasting, &["EVALSHA"]);
     }
 
-    /// A connection that ended within an answer was told of in the words of the parser: where it stood and what it would have
-    /// liked to read, on several lines. An error is one line, in a log and for a program that reads them.
+    /// Regression: a connection that ended within an answer was reported with the parser's message,
+    /// which gave its position and expected input on several lines. An error must be one line, for
+    /// logs and for programs that read them.
     #[test]
     fn an_answer_that_is_broken_off_is_told_on_one_line() {
         let faults = Faults::new("redis://h".into(), None);

@@ -1,13 +1,13 @@
-//! Whether this process can be told that its turn has come.
+//! Tracks whether this process can be notified of its turn.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_core::{Fault, Notice, NoticeBus, Notices};
 
-/// Whether the server takes the subscriptions of those who wait; each change is told once.
+/// Whether the server accepts the waiters' subscriptions; each change is reported once.
 #[derive(Debug)]
 pub(crate) struct Hearing {
-    /// Why it takes none, if so.
+    /// The reason why it accepts none.
     deaf: Mutex<Option<Fault>>,
     notice_bus: Arc<NoticeBus>,
 }
@@ -17,16 +17,16 @@ impl Hearing {
         Self { deaf: Mutex::default(), notice_bus }
     }
 
-    /// There is a subscription.
+    /// Notes that there is a subscription.
     pub(crate) fn is_good(&self, store: &Arc<str>) {
-        // Told while nothing can change, so that who reads hears of the changes in their order.
+        // Reported while the mutex is held, so that readers get the changes in order.
         let mut deaf = self.deaf();
         if deaf.take().is_some() {
             self.notice_bus.say(&Notice::PushBack { store: store.clone() });
         }
     }
 
-    /// There is none, for this reason.
+    /// Notes that there is no subscription, with the reason.
     pub(crate) fn is_bad(&self, fault: Fault) {
         let mut deaf = self.deaf();
         if deaf.is_none() {
@@ -39,7 +39,7 @@ impl Hearing {
         self.deaf().clone()
     }
 
-    /// How it is, and what changes from now on.
+    /// The current state, and all changes from now on.
     pub(crate) fn read(&self) -> Box<dyn Notices> {
         let deaf = self.deaf();
         self.notice_bus.read_after(deaf.clone().map(|fault| Notice::PushDown { fault }))

@@ -1,4 +1,5 @@
-//! Standing in line: joining, hearing of one's turn, and what follows from who is not there any more.
+//! Waiting in the server's queue: joining, being notified, and cleaning up after waiters that have
+//! gone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +16,8 @@ use crate::client::{Client, Route, Source};
 use crate::ear::Tell;
 use crate::wire::{PushMessage, read_push};
 
-/// Between tries of a release that nobody waits for: the server is away, and others knock too.
+/// The pause between tries of a release that nobody waits for: the server is down, and others retry
+/// too.
 const REST: Duration = Duration::from_secs(1);
 
 impl Client {
@@ -51,16 +53,18 @@ impl Client {
             WaitMode::Wait { line_limit } => self.ask_in_line(attempt, line_limit, route, limit).await,
             _ => self.ask(attempt, None, route, limit).await,
         };
-        // Whoever hears that nothing can be had gives nothing up, although the batch may have been served in part.
+        // A caller that gets a lasting error gives nothing up, although the batch may have been
+        // partly served.
         if unknown && answer.as_ref().is_err_and(Fault::is_lasting) {
             self.give_up_later(attempt.clone(), self.runtime.now());
         }
         answer
     }
 
-    /// Asks, and sees to it that whoever stands in line then can be told.
+    /// Asks, and makes sure that an attempt that then waits can be notified.
     ///
-    /// The first on a connection that must wait asks once without a channel: where nobody ever waits, nobody subscribes.
+    /// The first attempt on a connection that must wait asks once without a channel: without
+    /// waiters there is no subscription.
     async fn ask_in_line(
         &self,
         attempt: &Attempt,
@@ -88,7 +92,8 @@ impl Client {
             let answer = self.ask(attempt, Some(wait), route, limit).await;
             match &answer {
                 Ok(answer) => self.waiting.answered(attempt, answer, self.runtime.now()),
-                // It may not be given up, as nothing of it is left.
+                // The attempt will not be given up, because nothing of it is left; so remove it
+                // here.
                 Err(fault) if fault.kind != FaultKind::Passing => {
                     self.leave(attempt);
                 }
@@ -106,7 +111,8 @@ impl Client {
         }
     }
 
-    /// Where this process hears what concerns those who asked by this route; subscribes if need be.
+    /// The channel on which this process is notified for requests on this route; subscribes if
+    /// necessary.
     pub(crate) async fn listen(&self, route: &Route, limit: Duration) -> Option<Channel> {
         match (&self.source, &route.live) {
             (Source::Ours(link), Some(live)) => link.listen(live, limit).await,
@@ -114,7 +120,7 @@ impl Client {
         }
     }
 
-    /// The names of the channels, where this process listens at all.
+    /// The names of the channels, if this process listens at all.
     pub(crate) fn channels(&self) -> Option<&Channels> {
         match &self.source {
             Source::Ours(link) => Some(link.connector.channels()),
@@ -122,10 +128,11 @@ impl Client {
         }
     }
 
-    /// Takes a push that came at `since` at the earliest.
+    /// Handles a push that came at `since` at the earliest.
     ///
-    /// Whoever may publish may have written it. So nothing is done at the server because of it but what the attempt itself asks: a
-    /// lease of an attempt that has gone is taken back by the release of that attempt, and not by word of a grant.
+    /// Anybody who may publish may have sent it. So a push causes no request to the server except
+    /// those of the attempt itself. For example, the lease of an attempt that has gone is released
+    /// by the release of that attempt, and not because of a push with a grant.
     fn told(&self, channel: &[u8], payload: &[u8], since: Instant) {
         let Some(PushMessage { holder, mut news, nonce }) = read_push(payload) else { return };
         match &mut news {
@@ -137,7 +144,7 @@ impl Client {
         self.waiting.hears(holder, news, proof.as_ref(), since, self.runtime.now());
     }
 
-    /// What connections do with pushes.
+    /// The handler of pushes for a connection.
     pub(crate) fn tell(me: std::sync::Weak<Self>) -> Tell {
         Arc::new(move |channel, payload, since| {
             if let Some(client) = me.upgrade() {
@@ -146,12 +153,13 @@ impl Client {
         })
     }
 
-    /// Says whether the attempt ever stood in a line.
+    /// Removes the waiter. Returns true if the attempt was ever in a queue.
     pub(crate) fn leave(&self, attempt: &Attempt) -> bool {
         self.waiting.leave(attempt.holder, self.runtime.now())
     }
 
-    /// Whoever lost what it was handed was not heard in time; so others may have been passed over as well.
+    /// An attempt that lost what it was handed was not reached in time, so other waiters may have
+    /// been skipped too.
     pub(crate) fn ask_again_after(&self, attempt: &Attempt, answer: &Result<HoldAnswer, Fault>) {
         if matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
             let now = self.runtime.now();
@@ -159,14 +167,14 @@ impl Client {
         }
     }
 
-    /// Hands keys on in the background, as one request could not.
+    /// Hands keys over in the background, because one request could not handle all of them.
     pub(crate) fn advance_later(&self, mut keys: Vec<Key>) {
         let me = self.me.clone();
         self.runtime.spawn(Box::pin(async move {
             while let Some(client) = me.upgrade().filter(|_| !keys.is_empty()) {
                 match client.advance(std::mem::take(&mut keys)).await {
                     Ok(unfinished) => keys = unfinished,
-                    // Whoever waits asks again by itself.
+                    // Waiters ask again on their own.
                     Err(_) => return,
                 }
             }
@@ -179,7 +187,7 @@ impl Client {
         Ok(self.reply_to(&request, &mut route, self.call_limit).await?.unfinished)
     }
 
-    /// Gives an attempt up at an instant, without anybody waiting for it.
+    /// Gives an attempt up at this instant, in the background.
     pub(crate) fn give_up_later(&self, attempt: Attempt, at: Instant) {
         if let Some(cluster) = &self.cluster {
             return cluster
@@ -190,7 +198,7 @@ impl Client {
         let (me, runtime) = (self.me.clone(), Arc::clone(&self.runtime));
         self.runtime.spawn(Box::pin(async move {
             runtime.sleep_until(at).await;
-            // By then it has ended by itself.
+            // By then the lease has expired.
             let end = at + attempt.ttl.duration();
             while let Some(client) = me.upgrade() {
                 if client.give_up(&attempt).await.is_ok() || runtime.now() >= end {
@@ -202,7 +210,8 @@ impl Client {
         }));
     }
 
-    /// How long a lock that is handed over may remain unclaimed: a PING and a renewal fit in, each asked twice.
+    /// How long a lock that is handed over may remain unclaimed: long enough for a PING and a
+    /// renewal, each sent twice.
     pub(crate) fn window(&self) -> Duration {
         WaitQueue::CLAIM_WINDOW.max(4 * self.call_limit)
     }

@@ -1,12 +1,14 @@
 //! Leasehold's store on one Redis, Valkey or KeyDB server.
 //!
-//! [`RedisStore`] is the store, and [`ClusterStore`] the one on a cluster of them. What they say to a server is written by [`script`], [`wire`] and [`slot`], which do no I/O:
-//! whoever wants to speak the same protocol, or to test it, takes those. `docs/wire.md` describes every byte of it.
+//! [`RedisStore`] is the store, and [`ClusterStore`] is the store on a cluster. [`script`],
+//! [`wire`] and [`slot`] write their requests, and do no I/O: use them to implement or test the
+//! same protocol. `docs/wire.md` describes every byte of it.
 //!
-//! The way of one uncontended `lock()`: [`RedisStore`] → `in_line` (a grant, with or without a place in the queue) → `batch` (which
-//! requests leave together) → [`script`] (what is sent, what is answered) → `link` (the connection). What is not on that way is reached
-//! by a call that says so: `confirm` asks replicas, `member` finds out which run of the server vouches, `clock` reads the server's
-//! time, `topology` finds the server, `diagnose` diagnoses it.
+//! The path of an uncontended `lock()`: [`RedisStore`] → `in_line` (a grant, with or without a
+//! place in the queue) → `batch` (which requests are sent together) → [`script`] (requests and
+//! answers) → `link` (the connection). Other modules are called explicitly: `confirm` asks
+//! replicas, `member` finds out which run of the server vouches, `clock` reads the server's time,
+//! `topology` finds the server, `diagnose` diagnoses it.
 //!
 //! Programs use the `leasehold` crate.
 

@@ -1,4 +1,5 @@
-//! One connection for everybody: made when it is first needed, dropped when it fails, made anew by the next who needs it.
+//! The shared connection: opened when it is first needed, dropped when it fails, and opened again
+//! by the next caller.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +23,7 @@ use crate::hearing::Hearing;
 use crate::place::Place;
 use crate::signs_of_life::SignsOfLife;
 
-/// A connection that was made; it may have ended since.
+/// An open connection; it may have ended since.
 pub(crate) struct Live {
     pub(crate) id: ConnectionId,
     pub(crate) connection: MultiplexedConnection,
@@ -30,21 +31,21 @@ pub(crate) struct Live {
     pub(crate) answered: Arc<Answered>,
     pub(crate) signs: Arc<SignsOfLife>,
     pub(crate) ear: Ear,
-    /// The run of the server that it leads to, once somebody asked. Another connection may lead to another.
+    /// The run of its server, once somebody asked. Another connection may lead to another run.
     pub(crate) run: OnceLock<Arc<str>>,
-    /// Where it leads.
+    /// The address of its server.
     pub(crate) place: Place,
-    /// Whether the server is to be asked now and then whether it is still a master.
+    /// Whether to ask the server from time to time whether it is still a master.
     pub(crate) minds_roles: bool,
-    /// What replicas last confirmed.
+    /// The last confirmation by replicas.
     pub(crate) confirmed: tokio::sync::Mutex<Option<Confirmed>>,
-    /// Requests that leave together.
+    /// The batches of this connection.
     pub(crate) batches: Arc<Batches>,
-    /// Whether it can hear by itself, or takes a second connection for that.
+    /// Whether it can receive pushes itself, or needs a second connection for that.
     pub(crate) hears: bool,
     /// The [`Runtime::generation`] whose tasks drive it.
     generation: u64,
-    /// True when it has ended, or is to.
+    /// True when it has ended or is to be closed.
     ended: Arc<watch::Sender<bool>>,
 }
 
@@ -54,7 +55,8 @@ impl Live {
     }
 }
 
-/// Says that a connection has ended when the task that drives it ends, also with its async runtime.
+/// Marks a connection as ended when the task that drives it ends, even together with its async
+/// runtime.
 struct Driven(Arc<watch::Sender<bool>>);
 
 impl Drop for Driven {
@@ -75,7 +77,7 @@ impl fmt::Debug for Live {
     }
 }
 
-/// Whoever still waits on it is told that it broke.
+/// Callers that still wait on it learn that it is closed.
 impl Drop for Live {
     fn drop(&mut self) {
         self.ended.send_replace(true);
@@ -88,18 +90,20 @@ pub(crate) struct Link {
     runtime: Arc<dyn Runtime>,
     state: Arc<Mutex<State>>,
     tell: Tell,
-    /// Rings when a connection has ended.
+    /// Notifies when a connection has ended.
     pub(crate) lost: Arc<Notify>,
-    /// Whether connections hear of leases that are broken.
+    /// Whether connections subscribe to reports of broken leases.
     hears_of_breaks: Arc<AtomicBool>,
-    /// Whether connections that should hear do.
+    /// Whether subscriptions work.
     pub(crate) hearing: Hearing,
 }
 
-/// A server that takes no subscriptions, or no more connections, is asked again now and then: somebody may have mended it.
+/// A server that accepts no subscriptions, or no further connections, is asked again after this
+/// time: somebody may have repaired it.
 const DEAF_FOR: Duration = Duration::from_secs(30);
 
-/// Whoever waits for as long as connecting may take should hear how it ended, and not stop a moment before.
+/// A caller that waits for as long as connecting may take should get the result of that, and not
+/// time out a moment before.
 const GRACE: Duration = Duration::from_millis(100);
 
 type Made = Option<Result<Arc<Live>, Fault>>;
@@ -107,7 +111,7 @@ type Made = Option<Result<Arc<Live>, Fault>>;
 #[derive(Debug)]
 enum State {
     Down,
-    /// A task is making one; everybody waits for that one.
+    /// A task is connecting; all callers wait for it.
     Connecting(watch::Receiver<Made>),
     Up(Arc<Live>),
 }
@@ -127,11 +131,13 @@ impl Link {
         Self { connector, faults, runtime, state, tell, lost, hears_of_breaks, hearing }
     }
 
-    /// The connection, new if there is none. Cancel safe: the connecting goes on for whoever comes next.
+    /// The connection; opens a new one if there is none. Cancel safe: connecting continues for the
+    /// next caller.
     pub(crate) async fn live(&self, limit: Duration) -> Result<Arc<Live>, Fault> {
         match self.look() {
             Ok(live) => Ok(live),
-            // Rare, and apart, so that calls on the connection that there is are small.
+            // Rare, and a separate function, so that the futures of calls on an open connection are
+            // small.
             Err(made) => Box::pin(self.making(made, limit)).await,
         }
     }
@@ -146,7 +152,7 @@ impl Link {
         }
     }
 
-    /// The connection, if there is one.
+    /// The connection, if one is open.
     pub(crate) fn up(&self) -> Option<Arc<Live>> {
         match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
             State::Up(live) if live.is_up(&*self.runtime) => Some(Arc::clone(live)),
@@ -154,7 +160,7 @@ impl Link {
         }
     }
 
-    /// Ends a connection for everybody.
+    /// Closes a connection for everybody.
     pub(crate) fn drop_connection(&self, live: &Arc<Live>) {
         live.ended.send_replace(true);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,15 +169,17 @@ impl Link {
         }
     }
 
-    /// Ends a connection for everybody, if nothing has come on it since an instant. One that is only slow is kept: whoever else
-    /// waits for an answer there would lose it, ask again, and make a busy server busier.
+    /// Closes a connection for everybody if nothing has come on it since this instant. A merely
+    /// slow one is kept: other callers that wait for an answer on it would lose that answer, ask
+    /// again, and make a busy server busier.
     pub(crate) fn drop_if_silent_since(&self, sent: Instant, live: &Arc<Live>) {
         if !live.signs.came_after(sent) {
             self.drop_connection(live);
         }
     }
 
-    /// The channel on which this process hears, subscribed to now if it was not. `None` where the server refuses.
+    /// The channel of this process, which is subscribed to if necessary. `None` if the server
+    /// refuses.
     pub(crate) async fn listen(&self, live: &Arc<Live>, limit: Duration) -> Option<Channel> {
         match live.ear.channel() {
             Some(channel) => Some(channel.clone()),
@@ -201,7 +209,7 @@ impl Link {
                 self.hearing.is_good(self.faults.store());
                 Some(live.ear.hears_at(channel).clone())
             }
-            // A connection on which nothing is answered is of no use; the next one will hear.
+            // A connection without answers is of no use; the next one will subscribe.
             Some(Err(fault)) if fault.kind == FaultKind::Passing && live.hears => {
                 self.drop_connection(live);
                 None
@@ -219,7 +227,8 @@ impl Link {
         }
     }
 
-    /// Every connection hears of leases that are broken from now on, and the one that there is at once.
+    /// From now on every connection subscribes to reports of broken leases, and the open one does
+    /// so at once.
     pub(crate) fn hear_of_breaks(&self) {
         if self.hears_of_breaks.swap(true, Ordering::SeqCst) {
             return;
@@ -240,7 +249,8 @@ impl Link {
         })
     }
 
-    /// The two connections live and die together: who hears nothing more must not seem to stand in line.
+    /// The two connections end together: an attempt that receives no pushes must not appear to be
+    /// in the queue.
     async fn subscribe_beside(&self, live: &Live, channel: &Channel, limit: Duration) -> Result<(), Fault> {
         let subscription = self.connector.listen(&live.place, &self.runtime, channel).await?;
         let (beat, tell) = (Arc::clone(&live.ear.beat), Arc::clone(&self.tell));
@@ -328,14 +338,14 @@ impl Link {
         }));
     }
 
-    /// The task that connects was dropped.
+    /// The fault for a task that was dropped while connecting.
     fn abandoned(&self) -> Fault {
         self.faults.passing("nobody makes connections any more: the async runtime has ended")
     }
 }
 
-/// Subscribes beside whatever else is said on the connection: nobody waits for it. Where the server refuses, the next renewal
-/// tells.
+/// Subscribes in the background, without anybody waiting for it. If the server refuses, the next
+/// renewal finds out about breaks instead.
 fn hear_of_breaks(live: &Live, channels: &Channels, runtime: &Arc<dyn Runtime>) {
     if live.hears {
         let (mut connection, broken) = (live.connection.clone(), channels.broken());

@@ -1,4 +1,4 @@
-//! Serving a quorum.
+//! Serving a quorum: the run of the server, and the requests to a member.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::client::{Client, Route, Source, one};
 use crate::deadline::within;
 use crate::script::{Call, call_at_member, call_at_node, run_of, vouch_call};
 
-/// The run of a server by which it vouches for its leases, where it is to.
+/// The run of a server that vouches for its leases, if that is needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run(Option<Arc<str>>);
 
@@ -26,10 +26,10 @@ impl Client {
         call(request, self.window(), run.get())
     }
 
-    /// Finds out which run of the server the route leads to, once for each connection, and only where it is asked by a quorum.
+    /// Finds out the run of the route's server, once for each connection, and only for a quorum.
     ///
-    /// It must be known before the request is sent, and on the same connection: a server that was started anew in between broke
-    /// that, so that no request names a run that is over to the next one.
+    /// It must be known before the request is sent, and on the same connection. A restart of the
+    /// server in between closes that connection, so no request names an old run to a new server.
     pub(crate) async fn run(
         &self,
         attempts: &[Attempt],
@@ -49,7 +49,8 @@ impl Client {
         }
     }
 
-    /// Asked also where no run vouches for leases (`quarantine=no`): a server that two URLs lead to must not be counted twice.
+    /// Asked even if no run vouches for leases (`quarantine=no`): a server with two URLs must not
+    /// be counted twice.
     async fn ask_run(&self, route: &mut Route, limit: Duration) -> Result<Run, Fault> {
         let Some(live) = route.live.clone() else {
             return Err(self.faults.lasting(
@@ -80,7 +81,7 @@ impl Client {
         Run(self.quarantine.then(|| Arc::clone(run)))
     }
 
-    /// One answer for each attempt, from one round trip.
+    /// One answer for each attempt, in one round trip.
     pub(crate) async fn rejoin(&self, attempts: &[Attempt]) -> Vec<Result<HoldAnswer, Fault>> {
         let Some(limit) = attempts.iter().map(|attempt| self.limit(attempt.ttl)).min() else {
             return Vec::new();
@@ -118,7 +119,7 @@ impl Client {
             |attempt: &Attempt| Request::Rejoin { attempt: attempt.clone(), not_after: Some(not_after) };
         let requests: Vec<_> = attempts.iter().map(request).collect();
         let calls: Vec<_> = requests.iter().map(|request| self.call_for(request, &run)).collect();
-        // Like a grant, each may make an owner as long as it is not answered.
+        // Like a grant, each may create a holder as long as it is not answered.
         let sending =
             |attempt: &Attempt| self.unsettled.sending(attempt.holder, route.id(), sent, settles_at);
         let sendings: Vec<_> = attempts.iter().map(sending).collect();
@@ -160,21 +161,23 @@ impl Client {
         }
     }
 
-    /// Has the server abstain for these slots from now on, if it has to: it is ready then by the time at which they are first asked for.
+    /// Makes the server abstain for these slots from now on, if it has to. So it is ready by the
+    /// time when they are first requested.
     pub(crate) async fn vouch(&self, slots: &[u16], longest: Ttl) -> Result<(), Fault> {
-        /// A node is kept busy by so many for a fraction of a millisecond.
+        /// That many keep a node busy for a fraction of a millisecond.
         const AT_ONCE: usize = 100;
         let mut route = self.route(self.call_limit).await?;
         let Run(Some(run)) = self.run_at(&mut route, self.call_limit).await? else { return Ok(()) };
         for slots in slots.chunks(AT_ONCE) {
             let calls: Vec<_> = slots.iter().map(|slot| vouch_call(*slot, &run, longest)).collect();
-            // A slot that has gone elsewhere meanwhile is vouched for there, when it is asked for.
+            // A slot that has moved meanwhile is vouched for elsewhere, when it is requested.
             self.call_all(&mut route, &calls, self.call_limit).await?;
         }
         Ok(())
     }
 
-    /// What tells the server from all others however it is named, if that is known.
+    /// An identity that distinguishes the server from all others, whatever its name, if it is
+    /// known.
     pub(crate) fn identity(&self) -> Option<Arc<str>> {
         match &self.source {
             Source::Ours(_) => self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone(),

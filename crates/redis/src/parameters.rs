@@ -1,4 +1,4 @@
-//! What stands behind the question mark of a URL.
+//! The query parameters of a URL.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::address::{ENCODE, db_number, decode, refuse};
 use crate::channels::Channels;
 use crate::confirm::Confirmation;
 
-/// Each parameter that was given.
+/// The parameters that were given.
 #[derive(Default)]
 pub(crate) struct Parameters {
     pub(crate) protocol: Option<Protocol>,
@@ -32,11 +32,11 @@ pub(crate) struct Parameters {
     fsync: Option<bool>,
 }
 
-/// How long replicas may take to confirm: many round trips within a data centre, and half of what the other calls on the
-/// connection, which the server holds up meanwhile, may take.
+/// How long replicas may take to confirm: many round trips within a data centre, and half of the
+/// limit of the other calls on the connection, which the server delays meanwhile.
 const REPLICAS_LIMIT: Duration = Duration::from_millis(250);
 
-/// More than anybody has; a number beyond it is a mistake.
+/// More than anybody has; a greater number is a mistake.
 const MOST_REPLICAS: u32 = 100;
 
 impl Parameters {
@@ -44,7 +44,7 @@ impl Parameters {
         let mut read = Self::default();
         for (nth, parameter) in query.split('&').filter(|parameter| !parameter.is_empty()).enumerate() {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            // A user is shown to people, and what is behind a second = may be the password.
+            // A user name is shown to people, and the part after a second `=` may be the password.
             if matches!(name, "user" | "sentinel-user") && value.contains('=') {
                 return refuse(format!(
                     "{name} in the store URL has an = in it, as where an & is missing: write a = that is part of it as %3D"
@@ -87,7 +87,7 @@ impl Parameters {
         Ok(read)
     }
 
-    /// What a client shows of itself.
+    /// The client certificate.
     pub(crate) fn identity(&mut self) -> Result<Option<Identity>, Misuse> {
         match (self.cert.take(), self.key.take()) {
             (Some(certificate), Some(key)) => Ok(Some(Identity { certificate, key })),
@@ -101,7 +101,7 @@ impl Parameters {
         }
     }
 
-    /// The password of the URL itself, if it has one, and of the parameters.
+    /// The password, from the URL itself or from the parameters.
     pub(crate) fn secret(&mut self, in_url: Option<String>) -> Result<Option<Secret>, Misuse> {
         one_secret([in_url, self.password.take()], self.password_file.take())
     }
@@ -116,7 +116,7 @@ impl Parameters {
             || self.sentinel_password_file.is_some()
     }
 
-    /// What must have a write before it counts, where calls may take so long.
+    /// The confirmation that a write needs before it counts, given this call limit.
     pub(crate) fn confirmation(&self, call_limit: Duration) -> Result<Option<Confirmation>, Misuse> {
         let (replicas, on_disk) = (self.replicas.unwrap_or(0), self.fsync.unwrap_or(false));
         if replicas == 0 && !on_disk {
@@ -195,7 +195,7 @@ fn quarantine(value: &str) -> Result<bool, Misuse> {
     }
 }
 
-/// From 10 ms, below which every hiccup is a fault, to a minute, beyond which it limits nothing.
+/// From 10 ms, below which every delay is a fault, to a minute, above which it limits nothing.
 fn limit(name: &str, value: &str) -> Result<Duration, Misuse> {
     let number = |digits: &str| digits.parse::<u64>().ok().filter(|_| !digits.starts_with('+'));
     let limit = match value.strip_suffix("ms") {

@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! The address of a server.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// The host of a URL that has one.
+    /// The host of a URL.
     pub(crate) fn of(url: &Url, default_port: u16) -> Result<Self, Misuse> {
         let host = decode(url.host_str().unwrap_or_default())?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -31,7 +31,7 @@ impl Place {
         }
     }
 
-    /// The socket of a URL; `hostless` if what stands for its host is only made up.
+    /// The socket of a URL; `hostless` if the URL's host is only a placeholder.
     pub(crate) fn socket_of(url: &Url, hostless: bool) -> Result<Self, Misuse> {
         if !hostless && url.host_str().is_some_and(|host| !host.is_empty()) {
             return refuse("a Unix socket has no host: redis+unix:///PATH, with three slashes");
@@ -43,7 +43,7 @@ impl Place {
         Ok(Self::Unix { path: path.into() })
     }
 
-    /// The hosts in the authority of a URL, with commas between them.
+    /// The hosts in the authority of a URL, separated by commas.
     pub(crate) fn several(hosts: &str, default_port: u16) -> Result<Vec<Self>, Misuse> {
         let mut places = Vec::new();
         for host in hosts.split(',') {
@@ -59,14 +59,14 @@ impl Place {
         Ok(places)
     }
 
-    /// As a URL has it: a port that goes without saying is left out.
+    /// The form in a URL: a default port is left out.
     pub(crate) fn written(&self, default_port: u16) -> String {
         match self {
             Self::Tcp { host, port } => {
                 let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
                 if *port == default_port { host } else { format!("{host}:{port}") }
             }
-            // A name is one line, whatever the path has in it.
+            // A name is one line, whatever the path contains.
             Self::Unix { path } => Escaped(path.as_os_str().as_bytes()).to_string(),
         }
     }

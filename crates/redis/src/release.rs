@@ -1,4 +1,4 @@
-//! Letting go.
+//! Releasing and giving up.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use crate::client::{Client, Route};
 use crate::script::call_for;
 
 impl Client {
-    /// Takes back what the attempt holds now. Where a grant of it is still on its way, also says when to come again.
+    /// Releases what the attempt holds now. If a grant of it is still in doubt, also returns when
+    /// to release again.
     pub(crate) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         let waited = self.leave(attempt);
         let limit = self.limit(attempt.ttl);
@@ -17,13 +18,16 @@ impl Client {
         self.let_go_on(attempt, waited, &mut route, limit).await
     }
 
-    /// The same by a certain route: in a batch, if that may be enough.
+    /// The same on this route: in a batch, if that may suffice.
     ///
-    /// The value alone makes that sound. A plain one says that nobody waits for the key, readers and those who want permits included,
-    /// and so not this attempt either. A value is in one place at a time; so it says that also while its slot moves key by key and the
-    /// key's queue lies elsewhere. Where a lease was broken or has ended, or several hold the key, there is another value or none.
+    /// The value alone makes this safe. A plain value means that nobody waits for the key,
+    /// including readers and requests for permits, so this attempt does not wait either. A value is
+    /// in one place at a time, so this holds even while its slot moves key by key and the key's
+    /// queue is on another node. If a lease was broken or has ended, or several holders share the
+    /// key, the value is another one or absent.
     ///
-    /// A release is not confirmed by replicas: a lock that a failover brings back ends with its ttl.
+    /// A release is not confirmed by replicas: a lock that a failover restores expires with its
+    /// TTL.
     pub(crate) async fn let_go_on(
         &self,
         attempt: &Attempt,
@@ -43,7 +47,7 @@ impl Client {
         self.release_on(attempt, route, limit).await
     }
 
-    /// By the script, which says how it stands where there is nothing to take back.
+    /// By the script, which returns the state of the key if there is nothing to release.
     pub(crate) async fn release_on(
         &self,
         attempt: &Attempt,
@@ -57,7 +61,8 @@ impl Client {
         Ok((answer, self.unsettled.released(attempt.holder, route.id(), sent)))
     }
 
-    /// When this resolves without a fault, nothing of the attempt is left and nothing can come any more.
+    /// When this resolves without a fault, nothing of the attempt is left and nothing of it can
+    /// appear.
     pub(crate) async fn give_up(&self, attempt: &Attempt) -> Result<(), Fault> {
         while let (_, Some(settles_at)) = self.release(attempt).await? {
             self.runtime.sleep_until(settles_at).await;

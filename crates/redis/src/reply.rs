@@ -1,4 +1,4 @@
-//! What the scripts answer.
+//! Decodes the answers of the scripts.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use redis::Value;
 use crate::slot::{Side, side_key};
 use crate::wire::{self, number};
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "whoever asks must handle all of it")]
 pub struct Reply {
     /// The answer.
     pub answer: Answer,
-    /// Keys that are free although somebody waits: more waiters were gone than one request clears away. Whoever asked sends
-    /// [`Request::Advance`] for them.
+    /// Keys that are free although somebody waits, because more waiters were gone than one request
+    /// removes. The caller sends [`Request::Advance`] for them.
     pub unfinished: Vec<Key>,
 }
 
-/// Reads the answer to a request.
+/// Decodes the answer to a request.
 ///
 /// # Errors
 ///
-/// In words, when the server says something that is no answer of the script's, or that a fence key cannot be used.
+/// A message, if the answer is not one of the script's, or if a fence key cannot be used.
 pub fn decode(request: &Request, value: Value) -> Result<Reply, String> {
     let fields = Fields::of(value)?;
     if let Some(answer) = fields.of_member(request)? {
@@ -69,7 +69,7 @@ pub(crate) fn time_of(value: &Value) -> Option<Stamp> {
     seconds.checked_add(number(micros)?).map(Stamp::from_micros)
 }
 
-/// The run of the server in the answer to `INFO`, where it tells one.
+/// The run of the server in the answer to `INFO`, if it contains one.
 pub(crate) fn run_of(value: &Value) -> Option<&str> {
     let text = match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,
@@ -95,7 +95,7 @@ const QUARANTINED: i64 = 10;
 const TTL_TOO_LONG: i64 = 11;
 const HELD_TOGETHER: i64 = 12;
 
-/// The fields of an answer: a code first, and then what belongs to it.
+/// The fields of an answer: first a code, then its data.
 struct Fields {
     code: i64,
     rest: Vec<Value>,
@@ -115,7 +115,7 @@ impl Fields {
         }
     }
 
-    /// What only a member of a quorum says.
+    /// Answers that only a member of a quorum gives.
     fn of_member(&self, request: &Request) -> Result<Option<Answer>, String> {
         let (Request::Grant { attempt, .. }
         | Request::Rejoin { attempt, .. }
@@ -183,7 +183,7 @@ impl Fields {
         }
     }
 
-    /// Who holds the key that the attempt did not get.
+    /// The holder of the key that the attempt did not get.
     fn held_by(&self, attempt: &Attempt) -> Result<HolderInfo, String> {
         self.holding(self.key(attempt)?)?.ok_or_else(|| self.strange())
     }
@@ -219,7 +219,7 @@ impl Fields {
         Ok(BreakAnswer::Broken { holding })
     }
 
-    /// Who the answer says holds a key; of several, whose share ends first.
+    /// The holder of a key in the answer; of several, the one whose share ends first.
     fn holding(&self, key: &Key) -> Result<Option<HolderInfo>, String> {
         let (owner, mode, fence, remaining) = match (self.code, self.rest.as_slice()) {
             (FREE, _) => return Ok(None),
@@ -247,7 +247,7 @@ impl Fields {
         Ok(Some(HolderInfo::exclusive(key.clone(), owner, fence, remaining).in_mode(mode)))
     }
 
-    /// What an inspection says of a key.
+    /// The state of a key in the answer to an inspection.
     fn seen(&self, key: &Key) -> Result<KeyState, String> {
         let (holders, strange_holders) = self.holders(key)?;
         let (line, strange_waiters) = self.waiters()?;
@@ -259,7 +259,8 @@ impl Fields {
         })
     }
 
-    /// All who an inspection says hold a key, in order of their fences; and how many it names who are not ours.
+    /// All holders in the answer to an inspection, by fence, and the number of entries that are not
+    /// ours.
     fn holders(&self, key: &Key) -> Result<(Vec<HolderInfo>, usize), String> {
         let (HELD_TOGETHER, [_, Value::BulkString(marker), Value::Array(shares), ..]) =
             (self.code, self.rest.as_slice())
@@ -293,13 +294,13 @@ impl Fields {
         Ok((holders, strange))
     }
 
-    /// The key that the answer is about.
+    /// The key that the answer concerns.
     fn key<'a>(&self, attempt: &'a Attempt) -> Result<&'a Key, String> {
         let nth = self.rest.first().and_then(nth_of);
         nth.and_then(|nth| attempt.claim.keys().nth(nth)).ok_or_else(|| self.strange())
     }
 
-    /// The server's time, which comes before the line in the answer to an inspection.
+    /// The server's time, which comes before the queue in the answer to an inspection.
     fn time(&self) -> Result<Stamp, String> {
         let [.., Value::BulkString(time), Value::Array(_)] = self.rest.as_slice() else {
             return Err(self.strange());
@@ -307,7 +308,8 @@ impl Fields {
         number(time).map(Stamp::from_micros).ok_or_else(|| self.strange())
     }
 
-    /// Who waits, which comes last in the answer to an inspection; and how many it names who are not ours.
+    /// The waiters, which come last in the answer to an inspection, and the number of entries that
+    /// are not ours.
     fn waiters(&self) -> Result<(Vec<Waiter>, usize), String> {
         let now = self.time()?;
         let Some(Value::Array(line)) = self.rest.last() else { return Err(self.strange()) };
@@ -323,7 +325,8 @@ impl Fields {
             };
             let label = tail.strip_prefix(b" ").map(Label::read);
             let waited = Stamp::from_micros(number(ticket)?).saturating_until(now);
-            // What a stranger wrote is handed over as if it wanted the key alone, and so shown.
+            // An entry that another program wrote is handed over as if it wanted the key
+            // exclusively, so it is shown that way.
             let mode = wire::read_mode(mode).unwrap_or(Mode::Exclusive);
             Some(Waiter::exclusive(Holder::from_digits(digits)?, label, waited).in_mode(mode))
         };
@@ -336,7 +339,7 @@ impl Fields {
         self.unfinished(|nth| attempt.claim.keys().nth(nth))
     }
 
-    /// Which keys are free although somebody waits, which comes last in the answer.
+    /// The keys that are free although somebody waits, which come last in the answer.
     fn unfinished<'a>(&self, key: impl Fn(usize) -> Option<&'a Key>) -> Result<Vec<Key>, String> {
         let Some(Value::Array(nths)) = self.rest.last() else { return Err(self.strange()) };
         let key = |nth: &Value| key(nth_of(nth)?).cloned();
@@ -360,7 +363,7 @@ fn no_mark(key: &Key) -> String {
     format!("{side} holds something that is no mark: find out who wrote it, and delete it")
 }
 
-/// Who has a share, and how: the marker, digits, weight and tail.
+/// The owner of a share and its mode, from the marker, digits, weight and tail.
 fn holder_of_a_share(said: &[Value]) -> Option<(Owner, Mode)> {
     let [
         Value::BulkString(marker),
@@ -383,7 +386,7 @@ fn nth_of(value: &Value) -> Option<usize> {
     usize::try_from(*nth).ok()?.checked_sub(1)
 }
 
-/// Says nothing of what is in the fields: holders' ids are secrets.
+/// Shows nothing of the fields: holders' ids are secrets.
 pub(crate) fn strange(form: fmt::Arguments<'_>) -> String {
     format!("the server answered what the script never does ({form}): find out what stands between us and it")
 }

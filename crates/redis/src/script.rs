@@ -1,7 +1,8 @@
-//! What is said to the server and what it answers, without saying it.
+//! The scripts: requests and answers as bytes, without I/O.
 //!
-//! One script serves each request, so that nothing can come between its looking and its writing. The texts are constant,
-//! names travel only in `KEYS`, everything else in `ARGV`; each text opens with its contract.
+//! One script serves each request, so that nothing can come between its reads and its writes. The
+//! texts are constant; key names are passed only in `KEYS`, everything else in `ARGV`; each text
+//! begins with its contract.
 
 mod batch;
 mod saying;
@@ -49,7 +50,7 @@ impl Script {
         self.text
     }
 
-    /// The SHA-1 of the text, in small hexadecimal digits.
+    /// The SHA-1 of the text, in lower-case hexadecimal digits.
     #[must_use]
     pub fn sha(&self) -> &str {
         self.sha.get_or_init(|| redis::Script::new(self.text).get_hash().to_owned())
@@ -78,7 +79,8 @@ impl Call {
         self.command("EVALSHA", self.script.sha())
     }
 
-    /// The command that runs the script whether or not the server knows it; afterwards it does.
+    /// The command that runs the script whether or not the server knows it; after that the server
+    /// knows it.
     #[must_use]
     pub fn by_text(&self) -> Cmd {
         self.command("EVAL", self.script.text())
@@ -98,12 +100,12 @@ impl Call {
     }
 }
 
-/// Whether a server refused a script because it has not been sent the text.
+/// Returns true if a server refused a script because it does not know the text.
 pub(crate) fn is_unknown_script(error: &ServerError) -> bool {
     error.kind() == Some(ServerErrorKind::NoScript)
 }
 
-/// The call that finds out whether scripts may be run.
+/// The call that checks that scripts may be run.
 pub(crate) fn opening_call() -> Call {
     Call { script: &OPEN, keys: Words::default(), args: Words::default() }
 }
@@ -114,35 +116,37 @@ pub fn survey_call(keys: &[Key]) -> Call {
     Call { script: &SURVEY, keys: with_sides(keys), args: Words::default() }
 }
 
-/// The call that asks for, or deletes, what a side key of a key says.
+/// The call that reads or deletes a side key of a key.
 pub(crate) fn side_call(script: &'static Script, side: Side, key: &Key) -> Call {
     let mut keys = Words::default();
     keys.write(|name| Sides::of(key).write(side, name));
     Call { script, keys, args: Words::default() }
 }
 
-/// The call that serves a request. A lock that it hands over may remain unclaimed for `window`.
+/// The call for a request. A lock that it hands over may remain unclaimed for `window`.
 ///
-/// A member of a quorum is asked by [`call_at_member`]: here, it is believed to forget nothing.
+/// Use [`call_at_member`] for a member of a quorum: this call assumes that the server forgets
+/// nothing.
 #[must_use]
 pub fn call_for(request: &Request, window: Duration) -> Call {
     call_at_member(request, window, None)
 }
 
-/// The same. Where the attempt has a proposal, the server abstains until it has been known by this `run` for long enough; `None`
-/// if somebody said that it forgets nothing.
+/// The same for a member of a quorum. If the attempt has a proposal, the server abstains until it
+/// has had this `run` for long enough; `None` if the URL says that the server forgets nothing.
 #[must_use]
 pub fn call_at_member(request: &Request, window: Duration, run: Option<&str>) -> Call {
     call(request, window, Voucher { run, by_slot: false })
 }
 
-/// The same at a node of a cluster, where each slot is vouched for by itself.
+/// The same for a node of a cluster, where each slot has its own record of a run.
 #[must_use]
 pub fn call_at_node(request: &Request, window: Duration, run: Option<&str>) -> Call {
     call(request, window, Voucher { run, by_slot: true })
 }
 
-/// The call that has a node abstain for a slot from now on, if it has to, although nothing is asked of it there.
+/// The call that makes a node abstain for a slot from now on, if it has to, without any other
+/// request there.
 #[must_use]
 pub fn vouch_call(slot: u16, run: &str, longest: Ttl) -> Call {
     let (key, mut args) = (member_key_in(slot), Words::default());

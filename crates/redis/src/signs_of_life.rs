@@ -1,4 +1,4 @@
-//! When a server was last heard of, whatever it said and to whom.
+//! Tracks when anything was last received from a server, for whichever caller.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,14 +11,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::dial::BoxStream;
 
-/// When something was last read from one connection, be it the answer to a call that nobody waits for any more.
+/// When something was last read from one connection, even the answer to a call that nobody waits
+/// for any more.
 #[derive(Debug, Default)]
 pub(crate) struct SignsOfLife(AtomicU64);
 
 impl SignsOfLife {
-    /// Whether something came after that instant.
+    /// Returns true if something came after that instant.
     pub(crate) fn came_after(&self, instant: Instant) -> bool {
-        // No other memory hangs on it.
+        // No other memory depends on it.
         self.0.load(Ordering::Relaxed) > instant.as_nanos()
     }
 
@@ -27,7 +28,7 @@ impl SignsOfLife {
     }
 }
 
-/// A stream on whose reading they are noted.
+/// A stream that notes its reads.
 pub(crate) struct Watched {
     pub(crate) stream: BoxStream,
     pub(crate) signs: Arc<SignsOfLife>,

@@ -1,4 +1,4 @@
-//! Where side keys lie: in the cluster slot of the key that they belong to.
+//! The names of side keys, which put them into the cluster slot of their key.
 
 use leasehold_core::Key;
 
@@ -8,37 +8,38 @@ pub const SLOTS: u16 = 16_384;
 /// The characters of tags, in the order in which the search for tags tries them.
 const ALPHABET: &[u8; 64] = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
 
-/// Where a member of a quorum has written which run of it vouches for its leases. One for each database of a server, which belongs
-/// to no key and so to no slot; in a cluster, [one for each slot](member_key_in).
+/// The key in which a member of a quorum records the run that vouches for its leases. There is one
+/// for each database of a server, which belongs to no key and so to no slot; in a cluster, [one for
+/// each slot](member_key_in).
 pub const MEMBER_KEY: &str = "leasehold:member";
 
-/// The same in a cluster: each slot has its own, which lies in that slot and goes where it goes.
+/// The same in a cluster: each slot has its own, which is in that slot and moves with it.
 ///
 /// # Panics
 ///
-/// When the number is no slot.
+/// If the number is not a slot.
 #[must_use]
 pub fn member_key_in(slot: u16) -> String {
     format!("{MEMBER_KEY}{{{}}}", tag(slot))
 }
 
-/// What a side key is for.
+/// The kind of a side key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Side {
     /// The last fence of the key.
     Fence,
-    /// The order of those who wait for the key.
+    /// The order of the key's waiters.
     Queue,
-    /// What is known of each of them.
+    /// The data of each waiter.
     Waiters,
-    /// When what the key stands for was done.
+    /// The mark of the key's job.
     Mark,
-    /// Which lease of the key was broken last.
+    /// The record of the last broken lease.
     Break,
-    /// Those who hold the key together, in the order in which their shares end.
+    /// The holders that share the key, in the order in which their shares end.
     Holders,
-    /// What each of them has.
+    /// The data of each share.
     Shares,
 }
 
@@ -58,8 +59,9 @@ impl Side {
 
 /// The name of a side key: `leasehold:`, the letter of its kind, a tag in braces that puts it into the key's slot, the key.
 ///
-/// Right for every key and injective: the first braces are always ours, and everything after them is the key verbatim. The
-/// key itself in the braces, as is usual, is wrong for keys that have braces.
+/// This works for every key and is injective: the first braces are always ours, and everything
+/// after them is the key verbatim. The usual way, which puts the key itself into the braces, fails
+/// for keys that contain braces.
 #[must_use]
 pub fn side_key(side: Side, key: &Key) -> Vec<u8> {
     let mut name = Vec::with_capacity(SIDE_LEN + key.as_bytes().len());
@@ -67,10 +69,10 @@ pub fn side_key(side: Side, key: &Key) -> Vec<u8> {
     name
 }
 
-/// The bytes of a side key besides those of its key, at most.
+/// The most bytes of a side key in addition to those of its key.
 pub(crate) const SIDE_LEN: usize = Key::RESERVED.len() + 1 + 2 + TAG_LEN;
 
-/// The side keys of a key, for whoever wants several.
+/// The side keys of a key, for callers that need several.
 pub(crate) struct Sides<'a> {
     key: &'a Key,
     tag: &'static str,
@@ -81,7 +83,7 @@ impl<'a> Sides<'a> {
         Self { key, tag: tag(slot_of(key.as_bytes())) }
     }
 
-    /// Appends the name of one.
+    /// Appends the name of one side key.
     pub(crate) fn write(&self, side: Side, name: &mut Vec<u8>) {
         name.extend_from_slice(Key::RESERVED.as_bytes());
         name.push(side.letter());
@@ -92,7 +94,8 @@ impl<'a> Sides<'a> {
     }
 }
 
-/// The slot of a name: of what stands between the first `{` and the next `}` if that is anything, else of all of it.
+/// The slot of a name: of the part between the first `{` and the next `}` if that is not empty,
+/// otherwise of the whole name.
 #[must_use]
 pub fn slot_of(name: &[u8]) -> u16 {
     let tagged = name.iter().position(|&byte| byte == b'{').and_then(|open| {
@@ -107,7 +110,7 @@ pub fn slot_of(name: &[u8]) -> u16 {
 ///
 /// # Panics
 ///
-/// When the number is no slot, that is, [`SLOTS`] or more.
+/// If the number is not a slot, that is, [`SLOTS`] or more.
 #[must_use]
 pub fn tag(slot: u16) -> &'static str {
     let tag = &TAGS[usize::from(slot)];
@@ -115,11 +118,12 @@ pub fn tag(slot: u16) -> &'static str {
     std::str::from_utf8(&tag[..len]).expect("the alphabet is ASCII")
 }
 
-/// Every slot has a tag of so many characters or fewer.
+/// Every slot has a tag of at most this many characters.
 const TAG_LEN: usize = 3;
 
-/// Part of the wire protocol: two processes that had different tables would count the fences of a key apart. Shorter tags are
-/// filled up with zeros. Made by the compiler, so that no process spends its first milliseconds on it.
+/// A part of the wire protocol: two processes with different tables would count the fences of a key
+/// separately. Shorter tags are padded with zeros. The compiler computes it, so that no process
+/// spends its first milliseconds on it.
 static TAGS: [[u8; TAG_LEN]; SLOTS as usize] = tags();
 
 #[allow(
@@ -164,7 +168,7 @@ const fn crc16_step(crc: u16, byte: u8) -> u16 {
     (crc << 8) ^ CRC16[((crc >> 8) as u8 ^ byte) as usize]
 }
 
-/// What each byte does to the checksum.
+/// The effect of each byte on the checksum.
 const CRC16: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -207,7 +211,7 @@ mod tests {
         }
     }
 
-    /// A table that changed would let two versions of a program give one fence twice.
+    /// With a changed table, two versions of a program could grant the same fence twice.
     #[test]
     fn the_table_of_tags_is_the_same_for_ever() {
         let table: Vec<_> = (0..SLOTS).map(tag).collect();

@@ -1,4 +1,4 @@
-//! The store.
+//! The store on one server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,13 +23,15 @@ use crate::connect::Connector;
 use crate::fault::Faults;
 use crate::topology::{Sentinels, Topology};
 
-/// Leases on one Redis, Valkey or KeyDB server, or on the master that sentinels name.
+/// Leases on one Redis, Valkey or KeyDB server, or on the master that sentinels report.
 ///
-/// All calls share one connection, which is made when it is first needed and made anew when it failed. Each call is tried
-/// once and has a limit: half a second, or a quarter of the ttl where that is less.
+/// All calls share one connection, which is opened when it is first needed and opened again after a
+/// failure. Each call is tried once and has a time limit: half a second, or a quarter of the TTL if
+/// that is shorter.
 ///
-/// Whoever waits stands in a line that the server keeps, and is told over that connection when its turn has come; in RESP2 over
-/// a second one, made when somebody first waits. Where the server takes no subscription, waiters ask a few times a second.
+/// Waiters are in a queue on the server, and are notified over that connection when their turn has
+/// come; in RESP2 over a second one, which is opened when somebody first waits. If the server
+/// refuses the subscription, waiters poll a few times a second.
 #[derive(Clone)]
 pub struct RedisStore {
     name: Arc<str>,
@@ -37,13 +39,13 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// The store at a URL. Opens nothing.
+    /// The store at a URL. This opens nothing.
     ///
     /// `redis://[user[:password]@]host[:port][/db]`, `rediss:` for TLS, or `redis+unix://[user[:password]@]/path/to.sock`; and
-    /// `redis+sentinel://[user[:password]@]host[:port],host[:port]…/master-name`, or `rediss+sentinel:`, for the master that these
-    /// sentinels name, followed through failovers. `valkey:`, `valkeys:` and `unix:` mean the same as `redis:`, `rediss:` and
-    /// `redis+unix:`.
-    /// Behind a question mark may stand:
+    /// `redis+sentinel://[user[:password]@]host[:port],host[:port]…/master-name`, or
+    /// `rediss+sentinel:`, for the master that these sentinels report, also after failovers.
+    /// `valkey:`, `valkeys:` and `unix:` mean the same as `redis:`, `rediss:` and `redis+unix:`.
+    /// The query may contain these parameters:
     ///
     /// | parameter | default | |
     /// |---|---|---|
@@ -61,17 +63,21 @@ impl RedisStore {
     /// | `channels=PREFIX` | | the prefix of the keys, where an ACL keeps tenants of the server apart; see below |
     /// | `replicas-limit=250ms` | 250 ms, half of the call limit at most | how long these may take |
     ///
-    /// With `channels=app:` the channels on which this process is told of its turn begin with `leasehold:app:`, and a user needs
-    /// `&leasehold:app:*` in place of `&leasehold:*`: then the users of other prefixes can neither hear nor publish there. All programs that
-    /// lock these keys say the same. Waiters for keys without that prefix are not told, and ask several times a second.
+    /// With `channels=app:` the channels on which this process is notified begin with
+    /// `leasehold:app:`, and a user needs `&leasehold:app:*` instead of `&leasehold:*`. Then the
+    /// users of other prefixes can neither receive nor publish there. All programs that lock these
+    /// keys must use the same prefix. Waiters for keys without that prefix are not notified, and
+    /// poll several times a second.
     ///
-    /// What replicas do not confirm is a fault, and nothing is believed from it; asking again may find it confirmed. This narrows
-    /// the window in which a failover loses a lease, and does not close it: `docs/design.md` says what remains.
+    /// A grant or renewal that replicas do not confirm is a fault, and nothing may rely on it; a
+    /// repeated request may find it confirmed. This narrows the window in which a failover loses a
+    /// lease, but does not close it: `docs/design.md` says what remains.
     ///
-    /// As a member of a quorum, a server that was started anew, flushed or promoted from a replica abstains for the quorum's longest
-    /// ttl and a second, because it may have forgotten leases. `quarantine=no` says that it never forgets: that is so only with
-    /// `appendonly yes` and `appendfsync always`, without replicas that may take its place, and with nobody who flushes it. If it
-    /// is said of another server, a restart can give one lock to two.
+    /// As a member of a quorum, a server that was restarted, flushed or promoted from a replica
+    /// abstains for the quorum's longest TTL and a second, because it may have forgotten leases.
+    /// `quarantine=no` says that it never forgets. That is true only with `appendonly yes` and
+    /// `appendfsync always`, without replicas that may replace it, and if nobody flushes it. For
+    /// any other server, a restart could then grant one lock to two holders.
     ///
     /// # Errors
     ///
@@ -103,43 +109,50 @@ impl RedisStore {
         Ok(Self { name, client: Client::over(connector, faults, bounds, common, runtime) })
     }
 
-    /// The store behind a connection that the program has already, under a name for errors.
+    /// The store on an existing connection of the program, under a name for errors.
     ///
-    /// Lend one that connects anew by itself: redis-rs's `ConnectionManager`. A `MultiplexedConnection` does not, nor does a clone that was
-    /// taken out of a pool: once its connection is lost (`CLIENT KILL`, a restart), every call of this store fails for good.
+    /// Pass a connection that reconnects automatically: redis-rs's `ConnectionManager`. A
+    /// `MultiplexedConnection` does not, nor does a clone from a pool: once its connection is lost
+    /// (`CLIENT KILL`, a restart), every call of this store fails for good.
     ///
-    /// Each call takes a clone of it. Prefer [`RedisStore::from_url`] where you can: a connection of somebody else's can
-    /// neither be dropped when it falls silent nor made anew, so an outage lasts as long as the connection makes it, and every
-    /// attempt whose grant went unanswered takes up to half a second more to be given up. Nor can the server tell us anything on
-    /// it: who waits keeps its place in line, and asks a few times a second whether its turn has come. It must not resend commands by
-    /// itself, and must lead to one server, always the same one or the one that took its place: not to a cluster, not to
-    /// replicas.
+    /// Each call takes a clone of it. Prefer [`RedisStore::from_url`] where possible. The store can
+    /// neither drop such a connection when it falls silent nor reopen it, so an outage lasts as
+    /// long as the connection makes it. Each attempt whose grant was not answered takes up to half
+    /// a second more to be given up. The server cannot notify us on it either: waiters keep their
+    /// place in the queue, and poll a few times a second. The connection must not resend commands
+    /// automatically. It must lead to one server, always the same one or its replacement: not to a
+    /// cluster, and not to replicas.
     pub fn from_connection<C>(connection: C, name: &str, runtime: Arc<dyn Runtime>) -> Self
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        // A connection of redis-rs's takes no limit for a call; we stop waiting at it.
+        // A connection of redis-rs has no time limit per call, so the store stops waiting for it.
         Self::lent(Box::new(move |_| Box::new(connection.clone()) as _), name, runtime)
     }
 
-    /// The store behind a client of the fred crate that the program has already, under a name for errors.
+    /// The store on an existing client of the fred crate, under a name for errors.
     ///
-    /// It must have been started, by `init` or `connect`, and have a reconnect policy, or its first connection is its last. All that
-    /// [`from_connection`](Self::from_connection) says is true here as well, but for resends: however the client is configured,
-    /// each of our commands is sent once. What is unanswered when a connection breaks is a fault and nothing more, and what the
-    /// client still has in its queue when the limit of its call has passed is not sent.
+    /// It must have been started, by `init` or `connect`, and have a reconnect policy; otherwise
+    /// its first connection is its last. Everything that [`from_connection`](Self::from_connection)
+    /// says holds here too, except about resends: however the client is configured, each of our
+    /// commands is sent at most once. A command that is unanswered when a connection breaks is a
+    /// fault, and a command that is still in the client's queue when its time limit has passed is
+    /// not sent.
     ///
-    /// Best lend one that nothing else uses: `clone_new` makes it, with the same configuration. On a client that is shared, a command
-    /// that blocks (`BLPOP` and its like) holds up the locks behind it, or is ended by them under `Blocking::Interrupt`. And fred 10
-    /// takes an array of three or four for a message of a channel if it begins as one does, with `message` or `subscribe`; it drops
-    /// it, and gives every later answer to the command before. So whoever can write a list that the program reads there can
-    /// exchange the answers that its locks get. Nothing that the store itself asks is answered like that.
+    /// Use a client that nothing else uses: `clone_new` creates one with the same configuration. On
+    /// a shared client, a blocking command (`BLPOP` and the like) delays the locks behind it, or is
+    /// ended by them under `Blocking::Interrupt`. Moreover, fred 10 takes an array of three or four
+    /// elements for a channel message if it starts like one, with `message` or `subscribe`. It
+    /// drops that array, and gives every later answer to the command before. So whoever can write a
+    /// list that the program reads there can exchange the answers that its locks get. No command of
+    /// the store itself has such an answer.
     ///
     /// * **Units.** Times are [`Duration`]s and ttls as everywhere; fred's own, its default timeout among them, play no part.
-    /// * **Errors.** They come as [`Fault`]s, in the words of any Redis store; where fred itself failed, with the kind that it gives
-    ///   and never with a password. A client without a connection is a fault that passes, and is asked again.
-    /// * **Cancel safety.** That of any store. A command of a request that was dropped may still be sent within its limit, and what
-    ///   comes of it is undone.
+    /// * **Errors.** They are [`Fault`]s, with the texts of any Redis store; if fred itself failed,
+    ///   with its kind and never with a password. A client without a connection is a passing fault,
+    ///   and is asked again.
+    /// * **Cancel safety.** That of any store. A command of a dropped request may still be sent
+    ///   within its limit, and its effect is undone.
     ///
     /// # Errors
     ///
@@ -171,8 +184,8 @@ impl RedisStore {
         Self { name, client: Client::new(|_| source, faults, bounds, common, runtime) }
     }
 
-    /// Why nobody can tell this process that its turn has come, if that is so: the server takes no subscription. Waiters then
-    /// ask by themselves, a few times a second.
+    /// Why this process cannot be notified of its turn, if so: the server refuses the subscription.
+    /// Waiters then poll, a few times a second.
     #[must_use]
     pub fn deaf_because(&self) -> Option<Fault> {
         match &self.client.source {
@@ -181,7 +194,7 @@ impl RedisStore {
         }
     }
 
-    /// How many attempts wait in line. For tests and diagnosis.
+    /// The number of waiting attempts. For tests and diagnosis.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.client.waiting.len()
@@ -264,8 +277,9 @@ impl InspectStore for RedisStore {
         Box::pin(self.client.inspect(key))
     }
 
-    /// From now on each connection subscribes to what concerns holders, the one that there is at once. In RESP2 it is heard where
-    /// somebody waits, who has a second connection for that.
+    /// From now on each connection subscribes to notices for holders, and the open one does so at
+    /// once. In RESP2 they are received only while somebody waits, because that needs a second
+    /// connection.
     fn notices(&self) -> Option<Box<dyn Notices>> {
         self.client.hear_of_breaks();
         Some(match &self.client.source {
@@ -274,13 +288,14 @@ impl InspectStore for RedisStore {
         })
     }
 
-    /// A server is looked through with SCAN, a thousand keys at a time, which takes a while where there are millions; others are
-    /// served in between. What is taken or let go meanwhile may be missing or there.
+    /// This scans the server with SCAN, a thousand keys at a time, which takes a while with
+    /// millions of keys; others are served in between. Changes during the call may or may not be
+    /// included.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(self.client.list(prefix, None))
     }
 
-    /// With SCAN as well, at few commands: for whoever looks at it all the time. A user needs `+scan` for it.
+    /// Also with SCAN, but with few commands, for continuous watching. A user needs `+scan` for it.
     fn walk<'a>(&'a self, prefix: &'a [u8], from: ScanPosition) -> BoxFuture<'a, Result<ScanPage, Fault>> {
         Box::pin(self.client.walk(prefix, from.at))
     }
@@ -295,7 +310,8 @@ impl InspectStore for RedisStore {
 }
 
 impl MarkStore for RedisStore {
-    /// It is as durable as the server: with `appendfsync everysec`, a crash of its machine may take back the last second.
+    /// It is as durable as the server: with `appendfsync everysec`, a crash of its machine may undo
+    /// the last second.
     fn mark<'a>(
         &'a self,
         attempt: &'a Attempt,
@@ -347,7 +363,7 @@ impl AdminStore for RedisStore {
 }
 
 impl BaselineStore for RedisStore {
-    /// `PING`; and `SET NX PX` with a compare-and-delete script. On the connection of the locks.
+    /// `PING`; and `SET NX PX` with a compare-and-delete script, on the connection of the locks.
     fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(self.client.bare(what))
     }

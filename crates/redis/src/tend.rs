@@ -1,7 +1,8 @@
-//! Looking after the connection on which those who wait hear.
+//! Monitors the connection on which waiters are notified.
 //!
-//! Nobody may call on it for long while many wait. So while they do, a PING now and then finds out whether the server is still
-//! there; a connection that is lost is made anew at once, and everybody asks again, for what was said meanwhile is lost.
+//! While many requests wait, nobody may use the connection for long. So while they wait, a PING
+//! from time to time checks that the server is still there. A lost connection is replaced at once,
+//! and all waiters ask again, because messages in between are lost.
 
 use std::sync::Arc;
 use std::sync::Weak;
@@ -17,16 +18,16 @@ use crate::deadline::within;
 use crate::link::{Link, Live};
 use crate::topology::is_master;
 
-/// What was known when last looked.
+/// The state at the last check.
 struct Tending {
-    /// The connection that everybody who waits has asked on, or was told to.
+    /// The connection on which all waiters have asked, or were told to ask.
     on: ConnectionId,
-    /// How often none could be made since.
+    /// The number of failed connections since.
     failures: u32,
 }
 
 impl Client {
-    /// Somebody waits, by this route: looks after it from now on until nobody does.
+    /// Monitors this route's connection from now on, until nobody waits.
     pub(crate) fn tend(&self, route: &Route) {
         let (Source::Ours(link), Some(live)) = (&self.source, &route.live) else { return };
         if !self.tended.swap(true, Ordering::SeqCst) {
@@ -36,14 +37,14 @@ impl Client {
         }
     }
 
-    /// Hears of leases that are broken from now on, where the connection can.
+    /// Subscribes to reports of broken leases from now on, if the connection can.
     pub(crate) fn hear_of_breaks(&self) {
         if let Source::Ours(link) = &self.source {
             link.hear_of_breaks();
         }
     }
 
-    /// Whether this can end. A waiter that comes between two looks begins it anew.
+    /// Returns true if monitoring can end. A waiter that comes between two checks starts it again.
     fn is_done(&self) -> bool {
         if self.waiting.len() > 0 {
             return false;
@@ -52,11 +53,11 @@ impl Client {
         self.waiting.len() == 0 || self.tended.swap(true, Ordering::SeqCst)
     }
 
-    /// Says when to look again.
+    /// Returns when to check again.
     async fn look(&self, link: &Link, tending: &mut Tending) -> Instant {
         let Ok(route) = self.route(self.call_limit).await else {
             if tending.failures == 0 {
-                // An outage is limited by those who ask, and those who wait in line do not.
+                // Requests to the store limit an outage, and waiters in the queue make none.
                 self.waiting.ask_for_all();
             }
             let random = u64::try_from(self.runtime.random() >> 64).unwrap_or(0);
@@ -72,7 +73,7 @@ impl Client {
             self.waiting.ask_for_all();
         }
         if !hears {
-            // Whoever cannot be told asks for itself, and so finds out.
+            // A waiter that cannot be notified polls, and so finds out.
             return self.runtime.now() + self.beat();
         }
         if live.hears {
@@ -83,7 +84,8 @@ impl Client {
         }
     }
 
-    /// Sends a PING, or asks whether it is still a master where others might be that, unless something was answered lately.
+    /// Sends a PING, or asks whether the server is still a master if another one may be, unless
+    /// something was answered lately.
     async fn ping(&self, link: &Link, live: &Arc<Live>) -> Instant {
         let sent = self.runtime.now();
         let fresh_until = live.answered.since() + self.beat();
@@ -97,7 +99,7 @@ impl Client {
             Some(Ok(role)) if live.minds_roles && is_master(&role) == Some(false) => {
                 link.drop_connection(live);
             }
-            // A refusal is an answer, too.
+            // A refusal is an answer too.
             Some(Ok(_)) => live.answered.note(sent),
             Some(Err(_)) => link.drop_connection(live),
             None => link.drop_if_silent_since(sent, live),
@@ -105,7 +107,8 @@ impl Client {
         sent + self.beat()
     }
 
-    /// How old a lease may seem at most when it is handed over: most of a window must be left for the first renewal.
+    /// The greatest apparent age of a lease that is handed over: most of the claim window must be
+    /// left for the first renewal.
     fn beat(&self) -> Duration {
         self.window() / 4
     }

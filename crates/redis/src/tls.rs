@@ -1,4 +1,4 @@
-//! TLS: which authorities are trusted, and what it means when a handshake fails.
+//! TLS: the trusted authorities, and the causes of failed handshakes.
 
 use std::io;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfi
 use crate::access::{Identity, Tls, open_secret};
 
 /// Trusts the authorities of the system, or those in a PEM file and no others.
-/// Shows a certificate of its own where there is one.
+/// Presents a client certificate if there is one.
 pub(crate) fn connector(tls: &Tls) -> Result<TlsConnector, String> {
     let roots = match &tls.authority {
         Some(file) => roots_in(file).map_err(|error| format!("ca={}: {error}", file.display()))?,
@@ -37,13 +37,13 @@ pub(crate) fn connector(tls: &Tls) -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// The name that the server's certificate must bear.
+/// The name that the server's certificate must contain.
 pub(crate) fn server_name(host: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(host.to_owned())
         .map_err(|_| format!("no certificate can be for a host of the name {host}"))
 }
 
-/// What is wrong with a handshake, if it is the certificate or the protocol and not the network.
+/// The cause of a failed handshake, if it is the certificate or the protocol and not the network.
 pub(crate) fn cause(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(match error {
@@ -95,7 +95,8 @@ fn roots_in(file: &Path) -> Result<RootCertStore, String> {
     if roots.is_empty() { Err("there is no certificate in it".into()) } else { Ok(roots) }
 }
 
-/// A certificate of the system's that cannot be read is left out, as every browser does; having none at all is an error.
+/// An unreadable certificate of the system is skipped, as browsers do; having none at all is an
+/// error.
 fn system_roots() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -1,4 +1,4 @@
-//! Who says which server to connect to.
+//! The topologies: what decides which server to connect to.
 
 pub(crate) mod cluster;
 pub(crate) mod sentinel;
@@ -12,8 +12,8 @@ use crate::place::Place;
 /// What a connector asks before each connection.
 #[derive(Debug)]
 pub(crate) enum Topology {
-    /// Always the same place.
+    /// Always the same address.
     Single(Place),
-    /// Wherever the sentinels say.
+    /// The master that the sentinels report.
     Sentinel(Arc<Sentinels>),
 }

@@ -1,4 +1,4 @@
-//! How a lease is written at its key, and what is read there.
+//! Encodes and decodes the values of keys, side keys and pushes.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use leasehold_core::{
     Stamp, Ttl,
 };
 
-/// What all our values begin with: the version of the format.
+/// The prefix of all our values: the version of the format.
 pub(crate) const MARK: &[u8] = b"lh1";
 
-/// The byte after it.
+/// The byte after the prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Flag {
-    /// Nothing special.
+    /// No flag.
     Plain,
     /// Somebody waits for it.
     Awaited,
-    /// Taken without a look at the line, and not seen by a script since.
+    /// It was taken without reading the queue, and no script has seen it since.
     Provisional,
 }
 
@@ -37,7 +37,8 @@ impl Flag {
     }
 }
 
-/// The value of a lease: the mark, a flag, the holder's digits, and then, where there is a label, a space and the label.
+/// The value of a lease: the prefix, a flag, the holder's digits, and, if there is a label, a space
+/// and the label.
 #[must_use]
 pub fn value_of(flag: Flag, holder: Holder, label: Option<&Label>) -> Vec<u8> {
     let mut value = Vec::new();
@@ -45,7 +46,7 @@ pub fn value_of(flag: Flag, holder: Holder, label: Option<&Label>) -> Vec<u8> {
     value
 }
 
-/// Appends it.
+/// Appends the value.
 pub(crate) fn write_value(flag: Flag, holder: Holder, label: Option<&Label>, to: &mut Vec<u8>) {
     to.extend_from_slice(MARK);
     to.push(flag.byte());
@@ -53,7 +54,8 @@ pub(crate) fn write_value(flag: Flag, holder: Holder, label: Option<&Label>, to:
     write_tail(label, to);
 }
 
-/// What stands behind the holder's digits in a value: nothing, or a space and the label. Scripts write what is before it.
+/// The part of a value after the holder's digits: nothing, or a space and the label. Scripts write
+/// the part before it.
 #[must_use]
 pub fn tail_of(label: Option<&Label>) -> Vec<u8> {
     let mut tail = Vec::new();
@@ -61,7 +63,7 @@ pub fn tail_of(label: Option<&Label>) -> Vec<u8> {
     tail
 }
 
-/// Appends it.
+/// Appends the tail.
 pub(crate) fn write_tail(label: Option<&Label>, to: &mut Vec<u8>) {
     if let Some(label) = label {
         to.push(b' ');
@@ -69,7 +71,8 @@ pub(crate) fn write_tail(label: Option<&Label>, to: &mut Vec<u8>) {
     }
 }
 
-/// Who a value says holds the key. What is not exactly of our form is another program's.
+/// The holder that a value names. A value that does not have exactly our form belongs to another
+/// program.
 #[must_use]
 pub fn read(value: &[u8]) -> Owner {
     match ours(value) {
@@ -78,7 +81,7 @@ pub fn read(value: &[u8]) -> Owner {
     }
 }
 
-/// The flag of a lease of ours.
+/// The flag of our lease.
 #[must_use]
 pub fn flag(value: &[u8]) -> Option<Flag> {
     ours(value).map(|(flag, ..)| flag)
@@ -89,14 +92,16 @@ fn ours(value: &[u8]) -> Option<(Flag, Holder, Option<Label>)> {
     let (digits, rest) = rest.split_at_checked(Holder::DIGITS)?;
     let label = match rest {
         [] => None,
-        // One that no holder may have was not written by one. Scripts judge it by the same rule (`is_label` in `state.lua`).
+        // A label that no holder may have was not written by one. Scripts check it by the same rule
+        // (`is_label` in `state.lua`).
         [b' ', label @ ..] => Some(Label::new(std::str::from_utf8(label).ok()?).ok()?),
         _ => return None,
     };
     Some((Flag::of(*flag)?, Holder::from_digits(digits)?, label))
 }
 
-/// The value of a mark: when, a space and the fence, a space and the period or `-`, and where there is a label, a space and the label.
+/// The value of a mark: the time, a space and the fence, a space and the period or `-`, and, if
+/// there is a label, a space and the label.
 #[must_use]
 pub fn mark_of(mark: &Mark) -> Vec<u8> {
     let period = mark.period.map_or_else(|| "-".into(), |period| period.as_micros().to_string());
@@ -104,7 +109,7 @@ pub fn mark_of(mark: &Mark) -> Vec<u8> {
     [done.as_bytes(), &tail_of(mark.label.as_ref())].concat()
 }
 
-/// What a mark says; `None` for what is no mark of ours.
+/// Decodes a mark; `None` if it is not one of ours.
 #[must_use]
 pub fn read_mark(value: &[u8]) -> Option<Mark> {
     let mut words = value.splitn(4, |&byte| byte == b' ');
@@ -121,14 +126,14 @@ pub fn read_mark(value: &[u8]) -> Option<Mark> {
     })
 }
 
-/// What whoever breaks a lease says for the record: who, a line feed, why. A label has no line feed.
+/// The note of a break for its record: who, a line feed, why. A label contains no line feed.
 #[must_use]
 pub fn note_of(note: &BreakNote) -> Vec<u8> {
     let said = |label: &Option<Label>| label.as_ref().map_or_else(String::new, |label| label.as_str().into());
     format!("{}\n{}", said(&note.by), said(&note.reason)).into_bytes()
 }
 
-/// What the record of a break says; `None` for what is none of ours.
+/// Decodes the record of a break; `None` if it is not one of ours.
 #[must_use]
 pub fn read_break(key: &Key, value: &[u8]) -> Option<BreakRecord> {
     let mut words = value.splitn(3, |&byte| byte == b' ');
@@ -139,20 +144,21 @@ pub fn read_break(key: &Key, value: &[u8]) -> Option<BreakRecord> {
     Some(BreakRecord::new(key.clone(), at, fence, Some(held_by), BreakNote { by, reason }))
 }
 
-/// What stands at a key that several hold together. To versions before it, and to other programs, it is somebody else's lock.
+/// The value of a key that several holders share. For earlier versions and other programs, it is
+/// another program's lock.
 #[must_use]
 pub fn marker_of(family: Family) -> Vec<u8> {
     [MARK, b" ", family.to_string().as_bytes()].concat()
 }
 
-/// Who a value says holds the key together, if it says exactly that.
+/// The family that shares the key, if the value is exactly a marker.
 #[must_use]
 pub fn family(value: &[u8]) -> Option<Family> {
     let family = Family::read(std::str::from_utf8(value.strip_prefix(MARK)?.strip_prefix(b" ")?).ok()?)?;
     (marker_of(family) == value).then_some(family)
 }
 
-/// How a key is wanted, in the arguments of scripts.
+/// The mode of a key in the arguments of scripts.
 #[must_use]
 pub fn mode_of(mode: Mode) -> Cow<'static, str> {
     match mode {
@@ -162,7 +168,7 @@ pub fn mode_of(mode: Mode) -> Cow<'static, str> {
     }
 }
 
-/// How a waiter's record says that it wants the key: as in the arguments of scripts, but nothing if it wants it alone.
+/// The mode in a waiter's record: as in the arguments of scripts, but nothing for exclusive.
 pub(crate) fn read_mode(text: &[u8]) -> Option<Mode> {
     match text {
         b"" => Some(Mode::Exclusive),
@@ -171,34 +177,36 @@ pub(crate) fn read_mode(text: &[u8]) -> Option<Mode> {
     }
 }
 
-/// The channel of a connection, drawn afresh for each: `leasehold:` and 32 digits of random bits. Whoever knows it could tell the
-/// connection lies.
+/// The channel of a connection: `leasehold:` and 32 digits of random bits, new for each connection.
+/// Whoever knows it could send false messages to the connection.
 #[must_use]
 pub fn channel_of(bits: u128) -> Channel {
     Channel::new(format!("{}{bits:032x}", Key::RESERVED))
 }
 
-/// Where all who hold something hear that their lease was broken, whoever they are: it is one channel, so that whoever breaks a
-/// lease need not know where its holder listens.
+/// The channel on which all holders are notified of broken leases. It is one channel for all, so
+/// that breaking a lease does not require knowing its holder's channel.
 pub const BROKEN: &[u8] = b"leasehold:broken";
 
-/// What a push says, and whom it concerns.
+/// The content of a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "whoever is told must handle all of it")]
 pub struct PushMessage {
-    /// Whom it concerns.
+    /// The attempt that it concerns.
     pub holder: Holder,
-    /// What happened.
+    /// The event.
     pub news: News,
-    /// What proves a grant.
+    /// The proof of a grant.
     pub nonce: Option<Nonce>,
 }
 
-/// Reads what was published to a channel of ours; `None` for what is no push: anybody may publish.
+/// Decodes a message on one of our channels; `None` if it is not a push, because anybody may
+/// publish.
 ///
-/// A letter and 32 digits of the holder, then for `g` (granted) the fence, for how many milliseconds and the 32 digits of the nonce,
-/// for `f` (first) how many milliseconds are left, for `a` (ask again) and `b` (broken) nothing; a space between each two. Where
-/// the last field belongs, or behind it, older builds write the key: that proves nothing and is passed over.
+/// It is a letter and 32 digits of the holder; then for `g` (granted) the fence, the number of
+/// milliseconds and the 32 digits of the nonce, for `f` (first) the number of milliseconds that are
+/// left, for `a` (ask again) and `b` (broken) nothing; separated by spaces. In place of the last
+/// field, or behind it, older builds write the key: that proves nothing and is ignored.
 #[must_use]
 pub fn read_push(payload: &[u8]) -> Option<PushMessage> {
     let mut words = payload.split(|&byte| byte == b' ');
@@ -222,7 +230,7 @@ fn ms(digits: &[u8]) -> Option<Duration> {
     number(digits).map(Duration::from_millis)
 }
 
-/// Digits only: no sign.
+/// Only digits, without a sign.
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|d| d.is_ascii_digit()))?.parse().ok()
 }
@@ -343,7 +351,7 @@ mod tests {
         assert_eq!(family(format!("lh1 permits {}", most + 1).as_bytes()), None);
     }
 
-    /// A version that knows no markers reads them as this version reads what it does not know.
+    /// A version that does not know markers reads them as this version reads unknown values.
     #[test]
     fn a_marker_is_no_lease() {
         for marker in [marker_of(Family::Shared), marker_of(Family::Permits { of: 4 })] {
@@ -373,7 +381,7 @@ mod tests {
         assert_eq!(read_push(proven.as_bytes()), Some(proof));
         assert_eq!(read_push(format!("{proven}0").as_bytes()), told(News::Granted { fence, lasts }));
         let first = News::First { left: Duration::from_millis(1500) };
-        // Older builds say the key as well, which proves nothing.
+        // Older builds send the key too, which proves nothing.
         for key in ["", " a b"] {
             let said = |what: String| read_push(format!("{what}{key}").as_bytes());
             assert_eq!(said(granted.clone()), told(News::Granted { fence, lasts }));

@@ -1,17 +1,19 @@
-//! Requests that many callers make at the same time, sent together.
+//! Batches: requests that many callers make at the same time are sent together.
 //!
-//! In come single requests: a grant or a release of one key, wanted alone. Out go scripts of up to [`MOST`](crate::script::MOST)
-//! requests each, and each caller gets its own answer. A request leaves at once, from its caller's own task, if nothing is in flight
-//! on the connection. Otherwise it leaves with all others that wait, when an answer arrives; there is no timer. At most two batches
-//! are in flight.
+//! The input is single requests: an exclusive grant or a release of one key. The output is scripts
+//! of up to [`MOST`](crate::script::MOST) requests each, and each caller gets its own answer. A
+//! request is sent at once, from its caller's task, if nothing is in flight on the connection.
+//! Otherwise it is sent with all other waiting requests when an answer arrives; there is no timer.
+//! At most two batches are in flight.
 //!
 //! | file | decides |
 //! |---|---|
-//! | `queue` | which requests leave when: knows no server |
-//! | `send` | what is sent, and what each caller may believe of the answer |
+//! | `queue` | when which requests are sent; it knows no server |
+//! | `send` | what is sent, and what the answer means for each caller |
 //!
-//! What a batch cannot answer is [`Said::Other`]: the caller asks the script of a single request. Nothing here waits in a server's
-//! queue, follows redirects or asks replicas.
+//! If a batch cannot serve a request, the answer is [`Said::Other`]: the caller then uses the
+//! script of a single request. This module does not wait in a server's queue, follow redirects or
+//! ask replicas.
 
 mod queue;
 mod send;
@@ -35,32 +37,33 @@ use crate::script::{MOST, Vouching, batched_key, read_done, renew_batch};
 use crate::slot::slot_of;
 use crate::topology::cluster::Redirect;
 
-/// What a server said of one request in a batch.
+/// The server's answer to one request in a batch.
 #[derive(Clone, Debug)]
 pub(crate) enum Said {
-    /// The key is granted; its answer was read at this instant.
+    /// The key is granted; the answer was read at this instant.
     Granted { fence: Fence, heard: Instant },
     /// The batch came after its deadline, by the server's clock.
     TooLate { now: Stamp },
-    /// The lease is gone. The batch was sent at this instant.
+    /// The lease has ended. The batch was sent at this instant.
     Released { sent: Instant },
-    /// The script of a single request must answer.
+    /// The script of a single request must serve it.
     Other,
-    /// The server refused the script, perhaps in the middle: nothing is known of the request.
+    /// The server refused the script, perhaps in the middle: the result of the request is unknown.
     Refused(ServerError),
 }
 
-/// The queue of one connection.
+/// The batches of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
     queue: Queue<Request>,
-    /// Whether the server was sent the text of the grants on this connection, and that of the releases.
+    /// Whether the text of the grants, and that of the releases, was sent to the server on this
+    /// connection.
     knows: [AtomicBool; 2],
-    /// The server does not let this user run them.
+    /// The server does not allow this user to run them.
     denied: AtomicBool,
 }
 
-/// What one caller asks.
+/// The request of one caller.
 #[derive(Debug)]
 pub(crate) struct Request {
     attempt: Attempt,
@@ -74,7 +77,8 @@ pub(crate) struct Request {
     answer: oneshot::Sender<Result<Said, Fault>>,
 }
 
-/// What a batch is of. Those that differ need different scripts, or different keys and arguments for all of the batch.
+/// The kind of a batch. Different kinds need different scripts, or different keys and arguments for
+/// the whole batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Grant(Run),
@@ -96,9 +100,9 @@ impl Queued for Request {
 }
 
 impl Client {
-    /// Asks in a batch. `None` if the attempt is none for a batch, here and now.
+    /// Sends the request in a batch. `None` if it cannot be in a batch now.
     ///
-    /// Cancel safe: a request that is dropped before its batch has left is not sent.
+    /// Cancel safe: a request that is dropped before its batch is sent is not sent.
     pub(crate) async fn ask_in_batch(
         &self,
         attempt: &Attempt,
@@ -110,7 +114,7 @@ impl Client {
         let Some(key) = batched_key(attempt) else { return Ok(None) };
         let digest = self.contended.digest(key);
         let batches = self.batches(route.live.as_ref());
-        // A node that is asked in place of another takes a word before each command.
+        // A node that is asked instead of the owner needs `ASKING` before each command.
         if route.asks || self.contended.has(digest, now) || batches.denied.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -138,8 +142,8 @@ impl Client {
         }
     }
 
-    /// Whether the script of a single request is worth asking where the one of a batch was refused. Where it is not, the refusal says
-    /// where to ask.
+    /// Returns `Ok` if the script of a single request may succeed although that of a batch was
+    /// refused. Otherwise the refusal says where to ask.
     pub(crate) fn is_served_singly(&self, route: &mut Route, refusal: &ServerError) -> Result<(), Fault> {
         self.note_refusal(route, 0, refusal);
         if leads_astray(refusal) || !route.redirects.is_empty() {
@@ -151,7 +155,8 @@ impl Client {
         Ok(())
     }
 
-    /// Lets leases that nobody waits for last their ttls from now, all in one round trip. What it leaves is asked one by one.
+    /// Extends leases without waiters to their TTLs from now, all in one round trip. The others are
+    /// renewed one by one.
     pub(crate) async fn renew_in_batches(
         &self,
         attempts: &[Attempt],

@@ -1,4 +1,4 @@
-//! Which requests leave together, and when.
+//! Decides which requests are sent together, and when.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot::Receiver;
 
 use crate::script::MOST;
 
-/// While one batch is served and answered, the next one travels.
+/// The next batch travels while one batch is being served.
 const MOST_IN_FLIGHT: usize = 2;
 
 /// A request that can wait in a queue.
@@ -22,17 +22,18 @@ pub(super) trait Queued: Send + 'static {
     /// Equal for requests of the same key. These keep their order, and share no batch.
     fn key(&self) -> u64;
 
-    /// How long an answer may take. A batch has one deadline, so requests of other limits are not in it.
+    /// The time limit of an answer. A batch has one deadline, so all its requests have the same
+    /// limit.
     fn limit(&self) -> Duration;
 
-    /// Whether somebody still waits for the answer.
+    /// Returns true if somebody still waits for the answer.
     fn is_wanted(&self) -> bool;
 }
 
 /// Sends batches.
 pub(super) trait Sends<R>: Send + Unpin + 'static {
-    /// Sends a batch, and gives each request its answer. Nothing is sent before the first poll, and all of it is on its way behind
-    /// what was sent before when that returns.
+    /// Sends a batch, and gives each request its answer. Nothing is sent before the first poll;
+    /// when that returns, the whole batch is on its way behind everything that was sent before.
     fn send(&self, batch: Vec<R>) -> BoxFuture<'static, ()>;
 }
 
@@ -42,23 +43,25 @@ pub(super) struct Queue<R>(Arc<Mutex<State<R>>>);
 struct State<R> {
     waiting: VecDeque<R>,
     sender: Sender,
-    /// How many callers have sent a request of their own.
+    /// How many callers have sent their own request.
     callers: u64,
 }
 
-/// Who sends what waits.
+/// Who sends the waiting requests.
 enum Sender {
-    /// Nothing waits and nothing is in flight.
+    /// Nobody: nothing waits and nothing is in flight.
     Nobody,
-    /// A caller, by its number, has sent its own request. Nothing waits. The batch lies here and not with the caller so that the
-    /// next one who asks can take it over: a caller that is not polled for a while holds up nobody.
+    /// A caller, by its number, has sent its own request, and nothing waits. The batch is kept here
+    /// and not with the caller, so that the next caller can take it over: a caller that is not
+    /// polled for a while delays nobody.
     Caller(u64, BoxFuture<'static, ()>),
-    /// A task, which is to be woken if something waits and there is room.
+    /// A task, which is woken if a request waits and there is room.
     Task { has_room: bool, waker: Option<Waker> },
 }
 
 impl<R: Queued> Queue<R> {
-    /// Puts a request into the queue. Comes to its answer, or to `None` if nobody is there any more to send it.
+    /// Adds a request to the queue. Resolves to its answer, or to `None` if nobody is left to send
+    /// it.
     pub(super) fn ask<T, S: Sends<R>>(
         &self,
         request: R,
@@ -99,7 +102,8 @@ impl<R: Queued> Queue<R> {
 }
 
 impl<R: Queued> State<R> {
-    /// Takes what leaves next: nothing if nothing waits. What nobody waits for any more is dropped.
+    /// Takes the requests of the next batch; none if nothing waits. Requests that nobody waits for
+    /// are dropped.
     fn next_batch(&mut self) -> Vec<R> {
         let mut batch: Vec<R> = Vec::with_capacity(self.waiting.len().min(MOST));
         let (mut later, mut keys) = (Vec::new(), Vec::with_capacity(batch.capacity()));
@@ -110,7 +114,8 @@ impl<R: Queued> State<R> {
             }
             let is_first = !keys.contains(&request.key());
             let shares_limit = batch.first().is_none_or(|first| first.limit() == request.limit());
-            // Also of those that are left for later: what comes behind one of these stays behind it.
+            // Also of the requests that are left for later, so that a later request of the same key
+            // stays behind them.
             keys.push(request.key());
             if is_first && shares_limit {
                 batch.push(request);
@@ -125,7 +130,7 @@ impl<R: Queued> State<R> {
     }
 }
 
-/// A request that was asked. Its batch is sent by this future, or by a task if others came.
+/// A request in the queue. This future sends its batch, or a task does if others came.
 pub(super) struct Asked<R: Queued, T> {
     queue: Queue<R>,
     number: Option<u64>,
@@ -163,7 +168,7 @@ impl<R: Queued, T> Drop for Asked<R, T> {
     }
 }
 
-/// Sends what waits for as long as something waits or is in flight.
+/// Sends waiting requests as long as any wait or are in flight.
 struct Task<R: Queued, S> {
     queue: Queue<R>,
     sender: S,
@@ -193,7 +198,8 @@ impl<R: Queued, S: Sends<R>> Future for Task<R, S> {
     }
 }
 
-/// Where the async runtime ends before the task does, whoever waits learns that nobody sends any more.
+/// If the async runtime ends before the task does, the waiting callers learn that nobody sends any
+/// more.
 impl<R: Queued, S> Drop for Task<R, S> {
     fn drop(&mut self) {
         if !self.is_over {
@@ -207,7 +213,7 @@ impl<R: Queued, S> Drop for Task<R, S> {
 }
 
 impl Sender {
-    /// Itself if it is the caller of this number.
+    /// The batch in flight, if the sender is the caller of this number.
     fn of(&mut self, number: u64) -> Option<&mut BoxFuture<'static, ()>> {
         match self {
             Self::Caller(by, batch) if *by == number => Some(batch),

@@ -1,4 +1,4 @@
-//! Sending one batch, and what each of its callers may believe of the answer.
+//! Sends one batch, and interprets the answer for each of its callers.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -23,18 +23,18 @@ use crate::topology::cluster::Redirect;
 #[derive(Clone)]
 pub(super) struct Sender {
     pub(super) client: Arc<Client>,
-    /// `None` for a connection that was lent.
+    /// `None` for the program's own connection.
     pub(super) live: Option<Arc<Live>>,
 }
 
 /// The requests of a batch that one script serves.
 struct Group {
     what: What,
-    /// At a member of a quorum, the longest ttl.
+    /// At a member of a quorum, the longest TTL.
     longest: Option<Ttl>,
     slot: u16,
     requests: Vec<Request>,
-    /// For grants, one for each: it may be made for as long as nobody answers.
+    /// For grants, one for each: it is in doubt until it is answered.
     sendings: Vec<Sending>,
 }
 
@@ -54,10 +54,11 @@ impl Sender {
             answer(request, Err(fault));
         }
         let Some(until) = batch.iter().map(|request| request.until).min() else { return };
-        // The first one has waited longest. Faults tell of the limit that all have.
+        // The first request has waited longest. Faults name the limit that all of them have.
         let (limit, told) = (until.saturating_since(sent), batch[0].limit);
         let Some((mut connection, clock)) = self.connection(limit) else { return };
-        // Callers read the server's clock before they ask for a grant. Without a reading the server refuses grants as too late.
+        // Callers read the server's clock before they ask for a grant. Without a reading, the
+        // server refuses grants as too late.
         let (not_after, settles_at) = clock.reading().map_or((Stamp::from_micros(0), sent), |reading| {
             let not_after = reading.latest(sent) + limit;
             (not_after, reading.surely_past(not_after))
@@ -75,7 +76,8 @@ impl Sender {
         let asking = poll_fn(|context| {
             let polled = asking.as_mut().poll(context);
             if !std::mem::replace(&mut is_written, true) {
-                // It has left, or will leave before whatever is sent from now on.
+                // The batch has been sent, or will be sent before everything that is sent from now
+                // on.
                 let sendings = groups.iter().flat_map(|group| &group.sendings);
                 client.unsettled.written(sendings, client.runtime.now());
             }
@@ -109,7 +111,8 @@ impl Sender {
         }
     }
 
-    /// The first on a connection brings the text, so that the server knows the script when the next comes.
+    /// The first one on a connection contains the text, so that the server knows the script for the
+    /// next ones.
     fn command(&self, call: &Call, group: &Group) -> Cmd {
         let knows = self.knows(group).swap(true, Ordering::Relaxed);
         if knows { call.by_sha() } else { call.by_text() }
@@ -124,12 +127,13 @@ impl Sender {
         let count = group.requests.len();
         let said = match heard {
             Err(refusal) if script::is_unknown_script(&refusal) => {
-                // Somebody had the server forget its scripts. Nothing was done.
+                // Somebody made the server forget its scripts. Nothing was executed.
                 self.knows(&group).store(false, Ordering::Relaxed);
                 client.unsettled.answered(group.sendings);
                 Ok(vec![Said::Other; count])
             }
-            // A script that was refused in the middle has done what comes before, but none that is sent elsewhere.
+            // A script that was refused in the middle has executed what comes before, but none that
+            // is redirected.
             Err(refusal) => {
                 if Redirect::of(&refusal).is_some() {
                     client.unsettled.answered(group.sendings);
@@ -218,7 +222,7 @@ fn all_fail(groups: Vec<Group>, fault: &Fault) {
     }
 }
 
-/// Whoever does not wait for it any more gives the attempt up, and so undoes what came of it.
+/// A caller that does not wait for the answer any more gives the attempt up, which undoes a grant.
 fn answer(request: Request, said: Result<Said, Fault>) {
     let _ = request.answer.send(said);
 }

@@ -1,5 +1,5 @@
-//! Looking through a server for what is held or waited for: with SCAN, a part at a time, and never with KEYS, during which the
-//! server serves nobody else.
+//! Scans a server for keys that are held or waited for: with SCAN, one part at a time, and never
+//! with KEYS, which blocks the server for everybody else.
 
 mod walk;
 
@@ -14,28 +14,29 @@ use crate::script::call_for;
 use crate::topology::cluster::Redirect;
 use crate::wire;
 
-/// How many keys the server looks at in one call: it is busy with them for less than a millisecond.
+/// How many keys the server scans in one call: that takes it less than a millisecond.
 const AT_ONCE: usize = 1000;
 
-/// How many inspections travel together. Each runs a script; as many as this take the server about as long as [`AT_ONCE`] keys do.
+/// How many inspections are sent together. Each runs a script; this many take the server about as
+/// long as scanning [`AT_ONCE`] keys.
 const INSPECTED_AT_ONCE: usize = 100;
 
-/// What stands before the tag in the name of a line.
+/// The name of a queue up to its tag.
 const LINE: &[u8] = b"leasehold:l{";
 
-/// One walk through all keys of the server.
+/// One scan of all keys of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Walk {
-    /// To strings that begin as our leases do.
+    /// For strings that begin like our leases.
     Leases,
-    /// To lines. A key of somebody else's is in use, too, if one of ours waits for it.
+    /// For queues. Another program's key is in use too if one of our requests waits for it.
     Lines,
 }
 
 impl Walk {
     const BOTH: [Self; 2] = [Self::Leases, Self::Lines];
 
-    /// What names look like, for `MATCH`.
+    /// The `MATCH` pattern of the names.
     fn pattern(self, prefix: &[u8]) -> Vec<u8> {
         let mut pattern = match self {
             Self::Leases => Vec::new(),
@@ -53,11 +54,11 @@ impl Walk {
         }
     }
 
-    /// The key that a name leads to, if there is one and it begins with the prefix.
+    /// The key of a name, if there is one and it has the prefix.
     fn key(self, name: &[u8], prefix: &[u8]) -> Option<Key> {
         let key = match self {
             Self::Leases => name,
-            // The first braces are ours, and behind them stands the key.
+            // The first braces are ours, and the key follows them.
             Self::Lines => {
                 let tagged = name.strip_prefix(LINE)?;
                 &tagged[tagged.iter().position(|&byte| byte == b'}')? + 1..]
@@ -68,17 +69,18 @@ impl Walk {
 }
 
 impl Client {
-    /// All keys that begin with a prefix and are held by ours or waited for, in byte order.
+    /// All keys with this prefix that our holders hold or that somebody waits for, in byte order.
     ///
-    /// Not more is kept in memory than what is found, and one part of what is looked through.
-    /// Where the server is a node of a cluster, `gone` gets the keys that have gone to another while they were looked at.
+    /// Only the results and one part of the scan are kept in memory.
+    /// If the server is a node of a cluster, `gone` gets the keys that moved to another node during
+    /// the scan.
     pub(crate) async fn list(
         &self,
         prefix: &[u8],
         mut gone: Option<&mut Vec<Key>>,
     ) -> Result<Vec<KeyState>, Fault> {
         let mut route = self.route(self.call_limit).await?;
-        // A walk may come by the same key twice, and both may find one.
+        // A scan may return a key twice, and both scans may find it.
         let mut found = BTreeMap::new();
         for walk in Walk::BOTH {
             let mut by_type = true;
@@ -86,7 +88,8 @@ impl Client {
             loop {
                 let heard = self.say(&mut route, vec![scan(&cursor, walk, prefix, by_type)]).await?.pop();
                 let heard = match heard {
-                    // Servers from before 6.0. Without it, what is of another type is found out by asking for it.
+                    // Servers before 6.0. Without `TYPE`, asking for a key shows that it has
+                    // another type.
                     Some(Err(error)) if by_type && is_syntax_error(&error) => {
                         by_type = false;
                         continue;
@@ -115,7 +118,8 @@ impl Client {
         Ok(found.into_values().collect())
     }
 
-    /// Those whose strings begin as a lease does. Of the others, not even the string travels.
+    /// The keys whose strings begin like a lease. Of other keys, not even the string is
+    /// transferred.
     async fn that_look_held(&self, route: &mut Route, keys: Vec<Key>) -> Result<Vec<Key>, Fault> {
         let beginning = |key: &Key| {
             let mut command = cmd("GETRANGE");
@@ -128,9 +132,9 @@ impl Client {
             match heard {
                 Ok(Value::BulkString(beginning)) if beginning == wire::MARK => held.push(key),
                 Ok(_) => {}
-                // It is something else by now, or was all the time where the server cannot tell types.
+                // It is something else by now, or always was, if the server cannot filter by type.
                 Err(error) if error.code() == "WRONGTYPE" => {}
-                // The inspection will find out where it went.
+                // The inspection will find out where it moved.
                 Err(error) if self.cluster.is_some() && Redirect::of(&error).is_some() => held.push(key),
                 Err(error) => return Err(self.faults.of_refusal(&error)),
             }
@@ -138,7 +142,7 @@ impl Client {
         Ok(held)
     }
 
-    /// What is to be seen of each of these keys, but for those that have gone.
+    /// The states of these keys, except those that have moved away.
     async fn inspect_each(
         &self,
         route: &mut Route,
@@ -164,8 +168,8 @@ impl Client {
         Ok(states)
     }
 
-    /// What an inspection says. A key next to which something cannot be read is shown as such, and does not keep others from being
-    /// seen.
+    /// The result of an inspection. If some data of a key cannot be read, the key is shown as
+    /// damaged, and other keys are shown nevertheless.
     fn seen(&self, request: &Request, heard: Heard) -> Result<KeyState, Fault> {
         match (self.answer(request, heard), request) {
             (Ok(Answer::Inspect(state)), _) => Ok(state),
@@ -177,7 +181,7 @@ impl Client {
         }
     }
 
-    /// Says some commands at once, within the limit of one call.
+    /// Sends several commands at once, within the time limit of one call.
     pub(crate) async fn say(&self, route: &mut Route, commands: Vec<Cmd>) -> Result<Vec<Heard>, Fault> {
         if commands.is_empty() {
             return Ok(Vec::new());
@@ -193,7 +197,7 @@ impl Client {
     }
 }
 
-/// Such that a pattern takes it literally.
+/// Escapes the prefix, so that a pattern takes it literally.
 pub(super) fn escaped(prefix: &[u8], pattern: &mut Vec<u8>) {
     for &byte in prefix {
         if b"*?[]\\".contains(&byte) {
@@ -212,7 +216,7 @@ fn scan(cursor: &[u8], walk: Walk, prefix: &[u8], by_type: bool) -> Cmd {
     command
 }
 
-/// Where to go on, and the names of this part.
+/// The next cursor, and the names of this part.
 pub(crate) fn scanned(value: Value) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
     let Value::Array(fields) = value else { return None };
     let Ok([Value::BulkString(next), Value::Array(names)]) = <[Value; 2]>::try_from(fields) else {
@@ -246,7 +250,7 @@ mod tests {
             |name: &[u8], prefix: &[u8]| Walk::Lines.key(name, prefix).map(|key| key.as_bytes().to_vec());
         assert_eq!(key(b"leasehold:l{1ps}invoice:42", b"inv"), Some(b"invoice:42".to_vec()));
         assert_eq!(key(b"leasehold:l{2ml}{}", b""), Some(b"{}".to_vec()));
-        // The pattern matches it, as the prefix stands behind some brace.
+        // The pattern matches it, because the prefix follows some brace.
         assert_eq!(key(b"leasehold:l{x}other}inv", b"inv"), None);
         assert_eq!(key(b"leasehold:l{x}", b""), None);
         assert_eq!(key(b"leasehold:l{x", b""), None);

@@ -1,4 +1,4 @@
-//! What stays at a server beyond leases: marks of what was done, and records of breaks.
+//! Records that a server keeps besides leases: marks of jobs, and records of breaks.
 
 use leasehold_core::{BreakRecord, Fault, Key, Mark, Marked, Stamp};
 use redis::{Cmd, Value, cmd};
@@ -10,13 +10,13 @@ use crate::slot::{Side, side_key};
 use crate::topology::cluster::Redirect;
 use crate::wire;
 
-/// How many names the server looks at in one call of SCAN; see the walk of whoever looks all the time.
+/// How many names the server scans in one call of SCAN; see the scan for continuous watching.
 const SCANNED_AT_ONCE: usize = 5_000;
 
 /// How many strings are fetched together.
 const FETCHED_AT_ONCE: usize = 1000;
 
-/// What side keys of one kind say, each by its key, and the server's time.
+/// The content of side keys of one kind, with their keys, and the server's time.
 pub(crate) type Remembered = (Vec<(Key, Vec<u8>)>, Stamp);
 
 impl Client {
@@ -27,7 +27,7 @@ impl Client {
 
     pub(crate) async fn forget_on(&self, key: &Key, route: &mut Route) -> Result<Option<Mark>, Fault> {
         let forgotten = self.side(&FORGET, Side::Mark, key, route).await?;
-        // What could not be read as a mark is gone as well, and stood in the way.
+        // A value that was not a readable mark is deleted too, since it was in the way.
         Ok(forgotten.and_then(|value| wire::read_mark(&value)))
     }
 
@@ -53,8 +53,8 @@ impl Client {
         Ok(breaks_of(self.remembered(Side::Break, prefix, None).await?))
     }
 
-    /// What all side keys of a kind say whose keys begin with a prefix, in byte order. Where the server is a node of a cluster, `gone` gets
-    /// the keys that have gone to another meanwhile.
+    /// The content of all side keys of a kind whose keys have the prefix, in byte order. If the
+    /// server is a node of a cluster, `gone` gets the keys that moved to another node meanwhile.
     pub(crate) async fn remembered(
         &self,
         side: Side,
@@ -76,7 +76,7 @@ impl Client {
             }
             cursor = next;
         }
-        // A walk may come by the same key twice.
+        // A scan may return a key twice.
         keys.sort_unstable();
         keys.dedup();
         let mut found = Vec::with_capacity(keys.len());
@@ -90,7 +90,7 @@ impl Client {
             for (key, heard) in part.iter().zip(heard) {
                 match (heard, gone.as_deref_mut()) {
                     (Ok(Value::BulkString(value)), _) => found.push((key.clone(), value)),
-                    // It has ended meanwhile, or is something else, which the doctor names.
+                    // It has expired meanwhile, or is something else, which `doctor` reports.
                     (Ok(_), _) => {}
                     (Err(error), _) if error.code() == "WRONGTYPE" => {}
                     (Err(error), Some(gone)) if Redirect::of(&error).is_some() => gone.push(key.clone()),
@@ -106,7 +106,7 @@ impl Client {
         Ok((found, now))
     }
 
-    /// What a side key says, asked or deleted by a script that answers as `marked` does.
+    /// The content of a side key, read or deleted by a script that answers as `marked` does.
     async fn side(
         &self,
         script: &'static Script,
@@ -135,14 +135,14 @@ impl Client {
     }
 }
 
-/// Those that are marks of ours.
+/// The entries that are marks of ours.
 pub(crate) fn marks_of((found, now): Remembered) -> Vec<(Key, Marked)> {
     let read =
         |(key, value): (Key, Vec<u8>)| Some((key, Marked { mark: Some(wire::read_mark(&value)?), now }));
     found.into_iter().filter_map(read).collect()
 }
 
-/// Those that are records of ours.
+/// The entries that are break records of ours.
 pub(crate) fn breaks_of((found, _): Remembered) -> Vec<BreakRecord> {
     found.into_iter().filter_map(|(key, value)| wire::read_break(&key, &value)).collect()
 }
@@ -157,15 +157,15 @@ fn scan(cursor: &[u8], side: Side, prefix: &[u8]) -> Cmd {
     command
 }
 
-/// The key that the name of a side key leads to, if it begins with the prefix.
+/// The key of a side key's name, if it has the prefix.
 fn key_of(name: &[u8], side: Side, prefix: &[u8]) -> Option<Key> {
     let tagged = name.strip_prefix(&*beginning(side))?;
-    // The first braces are ours, and behind them stands the key.
+    // The first braces are ours, and the key follows them.
     let key = &tagged[tagged.iter().position(|&byte| byte == b'}')? + 1..];
     if key.starts_with(prefix) { Key::new(key).ok() } else { None }
 }
 
-/// What the names of side keys of a kind begin with, up to the tag.
+/// The names of side keys of a kind, up to the tag.
 fn beginning(side: Side) -> Vec<u8> {
     [Key::RESERVED.as_bytes(), &[side.letter()], b"{"].concat()
 }
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(found(b"leasehold:m{1ps}invoice:42", b"inv"), Some(b"invoice:42".to_vec()));
         assert_eq!(found(b"leasehold:m{2ml}{}", b""), Some(b"{}".to_vec()));
         assert_eq!(found(b"leasehold:b{1ps}invoice:42", b""), None);
-        // The pattern matches it, as the prefix stands behind some brace.
+        // The pattern matches it, because the prefix follows some brace.
         assert_eq!(found(b"leasehold:m{x}other}inv", b"inv"), None);
         assert_eq!(found(b"leasehold:member{x}", b""), None);
         let words = String::from_utf8(scan(b"0", Side::Break, b"a*").get_packed_command()).unwrap();

@@ -1,4 +1,4 @@
-//! How a call goes out, and what may come of that: an answer, a refusal, silence, or the end of the connection.
+//! Sends a call and sorts its outcome: an answer, a refusal, silence, or the end of the connection.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::link::Live;
 use crate::script::{Call, is_unknown_script};
 use crate::topology::cluster::{Redirect, say_all, say_one};
 
-/// What a call goes out on.
+/// The connection of a call.
 pub(crate) struct Route {
     connection: Option<BoxConnection>,
     pub(super) clock: Arc<ServerClock>,
     pub(crate) live: Option<Arc<Live>>,
     /// Whether a node of a cluster is asked for keys of a slot that it does not own yet.
     pub(crate) asks: bool,
-    /// What else a node of a cluster said instead of answers, by the number of the call.
+    /// Redirects that a node of a cluster returned instead of answers, by the number of the call.
     pub(crate) redirects: Vec<(usize, Redirect)>,
 }
 
 impl Route {
-    /// On a connection of ours.
+    /// A route on our own connection.
     pub(super) fn on(live: Arc<Live>) -> Self {
         let clock = Arc::clone(&live.clock);
         Self { connection: None, clock, live: Some(live), asks: false, redirects: Vec::new() }
     }
 
-    /// On one that was lent.
+    /// A route on the program's own connection.
     pub(super) const fn on_lent(connection: BoxConnection, clock: Arc<ServerClock>) -> Self {
         Self { connection: Some(connection), clock, live: None, asks: false, redirects: Vec::new() }
     }
@@ -53,7 +53,7 @@ impl Route {
     }
 }
 
-/// What the server said; if it refused, then what was asked was not done.
+/// The server's answer; if it refused, the request was not executed.
 pub(crate) type Heard = Result<Value, ServerError>;
 
 impl Client {
@@ -77,7 +77,8 @@ impl Client {
         }
     }
 
-    /// The same refusal, which says at which key a script met something that is not ours: who mends it must know where it is.
+    /// The same refusal, with the key at which a script found data that is not ours: whoever
+    /// repairs it must know where it is.
     async fn located(&self, route: &mut Route, call: &Call, error: ServerError) -> ServerError {
         if is_wrong_type(&error) {
             let sides: Vec<_> = call.keys.iter().filter_map(|name| Some((name, looks_at(name)?))).collect();
@@ -134,7 +135,7 @@ impl Client {
         Ok(located)
     }
 
-    /// What a refusal says of the connection, and of where the key is.
+    /// Handles what a refusal says about the connection and about the location of the key.
     pub(crate) fn note_refusal(&self, route: &mut Route, nth: usize, refusal: &ServerError) {
         if leads_astray(refusal) {
             self.drop_connection(route.live.as_ref());
@@ -146,7 +147,8 @@ impl Client {
         }
     }
 
-    /// Sorts what came of saying something within a limit, and drops the connection where it is of no use any more.
+    /// Sorts the outcome of a call with a time limit, and drops a connection that is of no use any
+    /// more.
     pub(crate) fn heard(
         &self,
         route: &mut Route,
@@ -159,7 +161,7 @@ impl Client {
         Ok(heard)
     }
 
-    /// The same of anything that was said, whatever was answered.
+    /// The same for any command and answer.
     pub(crate) fn sorted<T>(
         &self,
         live: Option<&Arc<Live>>,
@@ -192,12 +194,13 @@ impl Client {
     }
 }
 
-/// What a key of a script is for, if it is a side key: the letter behind the prefix.
+/// The kind of a script's key, if it is a side key: the letter after the prefix.
 fn kind_of(name: &[u8]) -> Option<u8> {
     name.strip_prefix(Key::RESERVED.as_bytes())?.first().copied()
 }
 
-/// A command that finds out whether a side key has its type. Each is one that whoever locks may run.
+/// A command that finds out whether a side key has its type. Every user that may lock may run
+/// these.
 fn looks_at(name: &[u8]) -> Option<Cmd> {
     let mut look = match kind_of(name)? {
         b'f' | b'm' | b'b' => cmd("GET"),

@@ -1,11 +1,11 @@
-//! Whether the server may delete leases to make room.
+//! Checks whether the server may evict leases.
 
 use leasehold_core::{Finding, Severity};
 
 use super::Setting;
 use super::facts::Info;
 
-/// Percent of the memory in use from which on it is said to be nearly full.
+/// The percentage of used memory above which the server counts as nearly full.
 const NEARLY_FULL: u64 = 90;
 
 pub(super) fn judge(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! What a server says of itself: `INFO`, and what of its configuration `INFO` leaves out.
+//! Facts from the server: `INFO`, and the configuration that `INFO` leaves out.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use redis::{ServerError, Value, cmd};
 
 use super::{Look, Setting, is_denied, text_of};
 
-/// What a server says of itself, as far as it says it to us.
+/// The facts that the server tells us.
 pub(super) struct Facts {
     pub(super) info: Option<Info>,
     pub(super) config: Config,
@@ -17,7 +17,7 @@ pub(super) struct Facts {
 /// The lines of `INFO`.
 pub(super) struct Info(HashMap<String, String>);
 
-/// What was asked of the configuration and answered.
+/// The configuration values that were asked for and answered.
 #[derive(Default)]
 pub(super) struct Config(HashMap<&'static str, String>);
 
@@ -26,9 +26,9 @@ pub(super) struct Config(HashMap<&'static str, String>);
 pub(super) struct Replica {
     pub(super) place: String,
     pub(super) is_online: bool,
-    /// Seconds since it last said how far it is.
+    /// Seconds since it last reported its progress.
     pub(super) lag: u64,
-    /// Bytes that it has not confirmed.
+    /// The number of bytes that it has not confirmed.
     pub(super) behind: u64,
 }
 
@@ -45,14 +45,14 @@ impl Facts {
                 (0, Err(error)) => facts.hidden.push(("INFO", error)),
                 (_, Ok(value)) => facts.config.take(SETTINGS[nth - 1], &value),
                 (1, Err(error)) => facts.hidden.push(("CONFIG GET", error)),
-                // They are refused alike.
+                // They are refused for the same reason.
                 (_, Err(_)) => {}
             }
         }
         Ok(facts)
     }
 
-    /// What nobody can say, because it may not be asked.
+    /// Findings for questions that are not permitted.
     pub(super) fn unseen(&self, setting: &Setting<'_>) -> Vec<Finding> {
         let finding = |(asked, error): &(&'static str, ServerError)| {
             let (rule, hides) = match *asked {

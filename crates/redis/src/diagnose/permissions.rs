@@ -1,4 +1,5 @@
-//! Whether the user may run all that the store needs: each command is tried, in a form that changes nothing.
+//! Checks that the user may run every command that the store needs: each is tried in a form that
+//! changes nothing.
 //!
 //! A server looks whether a user may run a command before it looks at the keys, at the cluster's slots and at what the command is to
 //! do. So whatever it says but "may not run" tells that it may.
@@ -32,7 +33,7 @@ const TRIED: [&str; 24] = [
     "HDEL leasehold:diagnose x",
     "HGET leasehold:diagnose x",
     "HMGET leasehold:diagnose x",
-    // A field without a value, which is refused when it comes to doing it.
+    // A field without a value, which is refused on execution.
     "HSET leasehold:diagnose x x x",
     "PUBSUB NUMSUB leasehold:diagnose",
     "SCAN 0 COUNT 1",
@@ -40,7 +41,7 @@ const TRIED: [&str; 24] = [
     "MGET leasehold:diagnose",
 ];
 
-/// Without these locks cannot be listed or watched; all else works.
+/// Without these, locks cannot be listed or watched; everything else works.
 const TO_LIST: [&str; 3] = ["scan", "getrange", "mget"];
 
 /// Without this one, requests are sent one by one and not in batches.
@@ -103,9 +104,9 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// A member of a quorum writes down by which run it is vouched for.
+    /// A member of a quorum records the run that vouches for it.
     async fn member_key(&mut self, user: &str) -> Result<(), Fault> {
-        // A node looks at permissions first, and then whose the slot is.
+        // A node checks permissions first, and the owner of the slot afterwards.
         let (key, rule) = match self.client.cluster {
             Some(_) => (member_key_in(0), "~leasehold:member{*}"),
             None => (MEMBER_KEY.to_owned(), "~leasehold:member"),
@@ -138,7 +139,7 @@ impl Look<'_> {
         }
         if self.client.cluster.is_some() {
             commands.push(said("CLUSTER SLOTS"));
-            // It counts for the next command only, and that is to have no key.
+            // It affects only the next command, which must therefore have no key.
             commands.push(said("ASKING"));
             commands.push(said("PING"));
         }
@@ -146,7 +147,7 @@ impl Look<'_> {
     }
 }
 
-/// A command by its words.
+/// A command from its words.
 fn said(words: &str) -> Cmd {
     let mut words = words.split(' ');
     let mut command = cmd(words.next().unwrap_or_default());
@@ -156,7 +157,7 @@ fn said(words: &str) -> Cmd {
     command
 }
 
-/// What a rule of an ACL calls it.
+/// The name of a command in an ACL rule.
 fn rule(command: &Cmd) -> String {
     let word = |nth| match command.args_iter().nth(nth) {
         Some(redis::Arg::Simple(word)) => String::from_utf8_lossy(word).to_ascii_lowercase(),
@@ -173,7 +174,8 @@ mod tests {
     use super::*;
     use crate::fault::ALLOWED;
 
-    /// Those that are tried elsewhere: scripts by their own calls, and hearing by hearing.
+    /// Commands that are tried elsewhere: scripts by the calls themselves, and subscribing by the
+    /// check of push.
     const ELSEWHERE: [&str; 5] = ["+eval", "+evalsha", "+publish", "+subscribe", "+unsubscribe"];
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the server still knows after a restart.
+//! Checks what the server still knows after a restart.
 
 use leasehold_core::{Finding, Severity, StoreRole};
 
@@ -56,7 +56,7 @@ fn kept(setting: &Setting<'_>, info: &Info, config: &Config) -> Finding {
     }
 }
 
-/// What no file keeps.
+/// Finding for data that no file keeps.
 fn forgets(setting: &Setting<'_>, save: Option<&str>) -> Finding {
     let why = "the locks that it forgets are granted again while their holders still believe in them";
     match save {
@@ -71,7 +71,7 @@ fn forgets(setting: &Setting<'_>, save: Option<&str>) -> Finding {
     }
 }
 
-/// Whether the last tries to write went wrong.
+/// Findings for failed writes to disk.
 fn failed(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
     let ways =
         [("aof_last_write_status", "the append-only file"), ("rdb_last_bgsave_status", "its last snapshot")];

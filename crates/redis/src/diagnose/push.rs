@@ -1,4 +1,5 @@
-//! Whether who waits is told of its turn: something is said to us, over the server, in the way in which wake-ups are.
+//! Checks that waiters can be notified of their turn: a message is sent to ourselves over the
+//! server, as wake-ups are.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +22,10 @@ const WHY: &str = "who waits is not told of its turn, and asks several times a s
 
 const PAYLOAD: &[u8] = b"diagnose";
 
-/// What a user needs to tell and be told, besides the channels.
+/// The permissions for publishing and subscribing, in addition to the channels.
 const RULES: &str = "+publish +subscribe +unsubscribe";
 
-/// Connecting takes some round trips, and then two more.
+/// Connecting takes some round trips, and the message takes two more.
 const CALLS: u32 = 5;
 
 impl Look<'_> {
@@ -60,13 +61,13 @@ impl Look<'_> {
         self.found(finding);
     }
 
-    /// How long it took to be heard, and whether that was beside the answers.
+    /// How long the message took, and whether it came on the connection for answers.
     async fn hears(&mut self, link: &Link) -> Result<(Duration, bool), Fault> {
         let client = self.client;
         let runtime = &client.runtime;
         let (told, mut tells) = unbounded_channel();
         let tell: Tell = Arc::new(move |_, payload, _| {
-            // Whoever listened may have gone.
+            // The listener may have gone.
             let _ = told.send(payload.to_vec());
         });
         let channel = link.connector.channels().draw(runtime.random());
@@ -110,7 +111,7 @@ impl Look<'_> {
     }
 }
 
-/// Whether an operator must allow it: a command or the channel.
+/// Returns true if an operator must permit it: a command or the channel.
 fn is_refused(fault: &Fault) -> bool {
     fault.is_lasting()
         && [" may not run ", " may not use a "].iter().any(|words| fault.reason.contains(words))

@@ -1,4 +1,4 @@
-//! Whether a member of a quorum votes, or abstains because it may have forgotten leases.
+//! Checks whether a member of a quorum votes, or abstains because it may have forgotten leases.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::slot::MEMBER_KEY;
 
 const ABOUT: &str = "quarantine";
 
-/// Beyond the longest ttl: `scripts/member.lua` has its reason.
+/// In addition to the longest TTL: `scripts/member.lua` has the reason.
 const MARGIN: Duration = Duration::from_secs(1);
 
 impl Look<'_> {
@@ -36,7 +36,7 @@ impl Look<'_> {
         }
         let heard = self.ask(vec![cmd("GET").arg(MEMBER_KEY).take(), cmd("TIME")]).await?;
         let mut heard = heard.into_iter().map(Result::ok);
-        // What may not be read is said among the permissions.
+        // The check of permissions reports what may not be read.
         let (Some(Some(vouched)), Some(Some(time))) = (heard.next(), heard.next()) else { return Ok(()) };
         let Some(now) = time_of(&time) else { return Ok(()) };
         let finding = judge(&self.at, max_ttl, run, text_of(&vouched).as_deref(), now);

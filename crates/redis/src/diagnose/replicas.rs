@@ -1,4 +1,4 @@
-//! What a failover would lose.
+//! Checks what a failover would lose.
 
 use leasehold_core::{Finding, Severity, StoreRole};
 
@@ -7,10 +7,10 @@ use super::facts::{Config, Info, Replica};
 
 const ABOUT: &str = "replicas";
 
-/// Replicas say each second how far they are; who has not for so long is not only late with that.
+/// Replicas report their progress each second; one that is late by this much has another problem.
 const LATE: u64 = 3;
 
-/// Bytes of which a replica may be short on its way.
+/// The number of bytes that a healthy replica may lag behind.
 const MUCH: u64 = 1 << 20;
 
 pub(super) fn judge(setting: &Setting<'_>, info: &Info, config: &Config) -> Vec<Finding> {

@@ -1,6 +1,6 @@
-//! A look at what we left on the server, and at what others left where ours belongs.
+//! Samples our own entries on the server, and other programs' entries in their places.
 //!
-//! A bounded one: a server may have millions of keys, and each question takes its time.
+//! The sample is bounded: a server may have millions of keys, and each question takes time.
 
 use std::collections::BTreeSet;
 
@@ -11,32 +11,32 @@ use super::Look;
 use crate::client::{Heard, scanned};
 use crate::wire::MARK;
 
-/// At so many parts of the keys is looked, each of [`AT_ONCE`] keys.
+/// The number of scanned parts of the keys, each of [`AT_ONCE`] keys.
 const PARTS: usize = 32;
 
-/// How many keys the server looks at in one call: it is busy with them for less than a millisecond.
+/// How many keys the server scans in one call: that takes it less than a millisecond.
 const AT_ONCE: usize = 1000;
 
-/// At so many of our own is looked more closely.
+/// The number of our own entries that are checked in detail.
 const CLOSELY: usize = 500;
 
-/// How many questions travel together.
+/// The number of questions that are sent together.
 const QUESTIONS: usize = 200;
 
-/// So many findings of a kind have a line of their own.
+/// The number of findings of a kind that get their own line.
 const NAMED: usize = 5;
 
-/// No entry of ours is of any use for longer, once nobody touches it.
+/// No entry of ours is of any use for longer once nobody uses it.
 const A_DAY: &str = "86400000";
 
-/// A side key that was met.
+/// A side key that was found.
 struct Met {
     name: Vec<u8>,
     kind: u8,
     key: Option<Key>,
 }
 
-/// What was seen.
+/// The result of the sample.
 #[derive(Default)]
 struct Seen {
     scanned: usize,
@@ -75,7 +75,8 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// The side keys among the first keys that the server names. `None` where it may not be asked, which is said elsewhere.
+    /// The side keys among the first keys of the scan. `None` if scanning is not permitted, which
+    /// another check reports.
     async fn scan(&mut self, seen: &mut Seen) -> Result<Option<Vec<Met>>, Fault> {
         let mut met = Vec::new();
         let mut cursor = b"0".to_vec();
@@ -148,7 +149,7 @@ impl Look<'_> {
 }
 
 impl Met {
-    /// What has the form of a side key.
+    /// Reads a name that has the form of a side key.
     fn read(name: Vec<u8>) -> Option<Self> {
         let [kind, b'{', tagged @ ..] = name.strip_prefix(Key::RESERVED.as_bytes())? else { return None };
         let end = tagged.iter().position(|&byte| byte == b'}')?;
@@ -156,7 +157,7 @@ impl Met {
         b"flwmhi".contains(kind).then_some(*kind).map(|kind| Self { name, kind, key })
     }
 
-    /// What tells whether it is of the type that we make.
+    /// A command that shows whether it has the type that we use.
     fn question(&self) -> Cmd {
         let (name, rest): (_, &[&str]) = match self.kind {
             b'l' | b'h' => ("ZCARD", &[]),
@@ -176,7 +177,7 @@ impl Seen {
         }
         let strange = match asked {
             Err(error) => error.code() == "WRONGTYPE",
-            // An entry that ended meanwhile reads as nothing.
+            // An entry that expired meanwhile reads as nothing.
             Ok(Value::BulkString(digits)) if met.kind == b'f' => !digits.iter().all(u8::is_ascii_digit),
             Ok(_) => false,
         };
@@ -200,7 +201,7 @@ fn pttl(name: &[u8]) -> Cmd {
     cmd("PTTL").arg(name).take()
 }
 
-/// A name as `redis-cli` reads it.
+/// A name in the syntax of `redis-cli`.
 fn quoted(name: &[u8]) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
     if !name.is_empty() && name.iter().all(plain) {

@@ -1,4 +1,4 @@
-//! Whether the sentinels would replace a master that fails, and soon enough for a lock.
+//! Checks whether the sentinels would replace a failed master, and soon enough for a lock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::topology::sentinel::state::{State, Watcher};
 const ABOUT: &str = "sentinels";
 
 impl Client {
-    /// The master is looked at elsewhere; it may also be that there is none to be looked at.
+    /// The master is checked elsewhere; there may also be none to check.
     pub(super) async fn sentinels(&self, at: &Arc<str>) -> Vec<Finding> {
         let Source::Ours(link) = &self.source else { return Vec::new() };
         let Some(sentinels) = link.connector.sentinels() else { return Vec::new() };
@@ -36,7 +36,8 @@ fn judge(at: &Arc<str>, master: &str, watchers: &[Watcher]) -> Vec<Finding> {
     }
     let Some(total) = known.iter().map(|(_, state)| state.others + 1).max() else { return findings };
     let agree = known.iter().map(|(_, state)| state.quorum).max().unwrap_or_default();
-    // Those who agree that it is down, and more than half of all who elect one of them to replace it.
+    // The sentinels that must agree that it is down, and a majority of all that elect one of them
+    // for the failover.
     let needed = agree.max(total / 2 + 1);
     if needed >= total {
         let what =
@@ -83,7 +84,7 @@ fn silent(watcher: &Watcher) -> Option<Finding> {
     })
 }
 
-/// What Redis itself begins with is 30 s, which is as long as a lock is believed.
+/// Redis's own default is 30 s, which is as long as a default lease.
 fn slow(watcher: &Watcher, state: &State, master: &str) -> Option<Finding> {
     let ttl = Ttl::DEFAULT.duration();
     if state.down_after < ttl {
@@ -95,7 +96,7 @@ fn slow(watcher: &Watcher, state: &State, master: &str) -> Option<Finding> {
     Some(finding.at_server(format_args!("SENTINEL SET {master} down-after-milliseconds 5000")))
 }
 
-/// Where most of those in the URL are, and how many.
+/// The host with the most sentinels of the URL, and their number.
 fn on_one_host(watchers: &[Watcher]) -> Option<(&str, u64)> {
     let count = |host: &str| watchers.iter().filter(|watcher| watcher.host == host).count() as u64;
     let hosts = watchers.iter().map(|watcher| (&*watcher.host, count(&watcher.host)));

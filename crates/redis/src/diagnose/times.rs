@@ -1,4 +1,4 @@
-//! How long an answer takes, and how the server's clock stands to ours.
+//! Measures the round trip, and compares the server's clock with ours.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use redis::cmd;
 use super::Look;
 use crate::script::time_of;
 
-/// Of so many round trips the middle one counts.
+/// The median of this many round trips counts.
 const TRIPS: usize = 5;
 
-/// Clocks that are kept by NTP stand closer together than this.
+/// Clocks that are disciplined by NTP differ by less than this.
 const APART: Duration = Duration::from_secs(1);
 
-/// A call may take four of these: then a slow moment is no fault yet.
+/// The call limit should allow four round trips, so that a slow moment does not cause a fault.
 const SHARE: u32 = 4;
 
 impl Look<'_> {

@@ -1,4 +1,4 @@
-//! What runs there, and what it can do.
+//! Checks which server is running, and its version.
 
 use leasehold_core::{Finding, Severity};
 
@@ -27,7 +27,7 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
     vec![Finding::note("version", setting.at, format_args!("{name} {version}; {on_disk}"))]
 }
 
-/// Major and minor.
+/// The major and the minor version.
 fn numbered(version: &str) -> (u64, u64) {
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))

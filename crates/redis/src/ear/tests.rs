@@ -10,7 +10,7 @@ use redis::aio::PubSub;
 
 use super::*;
 
-/// A clock that goes on by a second with each look, and timers that never fire.
+/// A clock that advances by a second with each reading, and timers that never fire.
 #[derive(Debug, Default)]
 struct Ticking(AtomicU64);
 
@@ -36,11 +36,12 @@ impl Runtime for Ticking {
     }
 }
 
-/// A stream that has nothing when it is looked at, although a whole read comes in before its reader looks at anything else.
+/// A stream that is empty when it is polled, although a whole read arrives before its reader polls
+/// anything else.
 ///
-/// The connection is read on another thread, so a read can come between any two looks. The first look finds nothing, and then the
-/// PING is sent. The second waits, within the look, until all messages of the read have come. The pong comes before the last of
-/// them, and so has come as well.
+/// Another thread reads the connection, so a read can occur between any two polls. The first poll
+/// finds nothing, and then the PING is sent. The second poll waits until all messages of the read
+/// have arrived. The pong comes before the last of them, so it has arrived too.
 struct ComesBetween {
     stream: PubSubStream,
     looks: u32,
@@ -75,7 +76,8 @@ impl Stream for ComesBetween {
     }
 }
 
-/// The first word of each message that was told, and since when it has been true at the earliest.
+/// The first word of each received message, and the earliest instant at which its event can have
+/// happened.
 type Told = Arc<std::sync::Mutex<Vec<(String, Instant)>>>;
 
 fn telling(told: &Told) -> Tell {
@@ -91,7 +93,7 @@ fn pushed(word: &str) -> String {
     format!("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n${}\r\n{word}\r\n", word.len())
 }
 
-/// A server that answers each PING by the next of these, written at once, and then stays there.
+/// A server that answers each PING with the next of these, written at once, and then stays open.
 fn serving(mut socket: UnixStream, answers: impl IntoIterator<Item = String> + Send + 'static) {
     thread::spawn(move || {
         for answer in answers {
@@ -108,10 +110,11 @@ fn serving(mut socket: UnixStream, answers: impl IntoIterator<Item = String> + S
     });
 }
 
-/// A pong was believed before the messages in front of it: a key that was handed over before the PING was sent seemed to be held
-/// for as long as if that had happened after it.
+/// Regression: a pong counted before the messages in front of it. So the lease of a key that was
+/// handed over before the PING was sent appeared to last as if that had happened after it.
 ///
-/// The test itself is no task of the runtime's threads, one of which reads the connection: so it may wait within a look.
+/// The test itself is not a task on the runtime's threads, one of which reads the connection; so it
+/// may block within a poll.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_push_that_comes_in_one_read_with_its_pong_is_no_younger_than_the_pong_before() {
     let (client, server) = UnixStream::pair().unwrap();
@@ -130,7 +133,8 @@ async fn a_push_that_comes_in_one_read_with_its_pong_is_no_younger_than_the_pong
     assert!(subscription.ping(limit, &telling(&told), &runtime).await);
     let first_ping = subscription.since;
     assert!(first_ping > subscribed, "the pong counts from now on");
-    // What was behind the pong is told as if it had been before: it only seems older than it is.
+    // A message behind the pong is treated as if it had come before: it only appears older than it
+    // is.
     assert_eq!(*told.lock().unwrap(), [("before".to_owned(), subscribed), ("behind".into(), subscribed)]);
 
     assert!(subscription.ping(limit, &telling(&told), &runtime).await);

@@ -1,8 +1,9 @@
-//! Scripts that serve many claims at once: what each is sent, and what its answer says of each claim.
+//! Scripts that serve many claims at once: their arguments, and the meaning of their answers for
+//! each claim.
 //!
-//! A batch serves claims on one key each, wanted alone, where the key is free or held by who asks and nobody waits. Of any other it
-//! says nothing, and the script of a single request answers it. So there is one place where queues, shares and strangers' values are
-//! understood.
+//! A batch serves exclusive claims on one key each, if the key is free or held by the requester and
+//! nobody waits for it. It does not answer any other claim; the script of a single request does. So
+//! only that script has to handle queues, shares and other programs' values.
 
 use leasehold_core::{Attempt, Fence, Key, LastFence, Mode, Stamp, Ttl};
 use redis::Value;
@@ -14,7 +15,8 @@ use crate::reply::strange;
 use crate::slot::{MEMBER_KEY, Side, Sides, member_key_in, slot_of};
 use crate::wire::{self, Flag, number};
 
-/// The most claims that one script serves, which takes a server about a tenth of a millisecond. Others wait meanwhile.
+/// The most claims in one script, which takes a server about a tenth of a millisecond. Others wait
+/// meanwhile.
 pub const MOST: usize = 64;
 
 /// The key of a claim that batches serve.
@@ -26,24 +28,25 @@ pub fn batched_key(attempt: &Attempt) -> Option<&Key> {
     }
 }
 
-/// Which run of a server vouches for its leases to a quorum, the longest ttl of the quorum, and in a cluster the slot.
+/// The run of a server that vouches for its leases to a quorum, the longest TTL of the quorum, and
+/// in a cluster the slot.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a test asks as a member is asked")]
 pub struct Vouching<'a> {
-    /// The run; `None` if somebody said that the server forgets nothing.
+    /// The run; `None` if the URL says that the server forgets nothing.
     pub run: Option<&'a str>,
     /// The longest ttl.
     pub longest: Ttl,
-    /// Whether each slot is vouched for by itself.
+    /// Whether each slot has its own record of a run.
     pub by_slot: bool,
 }
 
-/// Grants each attempt its key if that is free and nobody waits for it. With `vouching`, all attempts have proposals of one longest
-/// ttl; in a cluster, all keys lie in one slot.
+/// Grants each attempt its key if that is free and nobody waits for it. With `vouching`, all
+/// attempts have proposals with the same longest TTL; in a cluster, all keys are in one slot.
 ///
 /// # Panics
 ///
-/// If an attempt wants anything else, or has no proposal at a member.
+/// If an attempt's claim is of another kind, or it has no proposal at a member.
 #[must_use]
 pub fn grant_batch(attempts: &[&Attempt], not_after: Stamp, vouching: Option<Vouching<'_>>) -> Call {
     const SIDES: [Side; 4] = [Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
@@ -69,11 +72,11 @@ pub fn grant_batch(attempts: &[&Attempt], not_after: Stamp, vouching: Option<Vou
     Call { script: &BATCH_GRANT, keys, args }
 }
 
-/// Deletes the key of each attempt that still has the value which its grant wrote.
+/// Deletes the key of each attempt whose value is still the one that its grant wrote.
 ///
 /// # Panics
 ///
-/// If an attempt wants anything but one key alone.
+/// If an attempt's claim is not an exclusive one on one key.
 #[must_use]
 pub fn release_batch(attempts: &[&Attempt]) -> Call {
     let (mut keys, mut args) = (Words::for_claims(attempts.len(), 1), Words::for_claims(attempts.len(), 1));
@@ -84,19 +87,19 @@ pub fn release_batch(attempts: &[&Attempt]) -> Call {
     Call { script: &BATCH_RELEASE, keys, args }
 }
 
-/// Deletes a key that still has a certain value, as a batch of one lease does.
+/// Deletes a key that still has this value, as a batch of one lease does.
 #[must_use]
 pub fn delete_call(key: &Key, value: &[u8]) -> Call {
     let [keys, args] = [key.as_bytes(), value].map(|word| [word].into_iter().collect());
     Call { script: &BATCH_RELEASE, keys, args }
 }
 
-/// Lets the lease of each attempt last its ttl from now, where its key still has the value which the grant wrote. With `vouching` as
-/// for grants.
+/// Extends the lease of each attempt to its TTL from now, if its key still has the value that the
+/// grant wrote. `vouching` is as for grants.
 ///
 /// # Panics
 ///
-/// If an attempt wants anything but one key alone.
+/// If an attempt's claim is not an exclusive one on one key.
 #[must_use]
 pub fn renew_batch(attempts: &[&Attempt], vouching: Option<Vouching<'_>>) -> Call {
     let (mut keys, mut args) = (Words::for_claims(attempts.len(), 2), Words::for_claims(attempts.len(), 3));
@@ -117,15 +120,16 @@ pub fn renew_batch(attempts: &[&Attempt], vouching: Option<Vouching<'_>>) -> Cal
 pub struct Granted {
     /// The server's clock.
     pub now: Stamp,
-    /// For each claim its fence, or `None` if the script of a single request is to be asked. Without any, all came too late.
+    /// The fence of each claim, or `None` if the script of a single request has to serve it.
+    /// Without any, all came too late.
     pub fences: Option<Vec<Option<Fence>>>,
 }
 
-/// Reads the answer to a batch of so many grants.
+/// Reads the answer to a batch of this many grants.
 ///
 /// # Errors
 ///
-/// In words, if that is no answer of the script's.
+/// A message, if the answer is not one of the script's.
 pub fn read_grants(value: &Value, claims: usize) -> Result<Granted, String> {
     let read = || {
         let Value::Array(fields) = value else { return None };
@@ -142,11 +146,12 @@ pub fn read_grants(value: &Value, claims: usize) -> Result<Granted, String> {
     read().ok_or_else(|| strange(format_args!("to a batch of {claims} grants")))
 }
 
-/// Reads the answer to a batch of so many releases or renewals: whether each was done, or the script of a single request is to be asked.
+/// Reads the answer to a batch of this many releases or renewals: true if it was done, false if the
+/// script of a single request has to serve it.
 ///
 /// # Errors
 ///
-/// In words, if that is no answer of the script's.
+/// A message, if the answer is not one of the script's.
 pub fn read_done(value: &Value, claims: usize) -> Result<Vec<bool>, String> {
     let done = |answer: &Value| match answer {
         Value::Int(1) => Some(true),
@@ -157,7 +162,8 @@ pub fn read_done(value: &Value, claims: usize) -> Result<Vec<bool>, String> {
     all.ok_or_else(|| strange(format_args!("to a batch of {claims} claims")))
 }
 
-/// One answer for each claim, or none at all: an answer that is missing would give the next claim's to somebody else.
+/// One answer for each claim, or none at all: with a missing answer, a claim would get the answer
+/// of another one.
 fn each<T>(answers: &[Value], claims: usize, read: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
     if answers.len() != claims {
         return None;
@@ -189,7 +195,7 @@ fn value(attempt: &Attempt, args: &mut Words) {
     args.write(|bytes| wire::write_value(Flag::Plain, attempt.holder, attempt.label.as_ref(), bytes));
 }
 
-/// The value, the ttl, and how long the fence is remembered.
+/// The value, the TTL, and how long the fence is kept.
 fn lease(attempt: &Attempt, args: &mut Words) {
     value(attempt, args);
     args.show(millis(attempt.ttl.duration()));
@@ -261,7 +267,7 @@ mod tests {
         assert_eq!(batched_key(&of(Claim::permits([a], 1, 1).unwrap())), None);
     }
 
-    /// The answer of one claim must never be taken for another's.
+    /// A claim must never get the answer of another claim.
     #[test]
     fn an_answer_that_does_not_fit_the_claims_is_an_error() {
         let text = |text: &str| Value::BulkString(text.into());

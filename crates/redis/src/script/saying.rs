@@ -1,4 +1,4 @@
-//! How each request is said.
+//! Encodes each request as a script call.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::{Call, Script, Words, side_call};
 use crate::slot::{MEMBER_KEY, SIDE_LEN, Side, Sides, member_key_in, slot_of};
 use crate::wire;
 
-/// Who vouches for what a member of a quorum has not forgotten.
+/// The run that vouches for what a member of a quorum has not forgotten.
 #[derive(Clone, Copy)]
 pub(super) struct Voucher<'a> {
     pub(super) run: Option<&'a str>,
-    /// In a cluster the key must lie where the others lie.
+    /// In a cluster, the member key must be in the same slot as the other keys.
     pub(super) by_slot: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn call(request: &Request, window: Duration, run: Voucher<'_>) -> Cal
             by_whom(attempt, [&RENEW, &MEMBER_RENEW], args, run)
         }
         Request::Release(attempt) => release(attempt, window),
-        // Nobody has this id, so nothing is released, and all is handed on.
+        // No holder has this id, so nothing is released, and all keys are handed over.
         Request::Advance(of) => {
             let args = begun(Holder::from_bits(0), window);
             Call { script: &RELEASE, keys: with_sides(of), args }
@@ -75,7 +75,7 @@ pub(super) fn call(request: &Request, window: Duration, run: Voucher<'_>) -> Cal
     }
 }
 
-/// The call that breaks a lease, and says so to its holder at this channel.
+/// The call that breaks a lease, and notifies its holder on this channel.
 pub(crate) fn break_call(
     key: &Key,
     fence: Fence,
@@ -102,7 +102,8 @@ fn release(attempt: &Attempt, window: Duration) -> Call {
         return Call { script: &RELEASE, keys, args };
     }
     for key in attempt.claim.keys() {
-        // Where nobody sleeps, the key stands in: it is in the right slot, and is no list.
+        // If nobody blocks there, the key itself takes that place: it is in the right slot, and is
+        // not a list.
         match sleeps(key) {
             Some(place) => keys.push(&place),
             None => keys.push(key.as_bytes()),
@@ -111,7 +112,8 @@ fn release(attempt: &Attempt, window: Duration) -> Call {
     Call { script: &RELEASE_AND_WAKE, keys, args }
 }
 
-/// A call for an attempt: by the first of the scripts if it stands for itself, and by the second if it has a proposal.
+/// A call for an attempt: with the first script if the store is used alone, and with the second if
+/// the attempt has a proposal.
 fn by_whom(
     attempt: &Attempt,
     [alone, at_member]: [&'static Script; 2],
@@ -131,7 +133,7 @@ fn by_whom(
     Call { script: at_member, keys, args }
 }
 
-/// Each key of a claim, and its side keys behind it.
+/// Each key of a claim, followed by its side keys.
 fn keys(attempt: &Attempt) -> Words {
     with_sides(attempt.claim.keys())
 }
@@ -141,7 +143,7 @@ pub(super) fn with_sides<'a>(keys: impl IntoIterator<Item = &'a Key, IntoIter: C
     let keys = keys.into_iter();
     let size = |key: &Key| (1 + SIDES.len()) * (key.as_bytes().len() + SIDE_LEN);
     let (count, size) = keys.clone().fold((0, 0), |(count, sum), key| (count + 1, sum + size(key)));
-    // At a member there is one more, which has the length of a side key, and in its braces a tag.
+    // At a member there is one more key, as long as a side key, with a tag in its braces.
     let mut words = Words::with_room(count * (1 + SIDES.len()) + 1, size + SIDE_LEN + MEMBER_KEY.len());
     for key in keys {
         words.push(key.as_bytes());
@@ -153,7 +155,8 @@ pub(super) fn with_sides<'a>(keys: impl IntoIterator<Item = &'a Key, IntoIter: C
     words
 }
 
-/// Whose call it is, and for how long a lock that it hands over may remain unclaimed; and room for the rest.
+/// The holder, and how long a lock that is handed over may remain unclaimed; with room for the
+/// other arguments.
 fn begun(holder: Holder, window: Duration) -> Words {
     const WORDS: usize = 15;
     const BYTES: usize = 256;
@@ -163,7 +166,7 @@ fn begun(holder: Holder, window: Duration) -> Words {
     args
 }
 
-/// The ttl, and how long the fence is remembered.
+/// The TTL, and how long the fence is kept.
 fn lengths(attempt: &Attempt, args: &mut Words) {
     args.show(millis(attempt.ttl.duration()));
     args.show(millis(LastFence::kept_for(attempt.ttl)));
@@ -176,7 +179,7 @@ fn limit(not_after: Option<Stamp>, args: &mut Words) {
     }
 }
 
-/// How each key is wanted, in the order of the keys.
+/// The mode of each key, in the order of the keys.
 fn modes(attempt: &Attempt, args: &mut Words) {
     args.write(|bytes| {
         for (nth, want) in attempt.claim.wants().iter().enumerate() {
@@ -188,7 +191,7 @@ fn modes(attempt: &Attempt, args: &mut Words) {
     });
 }
 
-/// What an attempt that waits says besides.
+/// The additional arguments of an attempt that waits.
 fn waiting(attempt: &Attempt, wait: &Wait, args: &mut Words) {
     let channel = wait.channel.as_ref().map_or(&b""[..], |channel| channel.as_bytes());
     debug_assert!(!channel.contains(&b' '), "a channel that was not made by wire::channel_of");
@@ -215,7 +218,7 @@ fn waiting(attempt: &Attempt, wait: &Wait, args: &mut Words) {
     }
 }
 
-/// As scripts have lengths of time. What is longer than they can say is as good as for ever.
+/// A duration in the unit of the scripts. A duration that they cannot express counts as endless.
 pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -116,7 +116,7 @@ fn calls_say_how_each_key_is_wanted() {
     assert_eq!(of(Claim::permits(keys(), 2, 4).unwrap()), [["p2/4 p2/4"], ["p2/4 p2/4"]]);
 }
 
-/// The scripts have it as a number of theirs.
+/// The scripts contain it as a number.
 #[test]
 fn shares_are_remembered_as_long_as_a_line() {
     let kept = format!("local SHARES_KEPT = {}\n", WaitQueue::KEPT_FOR.as_millis());

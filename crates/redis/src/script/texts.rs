@@ -1,4 +1,4 @@
-//! The texts of the scripts: which parts each is made of, in their order.
+//! The texts of the scripts: the parts of each, in order.
 
 use super::Script;
 
@@ -8,45 +8,45 @@ macro_rules! script {
     };
 }
 
-/// Gives a holder all keys of a claim, or none.
+/// Grants a holder all keys of a claim, or none.
 pub static GRANT: Script = script!("bounds", "read", "state", "line", "shares", "turn", "grant");
 /// The same at a member of a quorum.
 pub static MEMBER_GRANT: Script =
     script!("bounds", "read", "state", "line", "shares", "turn", "member", "grant");
-/// Lets a lease last a ttl from now.
+/// Extends a lease to a TTL from now.
 pub static RENEW: Script = script!("bounds", "read", "state", "line", "shares", "turn", "renew");
 /// The same at a member of a quorum.
 pub static MEMBER_RENEW: Script =
     script!("bounds", "read", "state", "line", "shares", "turn", "member", "renew");
-/// The same, and takes it again where nobody holds or waits.
+/// The same; also takes the lease again if nobody holds or waits for its keys.
 pub static REJOIN: Script =
     script!("bounds", "read", "state", "line", "shares", "turn", "member", "rejoin", "renew");
-/// Lifts the fences of what a holder holds.
+/// Raises the fences of what a holder holds.
 pub static RAISE: Script = script!("bounds", "read", "state", "line", "shares", "turn", "member", "raise");
-/// Takes back what a holder holds.
+/// Releases what a holder holds.
 pub static RELEASE: Script = script!("bounds", "read", "state", "line", "shares", "turn", "release");
-/// The same, and wakes others who wait for a key that is free then.
+/// The same; also wakes waiters of another library for a key that is then free.
 pub static RELEASE_AND_WAKE: Script =
     script!("bounds", "read", "state", "line", "shares", "turn", "signal", "release");
-/// Ends the lease with a fence.
+/// Ends the lease with this fence.
 pub static BREAK: Script = script!("bounds", "read", "state", "line", "shares", "turn", "break");
-/// Says who holds a key.
+/// Returns the holders of a key and its waiters.
 pub static INSPECT: Script = script!("read", "look", "inspect");
-/// Says the same of many.
+/// The same for many keys.
 pub static SURVEY: Script = script!("read", "look", "survey");
-/// Says that what the keys of a claim stand for was done.
+/// Marks the keys of a claim as done.
 pub static MARK: Script = script!("bounds", "read", "state", "line", "shares", "mark");
-/// Says whether it was.
+/// Returns whether a key is marked as done.
 pub static MARKED: Script = script!("read", "marked");
-/// Deletes what says that it was.
+/// Deletes the mark of a key.
 pub static FORGET: Script = script!("read", "forget");
-/// Finds out whether scripts may be run, and what time it is.
+/// Checks that scripts may be run, and returns the time.
 pub static OPEN: Script = script!("open");
-/// Has a slot of a cluster vouched for, before anything is asked of it.
+/// Starts the quarantine of a slot of a cluster, if needed, before its first request.
 pub static VOUCH: Script = script!("bounds", "read", "state", "member", "vouch");
-/// Grants keys that are free, each to a holder of its own.
+/// Grants free keys, each to a different holder.
 pub static BATCH_GRANT: Script = script!("bounds", "batch_grant");
-/// Deletes leases that nobody waits for.
+/// Deletes leases without waiters.
 pub static BATCH_RELEASE: Script = script!("batch_release");
-/// Lets leases that nobody waits for last a ttl from now.
+/// Extends leases without waiters to a TTL from now.
 pub static BATCH_RENEW: Script = script!("bounds", "batch_renew");

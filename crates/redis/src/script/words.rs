@@ -1,9 +1,10 @@
-//! The words of a command.
+//! The arguments of a command.
 
 use std::fmt::Display;
 use std::io::Write as _;
 
-/// Words one behind the other: however many they are, in two allocations. Every lock that is taken or let go has some twenty.
+/// A list of arguments in one buffer: two allocations, however many there are. Every acquisition or
+/// release has some twenty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
     bytes: Vec<u8>,
@@ -11,38 +12,39 @@ pub struct Words {
 }
 
 impl Words {
-    /// No words, and room for so many of so many bytes together.
+    /// An empty list with room for this many arguments of this many bytes in all.
     pub(super) fn with_room(words: usize, bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(words) }
     }
 
-    /// No words, and room for those of so many claims, so many each: as much as the names of keys, or values, mostly take.
+    /// An empty list with room for this many claims, with this many arguments each, of the usual
+    /// size of key names or values.
     pub(super) fn for_claims(claims: usize, words: usize) -> Self {
         const BYTES: usize = 48;
-        /// What stands before or behind those of the claims.
+        /// The number of arguments before or after those of the claims.
         const BESIDES: usize = 3;
         let words = claims * words + BESIDES;
         Self::with_room(words, words * BYTES)
     }
 
-    /// How many there are.
+    /// The number of arguments.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The bytes of all together.
+    /// The number of bytes of all arguments.
     pub(super) fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Each, in order.
+    /// The arguments in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
         (0..self.ends.len()).map(|nth| {
             let start = nth.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -50,17 +52,17 @@ impl Words {
         })
     }
 
-    /// One more.
+    /// Adds an argument.
     pub(crate) fn push(&mut self, word: &[u8]) {
         self.write(|bytes| bytes.extend_from_slice(word));
     }
 
-    /// What something shows of itself, such as the digits of a number.
+    /// Adds the displayed form of a value, such as the digits of a number.
     pub(crate) fn show(&mut self, what: impl Display) {
         self.write(|bytes| write!(bytes, "{what}").expect("writing to memory does not fail"));
     }
 
-    /// One more, which `word` writes behind what is there.
+    /// Adds an argument, which `word` appends to the buffer.
     pub(crate) fn write(&mut self, word: impl FnOnce(&mut Vec<u8>)) {
         word(&mut self.bytes);
         self.ends.push(self.bytes.len());

@@ -1,21 +1,21 @@
--- Grants keys that are free and that nobody waits for, each to a holder of its own. Any other key is left as it is, and its claim is
--- asked again by the script that grants: that one knows queues, shares and strangers' values.
+-- Grants free keys without waiters, each to a different holder. Any other key is left unchanged, and its claim is
+-- served by the single grant script, which handles queues, shares and other programs' values.
 --
 -- KEYS  for each claim five: the key, its line, its waiters, its holders, their shares; then for each claim the fence of its key; at
 --       a member of a quorum one more: the member key
--- ARGV  1  past this time on the server's clock, in µs since 1970, nothing is granted
+-- ARGV  1  after this time on the server's clock, in µs since 1970, nothing is granted
 --     and only at a member:
---       2  the run that vouches for its leases; empty: the server is said to forget nothing
+--       2  the run that vouches for its leases; empty: the URL says that the server forgets nothing
 --       3  the longest ttl of the quorum, in ms
 --     then for each claim:
 --          the value of its lease
 --          the ttl, in ms
 --          how long to remember the fence, in ms
---          and only at a member: the fence that is proposed
+--          and only at a member: the proposed fence
 --
--- Answers the server's time in µs, and for each claim the fence that it was granted, or nothing. The time alone: too late for all.
+-- Returns the server's time in µs, and for each claim its fence, or nothing. The time alone: too late for all.
 --
--- A wrong type at a key counts for EXISTS, but reads as nothing in MGET.
+-- A value of the wrong type counts for EXISTS, but reads as nothing in MGET.
 
 local call = redis.call
 local at_member = #KEYS % 6 == 1
@@ -39,7 +39,7 @@ local known = 0
 for i = 1, n do
   if lasts[i] then known = known + 1 end
 end
--- Whether the last fences are all that is there.
+-- True if the last fences are the only keys that exist.
 local all_free = call('EXISTS', unpack(KEYS, 1, 6 * n)) == known
 
 local function is_free(i)

@@ -1,10 +1,10 @@
--- Deletes keys that still have certain values: leases of one key each, wanted alone, that nobody waits for. Of any other, the script
--- that releases says who holds it, and hands it on.
+-- Deletes keys that still have given values: exclusive leases of one key each, without waiters. For any other lease, the single
+-- release script returns the holder and hands the key over.
 --
 -- KEYS  for each lease its key
 -- ARGV  for each lease the value that its grant wrote
 --
--- Answers for each lease 1 if it was deleted, or 0.
+-- Returns for each lease 1 if it was deleted, or 0.
 
 local found, gone, answer = redis.call('MGET', unpack(KEYS)), {}, {}
 for i, value in ipairs(ARGV) do

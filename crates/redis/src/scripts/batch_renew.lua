@@ -1,16 +1,16 @@
--- Lets leases of one key each, wanted alone, last a ttl from now where nobody waits for them. Any other is asked again by the script
--- that renews.
+-- Extends exclusive leases of one key each to a TTL from now, if nobody waits for them. Any other lease is renewed by the single
+-- renewal script.
 --
 -- KEYS  for each lease its key; then for each lease the fence of its key; at a member of a quorum one more: the member key
 -- ARGV  only at a member:
---       1  the run that vouches for its leases; empty: the server is said to forget nothing
+--       1  the run that vouches for its leases; empty: the URL says that the server forgets nothing
 --       2  the longest ttl of the quorum, in ms
 --     then for each lease:
 --          the value that its grant wrote
 --          the ttl, in ms
 --          how long to remember the fence, in ms
 --
--- Answers for each lease 1 if it was renewed, or 0. No lease is made shorter, nor is a fence forgotten sooner.
+-- Returns for each lease 1 if it was renewed, or 0. No lease is shortened, and no fence is forgotten sooner.
 
 local call = redis.call
 local at_member = #KEYS % 2 == 1

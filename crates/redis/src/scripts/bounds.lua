@@ -1,10 +1,10 @@
--- Stands first in each script that changes a lease: the numbers that short cuts and what stands behind them must agree on.
+-- First part of each script that changes a lease: numbers on which the batch scripts and the single scripts must agree.
 
--- The last fence that a double can count.
+-- The greatest fence: the last integer that a double represents exactly.
 local FENCE_MAX = 9007199254740991
--- How far from this server's clock a fence may be that a quorum proposes, in µs; and for how long after its last use a member remembers
+-- How far from this server's clock a proposed fence of a quorum may be, in µs; and for how long after its last use a member remembers
 -- which run of the server vouches for it, in ms.
 local MARGIN, KEPT = 2000000, 2592000000
 
--- So many of a line are looked at for one who listens elsewhere than its first.
+-- The number of waiters that are searched for one on another channel than the first waiter's.
 local LOOKED_AHEAD = 8

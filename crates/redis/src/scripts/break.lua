@@ -1,25 +1,25 @@
--- Ends the lease on a key, whoever holds it, if its fence is the one that is named; or the share with that fence. Raises the fence of
--- the key, and hands it on.
+-- Ends the lease on a key, whoever holds it, if it has the given fence; or the share with that fence. Raises the fence of the
+-- key, and hands the key over.
 --
--- KEYS  as for all: here one key; behind them, where the break is recorded
+-- KEYS  as for all scripts, with one key; behind them, the record of the break
 -- ARGV  1  the fence
 --       2  how long a key that is handed over may remain unclaimed, in ms
 --       3  how long to remember the fence, in ms
---       4  the channel at which holders hear that their lease was broken
+--       4  the channel on which holders are notified of broken leases
 --       5  who breaks it, a line feed, why: for the record
 --       6  how long to keep the record, in ms
 --
--- The last field of each answer says which keys are free although somebody waits. The second one is always 1.
---   0 1 value pttl fence      broken: it was held by this value, and would have been for so long
---   1 1 value pttl fence      it is held by this value, with another fence (empty: unknown) or by no lease; nothing is broken
---   3 1 pttl                  it has something that is no string
+-- The last field of each answer lists the keys that are free although somebody waits. The second one is always 1.
+--   0 1 value pttl fence      broken: the former value, and its remaining time
+--   1 1 value pttl fence      it is held by this value, with another fence (empty: unknown) or not by a lease; nothing is broken
+--   3 1 pttl                  it has something that is not a string
 --   6 1                       nobody holds it
 --
--- A fence names one holding of its key. Whoever broke what it saw earlier breaks nothing of what has come since.
+-- A fence names one holding of its key: breaking a holding that was seen earlier does not affect later ones.
 
 local s = see(1)
 
--- Whose share has this fence.
+-- The holder whose share has this fence.
 if s.room then
   local found = redis.call('HGETALL', s.shares_key)
   for i = 1, #found, 2 do
@@ -46,14 +46,16 @@ else
 end
 
 if answer[1] == 0 then
-  -- As if its holder let it go: what was handed to it is not held against its neighbours.
+  -- As if its holder had released it: an unclaimed hand-over does not count against other waiters
+  -- on its channel.
   if follows then remember(s, above(last), tonumber(ARGV[3])) end
   leave(s)
   pushes[1] = { ARGV[4], 'b ' .. me }
 end
 advance(s)
 answer = finish({ s }, answer)
--- Last, and not at any price: the lease is broken also where there is no room for the record.
+-- Written last, and its failure is ignored: the lease is broken even if there is no memory for the
+-- record.
 if said then
   local record = time .. ' ' .. ARGV[1] .. ' ' .. ARGV[5] .. '\n' .. string.sub(said, 2)
   redis.pcall('SET', KEYS[7], record, 'PX', ARGV[6])

@@ -1,10 +1,10 @@
--- Deletes a mark, and says what it was.
+-- Deletes a mark, and returns it.
 --
 -- KEYS  1  the mark of the key
 -- ARGV  none
 --
---   0 value now               this was there; now is the server's time, in µs since 1970
---   3 1 pttl                  the mark is something that is no string; it stays
+--   0 value now               the deleted mark; now is the server's time, in µs since 1970
+--   3 1 pttl                  the mark is not a string; it is kept
 --   6 now                     there was none
 
 local value, other = read(KEYS[1])

@@ -1,39 +1,39 @@
--- Gives a holder all keys of a claim, or none; or lets it take those that are free, in their order, and wait in the line of the
--- first that is not. Asking again with the same holder is no different from asking.
+-- Gives a holder all keys of a claim, or none; or lets it take those that are free, in their order, and wait in the queue of the
+-- first that is not. Repeating a request with the same holder has the same effect as making it once.
 --
 -- ARGV  1  32 digits of the holder
 --       2  how long a key that is handed over may remain unclaimed, in ms
---       3  what stands behind the digits in the value: nothing, or a space and the label
+--       3  the part of the value after the digits: nothing, or a space and the label
 --       4  the ttl, in ms
 --       5  how long to remember the fence, in ms
---       6  past this time on the server's clock, in µs since 1970, do nothing; empty: never
---       7  how each key is wanted, a space between each two: x alone, s shared, p2/4 two of four permits
+--       6  after this time on the server's clock, in µs since 1970, do nothing; empty: never
+--       7  the mode of each key, separated by spaces: x exclusive, s shared, p2/4 two of four permits
 --     and only if it waits:
---       8  its channel; empty: it cannot be told
---       9  which key it has a ticket for; empty: none
+--       8  its channel; empty: it cannot be notified
+--       9  the key for which it has a ticket; empty: none
 --      10  the ticket
---      11  the length of a line that it does not join any more; empty: it joins any
---      12  how long to remember the line, in ms
---      13  32 digits that the push must repeat which tells it that it was granted the key; empty where it cannot be told
+--      11  the length of a queue that it does not join; empty: it joins any
+--      12  how long to remember the queue, in ms
+--      13  32 digits that a push which grants it the key must repeat; empty if it cannot be notified
 --
--- The last field of each answer says which keys are free although somebody waits, and the field before it is the server's time
+-- The last field of each answer lists the keys that are free although somebody waits, and the field before it is the server's time
 -- in µs. n counts the keys from 1.
 --   0 fence                              granted; the fence is new to each of the keys
---   1 n value pttl fence                 key n is taken, by this value, for so long (-1: no end); fence empty: unknown. Where several
---                                        hold it, not the value but an array: the marker, and digits, weight and tail of whose share
---                                        ends first; the rest of that share (fence -: none yet)
+--   1 n value pttl fence                 key n is held, by this value, for so long (-1: no end); fence empty: unknown. If several
+--                                        hold it, an array replaces the value: the marker, and digits, weight and tail of the share
+--                                        that ends first; and the remaining time of that share (fence -: none yet)
 --   2                                    too late
---   3 n                                  key n has something that is no string
---   4 n                                  the fence of key n is the last that a double can count
---   5 n                                  the fence key of key n holds something that is no number
+--   3 n                                  key n has something that is not a string
+--   4 n                                  the fence of key n is the greatest that a double represents exactly
+--   5 n                                  the fence key of key n contains something that is not a number
 --   7 n value pttl fence ticket before stood
---                                        key n is taken, and it stands in line there, behind so many; stood 1: it did before
---   8 n value pttl fence length          key n is taken, and so many wait that it did not join; it holds nothing
---   9                                    a key is not handed on yet
+--                                        key n is held, and it is in the queue there, behind so many; stood 1: it was before
+--   8 n value pttl fence length          key n is held, and its queue has reached the limit, so it did not join; it holds nothing
+--   9                                    a key is not handed over yet
 --  11                                    the ttl is longer than the quorum's longest
 --
--- Nothing is written if the answer is 2, 3, 4, 5 or 11. A value that is not this holder's is never overwritten but to mark it. A
--- lease that this holder has is never made shorter: a grant that was delayed on its way would else cut off the renewal that
+-- Nothing is written if the answer is 2, 3, 4, 5 or 11. A value that is not this holder's is never overwritten except to mark it. A
+-- lease that this holder has is never shortened: otherwise a delayed grant could cut off the renewal that
 -- overtook it.
 
 local tail, ttl, keep, not_after = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
@@ -56,14 +56,15 @@ for mode in string.gmatch(ARGV[7], '[^ ]+') do
 end
 for _, s in ipairs(all) do settle(s) end
 
--- At its ticket's place if it has one, else where it stands already, else at the end.
+-- At its ticket's place if it has one, otherwise where it is already, otherwise at the end.
 local function join(s)
   s.line = line(s) or new_line(0, false)
   local line = s.line
   local at = line.me and line.me.ticket or ticket_at == s.n and ticket
   if not at then
     local last = line.length > 0 and redis.call('ZRANGE', s.line_key, -1, -1, 'WITHSCORES')
-    -- Behind what a stranger wrote at no number that counts, those who join stand in the order in which they came.
+    -- If another program wrote a place whose number is too great to count on, later waiters follow
+    -- it in the order in which they join.
     at = above(last and tonumber(last[2]) < FENCE_MAX and last[2])
   end
   if not line.me then line.length = line.length + 1 end
@@ -72,7 +73,7 @@ local function join(s)
   line.me, line.joined = standing(me, at, record), true
 end
 
--- Takes one key and answers nothing, or stands in its line.
+-- Takes one key and returns nothing, or joins its queue.
 local function step(s)
   if holds(s, s.want) then return take(s, tail, ttl) end
   local stood = false
@@ -84,7 +85,7 @@ local function step(s)
   local turn = advance(s, true)
   if turn == 'free' or turn == 'asking' then
     take(s, tail, ttl)
-    -- Those behind may hold the key together with this one.
+    -- The waiters behind may be able to share the key.
     if turn == 'asking' then advance(s) end
     return
   end
@@ -117,17 +118,18 @@ local function try()
   return refused
 end
 
--- Whoever kept keys behind the one that it waits for could wait for somebody who waits for those. And whoever may not wait keeps
--- nothing at all.
+-- An attempt that kept keys behind the one for which it waits could deadlock with somebody who
+-- waits for those. And an attempt that may not wait keeps nothing at all.
 local function wait()
   local taken = {}
   for n, s in ipairs(all) do
-    -- Behind the last there is none to wait for.
+    -- After the last key there is none to wait for.
     local may_be_kept = n < #all and not holds(s, s.want)
     local answer = step(s)
     if not answer and may_be_kept then taken[#taken + 1] = s end
     if answer then
-      -- What is kept has no fence of its own yet, but no more that of whoever had it before, who could else be broken in its place.
+      -- A kept key has no fence of its own yet. But raise the fence above that of the previous
+      -- holder, because otherwise somebody could break this attempt with that fence.
       for _, it in ipairs(taken) do
         local last, follows = fence(it)
         if follows then remember(it, above(last), keep) end

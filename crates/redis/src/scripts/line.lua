@@ -1,15 +1,16 @@
--- Stands before each script that may hand a key on: its line.
+-- Part of each script that may hand a key over: the key's queue (line).
 --
--- The line is a sorted set: the holders' digits by their tickets. What it says of them is in a hash, the waiters:
---   digits      ttl, how long to remember the fence, 1 if other keys are wanted too, else 0, and directly behind that the mode unless
---               the key is wanted alone, the channel, the 32 digits that prove a grant to the waiter where it demands that, and a space
---               and the label if there is one; a space between each two. No channel: cannot be told, and is believed to listen.
---   u           to whom the key was handed that has not been heard since: digits, a space, the channel
---   s:channel   who listens there is passed over
+-- The queue is a sorted set: the holders' digits by their tickets. A hash, the waiters, contains their data:
+--   digits      ttl, how long to remember the fence, 1 if the claim has other keys too, else 0, and directly behind that the mode unless
+--               it is exclusive, the channel, the 32 digits that prove a grant to the waiter if it requires a proof, and a space
+--               and the label if there is one; separated by spaces. No channel: it cannot be notified, and counts as listening.
+--   u           the holder of an unclaimed hand-over: digits, a space, the channel
+--   s:channel   waiters on this channel are skipped
 
 local CLEARED_AT_ONCE = 100
 
--- Whole milliseconds that a server accepts as how long a key lasts: more than none, and fewer digits than overflow.
+-- Whole milliseconds that a server accepts as a key's lifetime: more than zero, and not so many
+-- digits that they overflow.
 local MS = '([1-9]%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?)'
 local STANDS = '^' .. MS .. ' ' .. MS .. ' ([01])([^ ]*) ([^ ]*)(.*)$'
 
@@ -29,7 +30,8 @@ local function new_line(length, unclaimed)
   }
 end
 
--- The line of a key, or false. Who asks is known apart from the others, because it may join and leave.
+-- The queue of a key, or false. The requester is kept apart from the others, because it may join
+-- and leave.
 local function line(s)
   if s.line ~= nil then return s.line end
   s.line = false
@@ -40,7 +42,7 @@ local function line(s)
   return s.line
 end
 
--- Asks which channels somebody listens at, and which are passed over.
+-- Asks which channels have a listener, and which are skipped.
 local function ask_about(s, channels)
   local counts = redis.call('PUBSUB', 'NUMSUB', unpack(channels))
   local fields = {}
@@ -54,7 +56,7 @@ local function ask_about(s, channels)
   end
 end
 
--- Reads on in the line.
+-- Loads more of the queue.
 local function read_on(s, count)
   local line = s.line
   local found = redis.call('ZRANGE', s.line_key, line.read, line.read + count - 1, 'WITHSCORES')
@@ -79,7 +81,8 @@ local function stands_before(one, other)
   return one.ticket < other.ticket or one.ticket == other.ticket and one.digits < other.digits
 end
 
--- Who stands first, or nil. Mostly two are all that must be known; else all that one request may have to do with.
+-- The first waiter, or nil. Mostly two waiters are enough; otherwise load as many as one request
+-- may handle.
 local function first(s)
   local line = s.line
   while not line.others[line.nth] and line.read < line.stored do read_on(s, line.read == 0 and 2 or CLEARED_AT_ONCE) end
@@ -88,8 +91,9 @@ local function first(s)
   return stands_before(line.me, other) and line.me or other
 end
 
--- Who is to ask when a key that was handed to somebody on this channel has not been claimed: the first of a few who listen
--- elsewhere, as whoever listens there may be as dead as that one; else the first.
+-- The waiter that is to ask if a key that was handed over on this channel has not been claimed. It
+-- is the first of a few waiters on another channel, because other waiters on this channel may be as
+-- dead as the new holder; otherwise the first waiter.
 local function witness(s, channel)
   local line = s.line
   local at, mine = line.nth, line.me
@@ -108,7 +112,7 @@ local function witness(s, channel)
   return first(s)
 end
 
--- Whether somebody may hear what is said to a waiter.
+-- Returns true if somebody may listen on the waiter's channel.
 local function hears(s, waiter)
   local channel = waiter.channel
   if not channel or channel == '' then return channel == '' end
@@ -120,7 +124,7 @@ local function strike(s, channel, struck)
   if channel ~= '' then s.line.struck[channel], s.line.strikes[channel] = struck, struck end
 end
 
--- Takes out who asks, or who is first.
+-- Removes the requester, or the first waiter.
 local function out(s, waiter)
   local line = s.line
   if waiter == line.me then line.me = nil else line.nth = line.nth + 1 end
@@ -128,7 +132,8 @@ local function out(s, waiter)
   line.gone[#line.gone + 1] = waiter.digits
 end
 
--- A line in which nobody stands and nobody is waited for is none, and who joins it now begins another.
+-- A queue without waiters and without an unclaimed hand-over is removed, and the next waiter starts
+-- a new one.
 local function put_back(s)
   if s.line and s.line.length == 0 and not s.line.unclaimed then
     s.line = new_line(0, false)
@@ -136,13 +141,14 @@ local function put_back(s)
   end
 end
 
--- Who asks has been heard.
+-- The requester has confirmed what it was handed.
 local function claim(s)
   local line = line(s)
   if line and line.unclaimed and string.sub(line.unclaimed, 1, 32) == me then line.unclaimed = false end
 end
 
--- Who asks, or somebody who listens where it does, has been heard: whatever that process was handed it will hear of.
+-- The requester, or another waiter on its channel, has asked: hand-overs to that process will be
+-- received.
 local function heard_from(s, channel)
   strike(s, channel, false)
   claim(s)
@@ -150,7 +156,7 @@ local function heard_from(s, channel)
   if unclaimed and channel ~= '' and string.sub(unclaimed, 34) == channel then s.line.unclaimed = false end
 end
 
--- Who asks stands in no line.
+-- The requester leaves the queue.
 local function leave(s)
   local line = line(s)
   if line and line.me then out(s, line.me) end

@@ -1,9 +1,9 @@
--- Stands before each script that looks at keys and writes nothing: what is to be seen of one.
+-- Part of each script that reads keys and writes nothing: the state of one key.
 
--- More do not fit on Lua's stack at once.
+-- The most values that fit on Lua's stack at once.
 local AT_ONCE = 1000
 
--- Everything of a sorted set, with what a hash knows of it.
+-- All entries of a sorted set, with their data from a hash.
 local function each(order, hash, from, tell)
   local found, digits = redis.call('ZRANGE', order, from, from + AT_ONCE - 1, 'WITHSCORES'), {}
   for i = 1, #found, 2 do digits[#digits + 1] = found[i] end

@@ -1,14 +1,14 @@
--- Says of the keys of a claim that what they stand for was done, if a holder still holds them all, and alone.
+-- Marks the keys of a claim as done, if a holder still holds them all exclusively.
 --
 -- KEYS  behind those of all keys: the mark of each
 -- ARGV  1  32 digits of the holder
 --       2  the mark
 --       3  how long to keep it, in ms
 --
--- n counts the keys from 1, and is the first that the holder does not hold; then nothing is written.
+-- n counts the keys from 1, and is the first key that the holder does not hold; then nothing is written.
 --   0                         marked
---   1 n value pttl fence      another holds key n, or several do, for so long (-1: no end); fence empty: unknown
---   3 n pttl                  key n has something that is no string
+--   1 n value pttl fence      another holder holds key n, or several do, for so long (-1: no end); fence empty: unknown
+--   3 n pttl                  key n has something that is not a string
 --   6 n                       nobody holds key n
 
 local count, answer = #KEYS / 7, nil

@@ -1,11 +1,11 @@
--- Says whether what a key stands for was done, and the time.
+-- Returns the mark of a key, and the time.
 --
 -- KEYS  1  the mark of the key
 -- ARGV  none
 --
---   0 value now               it was; now is the server's time, in µs since 1970
---   3 1 pttl                  the mark is something that is no string
---   6 now                     it was not
+--   0 value now               the mark; now is the server's time, in µs since 1970
+--   3 1 pttl                  the mark is not a string
+--   6 now                     there is none
 
 local value, other = read(KEYS[1])
 local now = whole(time_now())

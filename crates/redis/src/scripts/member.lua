@@ -1,17 +1,17 @@
--- Stands before each script that a quorum asks, but for the releases: lets nothing through while this server may have forgotten
--- leases. It takes its key and its arguments from behind the others; what follows finds its own where they always are.
+-- Part of each script for a quorum, except the releases: refuses the request while this server may have forgotten
+-- leases. It takes its key and its arguments from behind the others, so the parts that follow find theirs at the usual positions.
 --
--- KEYS  last, the member key: which run of the server vouches for its leases; and, until it is sure to have forgotten none that
---       lasts, a space and since when it does, in µs since 1970
+-- KEYS  last, the member key: the run of the server that vouches for its leases; and, until it has certainly not forgotten any lease
+--       that still lasts, a space and since when it vouches, in µs since 1970
 -- ARGV  behind all others:
---       1  the fence that is proposed
---       2  the run that the caller found on this very connection; empty: this server is said to forget nothing
+--       1  the proposed fence
+--       2  the run that the caller found on this very connection; empty: the URL says that this server forgets nothing
 --       3  the longest ttl of the quorum, in ms
 --
---  10 left                    it abstains for so many ms more; nothing is written but the member key
+--  10 left                    it abstains for so many more ms; nothing is written except the member key
 --
--- If the key has another run or none, the server was started anew, or its data were replaced or deleted. What it forgot lasts for
--- the longest ttl at most; its clock may have been read a little before it forgot.
+-- If the key has another run or none, the server was restarted, or its data were replaced or deleted. A lease that it forgot lasts for
+-- at most the longest ttl; its clock may have been read a little before it forgot.
 
 local BEHIND = 1000000
 
@@ -24,7 +24,7 @@ if run ~= '' then
   local kept = whole(math.max(KEPT, 2 * longest))
   local vouches, since = string.match(redis.call('GET', member_key) or '', '^(%w+) ?(%d*)$')
   since = tonumber(since)
-  -- A clock that was set back must not make it abstain for as long as it was set back.
+  -- After a clock was set back, it must not abstain for the time by which the clock was set back.
   if vouches ~= run or since and since > now then
     since = now
     redis.call('SET', member_key, run .. ' ' .. time, 'PX', kept)

@@ -1,7 +1,7 @@
--- Finds out whether scripts may be run here, and reads the clock. Touches no key.
+-- Checks that scripts may be run here, and reads the clock. Accesses no key.
 --
 -- KEYS, ARGV  none
 --
--- Answers as TIME does: seconds since 1970, and microseconds.
+-- Returns what TIME returns: seconds since 1970, and microseconds.
 
 return redis.call('TIME')

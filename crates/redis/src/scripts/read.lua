@@ -1,8 +1,8 @@
--- Stands before each script that looks at keys.
+-- Part of each script that reads keys.
 --
 -- KEYS  six for each key of the claim: the key, its fence, its line, its waiters, its holders, their shares.
 
--- The string at a key, or false; and whether there is something else.
+-- The string at a key, or false; and whether it has something else.
 local function read(key)
   local found = redis.pcall('GET', key)
   if type(found) ~= 'table' then return found, false end
@@ -16,17 +16,19 @@ local function time_now()
   return tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 end
 
--- A number in decimal digits: Lua's own way has an exponent.
+-- A number in decimal digits, because Lua's own format may use an exponent.
 local function whole(number) return string.format('%.0f', number) end
 
--- Whether a value says that several hold the key at once: how much they may have in all (no end if they only share it), or nil.
+-- If a value is the marker of a shared key: the total that its holders may have (no limit if they
+-- only share it), otherwise nil.
 local function room_of(value)
   if value == 'lh1 shared' then return math.huge end
   local of = tonumber(string.match(value, '^lh1 permits ([1-9]%d*)$'))
   return of and of <= 1048576 and of or nil
 end
 
--- What stands behind the channel of a waiter: the digits that prove a grant to it, or nil, and the tail.
+-- The part of a waiter's record after its channel: the digits that prove a grant to it, or nil, and
+-- the tail.
 local NONCE = '^ (' .. string.rep('[0-9a-f]', 32) .. ')(.*)$'
 local function nonce_of(behind)
   local nonce, tail = string.match(behind, NONCE)
@@ -34,8 +36,8 @@ local function nonce_of(behind)
   return nil, behind
 end
 
--- What is known of a share: its weight, its fence (-: none yet), where its holder was told of it that has not been heard since
--- (-: it has been), and the tail.
+-- The data of a share: its weight, its fence (-: none yet), the channel of its unclaimed hand-over
+-- (-: it is claimed), and the tail.
 local function share_of(record)
   local weight, fence, channel, tail = string.match(record or '', '^(%d+) ([^ ]*) ([^ ]*)(.*)$')
   return { weight = tonumber(weight or 0), fence = fence or '-', channel = channel or '-', tail = tail or '' }

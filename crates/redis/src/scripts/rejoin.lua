@@ -1,18 +1,18 @@
--- At a member of a quorum: lets a lease last a ttl from now, and takes it again where nobody holds its keys or waits for them, with
--- the fence that the majority agreed on. All keys, or none.
+-- At a member of a quorum: extends a lease to a ttl from now, and takes it again if nobody holds its keys or waits for them, with
+-- the fence on which the majority agreed. All keys, or none.
 --
 -- ARGV  1  32 digits of the holder
 --       2  how long a key that is handed over may remain unclaimed, in ms
 --       3  the ttl, in ms
 --       4  how long to remember the fence, in ms
---       5  what stands behind the digits in the value: nothing, or a space and the label
---       6  past this time on the server's clock, in µs since 1970, take nothing; empty: never
---       7  how each key is wanted, as in a grant
+--       5  the part of the value after the digits: nothing, or a space and the label
+--       6  after this time on the server's clock, in µs since 1970, take nothing; empty: never
+--       7  the mode of each key, as in a grant
 --
--- It answers as the renewal does, whose script stands behind it: past that time, it is one. And:
---   5 n                       the fence key of key n holds something that is no number; nothing is written
+-- The renewal script follows it and returns the answer; after that time, it is a mere renewal. In addition:
+--   5 n                       the fence key of key n contains something that is not a number; nothing is written
 --
--- The attempt may have been released since, and must not come back to life.
+-- The attempt may have been released since, and then must not be restored.
 
 if ARGV[6] == '' or now <= tonumber(ARGV[6]) then
   local ttl, keep, tail = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]

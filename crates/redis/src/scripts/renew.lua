@@ -1,20 +1,20 @@
--- Lets a lease last a ttl from now, if its holder still holds all keys of the claim.
+-- Extends a lease to a ttl from now, if its holder still holds all keys of the claim.
 --
 -- ARGV  1  32 digits of the holder
 --       2  how long a key that is handed over may remain unclaimed, in ms
 --       3  the ttl, in ms
 --       4  how long to remember the fence, in ms
 --
--- The last field of each answer says which keys are free although somebody waits. n counts the keys from 1, and is the first that
--- the holder does not hold.
+-- The last field of each answer lists the keys that are free although somebody waits. n counts the keys from 1, and is the first key
+-- that the holder does not hold.
 --   0                         renewed
 --   1 n value pttl fence      somebody else holds key n, for so long (-1: no end); fence empty: unknown
---   3 n pttl                  key n has something that is no string
+--   3 n pttl                  key n has something that is not a string
 --   6 n                       nobody holds key n
 --  11                         the ttl is longer than the quorum's longest; nothing is written
 --
--- No lease is made shorter: a renewal that was delayed on its way would else cut off the one that overtook it. Whether or not it
--- came in time, its sender lives, and what was handed to it was claimed.
+-- No lease is shortened: otherwise a delayed renewal could cut off the one that overtook it. Even if it
+-- came too late, its sender is alive, and has claimed what was handed to it.
 
 local ttl, keep = tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -28,7 +28,7 @@ for n = 1, #KEYS / 6 do
 end
 
 for _, s in ipairs(all) do
-  -- Only what somebody waits for was ever handed over unclaimed.
+  -- Only a key with waiters was ever handed over unclaimed.
   if answer or string.sub(s.value, 4, 4) == '+' then claim(s) end
   if answer then advance(s) else put_back(s) end
 end
@@ -38,7 +38,7 @@ if not answer then
   for _, s in ipairs(all) do
     if s.room then
       shares().prolong(s, ends_after(ttl))
-      -- A server whose memory is full does not refuse this, and so not what follows.
+      -- A server whose memory is full does not refuse this, and so does not refuse what follows.
       redis.call('PEXPIREAT', s.key, whole(shares().last_end(s)))
     elseif left(s) < ttl then
       redis.call('PEXPIRE', s.key, ARGV[3])

@@ -1,24 +1,24 @@
--- Stands before each script that may give a key to several at once: their shares.
+-- Part of each script that may grant a key to several holders at once: their shares.
 --
--- The holders are a sorted set: their digits by the ends of their shares, in ms since 1970. What each has is in a hash, the shares:
---   digits      weight, fence, channel, and a space and the label if there is one; a space between each two. For the fence, -: none
---               yet. The channel is where the holder was told of it and has not been heard since; -: it has been.
+-- The holders are a sorted set: their digits by the ends of their shares, in ms since 1970. A hash, the shares, contains their data:
+--   digits      weight, fence, channel, and a space and the label if there is one; separated by spaces. For the fence, -: none
+--               yet. The channel is that of an unclaimed hand-over; -: it is claimed.
 --   n           the sum of the weights
 --
--- They count as long as the marker stands at the key, which ends with the last of them. They themselves are known a little longer:
--- so who let one lie can be passed over.
+-- They count as long as the key has the marker, which ends with the last share. Their data are kept a little longer,
+-- so that a waiter that did not claim its hand-over can be skipped.
 
 local SHARES_KEPT = 15000
 
--- What is done with shares. It is made ready only where there are some: most scripts meet none, and it would cost each of them more
--- than all that it asks of the server.
+-- The operations on shares. They are created only if there are shares: most scripts find none, and
+-- creating them would take longer than all their calls to the server.
 local function make_shares()
-  -- The first two of those that end after this.
+  -- The first two that end after this time.
   local function soonest(s, after)
     return redis.call('ZRANGEBYSCORE', s.holders_key, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 2)
   end
 
-  -- When the last of the others' ends; asked for before anything is written.
+  -- The end of the last of the others' shares; read before anything is written.
   local function others_last(s)
     local shares = s.shares
     if not shares.last then
@@ -39,7 +39,8 @@ local function make_shares()
     shares.sum = shares.sum - weight
   end
 
-  -- Takes out those that have ended, as many as one request clears away. Who was handed one and has not been heard is passed over.
+  -- Removes ended shares, as many as one request may remove. Holders that did not claim a hand-over
+  -- are skipped.
   local function clear_ended(s)
     local ended = redis.call('ZRANGEBYSCORE', s.holders_key, '-inf', whole(now_ms), 'LIMIT', 0, CLEARED_AT_ONCE + 1)
     s.unsettled = #ended > CLEARED_AT_ONCE
@@ -51,10 +52,10 @@ local function make_shares()
     end
   end
 
-  -- Whatever was found of the shares is put in order.
+  -- Cleans up the shares.
   local function settle(s)
     local known = redis.call('HMGET', s.shares_key, me, 'n')
-    -- If the sum was lost, nobody knows how much is left.
+    -- If the sum was lost, the remaining amount is unknown.
     local shares = { sum = tonumber(known[2]) or math.huge, put = {}, gone = {} }
     s.shares = shares
     local ends = tonumber(redis.call('ZSCORE', s.holders_key, me))
@@ -79,7 +80,7 @@ local function make_shares()
     if not s.room then s.shares, s.void = nil, true end
   end
 
-  -- Somebody is to hold the key with others until then, or longer if it does already.
+  -- Gives a holder a share of the key until this time, unless it has a longer one.
   local function share_out(s, digits, want, ends, channel, tail)
     if not s.value then
       s.value, s.room, s.how, s.void = want.marker, want.room, { 'PX', SHARES_KEPT }, s.void or s.beside ~= 0
@@ -97,7 +98,7 @@ local function make_shares()
     shares.put[digits], shares.marked = share, true
   end
 
-  -- Who asks holds its share until then, or longer if it does already.
+  -- Extends the requester's share to this time, unless it lasts longer already.
   local function prolong(s, ends)
     local mine = s.shares.mine
     if mine.ends < ends then
@@ -106,14 +107,14 @@ local function make_shares()
     end
   end
 
-  -- This is to be the fence of who asks.
+  -- Sets the fence of the requester's share.
   local function stamp(s, number)
     local mine = s.shares.mine
     others_last(s)
     mine.fence, s.shares.put[me] = whole(number), mine
   end
 
-  -- The share that ends first: whose it is, and what is known of it.
+  -- The share that ends first: its holder, and its data.
   local function first_to_end(s)
     local shares = s.shares
     local digits, share = shares.other and shares.other.digits, shares.other
@@ -127,7 +128,7 @@ local function make_shares()
     return digits, share
   end
 
-  -- Who asks holds its share no more.
+  -- Removes the requester's share.
   local function drop(s)
     local shares = s.shares
     gone(s, me, shares.mine.weight)
@@ -138,7 +139,7 @@ local function make_shares()
     end
   end
 
-  -- How a key is held whose share ends first: a code, and the fields that go with it.
+  -- The answer about a key whose share ends first: a code, and its fields.
   local function holding(s)
     local digits, share = first_to_end(s)
     if not share then return { 6, s.n } end
@@ -150,7 +151,7 @@ local function make_shares()
     return { 1, s.n, { s.value, digits, whole(share.weight), share.tail }, share.ends - now_ms, share.fence }
   end
 
-  -- When the last of them ends; the marker ends then, by the very same number.
+  -- The end of the last share; the marker ends then, with exactly the same number.
   local function last_end(s)
     local shares, last = s.shares, others_last(s)
     for _, share in pairs(shares.put) do last = math.max(last, share.ends) end
@@ -190,10 +191,11 @@ local function shares()
   return made
 end
 
--- Puts the shares of a key in order, before anything else is done with it. Without the marker none counts any more, and none may
--- come back to life when others have held the key in between; without shares the marker goes. Who asks has been heard.
+-- Cleans up the shares of a key before anything else is done with it. Without the marker no share
+-- counts any more, and none may revive after others have held the key in between; without shares
+-- the marker is removed. The requester has proved that it is alive.
 --
--- Beside a lease there is nothing to be looked for: whatever there is goes before there is a marker again.
+-- There is nothing to do next to a lease: any shares are removed before there is a marker again.
 local function settle(s)
   if s.owner then return end
   if not s.room then
@@ -203,13 +205,13 @@ local function settle(s)
   shares().settle(s)
 end
 
--- Whether who asks holds the key; and, where it matters, as it is wanted.
+-- Returns true if the requester holds the key and, if it matters, in the wanted mode.
 local function holds(s, want)
   if s.room then return s.shares.mine ~= nil and (not want or s.value == want.marker) end
   return s.owner == me and not (want and want.marker)
 end
 
--- Whether somebody who holds nothing of the key could have it.
+-- Returns true if a requester that holds nothing of the key could be granted it.
 local function fits(s, want)
   if not s.value then return not s.other end
   return s.value == want.marker and s.shares.sum + want.weight <= want.room
@@ -225,7 +227,8 @@ local function left(s)
   return s.left
 end
 
--- Who holds a key, and so why somebody else does not: a code, and the fields that go with it. Of several, who is to be waited for first.
+-- The holder of a key, as the reason of a refusal: a code, and its fields. Of several, the holder
+-- to wait for first.
 local function holding(s)
   if s.other then return { 3, s.n, left(s) } end
   if not s.value then return { 6, s.n } end

@@ -1,18 +1,19 @@
--- Stands before the script that releases, where other programs wait for the keys in a way of their own: each sleeps on a list
--- (BLPOP) until an element wakes one of them, who then tries to take the key.
+-- Part of the release script if other libraries have their own waiters for the keys: each blocks on a list (BLPOP)
+-- until an element wakes one of them, which then tries to take the key.
 --
--- KEYS  behind those of all keys: where they sleep who wait for each, or the key itself: nobody does
+-- KEYS  behind those of all keys: for each key the list on which they block, or the key itself: nobody does
 --
--- What follows finds its own keys where they always are. A key that was handed to a waiter of ours is not free, and nobody is woken
--- for it.
+-- The parts that follow find their keys at the usual positions. A key that was handed to a waiter of ours is not free, and nobody is
+-- woken for it.
 
 local SIGNAL_KEPT = 1000
 
 local sleepers = {}
 for n = #KEYS / 7, 1, -1 do sleepers[n] = table.remove(KEYS) end
 
--- One element and no more, for as long as somebody who had just looked in vain may take to lie down. What lies there and is no list
--- is somebody's lock, and stays. Nothing of this undoes a release: that was written before.
+-- At most one element, which lasts long enough for a waiter that has just failed to take the key
+-- and is about to block. If the list's key has something that is not a list, it may be somebody's
+-- lock, and is kept. No failure here undoes a release, which was written before.
 local function wake(sleeper)
   local length = redis.pcall('LPUSH', sleeper, 1)
   if type(length) ~= 'number' then return end

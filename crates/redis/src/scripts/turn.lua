@@ -1,6 +1,7 @@
--- Stands before each script that may hand a key on: whose turn it is, and what is written of it.
+-- Part of each script that may hand a key over: whose turn it is, and the writes for it.
 
--- The key is to be the asker's, as it is wanted. Whatever stands there now is its own, or that of others with whom it holds it.
+-- Gives the key to the requester in its mode. Its current value is the requester's own, or that of
+-- holders that share the key with it.
 local function take(s, tail, ttl)
   leave(s)
   if s.want.marker then return shares().share_out(s, me, s.want, ends_after(ttl), '-', tail) end
@@ -12,7 +13,8 @@ local function take(s, tail, ttl)
   own(s, me, tail, ms, awaited)
 end
 
--- Whoever demands no proof is of an older build, and looks for the key at the end. Nobody else is told it: others may listen.
+-- A waiter without a nonce is of an older build, and expects the key at the end. Others do not get
+-- the key's name, because anybody may listen.
 local function push(s, letter, waiter, ...)
   told = told + 1
   if waiter.channel ~= '' then
@@ -22,12 +24,14 @@ local function push(s, letter, waiter, ...)
   end
 end
 
--- Gives the key to a waiter that was taken out, and tells it; false if there is no fence for it.
+-- Gives the key to a waiter that was removed from the queue, and notifies it; false if there is no
+-- fence for it.
 local function hand(s, waiter)
   local line, ms, number = s.line, math.min(waiter.ttl, window), '-'
   local last, follows = fence(s)
   if not follows then return push(s, 'a', waiter) end -- It is told why by the answer.
-  -- Also where it is no grant yet: the last fence would else name this holding, and whoever saw the one before would break it.
+  -- Raise the fence even if this is not a grant yet: otherwise the last fence would name this
+  -- holding, and somebody who saw the previous holder could break it.
   remember(s, above(last), waiter.keep)
   if waiter.more then
     push(s, 'a', waiter)
@@ -44,10 +48,11 @@ local function hand(s, waiter)
   return true
 end
 
--- Hands a key to the first of its line who can be told, and to those behind that one, as long as each fits; who does not, but is there,
--- blocks all who stand behind it. Who asks needs not be told. Says whether nobody waits any more (`free`), who asks is first and fits
--- (`asking`), others hold the key or stand before (`taken`), or that is `unknown`, because more were handed it or gone than one request
--- deals with.
+-- Hands a key to the first waiter that can be notified, and to the waiters behind it, as long as
+-- each fits. A waiter that does not fit, but is alive, blocks all waiters behind it. The requester
+-- need not be notified. Returns whether nobody waits any more (`free`), the requester is first and
+-- fits (`asking`), others hold the key or are before it (`taken`), or that is `unknown`, because
+-- there were more new holders or dead waiters than one request handles.
 local function hand_on(s, asks)
   local line, done, handed = s.line, 0, nil
   local function turn_of(head)
@@ -76,8 +81,8 @@ local function hand_on(s, asks)
   return turn
 end
 
--- The same, once it is known that who was handed the key before has claimed it, or has let it end. What nobody waits for may be taken
--- all the same.
+-- The same, once it is known that the previous new holder has claimed the key or let it end. A key
+-- that nobody waits for may be taken in any case.
 local function advance(s, asks)
   if s.unsettled then
     unfinished[#unfinished + 1] = s.n
@@ -97,8 +102,8 @@ local function advance(s, asks)
   return turn == 'free' and not fits(s, s.want) and 'taken' or turn
 end
 
--- Frees a key if who asks holds it, takes that one out of its line, and hands the key on. Who stands first now that somebody
--- else has gone learns when it is worth asking.
+-- Frees a key if the requester holds it, removes the requester from its queue, and hands the key
+-- over. If the first waiter has changed, the new one learns when to ask.
 local function give_back(s)
   if holds(s) then
     if s.room then shares().drop(s) else free(s) end
@@ -130,9 +135,9 @@ local function write_line(s, kept)
   end
 end
 
--- Writes what has changed, tells who is to be told, and answers. What takes away comes first: a server whose memory is full lets the
--- rest follow it. Of what a server says in one go it writes the last first: so whoever was given a key hears of it before those who
--- only watch, and of several the first of the line.
+-- Writes the changes, sends the pushes, and returns the answer. Deletions come first: then a server
+-- whose memory is full accepts the rest. A server sends the pushes of one script in reverse order:
+-- so a new holder receives its push before mere observers, and of several the first of the queue.
 local function finish(all, answer, kept)
   for _, s in ipairs(all) do
     if s.line and s.line.anew then

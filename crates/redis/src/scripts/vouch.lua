@@ -1,7 +1,7 @@
--- Behind the script of members: nothing more is done. A slot for which this node has to abstain does so from now on, and is ready when
--- it is first asked for.
+-- Follows the script of members, and does nothing more. A slot for which this node has to abstain starts its quarantine now, and is
+-- ready when it is first requested.
 --
--- KEYS, ARGV  what the script of members takes, and nothing besides
+-- KEYS, ARGV  those of the script of members, and no others
 --
 --   0                         it answers for the slot
 

@@ -1,7 +1,8 @@
-//! A cluster: many servers, each with a share of the slots, and slots that wander.
+//! A cluster: many servers, each with some of the slots, and slots that move.
 //!
-//! Each node is spoken with by a client of its own, as if it stood alone. What is here finds out whose a key is, and follows where the
-//! nodes send us; each step is a request of ours with the same attempt, so that nothing is resent behind anybody's back.
+//! Each node has its own client, as if it were standalone. This module finds the owner of a key,
+//! and follows redirects. Each step is a separate request with the same attempt, so nothing is
+//! resent unnoticed.
 
 mod diagnose;
 mod learn;
@@ -33,36 +34,36 @@ use crate::client::{Bounds, Client, Common};
 use crate::fault::Faults;
 use crate::slot::slot_of;
 
-/// Speaks for the store.
+/// The client of a cluster store.
 pub(crate) struct Cluster {
     runtime: Arc<dyn Runtime>,
     faults: Faults,
     seeds: Seeds,
-    /// What each node is asked besides, and how long it may take.
+    /// Limits of a node's requests.
     bounds: Bounds,
     common: Common,
     known: Mutex<Known>,
-    /// Whoever has it asks for the owners of the slots.
+    /// Whoever holds it asks for the owners of the slots.
     learning: tokio::sync::Mutex<()>,
-    /// Whether a task of ours is about to.
+    /// Whether a background task is about to ask.
     learns_soon: AtomicBool,
-    /// Whether somebody looks for slots that move while others wait in line.
+    /// Whether a task watches for moved slots while requests wait.
     watched: AtomicBool,
-    /// With whom the next one begins who asks for the owners.
+    /// The node with which the next request for the owners starts.
     turn: AtomicUsize,
-    /// Whether somebody reads what concerns holders.
+    /// Whether somebody reads notices for holders.
     hears_of_breaks: AtomicBool,
     me: Weak<Self>,
 }
 
-/// What is known of the cluster, and with whom we speak.
+/// What is known of the cluster, and the clients of its nodes.
 #[derive(Default)]
 struct Known {
     map: Map,
-    /// When the owners were asked for whom the map has.
+    /// When the owners in the map were asked for.
     learnt: Option<Instant>,
     clients: HashMap<Node, Arc<Client>>,
-    /// When the slots of nodes that abstained were last seen to.
+    /// When the other slots of an abstaining node were last put into quarantine.
     vouched: HashMap<Node, Instant>,
 }
 
@@ -97,13 +98,13 @@ impl Cluster {
         &self.common.waiting
     }
 
-    /// Nothing that can panic halfway is done under the lock.
+    /// No code under this mutex can panic halfway.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The slot in which all keys of a claim lie.
+/// The slot of all keys of a claim.
 fn one_slot(claim: &Claim) -> Result<u16, Misuse> {
     let first = claim.first_key();
     let slot = slot_of(first.as_bytes());

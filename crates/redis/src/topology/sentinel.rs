@@ -1,8 +1,9 @@
-//! The master that sentinels name.
+//! Finds the master that sentinels report.
 //!
-//! A sentinel's word alone is not believed: it may have slept through a failover. The server that it names must call itself a
-//! master, on the very connection that is then used. Nor is it believed for ever: the sentinels are listened to as long as the
-//! connection lasts, and asked again while one cannot be had.
+//! A sentinel's answer alone is not enough: it may have missed a failover. The server that it names
+//! must say that it is a master, on the very connection that is then used. The answer does not
+//! count for ever either: the sentinels' messages are read as long as the connection lasts, and
+//! they are asked again while no connection can be made.
 
 mod asking;
 pub(crate) mod state;
@@ -20,16 +21,17 @@ use crate::deadline::within;
 use crate::fault::Faults;
 use crate::place::Place;
 
-/// Where a sentinel listens if nobody says otherwise.
+/// The default port of a sentinel.
 pub(crate) const PORT: u16 = 26379;
 
-/// All sentinels together have this long to name a master, which leaves as much again to connect to it.
+/// All sentinels together have this long to name a master, which leaves as much time again to
+/// connect to it.
 const ASKED_FOR: Duration = Duration::from_millis(900);
 
-/// A server that was named and has not answered in this time is looked at no more; it may be the one that failed.
+/// A named server that has not answered in this time is skipped; it may be the one that failed.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Between two questions whether the master is still the one that does not answer.
+/// The interval for asking whether a master that does not answer is still the master.
 const DOUBT: Duration = Duration::from_millis(200);
 
 /// The sentinels of one master.
@@ -39,18 +41,18 @@ pub(crate) struct Sentinels {
     master: String,
     access: Access,
     faults: Faults,
-    /// The one to ask first: who had the right answer last.
+    /// The sentinel to ask first: the last one with the right answer.
     first: AtomicUsize,
 }
 
-/// Connects to a place.
+/// Connects to an address.
 type Connect<'a, T> = dyn Fn(Place) -> BoxFuture<'a, Result<T, Fault>> + Send + Sync + 'a;
 
-/// What a sentinel says.
+/// A sentinel's answer.
 #[derive(Debug)]
 enum Word {
     Master(Place),
-    /// It knows no master of this name, but these.
+    /// It knows no master of this name, but these others.
     Unknown(Vec<String>),
 }
 
@@ -59,7 +61,8 @@ impl Sentinels {
         Self { places, master, access, faults, first: AtomicUsize::new(0) }
     }
 
-    /// Connects to the master: to each that a sentinel names, until one says that it is a master.
+    /// Connects to the master: to each server that a sentinel names, until one says that it is a
+    /// master.
     pub(crate) async fn lead<'a, T>(
         &self,
         runtime: &Arc<dyn Runtime>,
@@ -93,13 +96,14 @@ impl Sentinels {
             all_lasting &= lasts;
             said.push(format!("sentinel {}: {says}", self.places[nth].written(PORT)));
         }
-        // Whoever is asked first next time has not just been wrong.
+        // Next time, start with a sentinel that was not just wrong.
         self.first.store((first + 1) % self.places.len(), Ordering::Relaxed);
         let said = said.join("; ");
         Err(if all_lasting { self.faults.lasting(said) } else { self.faults.passing(said) })
     }
 
-    /// Connects to a master, and where it is slow to answer to whichever the sentinels name meanwhile.
+    /// Connects to a master. If it is slow to answer, also follows the sentinels' answers
+    /// meanwhile.
     async fn follow<'a, T>(
         &self,
         mut place: Place,
@@ -137,7 +141,7 @@ impl Sentinels {
         }
     }
 
-    /// Resolves when a sentinel says that the master is no longer at a place.
+    /// Resolves when a sentinel says that the master has moved from this address.
     pub(crate) async fn moved_from(self: Arc<Self>, place: Place, runtime: Arc<dyn Runtime>) {
         let first = self.first.load(Ordering::Relaxed);
         let mut failures = 0;
@@ -152,7 +156,7 @@ impl Sentinels {
         }
     }
 
-    /// Listens to one sentinel until it tells of a move, which is true, or has nothing more to say.
+    /// Listens to one sentinel until it reports a move, which is then confirmed, or ends.
     async fn hears_of_a_move(
         &self,
         nth: usize,
@@ -163,8 +167,9 @@ impl Sentinels {
         let listening = within(&**runtime, ANSWERS_WITHIN, self.listen(nth, runtime)).await;
         let Some(Ok(connection)) = listening else { return false };
         let (_sink, mut stream) = connection.split();
-        // What it said between naming the master and listening was missed. Another one may have slept through a failover that this
-        // one knows of, so its word on what was before does not count.
+        // What it reported between naming the master and listening was missed. Another sentinel may
+        // have missed a failover that this one knows of, so the other's earlier answer does not
+        // count.
         if it_named_that && matches!(self.word_of(nth, runtime).await, Ok(Word::Master(now)) if now != *from)
         {
             return true;
@@ -189,7 +194,7 @@ impl Sentinels {
     }
 }
 
-/// Where the master of this name is now, if that is what a sentinel tells: `NAME OLD-HOST OLD-PORT HOST PORT`.
+/// The new address of this master in a sentinel's message: `NAME OLD-HOST OLD-PORT HOST PORT`.
 fn switched_to(payload: &[u8], master: &str) -> Option<Place> {
     let words: Vec<_> = std::str::from_utf8(payload).ok()?.split(' ').collect();
     match words[..] {
@@ -200,7 +205,8 @@ fn switched_to(payload: &[u8], master: &str) -> Option<Place> {
     }
 }
 
-/// Whether a server calls itself a master, by its answer to `ROLE`. `None` if that is no answer to it.
+/// Returns true if a server says in its answer to `ROLE` that it is a master. `None` if the answer
+/// is not valid.
 pub(crate) fn is_master(role: &Value) -> Option<bool> {
     let Value::Array(fields) = role else { return None };
     match fields.first()? {

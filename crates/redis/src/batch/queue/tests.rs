@@ -27,7 +27,7 @@ impl Queued for Request {
     }
 }
 
-/// What was sent, and by what it is answered.
+/// The batches that were sent, and the channels for their answers.
 type Sent = Arc<Mutex<Vec<(Vec<&'static str>, Option<oneshot::Sender<()>>)>>>;
 
 #[derive(Clone, Default)]
@@ -80,7 +80,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Asks, in a task of its own.
+    /// Sends a request in a separate task.
     async fn asks(
         &self,
         name: &'static str,
@@ -108,7 +108,7 @@ impl Connection {
     }
 }
 
-/// Lets all tasks run until each waits.
+/// Lets all tasks run until each of them waits.
 async fn settled() {
     for _ in 0..10 {
         yield_now().await;
@@ -197,7 +197,7 @@ async fn a_caller_that_is_dropped_makes_way_for_the_next() {
     assert_eq!(connection.sent(), [["a"], ["b"], ["c"]]);
 }
 
-/// The answer of a caller that is not polled is read by the task.
+/// The task reads the answer of a caller that is not polled.
 #[tokio::test]
 async fn a_caller_that_is_not_polled_holds_up_nobody() {
     let connection = Connection::default();

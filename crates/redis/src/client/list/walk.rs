@@ -1,4 +1,5 @@
-//! The same for whoever looks all the time: a part at a time, with few commands, and many keys inspected by one of them.
+//! The same for continuous watching: one part at a time, with few commands that each inspect many
+//! keys.
 
 use leasehold_core::{Answer, Fault, FaultCause, Key, KeyState, Request, ScanPage, ScanPosition};
 use redis::{Cmd, Value, cmd};
@@ -10,21 +11,24 @@ use crate::script::survey_call;
 use crate::slot::Side;
 use crate::wire;
 
-/// How many keys the server looks at in one call. Among a million, on a machine that was busy with much else, Valkey 9.1 and Redis 8.2
-/// spent two and three milliseconds of processor time on them, Redis 6.2 and 7.0 five and six: others wait no longer than that. The
-/// whole walk takes two hundred calls.
+/// How many keys the server scans in one call. With a million keys, on a machine that was busy with
+/// other work, Valkey 9.1 and Redis 8.2 needed two and three milliseconds of processor time for
+/// them, Redis 6.2 and 7.0 five and six: others wait no longer than that. The whole scan takes two
+/// hundred calls.
 const AT_ONCE: usize = 5_000;
 
-/// How many strings are fetched by one command, to see whether they are leases. Ours have some hundred bytes at most.
+/// How many strings one command fetches, to see whether they are leases. Ours have at most some
+/// hundred bytes.
 const FETCHED_AT_ONCE: usize = 1000;
 
 impl Client {
-    /// How many keys are inspected by one command. A script keeps the server busy for some ten microseconds a key, and for more where
-    /// the lines are long.
+    /// How many keys one command inspects. A script keeps the server busy for some ten microseconds
+    /// per key, and longer if the queues are long.
     pub(crate) const INSPECTED_AT_ONCE: usize = 100;
 
-    /// One call of SCAN, past all that is not ours: every key that we hold or wait for has a fence or a line, whose names say so. So
-    /// strangers' keys are never looked into, nor do their names travel.
+    /// One call of SCAN, which skips everything that is not ours: every key that one of us holds or
+    /// waits for has a fence or a queue, whose names show that. So other programs' keys are never
+    /// read, and their names are not transferred.
     ///
     /// A lock whose fence the server evicted is not found until somebody waits for it.
     pub(crate) async fn walk(&self, prefix: &[u8], from: u64) -> Result<ScanPage, Fault> {
@@ -44,8 +48,9 @@ impl Client {
             }
         }
         let mut commands = 1;
-        // A fence is remembered for long after its lock was let go. Nodes of a cluster refuse to fetch from several slots at once; and a
-        // client that was lent may take an answer that begins as a message does for one, when the strings are strangers'.
+        // A fence is kept for long after the release of its lock. Nodes of a cluster refuse to
+        // fetch from several slots at once. And the program's own client may mistake an answer that
+        // looks like a message for one, if the strings are another program's.
         let fetches = self.cluster.is_none() && matches!(self.source, Source::Ours(_));
         if fetches && !remembered.is_empty() {
             commands += u32::try_from(remembered.len().div_ceil(FETCHED_AT_ONCE)).unwrap_or(u32::MAX - 1);
@@ -59,7 +64,7 @@ impl Client {
         Ok(ScanPage::part(waited_for, next.map(|at| ScanPosition { section: 0, at }), walked, commands))
     }
 
-    /// Those whose strings begin as a lease does.
+    /// The keys whose strings begin like a lease.
     async fn held_among(&self, route: &mut Route, keys: Vec<Key>) -> Result<Vec<Key>, Fault> {
         let fetch = |part: &[Key]| {
             let mut command = cmd("MGET");
@@ -80,7 +85,8 @@ impl Client {
         Ok(keys.into_iter().zip(values).filter(|(_, value)| held(value)).map(|(key, _)| key).collect())
     }
 
-    /// What is to be seen of each of these keys, a command for every [`INSPECTED_AT_ONCE`](Self::INSPECTED_AT_ONCE).
+    /// The states of these keys, with one command for every
+    /// [`INSPECTED_AT_ONCE`](Self::INSPECTED_AT_ONCE).
     pub(crate) async fn inspect_many(&self, keys: &[Key]) -> Result<Vec<KeyState>, Fault> {
         let mut route = self.route(self.call_limit).await?;
         let mut states = Vec::with_capacity(keys.len());
@@ -88,7 +94,7 @@ impl Client {
             let heard = self.call(&mut route, &survey_call(part), self.call_limit).await?;
             let answers = match heard.map_err(|error| self.faults.of_refusal(&error)) {
                 Ok(Value::Array(answers)) if answers.len() == part.len() => answers,
-                // One of them has something next to it that cannot be read: each is looked at for itself.
+                // One of them has data that cannot be read: inspect each of them alone.
                 Err(fault) if fault.cause == FaultCause::WrongType => {
                     states.extend(self.inspect_each(&mut route, part, None).await?);
                     continue;
@@ -119,7 +125,7 @@ fn scan(from: u64, prefix: &[u8]) -> Cmd {
     command
 }
 
-/// What a side key is for, and the key that it belongs to, if that begins with the prefix.
+/// The kind of a side key, and its key, if that has the prefix.
 fn named(name: &[u8], prefix: &[u8]) -> Option<(Side, Key)> {
     let (side, tagged) = name.strip_prefix(Key::RESERVED.as_bytes())?.split_first()?;
     let side = match side {
@@ -128,13 +134,14 @@ fn named(name: &[u8], prefix: &[u8]) -> Option<(Side, Key)> {
         _ => return None,
     };
     let tagged = tagged.strip_prefix(b"{")?;
-    // The first braces are ours, and behind them stands the key.
+    // The first braces are ours, and the key follows them.
     let key = &tagged[tagged.iter().position(|&byte| byte == b'}')? + 1..];
     if key.starts_with(prefix) { Some((side, Key::new(key).ok()?)) } else { None }
 }
 
-/// How much lies behind a cursor. Servers count in the bits of the table from the highest down, so that a table that grows meanwhile
-/// has nothing skipped: read from the other end, the cursor is a binary fraction.
+/// The progress that a cursor stands for. Servers count in the bits of the hash table from the
+/// highest down, so that nothing is skipped when the table grows meanwhile: with its bits reversed,
+/// the cursor is a binary fraction.
 fn thousandths(cursor: u64) -> u16 {
     let share = (u128::from(cursor.reverse_bits()) * u128::from(ScanPage::WHOLE)) >> 64;
     u16::try_from(share).unwrap_or(ScanPage::WHOLE)
@@ -166,7 +173,7 @@ mod tests {
 
     #[test]
     fn cursors_say_how_far_a_walk_has_come() {
-        // A table of eight places is walked through in this order.
+        // A table of eight slots is scanned in this order.
         assert_eq!([4, 2, 6, 1, 5, 3, 7].map(thousandths), [125, 250, 375, 500, 625, 750, 875]);
         assert_eq!(thousandths(u64::MAX), 999);
     }

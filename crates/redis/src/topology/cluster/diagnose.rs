@@ -1,11 +1,12 @@
-//! What would endanger locks on a cluster: what would at each of its masters.
+//! Diagnosis of a cluster: the findings of each of its masters.
 
 use leasehold_core::{Diagnosis, Finding, Severity, StoreRole};
 
 use super::Cluster;
 
 impl Cluster {
-    /// One master after the other; one that does not answer is named, and the others are still looked at.
+    /// One master after the other; one that does not answer is reported, and the others are
+    /// examined nevertheless.
     pub(super) async fn diagnose(&self, role: StoreRole) -> Diagnosis {
         let mut brought = Diagnosis::default();
         let at = self.faults.place();

@@ -1,4 +1,4 @@
-//! Finding out who owns which slot.
+//! Finds the owners of slots.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,11 +14,12 @@ use crate::client::{Client, one};
 use crate::deadline::within;
 use crate::slot::slot_of;
 
-/// Between two looks that nobody waits for. A slot that moved is known by the redirect already, and a failover takes seconds.
+/// The pause between two requests in the background. A redirect already gives the owner of a moved
+/// slot, and a failover takes seconds.
 const REST: Duration = Duration::from_millis(100);
 
 impl Cluster {
-    /// Who owns a slot. Asks, if nobody has yet or the slot was nobody's.
+    /// The owner of a slot. Asks if nobody has asked yet or the slot had no owner.
     pub(super) async fn owner(&self, slot: u16) -> Result<Node, Fault> {
         let known = || self.known().map.owner(slot).cloned();
         if let Some(owner) = known() {
@@ -28,7 +29,8 @@ impl Cluster {
         known().ok_or_else(|| self.faults.passing(format_args!("no node of the cluster serves slot {slot}")))
     }
 
-    /// Asks a node for the owners of all slots, unless somebody has since an instant. Cancel safe.
+    /// Asks a node for the owners of all slots, unless somebody has asked since this instant.
+    /// Cancel safe.
     pub(super) async fn learn(&self, since: Instant) -> Result<(), Fault> {
         let _one = self.learning.lock().await;
         if self.known().learnt.is_some_and(|learnt| learnt >= since) {
@@ -48,7 +50,7 @@ impl Cluster {
         Err(self.of_all(&faults))
     }
 
-    /// The same in the background: whoever asked has been answered, or asks again by itself.
+    /// The same in the background: the caller has been answered, or asks again.
     pub(super) fn learn_later(&self) {
         if self.learns_soon.swap(true, Ordering::SeqCst) {
             return;
@@ -60,23 +62,23 @@ impl Cluster {
             runtime.sleep_until(earliest).await;
             let Some(cluster) = me.upgrade() else { return };
             cluster.learns_soon.store(false, Ordering::SeqCst);
-            // Whoever needs the owners meets the same fault, and says so.
+            // A caller that needs the owners gets the same fault, and reports it.
             let _ = cluster.learn(runtime.now()).await;
         }));
     }
 
-    /// A node said whose a slot is from now on.
+    /// Notes that a node named the new owner of a slot.
     pub(super) fn moved(&self, slot: u16, owner: &Node) {
         if self.known().map.owner(slot) != Some(owner) {
             let learnt = self.known().learnt;
             self.know(learnt.unwrap_or(Instant::from_nanos(0)), |map| map.put(slot, owner.clone()));
-            // Slots seldom go alone.
+            // Slots seldom move alone.
             self.learn_later();
         }
     }
 
-    /// Changes what is known. Whoever waits for a key that went elsewhere asks there: nobody listens there yet, so it would be passed
-    /// over.
+    /// Changes what is known. Waiters for a key that moved ask at its new node: they are not
+    /// subscribed there yet, so they would be skipped.
     fn know(&self, learnt: Instant, change: impl FnOnce(&mut Map)) {
         let waited_for = self.waiting().keys();
         let mut known = self.known();
@@ -97,7 +99,7 @@ impl Cluster {
         }
     }
 
-    /// No node could be asked. Somebody must mend it only if that is so at all of them.
+    /// The fault if no node could be asked. It is lasting only if it is lasting at all of them.
     fn of_all(&self, faults: &[Fault]) -> Fault {
         let reasons: Vec<_> = faults.iter().map(|fault| &*fault.reason).collect();
         let reasons = reasons.join("; ");

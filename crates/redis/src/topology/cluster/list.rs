@@ -1,4 +1,4 @@
-//! All that is held or waited for, from every master.
+//! Lists the keys of every master that are held or waited for.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::client::{breaks_of, marks_of};
 use crate::slot::Side;
 
 impl Cluster {
-    /// One master after the other, so that no more than one of them is kept busy with it.
+    /// One master after the other, so that only one of them is busy with it.
     pub(super) async fn list(&self, prefix: &[u8]) -> Result<Vec<KeyState>, Fault> {
         self.learn(self.runtime.now()).await?;
         let masters = self.known().map.masters();
@@ -29,8 +29,8 @@ impl Cluster {
         Ok(found.into_values().collect())
     }
 
-    /// A part of one master's keys; the masters stand in the order of their names. When they change meanwhile, some keys are first seen on
-    /// the next walk.
+    /// A part of one master's keys; the masters are sorted by name. If they change meanwhile, some
+    /// keys are only seen in the next scan.
     pub(super) async fn walk(&self, prefix: &[u8], from: ScanPosition) -> Result<ScanPage, Fault> {
         if from == ScanPosition::default() {
             self.learn(self.runtime.now()).await?;
@@ -44,7 +44,7 @@ impl Cluster {
         Ok(walked.in_section(from.section, sections))
     }
 
-    /// Of every master, one after the other.
+    /// The marks of every master, one after the other.
     pub(super) async fn list_marks(&self, prefix: &[u8]) -> Result<Vec<(Key, Marked)>, Fault> {
         self.learn(self.runtime.now()).await?;
         let mut found = BTreeMap::new();
@@ -63,7 +63,7 @@ impl Cluster {
         Ok(found.into_iter().collect())
     }
 
-    /// The same of breaks.
+    /// The same for break records.
     pub(super) async fn list_breaks(&self, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
         self.learn(self.runtime.now()).await?;
         let mut found = BTreeMap::new();

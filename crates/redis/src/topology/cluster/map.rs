@@ -1,4 +1,4 @@
-//! Which node owns which slot, as far as known.
+//! The map from slots to nodes, as far as it is known.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use crate::slot::SLOTS;
 /// The owners of all slots.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Map {
-    /// By slot, as numbers into the masters; nobody's slots have none.
+    /// By slot, as indices of `masters`; slots without an owner have none.
     owners: Vec<Option<u16>>,
     masters: Vec<Node>,
 }
 
 impl Map {
-    /// Reads the answer to `CLUSTER SLOTS` of the node that was asked by this host; `None` if it is none.
+    /// Reads the answer to `CLUSTER SLOTS` of the node at this host; `None` if it is not valid.
     pub(crate) fn read(value: &Value, asked: &str) -> Option<Self> {
         let Value::Array(ranges) = value else { return None };
         let mut map = Self { owners: vec![None; usize::from(SLOTS)], masters: Vec::new() };
@@ -33,7 +33,8 @@ impl Map {
                 Value::Nil => "",
                 _ => return None,
             };
-            // A node that does not know by which name another is reached says so; its slots are as good as nobody's.
+            // A node that does not know another's host name says so; then that node's slots count
+            // as slots without an owner.
             let port = u16::try_from(*port).ok().filter(|port| *port != 0 && host != "?");
             let host = if host.is_empty() { asked } else { host };
             let owner = port.map(|port| map.number(Node { host: host.to_owned(), port }));
@@ -54,14 +55,14 @@ impl Map {
         slots.filter(|(_, number)| owner(number) == Some(node)).map(|(slot, _)| slot).collect()
     }
 
-    /// A node said that the slot is another's.
+    /// Notes that a node named this owner of a slot.
     pub(crate) fn put(&mut self, slot: u16, owner: Node) {
         self.owners.resize(usize::from(SLOTS), None);
         let number = self.number(owner);
         self.owners[usize::from(slot)] = Some(number);
     }
 
-    /// Those that own slots.
+    /// The nodes that own slots.
     pub(crate) fn masters(&self) -> BTreeSet<Node> {
         let owners: BTreeSet<_> = self.owners.iter().flatten().collect();
         owners.into_iter().filter_map(|owner| self.masters.get(usize::from(*owner)).cloned()).collect()

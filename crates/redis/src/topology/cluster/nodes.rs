@@ -1,4 +1,4 @@
-//! The nodes, each with a client that is made when it is first needed.
+//! The nodes, each with a client that is created when it is first needed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,8 @@ impl Cluster {
         Arc::clone(made)
     }
 
-    /// The nodes that there are to ask for the owners of slots: first those with a connection, since one that is cut off has none.
+    /// The nodes to ask for the owners of slots: those with a connection first, because a node that
+    /// is cut off has none.
     pub(super) fn to_ask(&self) -> Vec<Node> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let known = self.known();
@@ -43,21 +44,21 @@ impl Cluster {
         nodes
     }
 
-    /// The clients on whose connections something was sent that may still be done.
+    /// The clients on whose connections a request was sent that may still be executed.
     pub(super) fn clients_of(&self, connections: &[ConnectionId]) -> Vec<Arc<Client>> {
         let known = self.known();
         let sent = |client: &&Arc<Client>| client.up_by().is_some_and(|id| connections.contains(&id));
         known.clients.values().filter(sent).cloned().collect()
     }
 
-    /// From now on all connections subscribe to what concerns holders.
+    /// Makes all connections subscribe to notices for holders from now on.
     pub(super) fn hear_of_breaks(&self) {
         if !self.hears_of_breaks.swap(true, Ordering::SeqCst) {
             self.known().clients.values().for_each(|client| client.hear_of_breaks());
         }
     }
 
-    /// Why nobody of some node's can tell this process anything, if so.
+    /// Why this process cannot be notified by some node, if so.
     pub(super) fn deaf(&self) -> Option<Fault> {
         self.known().clients.values().find_map(|client| match &client.source {
             Source::Ours(link) => link.hearing.deaf_because(),
@@ -67,7 +68,7 @@ impl Cluster {
 }
 
 impl Known {
-    /// Lets go of nodes that own nothing any more.
+    /// Removes nodes that own no slots any more.
     pub(super) fn prune(&mut self) {
         let masters = self.map.masters();
         self.clients.retain(|node, _| masters.contains(node));

@@ -1,35 +1,37 @@
-//! What a node of a cluster says when it is not the one to ask, or not yet.
+//! Redirects: the answers of a node that does not own a key, or not yet.
 
 use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisError, ServerError, cmd};
 
 use crate::client::{Heard, one, several};
 
-/// Where one node of a cluster is. An empty host is that of the node which said so.
+/// The address of a node of a cluster. An empty host means the host of the node that sent it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-/// Nothing was done, and it is worth asking again.
+/// Nothing was executed, and the request may be sent again.
 ///
-/// A script that had deleted a key and wanted to touch it again, at a node that its slot is about to leave, is told that the key is not
-/// local. That is none of these: what the script did before stays done, so whoever asked must know that it was not answered.
+/// If a script deletes a key and then accesses it again, at a node from which the slot is moving
+/// away, it is told that the key is not local. That is not a redirect: what the script did before
+/// is executed, so the caller must know that it got no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
-    /// The slot is this node's from now on.
+    /// This node owns the slot from now on.
     Moved(Node),
-    /// What is asked for has gone to this node already, which must be told that we know it is on its way.
+    /// The key has moved to this node already, which accepts the request only after `ASKING`.
     Ask(Node),
-    /// Its keys are partly here and partly there, or the node does not know yet whose they are.
+    /// The keys are spread over two nodes, or the node does not know their owner yet.
     Later,
-    /// The node takes no writes: it is a replica, or has no majority to be a master of.
+    /// The node accepts no writes: it is a replica, or a master without a majority.
     Elsewhere,
 }
 
 impl Redirect {
-    /// Reads a refusal, also one that a script met: some servers then put it into the words of the script's failure.
+    /// Reads a refusal, also one within a script: some servers then put it into the message of the
+    /// script's failure.
     pub(crate) fn of(error: &ServerError) -> Option<Self> {
         let details = error.details().unwrap_or_default();
         match error.code() {
@@ -44,15 +46,15 @@ impl Redirect {
     }
 }
 
-/// `3999 127.0.0.1:6381`; a host may be missing, or have colons, or be unknown to the node (`?`).
+/// `3999 127.0.0.1:6381`; the host may be missing, contain colons, or be unknown to the node (`?`).
 fn node(details: &str) -> Option<Node> {
     let (host, port) = details.split_whitespace().nth(1)?.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
     (host != "?").then(|| Node { host: host.trim_matches(['[', ']']).to_owned(), port })
 }
 
-/// Says a command, and before it, where the keys are on their way, that we know they are. Both travel together: the word counts for
-/// the very next command on the connection.
+/// Sends a command, with `ASKING` before it if the slot is moving. Both are sent together, because
+/// `ASKING` affects only the next command on the connection.
 pub(crate) async fn say_one(
     connection: &mut (dyn ConnectionLike + Send + Sync),
     asks: bool,
@@ -65,7 +67,7 @@ pub(crate) async fn say_one(
     heard.into_iter().next().ok_or_else(unanswered)
 }
 
-/// The same of several.
+/// The same for several commands.
 pub(crate) async fn say_all(
     connection: &mut (dyn ConnectionLike + Send + Sync),
     asks: bool,
@@ -78,7 +80,8 @@ pub(crate) async fn say_all(
     let mut heard = several(connection, said.into_iter()).await?.into_iter();
     let mut answers = Vec::new();
     while let (Some(asking), Some(answer)) = (heard.next(), heard.next()) {
-        // Whoever may not say it is sent back and forth; the refusal is what must be mended.
+        // A user without permission for `ASKING` would be redirected back and forth; this refusal
+        // is what must be repaired.
         answers.push(asking.and(answer));
     }
     Ok(answers)

@@ -1,4 +1,4 @@
-//! Renewing leases at many nodes at once, and taking part again where a quorum holds them.
+//! Renews leases at many nodes at once, and takes them again at members of a quorum.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -13,12 +13,13 @@ use super::redirect::Node;
 use crate::client::limit_of;
 use crate::deadline::within;
 
-/// Each is a round trip. Past them, the keeper asks again soon, and all that were answered are renewed meanwhile.
+/// Each redirect is a round trip. After this many, the keeper asks again soon, and the leases that
+/// were answered are renewed meanwhile.
 const HOPS: usize = 3;
 
 type Renewed = Result<HoldAnswer, Fault>;
 
-/// What is asked of a node.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Renew,
@@ -29,11 +30,11 @@ pub(super) enum Verb {
 struct Open {
     nth: usize,
     slot: u16,
-    /// Where to ask in place of the owner.
+    /// The node to ask instead of the owner.
     aside: Option<Node>,
 }
 
-/// What came of asking one node.
+/// The result of asking one node.
 struct Part {
     asked: Node,
     open: Vec<Open>,
@@ -42,8 +43,8 @@ struct Part {
 }
 
 impl Cluster {
-    /// One answer for each attempt, from one round trip to each node. A node that is silent does not keep back what the others said for
-    /// longer than one call.
+    /// One answer for each attempt, in one round trip to each node. A silent node delays the other
+    /// nodes' answers by at most one call.
     pub(super) async fn renew(&self, attempts: &[Attempt], verb: Verb) -> Vec<Renewed> {
         let Some(limit) = attempts.iter().map(|attempt| limit_of(self.bounds.call_limit, attempt.ttl)).min()
         else {
@@ -84,7 +85,7 @@ impl Cluster {
         answers
     }
 
-    /// Which node is to be asked, and whether it must be told that the slot is on its way.
+    /// The node to ask, and whether it needs `ASKING`.
     async fn place(&self, open: &Open, left: Duration) -> Result<(Node, bool), Fault> {
         if let Some(aside) = &open.aside {
             return Ok((aside.clone(), true));
@@ -121,7 +122,7 @@ impl Cluster {
         Part { asked, open, renewed, redirects }
     }
 
-    /// Keeps the answers, and says what is to be asked elsewhere.
+    /// Keeps the answers, and returns the leases to ask for elsewhere.
     fn sort(&self, part: Part, answers: &mut [Renewed]) -> Vec<Open> {
         let Part { asked, open, renewed, redirects } = part;
         let failed = renewed.iter().filter(|answer| answer.is_err()).count();

@@ -1,4 +1,4 @@
-//! From the URL of a cluster to the nodes that are asked first.
+//! The nodes in the URL of a cluster, which are asked first.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use crate::access::Access;
 use crate::address::{Address, Site, refuse};
 use crate::place::Place;
 
-/// Where to begin, and how to be let in by every node.
+/// The first nodes to ask, and the credentials for every node.
 #[derive(Debug)]
 pub(crate) struct Seeds {
-    /// The URL without password and without parameters that say how to speak and not with whom.
+    /// The URL without the password and without the parameters that do not identify the servers.
     pub(crate) name: String,
     pub(crate) nodes: Vec<Node>,
     pub(crate) access: Access,
@@ -34,7 +34,7 @@ impl Seeds {
         Ok(Self { name: address.name, nodes, access: address.access })
     }
 
-    /// All nodes that there are to ask: those that are known to own slots, and those named in the URL.
+    /// All nodes that may be asked: the known owners of slots, and the nodes in the URL.
     pub(crate) fn and(&self, masters: BTreeSet<Node>) -> Vec<Node> {
         let named: Vec<_> = self.nodes.iter().filter(|node| !masters.contains(node)).cloned().collect();
         masters.into_iter().chain(named).collect()

@@ -1,4 +1,4 @@
-//! Taking back what an attempt holds, wherever its slot is by then.
+//! Releases what an attempt holds, wherever its slot is by then.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use super::Cluster;
 use crate::client::limit_of;
 use crate::slot::slot_of;
 
-/// Others are woken only where they sleep in the slot of the key, as they can only if its name has a hash tag: no script, and none of
-/// theirs, reaches two slots.
+/// Waiters of other libraries are woken only if their list is in the key's slot, which needs a hash
+/// tag in its name: no script, and no request of theirs, accesses two slots.
 fn without_far_signal(attempt: &Attempt, slot: u16) -> Cow<'_, Attempt> {
     let far = |key: &Key| {
         let place = attempt.signal.and_then(|signal| signal.place(key));
@@ -24,14 +24,16 @@ fn without_far_signal(attempt: &Attempt, slot: u16) -> Cow<'_, Attempt> {
     }
 }
 
-/// Between tries of a release that nobody waits for: the node is away, and others knock too.
+/// The pause between tries of a release that nobody waits for: the node is down, and others retry
+/// too.
 const REST: Duration = Duration::from_secs(1);
 
 impl Cluster {
-    /// Takes back what the attempt holds now. Where a grant of it is still on its way, also says when to come again.
+    /// Releases what the attempt holds now. If a grant of it is still in doubt, also returns when
+    /// to release again.
     ///
-    /// What is at the owner of the slot is all that there is of a key: what a grant made elsewhere before the slot moved moved with it,
-    /// and what comes there later is refused.
+    /// The owner of the slot has everything of a key: what a grant created elsewhere before the
+    /// slot moved has moved with it, and what comes there later is refused.
     pub(super) async fn release(&self, attempt: &Attempt) -> Result<(HoldAnswer, Option<Instant>), Fault> {
         let waited = self.waiting().leave(attempt.holder, self.runtime.now());
         let limit = limit_of(self.bounds.call_limit, attempt.ttl);
@@ -41,7 +43,8 @@ impl Cluster {
         let mut first = true;
         let (answer, settles_at) = loop {
             let (client, mut route) = way.next().await?;
-            // Whoever was sent on asks the script: beside the owner, each command takes a word before it, and the slot is on its way.
+            // After a redirect, the script is used: at a node that is not the owner, each command
+            // needs `ASKING`, and the slot is moving.
             let by_script = waited || !std::mem::take(&mut first);
             let released = client.let_go_on(attempt, by_script, &mut route, limit).await;
             if released.is_ok() || !way.goes_on(&mut route).await {
@@ -54,19 +57,21 @@ impl Cluster {
         Ok((answer, settles_at))
     }
 
-    /// A node that was cut off from the others may think for a while that the slot is still its own, and so may those who ask it. On a
-    /// connection that a grant was sent on, a release comes after it.
+    /// A node that was cut off from the others may consider itself the owner for a while, and so
+    /// may its clients. On a connection on which a grant was sent, a release comes after the grant.
     async fn release_where_it_was_asked_for(&self, attempt: &Attempt, limit: Duration) {
         let connections = self.common.unsettled.under_way(attempt.holder);
         for client in self.clients_of(&connections) {
             if let Ok(mut route) = client.route(limit).await {
-                // Mostly it says that the slot has gone; and what it does not say will have ended with the ttl.
+                // Mostly the answer is that the slot has moved; anything left there will have
+                // expired with the TTL.
                 let _ = client.release_on(attempt, &mut route, limit).await;
             }
         }
     }
 
-    /// When this resolves without a fault, nothing of the attempt is left and nothing can come any more.
+    /// When this resolves without a fault, nothing of the attempt is left and nothing of it can
+    /// appear.
     pub(super) async fn give_up(&self, attempt: &Attempt) -> Result<(), Fault> {
         while let (_, Some(settles_at)) = self.release(attempt).await? {
             self.runtime.sleep_until(settles_at).await;
@@ -74,12 +79,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Gives an attempt up at an instant, without anybody waiting for it.
+    /// Gives an attempt up at this instant, in the background.
     pub(crate) fn give_up_later(&self, attempt: Attempt, at: Instant) {
         let (me, runtime) = (self.me.clone(), Arc::clone(&self.runtime));
         self.runtime.spawn(Box::pin(async move {
             runtime.sleep_until(at).await;
-            // By then it has ended by itself.
+            // By then the lease has expired.
             let end = at + attempt.ttl.duration();
             while let Some(cluster) = me.upgrade() {
                 if cluster.give_up(&attempt).await.is_ok() || runtime.now() >= end {

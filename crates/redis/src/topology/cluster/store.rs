@@ -1,4 +1,4 @@
-//! The store.
+//! The store on a cluster.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,27 +22,31 @@ use crate::slot::slot_of;
 
 /// Leases on a Redis or Valkey cluster.
 ///
-/// Each lease is one key at one master, as on a single server, and its side keys lie in the same slot. Where a key is, is found out by
-/// asking any node; slots are followed wherever they move, and a replica that takes its master's place is found within a second of
-/// that. While a slot is on its way, requests for its keys wait until it has arrived. A failover that loses writes may lose leases: the
-/// holder learns so at its next renewal, and fences rise all the same.
+/// Each lease is one key at one master, as on a single server, and its side keys are in the same
+/// slot. Any node can be asked where a key is. Slots are followed wherever they move, and a replica
+/// that replaces its master is found within a second. While a slot moves, requests for its keys
+/// wait until it has arrived. A failover that loses writes may lose leases: the holder learns of
+/// that at its next renewal, and fences rise nevertheless.
 ///
-/// Several keys can be locked together if they lie in one slot, which a hash tag sees to: `{order:7}:stock` and `{order:7}:bill`.
+/// Several keys can be locked together if they are in one slot, which a hash tag ensures:
+/// `{order:7}:stock` and `{order:7}:bill`.
 ///
-/// As a member of a quorum, each node that owns a slot abstains for that slot as a single server does for all of its keys: when it was started
-/// anew, when it took its master's place, and also when the slot came from another node, for the quorum's longest ttl and a second.
+/// As a member of a quorum, each node that owns a slot abstains for that slot as a single server
+/// does for all of its keys: after a restart, after it replaced its master, and also after the slot
+/// came from another node, for the quorum's longest TTL and a second.
 #[derive(Clone)]
 pub struct ClusterStore {
     cluster: Arc<Cluster>,
 }
 
 impl ClusterStore {
-    /// The store at a URL. Opens nothing.
+    /// The store at a URL. This opens nothing.
     ///
-    /// `redis+cluster://[user[:password]@]host[:port][,host[:port]]…`, or `rediss+cluster:` for TLS to every node. Any node will do to
-    /// begin with, and the others are learnt from it by the addresses that the cluster announces; name several, for when one is down. All
-    /// are asked with the same user and password. The parameters are those of [`RedisStore::from_url`](crate::RedisStore::from_url),
-    /// without those of sentinels and of sockets; `replicas` counts those of the master that owns the key.
+    /// `redis+cluster://[user[:password]@]host[:port][,host[:port]]…`, or `rediss+cluster:` for TLS
+    /// to every node. Any node may be named; it gives the addresses of the others that the cluster
+    /// announces. Name several, in case one is down. All nodes use the same user and password. The
+    /// parameters are those of [`RedisStore::from_url`](crate::RedisStore::from_url), without those
+    /// of sentinels and of sockets; `replicas` counts those of the master that owns the key.
     ///
     /// # Errors
     ///
@@ -57,14 +61,14 @@ impl ClusterStore {
         Ok(Self { cluster: Cluster::new(seeds, bounds, faults, runtime) })
     }
 
-    /// Why nobody can tell this process that its turn has come, if that is so at some node. Waiters then ask by themselves, a few
-    /// times a second.
+    /// Why this process cannot be notified of its turn by some node, if so. Waiters then poll, a
+    /// few times a second.
     #[must_use]
     pub fn deaf_because(&self) -> Option<Fault> {
         self.cluster.deaf()
     }
 
-    /// How many attempts wait in line. For tests and diagnosis.
+    /// The number of waiting attempts. For tests and diagnosis.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.cluster.waiting().len()
@@ -72,7 +76,7 @@ impl ClusterStore {
 }
 
 impl Cluster {
-    /// Learns whose the slots are, and sees whether scripts may be run.
+    /// Finds the owners of the slots, and checks that scripts may be run.
     async fn open(&self) -> Result<(), Fault> {
         self.learn(self.runtime.now()).await?;
         let masters = self.known().map.masters();
@@ -260,7 +264,7 @@ impl Store for ClusterStore {
 }
 
 impl MemberStore for ClusterStore {
-    /// One that all have in common who ask the same slots.
+    /// An identity that is the same for all users of these slots.
     fn identity(&self) -> Option<Arc<str>> {
         self.cluster.identity()
     }
@@ -279,13 +283,15 @@ impl InspectStore for ClusterStore {
         Box::pin(self.cluster.inspect(key))
     }
 
-    /// A break is told to the subscribers at all nodes, so it is heard on any connection; several may bring it.
+    /// A break is published to the subscribers at all nodes, so any connection receives it; several
+    /// may bring it.
     fn notices(&self) -> Option<Box<dyn Notices>> {
         self.cluster.hear_of_breaks();
         Some(self.cluster.notices())
     }
 
-    /// Each master is looked through in turn, as a single server is. Of a slot that moves meanwhile, keys may be missing.
+    /// Each master is scanned in turn, like a single server. Keys of a slot that moves meanwhile
+    /// may be missing.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(self.cluster.list(prefix))
     }
@@ -295,14 +301,14 @@ impl InspectStore for ClusterStore {
         Box::pin(self.cluster.walk(prefix, from))
     }
 
-    /// Keys of different slots share no command.
+    /// Keys of different slots cannot share a command.
     fn inspected_at_once(&self) -> usize {
         1
     }
 }
 
 impl MarkStore for ClusterStore {
-    /// It is as durable as the master of its slot, and lost with what a failover loses.
+    /// It is as durable as the master of its slot, and is lost with what a failover loses.
     fn mark<'a>(
         &'a self,
         attempt: &'a Attempt,
@@ -355,7 +361,7 @@ impl AdminStore for ClusterStore {
 }
 
 impl BaselineStore for ClusterStore {
-    /// At the owner of the key's slot; a trip goes to some master.
+    /// At the owner of the key's slot; a round trip goes to any master.
     fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(self.cluster.bare(what))
     }

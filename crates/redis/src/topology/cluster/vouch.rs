@@ -1,8 +1,10 @@
-//! What nodes of a cluster may have forgotten, where a quorum relies on them.
+//! Quarantines of a cluster's nodes, which may have forgotten leases of a quorum.
 //!
-//! A slot is vouched for by the run of the node that owns it, in a key of the slot itself. So a node that was started anew, one that took
-//! its master's place, and one that a slot came to all abstain for what they were not asked before. They would do so slot by slot, each
-//! when it is first asked for. Whoever finds a node abstaining has it begin with all of its slots, so that they are ready together.
+//! The run of the node that owns a slot vouches for it, in a key in that slot. So a node that was
+//! restarted, one that replaced its master, and one to which a slot moved all abstain for slots
+//! that they were not asked for before. Alone, they would do so slot by slot, each at its first
+//! request. A caller that finds a node abstaining starts the quarantine of all its slots, so that
+//! they are ready together.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,7 +14,7 @@ use super::Cluster;
 use super::redirect::Node;
 
 impl Cluster {
-    /// Looks whether a node abstains, and sees to its other slots if so.
+    /// Checks whether a node abstains, and if so starts the quarantine of its other slots.
     pub(super) fn note_abstention<T>(&self, asked: &Node, attempt: &Attempt, answer: &Result<T, Fault>) {
         let Some(proposal) = attempt.proposal else { return };
         if matches!(answer, Err(fault) if fault.kind == FaultKind::Quarantined) {
@@ -20,7 +22,8 @@ impl Cluster {
         }
     }
 
-    /// In the background, and once for as long as a node abstains: what is begun then ends before it is begun again.
+    /// In the background, and once for as long as a node abstains: a quarantine that starts now
+    /// ends before the next one is started.
     fn vouch_later(&self, node: &Node, longest: Ttl) {
         let now = self.runtime.now();
         let slots = {
@@ -34,12 +37,13 @@ impl Cluster {
         };
         let client = self.client(node);
         self.runtime.spawn(Box::pin(async move {
-            // What could not be said now is found out when a slot is asked for; that takes longer, and no more.
+            // A slot that was not reached now starts its quarantine at its first request; that
+            // takes longer, and nothing else.
             let _ = client.vouch(&slots, longest).await;
         }));
     }
 
-    /// The least of the runs of its nodes that are known: two ways to one cluster soon know the same.
+    /// The smallest run of its known nodes: two URLs of one cluster soon know the same nodes.
     pub(super) fn identity(&self) -> Option<Arc<str>> {
         let known = self.known();
         let runs = known

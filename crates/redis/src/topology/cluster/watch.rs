@@ -1,8 +1,9 @@
-//! Looking out for slots that move while somebody waits for a key in them.
+//! Watches for slots that move while somebody waits for a key in them.
 //!
-//! Who waits in line is told on a connection to the node that has the line. When the slot moves, the line moves with it, but nobody
-//! listens at the new place, and nothing is said at the old one: so while somebody waits, the owners of the slots are asked for now and
-//! then. Each who waits for a key that has gone elsewhere then asks there, with its ticket, and stands where it stood.
+//! A waiter is notified on a connection to the node that has its queue. When the slot moves, the
+//! queue moves with it, but nobody is subscribed at the new node, and the old node sends nothing.
+//! So while somebody waits, the owners of the slots are asked for from time to time. Each waiter
+//! for a key that has moved then asks at the new node, with its ticket, and gets its old place.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -12,18 +13,19 @@ use leasehold_core::WaitQueue;
 
 use super::Cluster;
 
-/// Who was passed over because nobody knew where it listens waits for as long as this, and a key may lie free meanwhile.
+/// A waiter that was skipped because its subscription was unknown waits for this long, and a key
+/// may be free meanwhile.
 const LOOKS: Duration = Duration::from_nanos(WaitQueue::CLAIM_WINDOW.as_nanos() as u64 / 4);
 
 impl Cluster {
-    /// Somebody waits: looks out from now on until nobody does.
+    /// Watches from now on, until nobody waits.
     pub(super) fn watch(&self) {
         if !self.watched.swap(true, Ordering::SeqCst) {
             self.runtime.spawn(Box::pin(watch(self.me.clone())));
         }
     }
 
-    /// Whether this can end. A waiter that comes between two looks begins it anew.
+    /// Returns true if watching can end. A waiter that comes between two checks starts it again.
     fn is_done(&self) -> bool {
         if self.waiting().len() > 0 {
             return false;
@@ -39,7 +41,7 @@ async fn watch(me: Weak<Cluster>) {
             return;
         }
         let runtime = Arc::clone(&cluster.runtime);
-        // Who asks meets the same fault, and says so.
+        // A caller gets the same fault, and reports it.
         let _ = cluster.learn(runtime.now()).await;
         drop(cluster);
         runtime.sleep_until(runtime.now() + LOOKS).await;

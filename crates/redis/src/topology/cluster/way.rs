@@ -1,4 +1,4 @@
-//! The way of one request to whoever owns its slot.
+//! Routes one request to the owner of its slot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,12 @@ use super::Cluster;
 use super::redirect::{Node, Redirect};
 use crate::client::{Client, Route};
 
-/// A slot that is on its way is there in milliseconds where few keys are in it. The rests grow to what is small beside a call's limit.
+/// A slot with few keys has moved within milliseconds. The pauses grow to a length that is small
+/// compared with a call's limit.
 const RESTS: [u64; 5] = [2, 5, 10, 20, 40];
 
-/// So many redirects in a row are followed without a rest: more is two nodes that each take the other for the owner.
+/// This many redirects in a row are followed without a pause: more than that means two nodes that
+/// each consider the other the owner.
 const HOPS: usize = 4;
 
 /// Where a request was sent, and where it goes next.
@@ -20,23 +22,24 @@ pub(super) struct Way<'a> {
     cluster: &'a Cluster,
     slot: u16,
     limit: Duration,
-    /// Past this, whoever asked is told that the slot is on its way, and asks again by itself.
+    /// After this, the caller is told that the slot is moving, and asks again.
     until: Instant,
     asked: Option<Node>,
-    /// Where to ask in place of the owner, just once.
+    /// The node to ask instead of the owner, just once.
     aside: Option<Node>,
     hops: usize,
     rests: usize,
 }
 
 impl Cluster {
-    /// A request about a slot, of which each try may take so long.
+    /// A request about a slot, each try of which has this limit.
     pub(super) fn way(&self, slot: u16, limit: Duration) -> Way<'_> {
         let until = self.runtime.now() + limit;
         Way { cluster: self, slot, limit, until, asked: None, aside: None, hops: 0, rests: 0 }
     }
 
-    /// What a node said about one of its slots; what is to be asked in its place, if that is another node than the owner.
+    /// Handles a node's answer about one of its slots. Returns the node to ask instead, if that is
+    /// not the owner.
     pub(super) fn redirected(&self, slot: u16, asked: &Node, redirect: Redirect) -> Option<Node> {
         let place = |node: Node| match &*node.host {
             "" => Node { host: asked.host.clone(), ..node },
@@ -74,11 +77,12 @@ impl Way<'_> {
         }
     }
 
-    /// Whether it is worth going on after a fault. A request that may have been done is left to whoever asked, who knows what that
-    /// means; here only what was not done is asked again.
+    /// Returns true if the request should be tried again after a fault. A request that may have
+    /// been executed is left to the caller, who knows what that means; this repeats only requests
+    /// that were not executed.
     pub(super) async fn goes_on(&mut self, route: &mut Route) -> bool {
         let (Some((_, redirect)), Some(asked)) = (route.redirects.pop(), &self.asked) else {
-            // The owner may have died, and another taken its place.
+            // The owner may have died, and another node may have replaced it.
             self.cluster.learn_later();
             return false;
         };

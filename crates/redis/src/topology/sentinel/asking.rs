@@ -1,4 +1,4 @@
-//! Speaking with one sentinel.
+//! Requests to one sentinel.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::deadline::within;
 use crate::dial::{complaint, dial};
 use crate::place::Place;
 
-/// What a user of a sentinel must be allowed. `docs/wire.md` has the whole line.
+/// The permissions that a user of a sentinel needs. `docs/wire.md` has the complete line.
 pub(crate) const ALLOWED: &str =
     "&+switch-master +sentinel|get-master-addr-by-name +sentinel|masters +subscribe +unsubscribe";
 
-/// What the domain name system allows.
+/// The limit of the domain name system.
 const LONGEST_HOST: usize = 253;
 
-/// How many names of masters an error has at most.
+/// The most names of masters in an error.
 const SHOWN: usize = 10;
 
 impl Sentinels {
-    /// Asks one sentinel, on a connection of its own: it is asked seldom.
+    /// Asks one sentinel, on a separate connection, because that is rare.
     pub(super) async fn word_of(&self, nth: usize, runtime: &Arc<dyn Runtime>) -> Result<Word, Fault> {
         let share = ASKED_FOR / u32::try_from(self.places.len()).unwrap_or(u32::MAX);
         let said = within(&**runtime, share, self.ask(&self.places[nth], runtime)).await;
@@ -33,7 +33,7 @@ impl Sentinels {
         self.speak(place, runtime, |connection| self.converse(connection)).await
     }
 
-    /// The same conversation for whatever is to be asked.
+    /// The same exchange for any request.
     pub(super) async fn speak<T, Said: Future<Output = Result<T, Fault>>>(
         &self,
         place: &Place,
@@ -65,7 +65,7 @@ impl Sentinels {
             Some(Value::Nil) => {
                 let masters = cmd("SENTINEL").arg("MASTERS").take();
                 let masters = connection.req_packed_command(&masters).await;
-                // Only to say which names there are.
+                // Only to list the known names in the error.
                 Ok(Word::Unknown(masters.map(|masters| names_of(&masters)).unwrap_or_default()))
             }
             Some(answer) => place_of(&answer)
@@ -101,7 +101,7 @@ impl Sentinels {
         Ok(answers.pop())
     }
 
-    /// A subscription to what it tells of failovers.
+    /// A subscription to its reports of failovers.
     pub(super) async fn listen(&self, nth: usize, runtime: &Arc<dyn Runtime>) -> Result<PubSub, Fault> {
         let password = self.access.password().map_err(|reason| self.faults.lasting(reason))?;
         let login = RedisConnectionInfo::default().set_skip_set_lib_name();

@@ -1,4 +1,4 @@
-//! What each sentinel knows of the master, for whoever looks at them.
+//! The state of the master as each sentinel sees it, for a diagnosis.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,35 +13,35 @@ use crate::deadline::within;
 /// Nobody waits for a lock meanwhile.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
-/// One that is named in the URL.
+/// One sentinel of the URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Watcher {
-    /// Where it is.
+    /// Its address.
     pub(crate) at: Arc<str>,
     pub(crate) host: String,
     pub(crate) says: Result<State, Fault>,
 }
 
-/// What it says of the master.
+/// The sentinel's view of the master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
-    /// Where it takes the master to be.
+    /// The master's address in its view.
     pub(crate) master: String,
-    /// How many other sentinels it knows.
+    /// The number of other sentinels that it knows.
     pub(crate) others: u64,
-    /// How many must agree that the master is down.
+    /// The number of sentinels that must agree that the master is down.
     pub(crate) quorum: u64,
-    /// After how long a silent master is missed.
+    /// How long a master must be silent to count as down.
     pub(crate) down_after: Duration,
 }
 
 impl Sentinels {
-    /// The name under which they know the master.
+    /// The name under which the sentinels know the master.
     pub(crate) fn master(&self) -> &str {
         &self.master
     }
 
-    /// One after the other: a few questions, seldom asked.
+    /// Asks one after the other: a few requests, seldom sent.
     pub(crate) async fn watchers(&self, runtime: &Arc<dyn Runtime>) -> Vec<Watcher> {
         let mut watchers = Vec::new();
         for place in &self.places {
