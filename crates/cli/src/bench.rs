@@ -1,4 +1,4 @@
-//! `leasehold bench`: what locks cost at a store.
+//! `leasehold bench`: measures what locks cost in a store.
 
 mod figure;
 mod measure;
@@ -20,14 +20,14 @@ use crate::say;
 use crate::signals::Signals;
 use crate::store_location::OUTAGE_LIMIT;
 
-/// Whoever types Ctrl-C waits for what is under way to be let go, but not for a store that hangs.
+/// After Ctrl-C, running requests are finished first, but a store that hangs is not waited for.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Measures, and prints what came of it.
+/// Measures, and prints the results.
 ///
 /// # Errors
 ///
-/// [`Failure`], when what was typed makes no sense, or the store cannot be reached, or not any more.
+/// [`Failure`] if the arguments are invalid, or the store cannot be reached, at first or later.
 pub(crate) async fn bench(args: BenchArgs) -> Result<End, Failure> {
     let plan = Plan::of(args)?;
     // Before there are other threads.
@@ -42,15 +42,15 @@ pub(crate) async fn bench(args: BenchArgs) -> Result<End, Failure> {
     };
     over.store(true, Ordering::Relaxed);
     tokio::select! {
-        // What fails now is no news to whoever wants no more of it.
+        // After an interruption, nobody wants to know about further failures.
         _ = timeout(PATIENCE, measuring) => {}
-        // Twice, and nobody waits: leases end by themselves.
+        // A second signal ends the wait: leases expire on their own.
         () = async { signals.next().await; } => {}
     }
     Ok(End::Signal(signal.as_raw()))
 }
 
-/// Names that nobody chose may be none that the user may use.
+/// Adds a hint: the user may not have permission for generated names.
 fn hinted(failure: Failure) -> Failure {
     match failure.reason().contains("may not use a key") {
         true => failure.hint("--prefix TEXT says what the names begin with that are measured"),
@@ -60,7 +60,7 @@ fn hinted(failure: Failure) -> Failure {
 
 async fn measure(plan: &Plan, over: &Arc<AtomicBool>) -> Result<(), Failure> {
     let here = plan.place.connect(plan.builder(), OUTAGE_LIMIT, plan.quiet).await?;
-    // Another connection, as another process has it.
+    // A second connection, as another process would have it.
     let there = plan.place.connect(plan.builder(), OUTAGE_LIMIT, true).await?;
     let store = here.store().to_owned();
     if !plan.quiet {
@@ -69,7 +69,7 @@ async fn measure(plan: &Plan, over: &Arc<AtomicBool>) -> Result<(), Failure> {
     let bench = Bench { here, there, over: over.clone() };
     let measured = bench.run(plan).await;
     for locks in [&bench.here, &bench.there] {
-        // What could not be let go ends by itself, and why is said already.
+        // What could not be released expires, and the reason was already printed.
         let _ = locks.close(Duration::ZERO).await;
     }
     let figures = measured.map_err(hinted)?;

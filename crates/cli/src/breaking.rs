@@ -1,4 +1,4 @@
-//! `leasehold break`: somebody else's lease is ended.
+//! `leasehold break`: ends another holder's lease.
 
 use std::ffi::OsStr;
 
@@ -15,11 +15,11 @@ use crate::say;
 use crate::status::KeyText;
 use crate::store_location::StoreLocation;
 
-/// Ends it, if its fence is the one that was named.
+/// Breaks the lease if it has the given fence.
 ///
 /// # Errors
 ///
-/// [`Failure`], when nothing was broken.
+/// [`Failure`] if nothing was broken.
 pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
     let fence = fence(&args.fence.unwrap_or_default())?;
@@ -57,7 +57,7 @@ pub(crate) async fn break_lease(args: BreakArgs) -> Result<End, Failure> {
     Ok(End::SUCCESS)
 }
 
-/// What can be none, no lease has.
+/// Parses a fence. A value that cannot be a fence belongs to no lease.
 pub(crate) fn fence(text: &str) -> Result<Fence, Failure> {
     text.parse().ok().and_then(Fence::new).ok_or_else(|| {
         Failure::usage(format!(

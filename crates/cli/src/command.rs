@@ -1,4 +1,4 @@
-//! The command: started, waited for, sent signals.
+//! The command: starting it, waiting for it, and sending it signals.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -19,33 +19,35 @@ use crate::supervisor::{self, News, Order, Outcome, Report, Stop};
 use crate::terminal::Terminal;
 use crate::usage::name_of;
 
-/// The command while it runs, below its supervisor. Standard streams and working directory are ours; it has no other descriptor
-/// of ours.
+/// The running command, below its supervisor. It shares our standard streams and working directory,
+/// and has no other descriptor of ours.
 #[derive(Debug)]
 pub(crate) struct Command {
     supervisor: Child,
-    /// The supervisor once more, under a name that nobody else gets when it has ended. `None` before Linux 5.3.
+    /// A handle of the supervisor, which stays valid if its number is reused. `None` before Linux
+    /// 5.3.
     supervisor_handle: Option<OwnedFd>,
-    /// Of records, not a stream; only its readiness is the runtime's concern.
+    /// It carries records, not a stream; the runtime is only used to wait until it is readable.
     link: UnixStream,
-    /// The terminal that it shares with us, in our process group: typed signals reach it without us, and whoever types
-    /// Ctrl-Z, `fg` and `bg` meets it as if we were not there. `None` if it has a group of its own, so that a signal reaches
-    /// all that it starts, and nobody else.
+    /// The terminal that it shares with us, in our process group: typed signals reach it directly,
+    /// and Ctrl-Z, `fg` and `bg` work as if we were not there. `None` if it has its own group, so
+    /// that a signal reaches everything that it started, and nobody else.
     terminal: Option<Terminal>,
-    /// How often it was stopped, as far as we were told; where we are not told, there is always one more.
+    /// How often it was stopped, as far as we were told; if we are not told, there is always one
+    /// more.
     stops: u64,
-    /// How many processes live on that it started.
+    /// The number of processes that it started and that are still running.
     left: i32,
     /// How long before the lease's end all of it must be gone.
     dying: Duration,
     grace: Duration,
 }
 
-/// A killed process is gone within some milliseconds, and must be by the lease's end; on a machine that is busy its supervisor has
-/// to wait for the processor first. So a fiftieth of the ttl is left for it, and never more than this. A busy machine was seen
-/// to take more than 20 ms.
+/// A killed process is gone within some milliseconds, and must be gone by the lease's end; on a
+/// busy machine its supervisor first has to wait for the processor. So a fiftieth of the TTL is
+/// reserved for that, and never more than this. On a busy machine more than 20 ms were observed.
 const MOST_FOR_DYING: Duration = Duration::from_millis(500);
-/// Of a ttl of less than a second a fiftieth is too little; a tenth of that is left, if it is no more than this.
+/// For a TTL below one second, a fiftieth is too little; a tenth is reserved, but at most this.
 const LEAST_FOR_DYING: Duration = Duration::from_millis(20);
 
 fn dying(ttl: Duration) -> Duration {
@@ -53,7 +55,8 @@ fn dying(ttl: Duration) -> Duration {
 }
 
 impl Command {
-    /// Starts it, with so much left of a lease of these locks, which hangs on their lifeline where there is one.
+    /// Starts the command with this much time left of a lease of these locks, which depends on
+    /// their lifeline if there is one.
     pub(crate) fn start<E>(
         settings: &Settings,
         environment: E,
@@ -68,7 +71,7 @@ impl Command {
         let terminal = if settings.no_tty { None } else { Terminal::of_session() };
         let dying = dying(settings.wanted.ttl.duration());
         let group = terminal.is_some().then(getpgrp);
-        // Should the supervisor be killed, what it minded becomes ours to end.
+        // If the supervisor is killed, its descendants become our children, and we end them.
         let _ = supervisor::adopt_orphans();
         let blocked = signals.blocked_before();
         let mut process = supervisor::process(
@@ -86,7 +89,7 @@ impl Command {
         let link = UnixStream::from_std(link.into()).map_err(no_supervisor)?;
         process.stdin(theirs);
         let supervisor = process.spawn().map_err(|error| match error.kind() {
-            // The supervisor is given the command's arguments and environment: it is they that are too long.
+            // The supervisor gets the command's arguments and environment, so those are too long.
             ErrorKind::ArgumentListTooLong => not_started(settings, &error),
             _ => no_supervisor(error),
         })?;
@@ -103,14 +106,15 @@ impl Command {
             grace: settings.grace,
         };
         let lifeline = locks.lifeline();
-        // If it is gone already, the missing report says so.
+        // If it is already gone, the missing report says so.
         let lifeline = lifeline.as_ref().map(OwnedFd::as_fd);
         let _ = supervisor::begin(&command.link, Order::End(command.gone_by(now, left)), lifeline);
         Ok(command)
     }
 
-    /// What comes next of it: a stop, or its end, with that of all that it started if it had to end. The end without a report
-    /// is that of its supervisor, which somebody killed, and it with that.
+    /// The next event: a stop of the command, or its end, with the end of everything that it
+    /// started if it had to end. An end without a report means that somebody killed the supervisor,
+    /// and the command with it.
     ///
     /// Cancel safe.
     pub(crate) async fn news(&mut self) -> Result<Stop, Option<Report>> {
@@ -126,7 +130,8 @@ impl Command {
                 Ok(stop)
             }
             Ok(Some(News::Ended(report))) => {
-                // It has no more to do. The processor time of the command counts as ours once both are waited for.
+                // It has nothing more to do. The processor time of the command counts as ours once
+                // both are waited for.
                 let _ = self.supervisor.wait();
                 Err(Some(report))
             }
@@ -137,24 +142,24 @@ impl Command {
         }
     }
 
-    /// How many processes live on that it started, without the lock.
+    /// The number of processes that it started and that run on without the lock.
     pub(crate) const fn left(&self) -> i32 {
         self.left
     }
 
-    /// Whether it is with us in the terminal's process group.
+    /// Returns true if it is in the terminal's process group together with us.
     pub(crate) const fn shares_the_terminal(&self) -> bool {
         self.terminal.is_some()
     }
 
-    /// Lets it run until so much time from now, which was read before. Gives back the moment at which it must be gone.
+    /// Lets it run until this much time after `now`. Returns the time at which it must be gone.
     pub(crate) fn may_last(&self, now: u64, left: Duration) -> u64 {
         let end = self.gone_by(now, left);
         self.order(Order::End(end));
         end
     }
 
-    /// Has it end because the lease was lost. Gives back the moment at which it must be gone.
+    /// Makes it end because the lease was lost. Returns the time at which it must be gone.
     pub(crate) fn must_end(&self, order: Order) -> u64 {
         self.order(order);
         // Somebody may have stopped the supervisor.
@@ -164,7 +169,8 @@ impl Command {
         supervisor::now() + nanoseconds(self.grace + self.dying)
     }
 
-    /// Ends it and its supervisor, if that cannot do what it is for. Says whether it did.
+    /// Kills the command and its supervisor if the supervisor cannot do its work. Returns true if
+    /// it did.
     pub(crate) fn kill_if_unminded(&self) -> bool {
         let unminded = is_stopped(Pid::from_child(&self.supervisor));
         if unminded {
@@ -177,32 +183,34 @@ impl Command {
         supervisor::send_order(&self.link, order);
     }
 
-    /// Stops us when the command was stopped at our terminal: the shell that started us then sees what it would see of the
-    /// command. Returns when we are to go on, and has the command go on too. Says whether we were stopped.
+    /// Stops us when the command was stopped at our terminal, so that the shell that started us
+    /// sees the same as from the command. Returns when we are continued, and continues the command
+    /// too. The result is true if we were stopped.
     pub(crate) fn follow(&self, stop: Stop, signals: &Signals) -> bool {
-        // Who stopped us too has continued both since.
+        // Somebody who stopped us too has continued both since.
         let Some(terminal) = self.terminal.as_ref().filter(|_| is_stopped(stop.command)) else {
             return false;
         };
-        // A shell with job control has the terminal under a group of its own. Without us that would be the job's group, which
-        // gets the terminal back.
+        // A shell with job control gives the terminal to its own group. Without us that would be
+        // the job's group, which gets the terminal back.
         let has_terminal = getpgid(Some(stop.command)).ok().filter(|group| terminal.is_with(*group));
-        // Where nobody could continue us, the kernel lets no terminal stop us; SIGSTOP it would.
+        // Where nobody could continue us, the kernel does not let a terminal signal stop us;
+        // SIGSTOP would.
         signals.stop(if stop.signal == Signal::STOP { Signal::TSTP } else { stop.signal });
         has_terminal.into_iter().for_each(|group| terminal.give_to(group));
         self.go_on();
         true
     }
 
-    /// Whether this is what an editor does at Ctrl-Z: it stops its group, and so itself and us. Stopped by us once more, it could
-    /// be so a moment after it goes on.
+    /// Returns true if an editor stopped its whole group at Ctrl-Z, and so itself and us. If we
+    /// stopped it again, that might happen just after it is continued.
     pub(crate) fn stops_itself(&self, from: Sender) -> bool {
         self.terminal.is_some()
             && matches!(from, Sender::Process(Some(process)) if supervisor::is_below_us(process))
     }
 
-    /// Asks the command to stop; if it does, we [`follow`](Self::follow). Not once more where it has stopped already, which we
-    /// may be about to hear.
+    /// Asks the command to stop; if it does, we [`follow`](Self::follow). This does nothing if it
+    /// has stopped already and we are about to learn of that.
     pub(crate) fn suspend(&self) {
         self.order(Order::Suspend(self.stops));
     }
@@ -214,17 +222,18 @@ impl Command {
         self.go_on();
     }
 
-    /// Has the command go on, unless it was stopped once more meanwhile.
+    /// Continues the command, unless it was stopped again meanwhile.
     pub(crate) fn go_on(&self) {
         self.order(Order::Continue(self.stops));
     }
 
-    /// Puts the terminal in order after a command that had to end.
+    /// Restores the terminal after a command that had to end.
     pub(crate) fn mend_terminal(&self) {
         self.terminal.iter().for_each(Terminal::mend);
     }
 
-    /// How long before the end of a lease the supervisor has it gone; half of that is left for us to do what it did not.
+    /// How long before the end of a lease the supervisor ends the command; half of that time is
+    /// left for us, in case the supervisor fails.
     pub(crate) fn dying(&self) -> u64 {
         nanoseconds(self.dying)
     }
@@ -238,13 +247,14 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Whether a process is stopped, by a signal or a debugger. By proc(5) `stat`: the state is behind the name, in parentheses.
+/// Returns true if a process is stopped, by a signal or a debugger. In proc(5) `stat`, the state
+/// follows the name in parentheses.
 fn is_stopped(process: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, behind)| behind.starts_with(['T', 't']))
 }
 
-/// How the command ended, or why it was not run.
+/// The exit status of the command, or why it was not run.
 pub(crate) fn status_of(settings: &Settings, outcome: Outcome) -> Result<ExitStatus, Failure> {
     match outcome {
         Outcome::Ended(status) => Ok(ExitStatus::from_raw(status)),
@@ -253,7 +263,7 @@ pub(crate) fn status_of(settings: &Settings, outcome: Outcome) -> Result<ExitSta
     }
 }
 
-/// How we end when the command ended so.
+/// The exit code for this end of the command.
 pub(crate) fn end_as(status: ExitStatus) -> End {
     match (status.code(), status.signal()) {
         (Some(code), _) => End::Code(u8::try_from(code).unwrap_or(u8::MAX)),

@@ -1,11 +1,11 @@
-//! Text made to fit a column.
+//! Cuts text to the width of a column.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Cut at its end, if it is wider.
+/// Cuts a text at its end if it is too wide.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.into();
@@ -15,7 +15,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     shown
 }
 
-/// Cut in its middle, if it is wider.
+/// Cuts a text in its middle if it is too wide.
 pub(crate) fn cut_amid(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.into();
@@ -24,8 +24,9 @@ pub(crate) fn cut_amid(text: &str, width: usize) -> String {
     gapped(text, room.div_ceil(2), text, room / 2)
 }
 
-/// Cut in such a way that two texts that differ never look the same; for widths from [`APART`]. Each is cut in its middle if that tells it
-/// from the others, or else it is shown from where they begin to differ. Where even that does not do, some digits stand for the rest.
+/// Cuts texts so that different texts never look the same, for widths of at least [`APART`]. Each
+/// is cut in its middle if that distinguishes it from the others; otherwise it is shown from where
+/// they begin to differ. If even that is not enough, some digits replace the rest.
 pub(crate) fn cut_apart<'a>(
     texts: impl IntoIterator<Item = &'a str>,
     width: usize,
@@ -51,10 +52,10 @@ pub(crate) fn cut_apart<'a>(
     looks
 }
 
-/// The least width at which [`cut_apart`] does what it promises.
+/// The smallest width for which [`cut_apart`] keeps that promise.
 pub(crate) const APART: usize = 8;
 
-/// Cuts texts in order that are the same up to some byte.
+/// Cuts sorted texts that are equal up to some byte.
 fn spread<'a>(texts: Vec<&'a str>, same: usize, width: usize, looks: &mut BTreeMap<&'a str, String>) {
     let mut alike: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for text in texts {
@@ -71,14 +72,14 @@ fn spread<'a>(texts: Vec<&'a str>, same: usize, width: usize, looks: &mut BTreeM
     }
 }
 
-/// How many bytes of whole characters two texts begin with both.
+/// The length in bytes of the common prefix of two texts, in whole characters.
 fn common(one: &str, other: &str) -> usize {
     let pairs = one.char_indices().zip(other.chars());
     let differs = pairs.clone().find(|((_, a), b)| a != b).map(|((at, _), _)| at);
     differs.unwrap_or_else(|| one.len().min(other.len()))
 }
 
-/// The beginning, and what stands at some byte and behind it, or as much of the end as there is room for.
+/// The beginning, and the part from some byte on, or as much of the end as fits.
 fn from(text: &str, at: usize, width: usize) -> String {
     let head = width / 3;
     let room = width.saturating_sub(head + 1);
@@ -97,7 +98,7 @@ fn numbered(text: &str, width: usize, digits: usize) -> String {
     gapped(text, width.saturating_sub(digits + 1), &number, digits)
 }
 
-/// Some of the beginning of a text, and some of the end of a text.
+/// Part of the beginning of one text, and part of the end of another.
 fn gapped(begins: &str, head: usize, ends: &str, tail: usize) -> String {
     let mut shown: String = beginning(begins.chars(), head).into_iter().collect();
     shown.push('…');
@@ -105,7 +106,7 @@ fn gapped(begins: &str, head: usize, ends: &str, tail: usize) -> String {
     shown
 }
 
-/// As many characters as there is room for.
+/// As many characters as fit.
 fn beginning(text: impl Iterator<Item = char>, room: usize) -> Vec<char> {
     let mut taken = 0;
     text.take_while(|c| {

@@ -1,4 +1,4 @@
-//! Where the locks are when nothing says where.
+//! The default store.
 
 use std::env;
 
@@ -7,7 +7,8 @@ use nix::unistd::{Uid, User};
 use crate::exit::Failure;
 use crate::store_url::StoreUrl;
 
-/// The file store of this user on this machine, in the home that the user database gives for the effective user.
+/// This user's file store on this machine, in the home directory of the effective user in the user
+/// database.
 pub(crate) fn default_store() -> Result<StoreUrl, Failure> {
     let path = leasehold_file::home().map(|home| home.join(".local/state/leasehold/leases.db"));
     let store = path.and_then(|path| StoreUrl::file(&path).ok_or_else(|| "the home is not UTF-8".into()));
@@ -18,7 +19,7 @@ pub(crate) fn default_store() -> Result<StoreUrl, Failure> {
     })
 }
 
-/// Who called sudo to run this as another user, whose default store is another one.
+/// The user who called sudo to run this as another user, whose default store is a different one.
 pub(crate) fn other_user_of_sudo() -> Option<String> {
     let name = env::var("SUDO_USER").ok().filter(|name| !name.is_empty())?;
     let is_same = matches!(User::from_name(&name), Ok(Some(entry)) if entry.uid == Uid::effective());

@@ -1,4 +1,4 @@
-//! `leasehold doctor`: what would endanger the locks of a store.
+//! `leasehold doctor`: diagnoses a store.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
@@ -13,11 +13,11 @@ use crate::keys::{key, naming};
 use crate::print::{plain, print};
 use crate::store_location::StoreLocation;
 
-/// Prints it, and says how to end: how bad the worst of it is.
+/// Prints the findings, and returns the exit code for the worst one.
 ///
 /// # Errors
 ///
-/// [`Failure`], when what was typed names no store.
+/// [`Failure`] if the arguments name no store.
 pub(crate) async fn diagnose(args: DoctorArgs) -> Result<End, Failure> {
     let naming = naming(args.naming)?;
     let key =
@@ -25,7 +25,7 @@ pub(crate) async fn diagnose(args: DoctorArgs) -> Result<End, Failure> {
     let place = StoreLocation::of(args.place)?;
     let locks = place.unopened(place.to_look_at(), args.quiet)?;
     let mut findings = locks.diagnose().await;
-    // Whoever may use a file may use all of it, and it is not to be made.
+    // A user who may use a file may use all of it, and the file must not be created.
     if let Some(key) = key.filter(|_| !place.store.is_a_file()) {
         findings.push(try_key(&locks, &key).await);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
@@ -44,7 +44,8 @@ pub(crate) async fn diagnose(args: DoctorArgs) -> Result<End, Failure> {
     })
 }
 
-/// Whether this user can lock this. To look at a lock the server wants the same keys as to take it, and to be allowed to write them.
+/// Checks whether this user can lock this key. On a server, inspecting a lock needs the same keys
+/// as acquiring it, and permission to write them.
 async fn try_key(locks: &Locks, key: &Key) -> Finding {
     const ABOUT: &str = "key";
     let at = Arc::from(locks.store());
@@ -89,14 +90,15 @@ async fn try_key(locks: &Locks, key: &Key) -> Finding {
         )
     };
     let mut finding = Finding::new(severity, ABOUT, &at, what, why);
-    // What it may not do before a key comes into it hides whether it may use the key.
+    // A missing permission that has nothing to do with a key hides whether the user may use the
+    // key.
     if let Some(rules) = rules {
         finding = finding.at_server(rules);
     }
     finding
 }
 
-/// A key as a rule for keys has it: of what is a pattern's, each character stands for itself.
+/// A key as a pattern in an ACL rule, with special characters escaped.
 fn pattern(key: &Key) -> String {
     let mut text = String::new();
     for c in key.to_string().chars() {
@@ -108,7 +110,8 @@ fn pattern(key: &Key) -> String {
     text
 }
 
-/// Makes one line of all rules that a user of a server lacks, in place of one for each finding: whoever may add one may add all.
+/// Combines all rules that a user of a server lacks into one line instead of one per finding:
+/// whoever may add one may add all.
 fn in_one_go(findings: &mut [Finding]) {
     let rules = |finding: &Finding| match &finding.remedy {
         Remedy::AtServer(command) => {
@@ -131,7 +134,7 @@ fn in_one_go(findings: &mut [Finding]) {
     }
 }
 
-/// The master that sentinels name is the place that they stand for.
+/// Two names of the same store: a master that sentinels report has the location of its sentinels.
 fn at_same(one: &str, other: &str) -> bool {
     let store = |at: &str| at.split(" (").next().unwrap_or_default().to_owned();
     store(one) == store(other)
@@ -143,7 +146,7 @@ fn has_colours() -> bool {
     io::stdout().is_terminal() && !dumb && wanted("NO_COLOR").is_none()
 }
 
-/// For people: what there is to mend, and how it all stands in a line.
+/// The output for people: the problems, and a one-line summary.
 fn text(store: &str, findings: &[Finding], verbose: bool, coloured: bool) -> String {
     let mut text = String::new();
     let mut line = |words: &str| {
@@ -176,7 +179,7 @@ fn text(store: &str, findings: &[Finding], verbose: bool, coloured: bool) -> Str
     if coloured { in_colours(&text) } else { text }
 }
 
-/// How bad a finding is, red, yellow or cyan; all else as it is.
+/// Colours the severity of a finding red, yellow or cyan.
 fn in_colours(text: &str) -> String {
     let coloured = |line: &str| {
         for (severity, colour) in

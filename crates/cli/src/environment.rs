@@ -1,4 +1,4 @@
-//! What the command finds in its environment, and what an outer run left in ours.
+//! The environment of the command, and the variables that an outer run set for us.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -19,29 +19,29 @@ pub(crate) const LABEL: &str = "LEASEHOLD_LABEL";
 pub(crate) const STORE: &str = "LEASEHOLD_STORE";
 pub(crate) const MAX_TTL: &str = "LEASEHOLD_MAX_TTL";
 
-/// What is read in place of an option that is not given: LEASEHOLD_TTL for --ttl.
+/// The variable that replaces a missing option: LEASEHOLD_TTL for --ttl.
 pub(crate) fn name(option: &str) -> String {
     format!("LEASEHOLD_{}", option.trim_start_matches('-').replace('-', "_").to_uppercase())
 }
 
-/// The label, unless that is what a run around us told us of itself.
+/// The label from the environment, unless an outer run set it for its own use.
 pub(crate) fn label() -> Option<String> {
     env::var(LABEL).ok().filter(|_| !is_nested())
 }
 
-/// The longest ttl of several stores, if the environment names it.
+/// The longest TTL of several stores, if the environment sets it.
 pub(crate) fn max_ttl() -> Result<Option<Duration>, Failure> {
     let Some(text) = env::var_os(MAX_TTL) else { return Ok(None) };
     let time = time::parse(&text.to_string_lossy());
     time.map(Some).map_err(|error| Failure::usage(error.to_string()).about(MAX_TTL))
 }
 
-/// The locks that are held around us at the same place, by the runs that we run under.
+/// The locks that outer runs hold at the same store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Around(Vec<u8>);
 
 impl Around {
-    /// What our environment says of that place.
+    /// The locks of outer runs at this store.
     pub(crate) fn at(store: &Stores) -> Self {
         let Some(keys) = env::var_os(KEYS) else { return Self::default() };
         let theirs = env::var(STORE).ok().and_then(|text| Stores::new(Stores::urls_in(&text), None).ok());
@@ -52,7 +52,7 @@ impl Around {
         }
     }
 
-    /// Refuses keys of which we would wait for one until we ended.
+    /// Refuses keys that an outer run holds, because we would wait for ourselves.
     pub(crate) fn check(&self, keys: &Keys) -> Result<(), Failure> {
         let Some(key) = keys.iter().find(|key| self.has(key)) else { return Ok(()) };
         Err(Failure::usage(format!(
@@ -61,13 +61,13 @@ impl Around {
         )))
     }
 
-    /// A key that has line breaks in it stands on several lines.
+    /// A key that contains line breaks takes several lines.
     fn has(&self, key: &Key) -> bool {
         let [around, key] = [&self.0, key.as_bytes()].map(|text| [b"\n", text, b"\n"].concat());
         around.windows(key.len()).any(|lines| lines == key)
     }
 
-    /// These, and ours.
+    /// These keys and ours.
     fn and(&self, keys: &Keys) -> OsString {
         let around = Some(&*self.0).filter(|around| !around.is_empty());
         let all: Vec<_> = around.into_iter().chain(keys.iter().map(Key::as_bytes)).collect();
@@ -75,12 +75,12 @@ impl Around {
     }
 }
 
-/// Whether we run under another run, which took the password out of the store's URL.
+/// Returns true if we run under another run, which removed the password from the store's URL.
 pub(crate) fn is_nested() -> bool {
     env::var_os(KEYS).is_some()
 }
 
-/// What the command is told.
+/// The variables for the command.
 pub(crate) fn of_command(
     keys: &Keys,
     around: &Around,

@@ -1,4 +1,4 @@
-//! `leasehold watch`: what happens to the locks of a store, found by looking at them again and again.
+//! `leasehold watch`: reports changes of the locks of a store, found by polling.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Write as _};
@@ -19,11 +19,11 @@ use crate::status::{KeyText, VERSION, millis};
 use crate::store_location::StoreLocation;
 use crate::time;
 
-/// Writes it until nobody reads it.
+/// Writes changes until nobody reads them.
 ///
 /// # Errors
 ///
-/// [`Failure`], when the store cannot be reached at first, or the lines cannot be written.
+/// [`Failure`] if the store cannot be reached at first, or the lines cannot be written.
 pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
     let prefix = beginning(prefix, &naming(args.naming)?)?;
@@ -32,7 +32,7 @@ pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
     let survey = locks.survey(&prefix);
     let follower = Follower::of(locks, args.json);
     match follower.go_on(survey).await {
-        // Whoever read has seen enough.
+        // The reader has closed the pipe.
         error if error.kind() == ErrorKind::BrokenPipe => Ok(End::SUCCESS),
         error => Err(Failure::new(
             End::CANNOT_EXECUTE,
@@ -41,25 +41,26 @@ pub(crate) async fn follow(args: WatchArgs) -> Result<End, Failure> {
     }
 }
 
-/// What was seen, and what is still to be asked about it.
+/// The last known state, and the questions about it that are still open.
 struct Follower {
     locks: Locks,
     json: bool,
     seen: BTreeMap<Key, Arc<KeyState>>,
-    /// Holdings that have ended, maybe because somebody broke them.
+    /// Holdings that have ended, possibly because somebody broke them.
     ended: VecDeque<(Key, Fence)>,
     ask_at: Instant,
     caught_up: bool,
     faulty: bool,
 }
 
-/// Between two questions why a holding ended: beside what a survey asks, there is room for so many.
+/// The interval between two questions why a holding ended: the survey's limit leaves room for that
+/// many.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(250);
 
-/// So many wait to be asked about; where more locks change hands than that, breaks of the oldest are not told.
+/// The most open questions; if more locks change hands, breaks of the oldest are not reported.
 const QUESTIONS: usize = 1000;
 
-/// What there is to tell.
+/// A change to report.
 enum Happened<'a> {
     Watching,
     CaughtUp,
@@ -78,7 +79,7 @@ impl Follower {
         Self { locks, json, seen, ended, ask_at: Instant::now(), caught_up: false, faulty: false }
     }
 
-    /// Gives back why it ends, which is that a line could not be written.
+    /// Runs until a line could not be written, and returns that error.
     async fn go_on(mut self, mut survey: Survey) -> io::Error {
         let told = self.tell(Happened::Watching);
         if let Err(error) = told {
@@ -98,7 +99,7 @@ impl Follower {
         }
     }
 
-    /// Tells what is different from before.
+    /// Reports the differences from the last known state.
     fn learn(&mut self, survey: &Survey, fault: Option<String>) -> io::Result<()> {
         if let Some(reason) = fault {
             let first = !std::mem::replace(&mut self.faulty, true);
@@ -127,7 +128,7 @@ impl Follower {
         Ok(())
     }
 
-    /// The end of a holding before the next one.
+    /// Reports the end of a holding before the next holding.
     fn compare(&mut self, old: &KeyState, new: &KeyState) -> io::Result<()> {
         for ended in old.holders.iter().filter(|old| !new.holders.iter().any(|new| is_same(old, new))) {
             self.tell(Happened::Ended(old, ended))?;
@@ -159,11 +160,11 @@ impl Follower {
         Ok(())
     }
 
-    /// Whether the holding that ended first was broken.
+    /// Asks whether the oldest ended holding was broken.
     async fn ask(&mut self) -> io::Result<()> {
         self.ask_at = Instant::now() + BETWEEN_QUESTIONS;
         let Some((key, fence)) = self.ended.front().cloned() else { return Ok(()) };
-        // A store that does not answer is asked again, once it does.
+        // A store that does not answer is asked again once it does.
         let Ok(broken) = self.locks.last_break(key.as_bytes()).await else { return Ok(()) };
         self.ended.pop_front();
         broken
@@ -188,7 +189,7 @@ fn is_same(one: &HolderInfo, other: &HolderInfo) -> bool {
     (&one.owner, one.fence) == (&other.owner, other.fence)
 }
 
-/// For people.
+/// The output for people.
 fn text(happened: &Happened<'_>, store: &str) -> String {
     let about = |what: &str, state: &KeyState, who: String| {
         format!("{what:7}  {}  {}", plain(&state.key.to_string()), plain(&who))
@@ -232,7 +233,7 @@ struct Line<'a> {
     v: u32,
 }
 
-/// The same as JSON has it.
+/// The output in JSON.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Told<'a> {

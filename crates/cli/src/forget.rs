@@ -1,4 +1,4 @@
-//! `leasehold forget`: what was done counts as not done.
+//! `leasehold forget`: deletes the mark of a job, so that it counts as not done.
 
 use serde::Serialize;
 
@@ -10,11 +10,11 @@ use crate::print::{plain, print};
 use crate::status::KeyText;
 use crate::store_location::StoreLocation;
 
-/// Forgets it, and says how to end: whether there was anything to forget.
+/// Deletes the mark; the exit code says whether there was one.
 ///
 /// # Errors
 ///
-/// [`Failure`], when the store cannot be reached, or refuses.
+/// [`Failure`] if the store cannot be reached, or refuses.
 pub(crate) async fn forget(args: ForgetArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
     let place = StoreLocation::of(args.place)?;

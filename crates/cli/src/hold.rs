@@ -1,4 +1,5 @@
-//! `leasehold hold`: take the lock, print its fence, and hold it until whoever reads that is gone.
+//! `leasehold hold`: acquires the lock, prints its fence, and holds it until the reader of its
+//! output is gone.
 
 use std::future::pending;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -17,11 +18,11 @@ use crate::signals::Signals;
 use crate::take::{LastWords, Return, Taken, give_back, take, tell_keeping};
 use crate::wanted::Wanted;
 
-/// Holds the lock, and says how to end.
+/// Holds the lock, and returns the exit code.
 ///
 /// # Errors
 ///
-/// [`Failure`], when the lock was not had, or was lost.
+/// [`Failure`] if the lock was not acquired, or was lost.
 pub(crate) async fn hold(wanted: Wanted) -> Result<End, Failure> {
     Around::at(&wanted.place.store).check(&wanted.keys)?;
     let mut signals = Signals::catch()?;
@@ -29,7 +30,7 @@ pub(crate) async fn hold(wanted: Wanted) -> Result<End, Failure> {
         Taken::Lock(locks, guard) => (locks, guard),
         Taken::Interrupted(signal) => return Ok(End::Signal(signal.as_raw())),
     };
-    // Without a reader from the start, the write fails, and the lock is given back at once.
+    // Without a reader from the start, the write fails, and the lock is released at once.
     let printed = writeln!(io::stdout(), "{}", guard.fence()).and_then(|()| io::stdout().flush());
     if printed.is_ok() && io::stdout().is_terminal() && !wanted.quiet {
         say::line(format_args!("{}: held until Ctrl-C", wanted.keys));
@@ -61,7 +62,7 @@ pub(crate) async fn hold(wanted: Wanted) -> Result<End, Failure> {
             }
         },
         Err(loss) => {
-            // The reader must know now, whatever the store is up to.
+            // The reader must know now, whatever the state of the store.
             close_stdout();
             let failure = lost(&wanted, &loss);
             wanted.status.tell_lost(failure.reason());
@@ -71,22 +72,24 @@ pub(crate) async fn hold(wanted: Wanted) -> Result<End, Failure> {
     }
 }
 
-/// Closes what our starter had open, but for the standard streams and the descriptor for events. Another hold of the same script
-/// would otherwise not see its pipe closed as long as we have it, too.
+/// Closes descriptors that our parent had open, except the standard streams and the descriptor for
+/// events. Otherwise another hold of the same script would not see its pipe closed as long as we
+/// have it open too.
 pub(crate) fn close_inherited(status_fd: Option<&str>) {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let open: Vec<_> = open.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).collect();
     let kept = status_fd.and_then(|number| number.parse().ok());
     for number in open.into_iter().filter(|number| *number > 2 && Some(*number) != kept) {
-        // Fails for the one by which we looked.
+        // This fails for the descriptor with which the list was read.
         let _ = nix::unistd::close(number);
     }
 }
 
-/// Resolves when nobody can read our stdout any more. Never for a file, which has no reader.
+/// Resolves when nobody can read our stdout any more; never for a file, which has no reader.
 async fn reader_is_gone() {
     let (gone, told) = oneshot::channel();
-    // A thread of its own: the runtime's event queue takes a descriptor that is not its own by unsafe code only.
+    // A separate thread, because the runtime's event queue accepts foreign descriptors only in
+    // unsafe code.
     let watcher = thread::Builder::new().name("reader".into()).spawn(move || {
         if wait_for_reader_to_go().is_ok() {
             let _ = gone.send(());
@@ -97,10 +100,11 @@ async fn reader_is_gone() {
     }
 }
 
-/// By an event queue and not by poll(2), which would keep the pipe open for as long as it waits, although we close it.
+/// With an event queue and not with poll(2), which would keep the pipe open while it waits,
+/// although we close it.
 fn wait_for_reader_to_go() -> rustix::io::Result<()> {
     let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    // Errors and hang-ups are told in any case, and nothing else is of interest.
+    // Errors and hang-ups are always reported; nothing more is needed.
     epoll::add(&queue, io::stdout(), epoll::EventData::new_u64(0), epoll::EventFlags::empty())?;
     let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
     loop {

@@ -1,4 +1,5 @@
-//! `leasehold init`: a store that several users share, or the tables of one in a database.
+//! `leasehold init`: creates a store that several users share, or the tables of a store in a
+//! database.
 
 use std::path::absolute;
 
@@ -10,11 +11,11 @@ use crate::exit::{End, Failure};
 use crate::print::print;
 use crate::store_url::StoreUrl;
 
-/// Makes it, and prints its URL.
+/// Creates it, and prints its URL.
 ///
 /// # Errors
 ///
-/// [`Failure`], when it is not there.
+/// [`Failure`] if it could not be created.
 pub(crate) async fn init(args: InitArgs) -> Result<End, Failure> {
     match &args.store {
         Some(url) => make_tables(url, args.print_sql).await,
@@ -64,7 +65,7 @@ async fn make_for_a_group(args: InitArgs) -> Result<End, Failure> {
         .map_err(|fault| Failure::new(End::NO_STORE, fault.to_string()))?;
     let url = StoreUrl::file(&file)
         .ok_or_else(|| Failure::usage("the path is not UTF-8, as a store URL must be: choose another"))?;
-    // The file belongs to whoever first uses it.
+    // The file belongs to its first user.
     Locks::builder().connect(url.reveal()).await?;
     print(&format!("{url}\n"))?;
     Ok(End::SUCCESS)

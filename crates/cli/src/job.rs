@@ -1,4 +1,4 @@
-//! `leasehold once` and `leasehold every`: run the command if it is to be run, and note that it was.
+//! `leasehold once` and `leasehold every`: run the command if it is due, and mark it as done.
 
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -21,16 +21,16 @@ use crate::take::{
 use crate::waiting::Telling;
 use crate::wanted::{Wanted, exit_code, time_of};
 
-/// Something that is done once or once in a while, with everything settled.
+/// A job with all settings validated.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) settings: Settings,
     pub(crate) when: When,
-    /// How we end when there is nothing to do.
+    /// The exit code if there is nothing to do.
     pub(crate) skipped: u8,
 }
 
-/// When it is to be done.
+/// When the job is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Once,
@@ -38,7 +38,7 @@ pub(crate) enum When {
 }
 
 impl Job {
-    /// Settles it. Everything that was typed wrong is found here, before anything is opened.
+    /// Validates the arguments, before anything is opened.
     pub(crate) fn once(args: OnceArgs) -> Result<Self, Failure> {
         let job = args.job;
         let skipped = exit_code("--skip-exit-code", job.skip_exit_code)?.unwrap_or(0);
@@ -67,11 +67,11 @@ impl Job {
     }
 }
 
-/// Does it if it is to be done, and says how to end.
+/// Does the job if it is due, and returns the exit code.
 ///
 /// # Errors
 ///
-/// [`Failure`], when the command did not run, or not to its end, or nobody will know that it did.
+/// [`Failure`] if the command did not run or was ended, or nobody will know that it ran.
 pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     let wanted = &job.settings.wanted;
     let around = Around::at(&wanted.place.store);
@@ -82,7 +82,8 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
         Ok(locks) => locks,
         Err(signal) => return Ok(End::Signal(signal.as_raw())),
     };
-    // Of several stores none may have answered yet; for one that has, whoever waits as long as it takes waits on.
+    // Of several stores, none may have answered yet; one that has is waited for without a limit if
+    // the user set none.
     let patient = wanted.outage_limit().is_none() && !wanted.place.store.is_several();
     let locks = if patient { locks.with_outage_limit(FOR_EVER) } else { locks };
     let outage_limit = (!patient).then(|| wanted.first_outage_limit());
@@ -109,7 +110,8 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     let done = worked.as_ref().is_ok_and(ExitStatus::success);
     let mut last = LastWords::begin(doing.guard());
     let marked = if done { mark(&job, &doing, &mut signals, &mut last).await } else { Ok(()) };
-    // What is noted stays so, whatever becomes of the lock afterwards; what failed is left to the next in any case.
+    // A mark stays, whatever happens to the lock afterwards; a failed job is left to the next
+    // process in any case.
     let returned = give_back(wanted, &locks, last, doing.into_guard(), &mut signals).await;
     if let Return::Unconfirmed(line) = returned {
         say::line(line);
@@ -119,7 +121,7 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
     Ok(end_as(status))
 }
 
-/// Whether it is ours to do.
+/// Finds out whether the job is ours to do.
 async fn begin(job: &Job, locks: &Locks, started: Instant) -> Result<Result<Doing, Skip>, BeginError> {
     let wanted = &job.settings.wanted;
     let key = wanted.keys.first().as_bytes();
@@ -142,7 +144,7 @@ async fn begin(job: &Job, locks: &Locks, started: Instant) -> Result<Result<Doin
     }
 }
 
-/// Notes that it was done, and tells.
+/// Marks the job as done, and reports that.
 async fn mark(job: &Job, doing: &Doing, signals: &mut Signals, last: &mut LastWords) -> Result<(), Failure> {
     let wanted = &job.settings.wanted;
     let (keys, store) = (&wanted.keys, &wanted.place.store);

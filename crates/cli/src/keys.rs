@@ -1,4 +1,4 @@
-//! The keys of what is wanted: taken together or not at all.
+//! The requested keys, which are taken together or not at all.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,16 +12,16 @@ use crate::exit::Failure;
 use crate::status::text_of;
 use crate::store_url::StoreUrl;
 
-/// One key or several, each once, in the order of their bytes.
+/// One key or several, without duplicates, in byte order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Keys(Vec<Key>);
 
 impl Keys {
-    /// Takes names as keys.
+    /// Converts names to keys.
     ///
     /// # Errors
     ///
-    /// [`Failure`], when one of them can be none, there is none, or two of them are one.
+    /// [`Failure`] if a name cannot be a key, there is none, or two of them are the same key.
     pub(crate) fn of(mut names: Vec<OsString>, naming: &Naming) -> Result<Self, Failure> {
         names.sort();
         names.dedup();
@@ -41,7 +41,7 @@ impl Keys {
         &self.0[0]
     }
 
-    /// Each as JSON can have it.
+    /// The keys as JSON strings.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.iter().map(text_of).collect()
     }
@@ -51,22 +51,22 @@ impl Keys {
     }
 }
 
-/// What `--naming` says.
+/// The naming in `--naming`.
 ///
 /// # Errors
 ///
-/// [`Failure`], when there is no such naming.
+/// [`Failure`] if there is no such naming.
 pub(crate) fn naming(args: NamingArgs) -> Result<Naming, Failure> {
     let named = args.naming.or_else(|| std::env::var(environment::name("--naming")).ok());
     let naming = named.as_deref().map_or(Ok(Naming::Verbatim), str::parse);
     naming.map_err(|misuse: Misuse| Failure::from(misuse).about("--naming"))
 }
 
-/// What the keys begin with whose names begin so.
+/// The prefix of all keys whose names have this prefix.
 ///
 /// # Errors
 ///
-/// [`Failure`], when no key can begin so.
+/// [`Failure`] if no key can have this prefix.
 pub(crate) fn beginning(prefix: Option<OsString>, naming: &Naming) -> Result<Vec<u8>, Failure> {
     match prefix {
         None => Ok(naming.beginning("")),
@@ -78,12 +78,12 @@ pub(crate) fn beginning(prefix: Option<OsString>, naming: &Naming) -> Result<Vec
     }
 }
 
-/// Takes a name as a key.
+/// Converts a name to a key.
 ///
 /// # Errors
 ///
-/// [`Failure`], when it can be none, or is a store's URL with a password in it: that has strayed here, and would be written down
-/// everywhere.
+/// [`Failure`] if it cannot be a key, or is a store's URL with a password: that is a mistake, and
+/// the password would be written down everywhere.
 pub(crate) fn key(name: OsString, naming: &Naming) -> Result<Key, Failure> {
     let url = name.to_str().and_then(|name| StoreUrl::new(name).ok());
     if url.is_some_and(|url| url.has_password()) {
@@ -94,7 +94,7 @@ pub(crate) fn key(name: OsString, naming: &Naming) -> Result<Key, Failure> {
     Ok(naming.key(name.into_vec())?)
 }
 
-/// For one line: the first few, and how many more there are.
+/// On one line: the first few keys, and the number of further ones.
 impl fmt::Display for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 4;

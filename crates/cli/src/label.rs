@@ -1,4 +1,4 @@
-//! What others are told about the holder if no label is given: user, host, process and what it runs.
+//! The default label of a holder: user, host, process and program.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,18 +9,18 @@ use nix::unistd::{Uid, User};
 /// `ada@web-3:4711 report`.
 pub(crate) fn default_label(program: &OsStr) -> String {
     let user = Uid::effective();
-    // Where the user database knows nothing of us, as in many containers, we are a number.
+    // If the user database does not know us, as in many containers, use the user's number.
     let name = User::from_uid(user).ok().flatten().map_or_else(|| user.to_string(), |entry| entry.name);
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let who = format!("{name}@{host}:{}", std::process::id());
     let program = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
     let room = Label::MAX_LEN.saturating_sub(who.len() + 1);
     let whole = format!("{who} {}", &program[..program.floor_char_boundary(room)]);
-    // A program may be called anything, and then goes without saying.
+    // A program may have any name; one that is not a valid label is left out.
     if Label::new(&whole).is_ok() && !program.is_empty() { whole } else { who }
 }
 
-/// What runs `leasehold hold`: the script that reads its fence, or the shell.
+/// The program that runs `leasehold hold`: the script that reads its fence, or the shell.
 pub(crate) fn starter() -> String {
     let parent = rustix::process::getppid().map(|parent| format!("/proc/{parent}/comm"));
     let name = parent.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A lock as JSON has it: the same for `show` and `ls`, and as `leasehold show --help` says.
+//! A lock in JSON, the same for `show` and `ls`, as `leasehold show --help` describes it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::mark::{BreakJson, MarkJson};
 use crate::status::{KeyText, millis};
 
-/// All that is to be seen of a lock.
+/// Everything that is known of a lock.
 #[derive(Debug, Serialize)]
 pub(crate) struct LockJson {
     #[serde(flatten)]
@@ -51,7 +51,7 @@ pub(crate) struct WaiterJson {
 }
 
 impl LockJson {
-    /// On one line, with its end.
+    /// One line, with its line end.
     pub(crate) fn line(state: &KeyState) -> String {
         let seen = serde_json::to_string(&Self::from(state));
         seen.expect("text and numbers can be written as JSON") + "\n"
@@ -59,7 +59,7 @@ impl LockJson {
 }
 
 impl LockJson {
-    /// The same with what the store remembers of the key beyond leases.
+    /// The same with the mark and the break record of the key.
     pub(crate) fn line_with(state: &KeyState, mark: Option<&Mark>, broken: Option<&BreakRecord>) -> String {
         #[derive(Serialize)]
         struct Remembered {
@@ -90,7 +90,8 @@ impl From<&KeyState> for LockJson {
     }
 }
 
-/// When a holding that has lasted for a known time began: milliseconds since 1970, by the store's clock, as its fence has it.
+/// When a holding of a known duration began: milliseconds since 1970, by the store's clock, from
+/// its fence.
 pub(crate) fn granted_at(holding: &HolderInfo, held_for: Option<Duration>) -> Option<u64> {
     held_for.and(holding.fence).map(|fence| fence.get() / 1000)
 }
@@ -132,7 +133,7 @@ impl WaiterJson {
     }
 }
 
-/// How a key is held or wanted: a word, and of permits how many of how many.
+/// The mode in which a key is held or requested: a word, and for permits how many of how many.
 #[derive(Debug, Serialize)]
 struct ModeJson {
     mode: &'static str,
@@ -162,7 +163,8 @@ pub(crate) fn mode(mode: Mode) -> String {
     }
 }
 
-/// A stranger's value: JSON has its own way to write control characters, and bytes that are no text are shown as in a key.
+/// Another program's value. JSON escapes control characters itself; bytes that are not text are
+/// shown as in a key.
 fn readable(value: &[u8]) -> String {
     let mut text = String::new();
     for chunk in value.utf8_chunks() {

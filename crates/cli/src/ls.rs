@@ -1,4 +1,4 @@
-//! `leasehold ls`: the locks that are held or waited for.
+//! `leasehold ls`: lists the locks that are held or waited for.
 
 use std::ffi::OsString;
 use std::io;
@@ -18,11 +18,11 @@ use crate::table::table;
 use crate::time;
 use crate::wanted::time_of;
 
-/// Lists them.
+/// Lists the locks.
 ///
 /// # Errors
 ///
-/// [`Failure`], when the store cannot be looked through.
+/// [`Failure`] if the store cannot be scanned.
 pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().next().map(some).transpose()?;
     let prefix = beginning(prefix, &naming(args.naming)?)?;
@@ -64,7 +64,7 @@ pub(crate) async fn ls(args: LsArgs) -> Result<End, Failure> {
     Ok(if least.is_some() { End::FOUND } else { End::SUCCESS })
 }
 
-/// Lists what was done.
+/// Lists the marks.
 async fn marks(locks: &Locks, prefix: &[u8], json: bool, quiet: bool) -> Result<End, Failure> {
     let marks = locks.marks(prefix).await?;
     if json {
@@ -78,7 +78,7 @@ async fn marks(locks: &Locks, prefix: &[u8], json: bool, quiet: bool) -> Result<
     Ok(End::SUCCESS)
 }
 
-/// An empty one is a slip, or a variable that was not set.
+/// Refuses an empty text: that is a mistake, or a variable that was not set.
 fn some(text: OsString) -> Result<OsString, Failure> {
     if text.is_empty() {
         return Err(Failure::usage(
@@ -89,7 +89,7 @@ fn some(text: OsString) -> Result<OsString, Failure> {
     Ok(text)
 }
 
-/// How wide the terminal is that we print to, if we do and it says so.
+/// The width of the terminal, if we print to one and it is known.
 fn width() -> Option<usize> {
     let columns = tcgetwinsize(io::stdout()).ok()?.ws_col;
     Some(usize::from(columns)).filter(|columns| *columns > 0)

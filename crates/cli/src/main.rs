@@ -64,7 +64,8 @@ fn main() -> ! {
     let mut words = std::env::args_os();
     if let Some(role) = supervisor::Role::named(words.next().as_deref()) {
         supervisor::play(role, words);
-        // Of a supervisor nobody asks, and a launcher that comes back here is none that became the command.
+        // Nobody reads the supervisor's exit code, and a launcher that returns here has not become
+        // the command.
         End::CANNOT_EXECUTE.now();
     }
     let end = match usage::read(std::env::args_os()) {
@@ -84,7 +85,7 @@ fn perform(task: Task) -> Result<End, Failure> {
         Task::Once(args) => do_job(Job::once(args)?),
         Task::Every(args) => do_job(Job::every(args)?),
         Task::Hold(args) => {
-            // Before we have anything open ourselves.
+            // Before we open anything ourselves.
             hold::close_inherited(args.taking.keeping.status_fd.as_deref());
             let wanted = Wanted::of(args.taking, args.keys, label::starter().as_ref())?;
             let status = wanted.status.clone();
@@ -114,16 +115,16 @@ fn do_job(job: Job) -> Result<End, Failure> {
     to_the_end(status, job::perform(job))
 }
 
-/// What takes nothing has nothing to tell of, either.
+/// A task that takes no lock has no events to report.
 fn looking(work: impl Future<Output = Result<End, Failure>>) -> Result<End, Failure> {
     to_the_end(Arc::new(Status::to_nobody()), work)
 }
 
-/// How long the last releases may take that a runtime's end cuts off.
+/// The time for the last releases that the end of the runtime would interrupt.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Lets what the runtime cuts off go out, to a store that answers: one that did not has been waited for already. Whatever still
-/// waits for a name server or a disk need not be waited for.
+/// Waits for interrupted requests to a store that answers; one that does not has been waited for
+/// already. Other work, such as a name lookup or a disk, is not waited for.
 fn shut_down(runtime: Runtime) {
     let (ends, ended) = mpsc::channel::<()>();
     let shut_down = move || {
@@ -136,7 +137,8 @@ fn shut_down(runtime: Runtime) {
 }
 
 fn to_the_end(status: Arc<Status>, work: impl Future<Output = Result<End, Failure>>) -> Result<End, Failure> {
-    // One thread: starting more would cost a short command more than the lock does. Nothing of ours blocks it.
+    // One thread: starting more would cost a short command more than the lock does. None of our
+    // code blocks it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let end = runtime.map_err(Failure::no_runtime).and_then(|runtime| {
         let end = runtime.block_on(work);

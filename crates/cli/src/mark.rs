@@ -1,4 +1,4 @@
-//! What was done and which lease was broken, for people and as JSON has it.
+//! Marks and break records, for people and in JSON.
 
 use leasehold::{BreakRecord, Key, Label, Mark, Marked};
 use serde::Serialize;
@@ -7,13 +7,13 @@ use crate::print::plain;
 use crate::status::{KeyText, millis};
 use crate::time;
 
-/// What `once` or `every` noted.
+/// A mark of `once` or `every`.
 #[derive(Debug, Serialize)]
 pub(crate) struct MarkJson {
     begun_at: u64,
     by: Option<String>,
     fence: u64,
-    /// `null` if it is done once, ever.
+    /// `null` if it is done only once, ever.
     period_ms: Option<u64>,
     due_at: Option<u64>,
 }
@@ -30,7 +30,7 @@ impl From<&Mark> for MarkJson {
     }
 }
 
-/// The same with its key, on a line of its own.
+/// The same with its key, on its own line.
 pub(crate) fn line(key: &Key, mark: &Mark) -> String {
     #[derive(Serialize)]
     struct Line {
@@ -43,7 +43,7 @@ pub(crate) fn line(key: &Key, mark: &Mark) -> String {
     serde_json::to_string(&line).expect("text and numbers can be written as JSON") + "\n"
 }
 
-/// A break that the store remembers.
+/// The record of a break.
 #[derive(Debug, Serialize)]
 pub(crate) struct BreakJson {
     broken_at: u64,
@@ -66,13 +66,13 @@ impl From<&BreakRecord> for BreakJson {
     }
 }
 
-/// When it was last begun and by whom.
+/// When the job was last started, and by whom.
 pub(crate) fn begun(mark: &Mark) -> String {
     let by = mark.label.as_ref().map_or_else(String::new, |by| format!(" by {}", plain(by.as_str())));
     format!("{}{by}", time::moment(mark.at.as_micros() / 1000))
 }
 
-/// When it is due, by the clock of the store.
+/// When it is due, by the store's clock.
 pub(crate) fn due(marked: &Marked) -> String {
     match marked.mark.as_ref().and_then(Mark::due_at) {
         None => "never again".into(),
@@ -85,7 +85,7 @@ pub(crate) fn due(marked: &Marked) -> String {
     }
 }
 
-/// Which lease was broken, when, by whom and why.
+/// The lease that was broken, when, by whom and why.
 pub(crate) fn broken(broken: &BreakRecord) -> String {
     let said = |before: &str, label: &Option<Label>| {
         label.as_ref().map_or_else(String::new, |label| format!("{before}{}", plain(label.as_str())))

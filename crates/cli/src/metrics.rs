@@ -1,4 +1,4 @@
-//! `leasehold metrics`: figures about the locks of a store, as Prometheus reads them.
+//! `leasehold metrics`: metrics of the locks of a store, in the format of Prometheus.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::store_location::StoreLocation;
 ///
 /// # Errors
 ///
-/// [`Failure`], when the store cannot be looked through.
+/// [`Failure`] if the store cannot be scanned.
 pub(crate) async fn metrics(args: MetricsArgs) -> Result<End, Failure> {
     let prefix = args.prefixes.into_iter().find(|prefix| !prefix.is_empty());
     let prefix = beginning(prefix, &naming(args.naming)?)?;
     let place = StoreLocation::of(args.place)?;
-    // Its stderr is a scheduler's mail.
+    // Its stderr becomes mail from a scheduler.
     let locks = place.look(true).await?;
     let states = locks.list(&prefix).await?;
     let marks = locks.marks(&prefix).await?;
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// An alert on a figure that is not printed would never fire.
+    /// An alert on a metric that is not printed would never fire.
     #[test]
     fn the_page_the_alerts_and_the_dashboard_have_these_figures_and_no_others() {
         let printed = text("s", b"", &[], &[], &[]);

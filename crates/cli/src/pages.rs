@@ -1,4 +1,5 @@
-//! `leasehold pages`: the manual and the shells' completions, from the description of the arguments.
+//! `leasehold pages`: generates the manual and the shell completions from the description of the
+//! arguments.
 
 use std::fs;
 use std::io;
@@ -17,7 +18,7 @@ use crate::topic::TOPICS;
 ///
 /// # Errors
 ///
-/// [`Failure`], when the directory cannot be written to.
+/// [`Failure`] if the directory cannot be written to.
 pub(crate) fn write(args: &PagesArgs) -> Result<End, Failure> {
     let directory = &args.directory;
     let done = manual(&directory.join("man/man1")).and_then(|()| completions(directory));
@@ -31,7 +32,7 @@ pub(crate) fn write(args: &PagesArgs) -> Result<End, Failure> {
 
 fn manual(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
-    // What `leasehold help` says is in these pages.
+    // These pages contain the output of `leasehold help`.
     let mut whole = CommandLine::command().mut_subcommand("help", |help| help.hide(true));
     whole.build();
     let tasks = whole.get_subcommands().filter(|task| !task.is_hide_set());
@@ -75,7 +76,7 @@ fn page(mut command: clap::Command, topics: &[(&str, &str)], see_also: &str) -> 
     Ok(page)
 }
 
-/// A section whose lines stay as they are: tables and examples.
+/// A section whose lines are kept unchanged: tables and examples.
 fn as_it_stands(page: &mut Vec<u8>, heading: &str, text: &str) -> io::Result<()> {
     let mut section = Roff::new();
     section.control("SH", [heading]).control("nf", []).text([roman(text)]).control("fi", []);
@@ -100,7 +101,7 @@ fn completions(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The options of all tasks behind which a value stands.
+/// The options of all tasks that take a value.
 fn options_with_values() -> Vec<String> {
     let whole = CommandLine::command();
     let all = whole.get_subcommands().flat_map(clap::Command::get_arguments);
@@ -112,7 +113,7 @@ fn options_with_values() -> Vec<String> {
     names.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
 }
 
-/// The script that completes for a shell.
+/// The completion script of a shell.
 pub(crate) fn completions_for(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut CommandLine::command(), "leasehold", &mut script);

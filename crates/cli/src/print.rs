@@ -1,14 +1,14 @@
-//! What the tasks print that run no command: their stdout is ours.
+//! Output of the tasks that run no command: stdout is ours.
 
 use std::io::{self, Write as _};
 
 use crate::exit::{End, Failure};
 
-/// Prints it. A reader who has seen enough closes the pipe, which is no error.
+/// Prints a text. A reader that closes the pipe is not an error.
 ///
 /// # Errors
 ///
-/// [`Failure`], when it cannot be written.
+/// [`Failure`] if it cannot be written.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -20,10 +20,11 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Text from elsewhere, such that every terminal shows it on one line, in one direction, and as wide as it says.
+/// Text of unknown origin, made fit for one line of every terminal, in one direction, and with the
+/// given width.
 ///
-/// What controls a terminal is escaped already in a key or a label; these characters show nothing, and turn around or hide what
-/// stands beside them.
+/// Control characters are escaped already in a key or a label. The characters handled here are
+/// invisible, and reverse or hide the text around them.
 pub(crate) fn plain(text: &str) -> String {
     let invisible = |c: char| {
         matches!(c,

@@ -1,4 +1,4 @@
-//! `leasehold run`: take the lock, run the command, keep the lease, release it.
+//! `leasehold run`: acquires the lock, runs the command, renews the lease, releases it.
 
 use leasehold::{Guard, Locks, ReleaseError};
 use std::os::unix::process::ExitStatusExt as _;
@@ -15,11 +15,11 @@ use crate::supervisor::Outcome;
 use crate::take::{LastWords, Return, Taken, give_back, take, tell_keeping};
 use crate::watch::{Doom, Ended, watch};
 
-/// Runs the command under the lock, and says how to end.
+/// Runs the command under the lock, and returns the exit code.
 ///
 /// # Errors
 ///
-/// [`Failure`], when the command did not run, or not to its end.
+/// [`Failure`] if the command did not run, or was ended.
 pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
     let wanted = &settings.wanted;
     let around = Around::at(&wanted.place.store);
@@ -27,7 +27,7 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
     let mut signals = Signals::catch()?;
     let (locks, guard) = match take(wanted, &mut signals).await? {
         Taken::Lock(locks, guard) => (locks, guard),
-        // Nobody asked us to end in good order once there is nothing to end.
+        // There is nothing to clean up yet, so end by the signal itself.
         Taken::Interrupted(signal) => return Ok(End::Signal(signal.as_raw())),
     };
     let worked = work(&settings, &around, &locks, &guard, &mut signals).await;
@@ -43,11 +43,11 @@ pub(crate) async fn run(settings: Settings) -> Result<End, Failure> {
     }
 }
 
-/// Runs the command under a lock that is had, and tells how it ended.
+/// Runs the command under a held lock, and reports how it ended.
 ///
 /// # Errors
 ///
-/// [`Failure`], when the command did not run, or had to end with its lease.
+/// [`Failure`] if the command did not run, or had to end with its lease.
 pub(crate) async fn work(
     settings: &Settings,
     around: &Around,
@@ -78,7 +78,8 @@ pub(crate) async fn work(
     }
 }
 
-/// For programs: why the command had to end, unless that is known already, and how it did.
+/// Reports to programs why the command had to end, unless that was reported already, and how it
+/// ended.
 fn tell_end(settings: &Settings, doomed: Option<&Failure>, outcome: Option<Outcome>) {
     let status = &settings.wanted.status;
     if let Some(failure) = doomed {

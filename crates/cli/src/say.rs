@@ -1,56 +1,58 @@
-//! Our words: one line each, on stderr. Stdout is the command's alone.
+//! Our messages: one line each, on stderr. Stdout belongs to the command.
 
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What our lines begin with.
+/// The prefix of our lines.
 pub(crate) const PREFIX: &str = "leasehold: ";
 
-/// Whether the last line of the terminal is one that is to be written anew.
+/// Whether the last line on the terminal is to be rewritten.
 static REWRITING: AtomicBool = AtomicBool::new(false);
 
-/// To the line's beginning, and erases it.
+/// Moves to the beginning of the line, and erases it.
 const ERASE: &str = "\r\x1b[2K";
 
-/// Says one line.
+/// Prints one line.
 pub(crate) fn line(text: impl Display) {
     write(&format!("{PREFIX}{text}"), "\n");
 }
 
-/// Says what to do about the line before.
+/// Prints what to do about the previous line.
 pub(crate) fn hint(text: impl Display) {
     write(&format!("hint: {text}"), "\n");
 }
 
-/// Says that a store does not answer, and how long it is asked in all; `None`: for as long as it takes.
+/// Reports that a store does not answer, and how long it is asked in all; `None` for no limit.
 pub(crate) fn silence(store: impl Display, limit: Option<Duration>) {
     let how_long = limit.map_or_else(|| "as long as it takes".into(), |limit| format!("{limit:?} in all"));
     line(format_args!("cannot reach {store}: trying for {how_long}"));
 }
 
-/// Says a line on a terminal in the place of the one before, if that was said so too.
+/// Prints a line on a terminal in place of the previous one, if that was printed this way too.
 pub(crate) fn rewrite(text: impl Display) {
     write(&format!("{PREFIX}{text}"), "");
     REWRITING.store(true, Ordering::Relaxed);
 }
 
-/// Takes back what was said so last.
+/// Erases the last line that was printed this way.
 pub(crate) fn clear() {
     if REWRITING.swap(false, Ordering::Relaxed) {
         let _ = std::io::stderr().write_all(ERASE.as_bytes());
     }
 }
 
-/// In one piece, so that it does not mingle with what the command writes. A stderr that is gone is nobody's concern.
+/// Written in one piece, so that it does not mix with the command's output. A closed stderr is
+/// ignored.
 fn write(text: &str, end: &str) {
     let erase = if REWRITING.swap(false, Ordering::Relaxed) { ERASE } else { "" };
     let text = format!("{erase}{}{end}", on_one_line(text));
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Keys, paths and what servers say may have anything in them, also what a terminal would obey.
+/// Escapes a text: keys, paths and servers' messages may contain anything, including terminal
+/// control sequences.
 fn on_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len() + 1);
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What the words come to for a run: the lock that is wanted, and the command.
+//! The validated settings of a run: the requested lock, and the command.
 
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
@@ -9,31 +9,31 @@ use crate::args::{RunArgs, RunningArgs};
 use crate::exit::Failure;
 use crate::wanted::{Wanted, default_time};
 
-/// A run, with everything settled.
+/// A run with all settings validated.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) wanted: Wanted,
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
-    /// From SIGTERM to SIGKILL.
+    /// The time from SIGTERM to SIGKILL.
     pub(crate) grace: Duration,
-    /// How long the command may hold the lock. Not the lease's concern, unlike that of [`Wanted`]: as long as something of the
-    /// command cannot be ended, the lease is renewed.
+    /// How long the command may hold the lock. This does not limit the lease, unlike the limit of
+    /// [`Wanted`]: as long as part of the command cannot be ended, the lease is renewed.
     pub(crate) max_hold: Option<Duration>,
-    /// Whether the lock is kept until all that the command started has ended.
+    /// Whether the lock is held until everything that the command started has ended.
     pub(crate) wait_for_all: bool,
-    /// Whether the terminal is nothing to us.
+    /// Whether to ignore the terminal.
     pub(crate) no_tty: bool,
 }
 
 impl Settings {
-    /// Settles a run. Everything that was typed wrong is found here, before anything is opened.
+    /// Validates the arguments, before anything is opened.
     pub(crate) fn of(args: RunArgs) -> Result<Self, Failure> {
         let wanted = Wanted::of(args.taking, args.keys, program_of(&args.command))?;
         Self::settled(wanted, args.running, args.command)
     }
 
-    /// The same of a command that is run under any lock.
+    /// The same for a command that is run under any lock.
     pub(crate) fn settled(
         mut wanted: Wanted,
         running: RunningArgs,
@@ -49,13 +49,14 @@ impl Settings {
     }
 }
 
-/// The first word, which is what is run.
+/// The program: the first word of the command.
 pub(crate) fn program_of(command: &[OsString]) -> &OsStr {
     command.first().map_or(OsStr::new(""), OsString::as_os_str)
 }
 
-/// Five seconds are enough for most programs to end in good order. A quarter of a shorter ttl leaves time for at least one
-/// renewal to be tried again before the command is told to end, as renewals begin when a third of the ttl is gone.
+/// Five seconds are enough for most programs to end cleanly. With a shorter TTL, a quarter of it
+/// leaves time to retry at least one renewal before the command is told to end, because renewals
+/// start after a third of the TTL.
 fn grace(asked: Option<Duration>, ttl: Ttl) -> Result<Duration, Failure> {
     const DEFAULT: Duration = Duration::from_secs(5);
     let most = ttl.duration() / 2;

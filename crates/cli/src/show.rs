@@ -1,4 +1,4 @@
-//! `leasehold show`: who holds a lock, and who waits for it.
+//! `leasehold show`: shows the holders of a lock and its waiters.
 
 use leasehold::{BreakRecord, HolderInfo, KeyState, Marked, Mode, Owner};
 use std::fmt::Write as _;
@@ -13,11 +13,11 @@ use crate::say;
 use crate::store_location::StoreLocation;
 use crate::time;
 
-/// Shows it, and says how to end: whether anybody holds it.
+/// Shows the lock; the exit code says whether anybody holds it.
 ///
 /// # Errors
 ///
-/// [`Failure`], when there is nothing to be seen, or what stands there is no lock.
+/// [`Failure`] if nothing can be shown, or the key contains data that is not a lock.
 pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
     let key = key(args.keys.into_iter().next().unwrap_or_default(), &naming(args.naming)?)?;
     let place = StoreLocation::of(args.place)?;
@@ -27,7 +27,7 @@ pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
     }
     let state = locks.inspect(key.as_bytes()).await?;
     if !args.quiet {
-        // Whatever stands in their places must not keep anybody from seeing who holds the lock.
+        // Unreadable marks or records must not keep anybody from seeing the holder of the lock.
         let marked = locks.marked(key.as_bytes()).await.inspect_err(|error| say::line(error)).ok();
         let broken =
             locks.last_break(key.as_bytes()).await.inspect_err(|error| say::line(error)).ok().flatten();
@@ -50,7 +50,7 @@ pub(crate) async fn show(args: ShowArgs) -> Result<End, Failure> {
     Ok(if state.holders.is_empty() { End::FREE } else { End::SUCCESS })
 }
 
-/// What the store remembers of the key beyond leases: a line for each fact.
+/// The mark and the break record of the key: one line for each fact.
 pub(crate) fn remembered(marked: Option<&Marked>, broken: Option<&BreakRecord>) -> String {
     let mut text = String::new();
     if let Some((marked, mark)) = marked.and_then(|marked| Some((marked, marked.mark.as_ref()?))) {
@@ -63,7 +63,7 @@ pub(crate) fn remembered(marked: Option<&Marked>, broken: Option<&BreakRecord>) 
     text
 }
 
-/// For people: a line for each fact, and one for each who waits.
+/// The output for people: one line for each fact, and one for each waiter.
 pub(crate) fn text(state: &KeyState) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: &str| {

@@ -1,7 +1,7 @@
-//! The signals that we are sent: kept in a queue and read from there, never handlers of ours.
+//! Our signals: they are read from a queue, without signal handlers.
 //!
-//! A queue says who sent a signal, which tells a Ctrl-C from a `kill -INT`. And a stop that waits in it is ours to obey when
-//! the command has obeyed it, not before.
+//! The queue says who sent a signal, which distinguishes Ctrl-C from `kill -INT`. And a stop signal
+//! in it is obeyed only after the command has obeyed it.
 
 use std::future::pending;
 use std::io::ErrorKind;
@@ -18,47 +18,49 @@ use tokio::net::unix::pipe;
 use crate::exit::Failure;
 use crate::supervisor;
 
-/// What asks a program to end, and what it may have made its own meaning for.
+/// Signals that ask a program to end, or to which it may give its own meaning.
 pub(crate) const PASSED_ON: [Signal; 6] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
 
-/// What else we read: that we are to stop, that we go on, and that a child has ended.
+/// The other signals that we read: stop, continue, and the end of a child.
 const ATTENDED: [Signal; 3] = [Signal::TSTP, Signal::CONT, Signal::CHILD];
 
-/// Keeps the signals that we pass on from ending us, from its making to our end.
+/// Blocks the signals that we pass on, so that they do not end us, until our end.
 #[derive(Debug)]
 pub(crate) struct Signals {
     queue: SignalFd,
-    /// The same queue once more, for the runtime to wait at: it is read as a pipe is.
+    /// A second descriptor of the queue, on which the runtime waits: it is read like a pipe.
     waiting: pipe::Receiver,
     blocked_before: u64,
     locks: Option<Locks>,
 }
 
-/// What came.
+/// A received signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// One of [`PASSED_ON`].
     Wish { signal: Signal, from: Sender },
-    /// We are to stop.
+    /// We are asked to stop.
     Stop { from: Sender },
-    /// We go on after a stop.
+    /// We continue after a stop.
     Continued,
 }
 
-/// Who sent a signal.
+/// The sender of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// The kernel, at the wish of whoever typed Ctrl-C: all of the terminal's foreground group was sent it.
+    /// The kernel, because somebody typed Ctrl-C: the whole foreground group of the terminal got
+    /// the signal.
     Terminal,
     /// A process; without a number if it is in another namespace.
     Process(Option<Pid>),
 }
 
 impl Signals {
-    /// Keeps them, but for those that whoever started us has us ignore (`nohup`): the command then ignores them too.
+    /// Starts the queue. Signals that our parent made us ignore (`nohup`) are left out, so the
+    /// command ignores them too.
     ///
-    /// To be called before there are other threads, which could else be sent them instead of us.
+    /// Call this before there are other threads, which could otherwise get the signals.
     pub(crate) fn catch() -> Result<Self, Failure> {
         let ignored = bits("SigIgn");
         let blocked_before = bits("SigBlk");
@@ -77,17 +79,18 @@ impl Signals {
         Ok(Self { queue, waiting, blocked_before, locks: None })
     }
 
-    /// These locks are used from now on: we are stopped only while nothing is half done there, as that could keep others out.
+    /// Notes that these locks are in use: we stop only while no request to their store is half
+    /// done, because that could block others.
     pub(crate) fn mind(&mut self, locks: &Locks) {
         self.locks = Some(locks.clone());
     }
 
-    /// The signals that whoever started us had blocked, a bit for each: the command begins with them blocked.
+    /// The signals that our parent had blocked, one bit each: the command starts with them blocked.
     pub(crate) const fn blocked_before(&self) -> u64 {
         self.blocked_before
     }
 
-    /// The next that is to be passed on, for as long as there is no command: a stop is obeyed here.
+    /// The next signal to pass on while there is no command: a stop is obeyed here.
     ///
     /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
@@ -100,7 +103,8 @@ impl Signals {
         }
     }
 
-    /// Stops us as this signal would, until somebody has us go on, and keeps nobody from the store by that.
+    /// Stops us as this signal would, until somebody continues us, without blocking the store for
+    /// others.
     pub(crate) fn stop(&self, signal: Signal) {
         match &self.locks {
             Some(locks) => locks.at_rest(move || stop(signal)),
@@ -108,17 +112,18 @@ impl Signals {
         }
     }
 
-    /// Forgets what came already: whoever typed Ctrl-C meant the command, which has ended of it, and not the release.
+    /// Discards signals that came already: Ctrl-C was meant for the command, which has ended from
+    /// it, and not for the release.
     pub(crate) fn forget(&mut self) {
         while let Ok(Some(_)) = self.queue.read_signal() {}
     }
 
-    /// Whatever comes next.
+    /// The next event.
     ///
     /// Cancel safe.
     pub(crate) async fn next_event(&mut self) -> Event {
         loop {
-            // Fails only when the runtime shuts down, and we with it.
+            // This fails only when the runtime shuts down, and then we end too.
             if self.waiting.readable().await.is_err() {
                 return pending().await;
             }
@@ -128,7 +133,8 @@ impl Signals {
             let from = if come.ssi_code == SI_KERNEL { Sender::Terminal } else { Sender::Process(process()) };
             let is = |signal: &Signal| signal.as_raw().unsigned_abs() == come.ssi_signo;
             if is(&Signal::CHILD) {
-                // The first process of a container is given all orphans. Nobody waits for our children but by other news.
+                // The first process of a container inherits all orphans. The ends of our own
+                // children are reported differently.
                 supervisor::reap_all();
             } else if is(&Signal::CONT) {
                 return Event::Continued;
@@ -141,27 +147,29 @@ impl Signals {
     }
 }
 
-/// Stops us as this signal would, until somebody has us go on. Returns at once where the kernel lets nobody be stopped whom
-/// nobody could continue.
+/// Stops us as this signal would, until somebody continues us. Returns at once if the kernel
+/// refuses to stop a process that nobody could continue.
 pub(crate) fn stop(signal: Signal) {
     let Some(signal) = named(signal) else { return };
-    // To this thread, which goes no further: another might take a signal to the process a moment later.
+    // Sent to this thread, which goes no further: another thread might take a signal to the process
+    // only a moment later.
     let _ = raise(signal);
-    // It waits, if we keep it from ourselves, and comes now.
+    // If it is blocked, it is pending, and is delivered now.
     let all: SigSet = [signal].into_iter().collect();
     if let Ok(kept) = all.thread_swap_mask(SigmaskHow::SIG_UNBLOCK) {
         let _ = kept.thread_set_mask();
     }
 }
 
-/// The signals of a line of proc(5) `status`, a bit for each, the first for signal 1. None where there is no /proc.
+/// The signals in a line of proc(5) `status`, one bit each, the first for signal 1. None if there
+/// is no /proc.
 pub(crate) fn bits(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let bits = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
     bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// The same, as a set. The signals without a name, those of programs with real-time needs, are left out.
+/// The same as a set. Signals without a name, which are the real-time signals, are left out.
 pub(crate) fn set_of(bits: u64) -> SigSet {
     Named::iterator().filter(|signal| bits >> (*signal as u32 - 1) & 1 == 1).collect()
 }
@@ -178,7 +186,7 @@ fn named(signal: Signal) -> Option<Named> {
 mod tests {
     use super::*;
 
-    /// The standard library has every Rust program ignore SIGPIPE.
+    /// The standard library makes every Rust program ignore SIGPIPE.
     #[test]
     fn what_is_ignored_is_known() {
         assert_ne!(bits("SigIgn") & bit(Signal::PIPE), 0);

@@ -12,15 +12,15 @@ use crate::time;
 /// Why there was nothing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Skip {
-    /// It was done, once and for all.
+    /// The job was done, once and for all.
     Done { mark: Mark },
-    /// It was done in this period, of which so much is left.
+    /// The job was done in this period, of which this much is left.
     Until { left: Duration, mark: Mark },
-    /// Somebody is at it; this is when it was last done.
+    /// Another process is doing the job; the mark says when it was last done.
     Underway { held_by: Option<Box<HolderInfo>>, mark: Option<Mark> },
 }
 
-/// Says why nothing was run: to people at a terminal or with `-v`, and to programs.
+/// Reports why nothing was run: to people at a terminal or with `-v`, and to programs.
 pub(crate) fn tell_skipped(job: &Job, skip: &Skip) {
     let wanted = &job.settings.wanted;
     if wanted.is_aloud() {
@@ -60,17 +60,17 @@ fn begun(mark: &Mark) -> String {
     format!("begun {}{by}", time::moment(begun_at(mark)))
 }
 
-/// Whoever did it, as it called itself.
+/// The label of the process that did it.
 fn by(mark: &Mark) -> Option<&str> {
     mark.label.as_ref().map(Label::as_str)
 }
 
-/// When it was begun: milliseconds since 1970, by the store's clock.
+/// When it was started: milliseconds since 1970, by the store's clock.
 pub(crate) const fn begun_at(mark: &Mark) -> u64 {
     mark.at.as_micros() / 1000
 }
 
-/// When it is due again, by the same clock; never, if it is done once.
+/// When it is due again, by the same clock; `None` if it is done only once.
 pub(crate) fn due_at(mark: &Mark, when: When) -> Option<u64> {
     let When::Every { period, .. } = when else { return None };
     Some(begun_at(mark).saturating_add(millis(period)))

@@ -1,4 +1,4 @@
-//! What happens, for programs: lines of JSON to a descriptor that the caller opened (`--status-fd`).
+//! Events for programs: lines of JSON to a descriptor that the caller opened (`--status-fd`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -17,21 +17,21 @@ use serde::Serialize;
 use crate::exit::Failure;
 use crate::keys::Keys;
 
-/// Where events go, if anywhere.
+/// The receiver of events, if there is one.
 #[derive(Debug)]
 pub(crate) struct Status(Option<Writer>);
 
-/// Writes on a thread of its own: a reader that does not read must not keep a lease from being renewed.
+/// Writes on a separate thread: a reader that does not read must not delay a renewal.
 #[derive(Debug)]
 struct Writer {
     subject: Mutex<Subject>,
     lines: Mutex<Option<SyncSender<Vec<u8>>>>,
     written: Mutex<Receiver<()>>,
-    /// Whether the reader knows why there is nothing to come.
+    /// Whether the reader knows why no more events come.
     explained: Mutex<bool>,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event<'a> {
@@ -105,7 +105,7 @@ pub(crate) enum Ended {
     Signal { signal: i32 },
 }
 
-/// What each line has, whatever happened.
+/// The fields of every line.
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(flatten)]
@@ -120,10 +120,11 @@ struct Line<'a> {
     v: u32,
 }
 
-/// The version of the lines: it changes when something that is there means something else, or is left out.
+/// The version of the lines: it changes when an existing field changes its meaning or is removed.
 pub(crate) const VERSION: u32 = 1;
 
-/// A key as JSON has it. Where it is not UTF-8 the text cannot be told from one with backslashes in it; the digits can.
+/// A key in JSON. If it is not UTF-8, its text is ambiguous, because it contains escapes; its
+/// hexadecimal digits are not.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct KeyText {
     key: String,
@@ -138,7 +139,7 @@ impl From<&Key> for KeyText {
     }
 }
 
-/// Which lock the lines are about, and what is known of our part in it.
+/// The lock that the lines are about, and the state of our request for it.
 #[derive(Debug)]
 struct Subject {
     key: KeyText,
@@ -148,7 +149,7 @@ struct Subject {
 }
 
 impl Event<'_> {
-    /// The key that this is about, where that is not the first of ours.
+    /// The key of this event, if it is not our first key.
     fn key(&self) -> Option<KeyText> {
         match self {
             Event::Waiting { key, .. } | Event::Busy { key, .. } => Some((*key).into()),
@@ -156,7 +157,7 @@ impl Event<'_> {
         }
     }
 
-    /// The fence of somebody else's work that this is about.
+    /// The fence of another process's work that this event is about.
     const fn fence(&self) -> Option<u64> {
         match self {
             Event::AlreadyDone { fence, .. }
@@ -167,10 +168,11 @@ impl Event<'_> {
     }
 }
 
-/// More lines than these wait for the reader only if it reads none: a renewal comes once in a third of the ttl.
+/// Only a reader that reads nothing lets more lines than this wait: a renewal comes once per third
+/// of the TTL.
 const UNREAD: usize = 256;
 
-/// How long the last lines are given, at our end.
+/// The time for the last lines at our end.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 impl Status {
@@ -178,11 +180,13 @@ impl Status {
         Self(None)
     }
 
-    /// To the descriptor of this number, about these keys. It becomes ours alone: what we start does not inherit it.
+    /// Opens the descriptor of this number for events about these keys. It is not inherited by the
+    /// processes that we start.
     ///
     /// # Errors
     ///
-    /// [`Failure`], when it is no number, the command's, or not open for writing.
+    /// [`Failure`] if it is not a number, is one of the command's descriptors, or is not open for
+    /// writing.
     pub(crate) fn to(number: &str, keys: &Keys) -> Result<Self, Failure> {
         let digits = Some(number).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let Some(number) = digits.and_then(|digits| digits.parse::<i32>().ok()) else {
@@ -202,17 +206,17 @@ impl Status {
         Ok(Self(Some(writer)))
     }
 
-    /// Whether anybody is told.
+    /// Returns true if there is a receiver.
     pub(crate) const fn is_heard(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The attempt that all that follows is about.
+    /// Sets the attempt for all following events.
     pub(crate) fn asks_as(&self, holder: Holder) {
         self.0.iter().for_each(|writer| locked(&writer.subject).holder = Some(holder));
     }
 
-    /// The holding that all that follows is about.
+    /// Sets the holding for all following events.
     pub(crate) fn holds(&self, holder: Holder, fence: Fence) {
         self.asks_as(holder);
         self.0.iter().for_each(|writer| locked(&writer.subject).fence = Some(fence));
@@ -228,19 +232,19 @@ impl Status {
         let mut line = line.into_bytes();
         line.push(b'\n');
         if let Some(lines) = &*locked(&writer.lines) {
-            // Full, or without a reader: that is the reader's loss.
+            // The queue is full, or there is no reader: the reader loses this line.
             let _ = lines.try_send(line);
         }
     }
 
-    /// Tells that the lease was lost, unless that has been told.
+    /// Reports that the lease was lost, unless that was reported already.
     pub(crate) fn tell_lost(&self, reason: &str) {
         if self.0.as_ref().is_some_and(|writer| !*locked(&writer.explained)) {
             self.tell(Event::Lost { reason });
         }
     }
 
-    /// Tells why we end, unless that has been told, and sees the last lines off.
+    /// Reports why we end, unless that was reported already, and waits for the last lines.
     pub(crate) fn close(&self, failure: Option<&Failure>) {
         let Some(writer) = &self.0 else { return };
         let explained = *locked(&writer.explained);
@@ -289,7 +293,7 @@ impl Writer {
     }
 }
 
-/// A descriptor that we were started with, by its number: taken over, and closed under that number.
+/// Takes over a descriptor that our parent opened, by its number, and closes that number.
 fn take(number: i32) -> io::Result<File> {
     let ours = duplicate(number)?;
     let mode = fcntl_getfl(&ours)?;
@@ -300,14 +304,15 @@ fn take(number: i32) -> io::Result<File> {
     Ok(ours.into())
 }
 
-/// Number and descriptor are joined by unsafe code only, so the kernel is asked to join them.
+/// Only unsafe code can turn a number into a descriptor, so the kernel is asked to do it.
 fn duplicate(number: i32) -> io::Result<OwnedFd> {
     let copied = pidfd_open(getpid(), PidfdFlags::empty())
         .and_then(|us| pidfd_getfd(us, number, PidfdGetfdFlags::empty()));
     match copied {
         Ok(copy) => Ok(copy),
         Err(error @ rustix::io::Errno::BADF) => Err(error.into()),
-        // Refused by a container's filter, or not known to the kernel. This opens the same file or pipe once more, so what is
+        // A container's filter refused it, or the kernel does not know it. This opens the same file
+        // or pipe again, so lines must be appended to its end.
         // written must go to its end.
         Err(_) => {
             let append = OFlags::APPEND.bits().cast_signed();
@@ -321,7 +326,7 @@ fn refused(line: String) -> Failure {
     Failure::usage(line).about("--status-fd")
 }
 
-/// A key, as JSON can have it.
+/// A key as a JSON string.
 pub(crate) fn text_of(key: &Key) -> String {
     str::from_utf8(key.as_bytes()).map_or_else(|_| key.to_string(), Into::into)
 }

@@ -1,11 +1,11 @@
-//! What was measured, as it is shown: the median of the rounds, and how far they lie apart.
+//! The results as they are shown: the median of the rounds, and their spread.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-/// What is measured in each round.
+/// The quantities that are measured in each round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
     TripRested,
@@ -29,14 +29,14 @@ impl What {
     ];
 }
 
-/// All rounds.
+/// The results of all rounds.
 #[derive(Debug)]
 pub(super) struct Figures {
     rounds: Vec<BTreeMap<What, f64>>,
     tasks: usize,
 }
 
-/// A line of the table: what ours took, and what it stands beside.
+/// A row of the table: our result, and the baseline.
 struct Row {
     figure: &'static str,
     shown: String,
@@ -53,7 +53,7 @@ enum Unit {
     None,
 }
 
-/// A figure as programs read it.
+/// A result in JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     figure: &'a str,
@@ -127,12 +127,12 @@ impl Figures {
         self.rounds.iter().filter_map(|round| round.get(&what).copied()).collect()
     }
 
-    /// Of each round by itself: what disturbs a round disturbs both sides.
+    /// The ratio in each round, because a disturbance of a round affects both sides.
     fn ratios(&self, ours: What, bare: What) -> Vec<f64> {
         self.rounds.iter().filter_map(|round| Some(round.get(&ours)? / round.get(&bare)?)).collect()
     }
 
-    /// For people.
+    /// The output for people.
     pub(super) fn table(&self, store: &str) -> String {
         let head = ["", "leasehold", "bare", "leasehold ÷ bare"].map(str::to_owned);
         let mut lines = vec![head];
@@ -158,7 +158,7 @@ impl Figures {
         text
     }
 
-    /// For programs: one object a line.
+    /// The output for programs: one JSON object per line.
     pub(super) fn lines(&self, store: &str) -> String {
         let mut text = String::new();
         for row in self.rows() {
@@ -201,7 +201,7 @@ fn shown(values: &[f64], unit: Unit) -> String {
     let Some([lowest, highest]) = ends(values) else { return String::new() };
     let median = median(values.to_vec());
     match unit {
-        // Whoever is near reads microseconds, and whoever is far milliseconds.
+        // Results for a near store are in microseconds, and for a distant one in milliseconds.
         Unit::Micros if median >= 10_000.0 => {
             format!("{:.1} ms ({:.1} to {:.1})", median / 1e3, lowest / 1e3, highest / 1e3)
         }
@@ -234,7 +234,7 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// More digits would say more than was measured.
+/// More digits would claim more precision than was measured.
 fn in_thousandths(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

@@ -1,4 +1,4 @@
-//! The measuring: rounds, in each of which everything is measured once.
+//! The measurement: in each round, everything is measured once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use super::figure::{Figures, What, median};
 use super::plan::{OUTAGE_LIMIT, Plan};
 use crate::exit::{End, Failure, REACH};
 
-/// The locks that are measured, by two connections, and when to stop.
+/// The locks to measure, on two connections, and when to stop.
 #[derive(Clone, Debug)]
 pub(super) struct Bench {
     pub(super) here: Locks,
@@ -20,19 +20,21 @@ pub(super) struct Bench {
     pub(super) over: Arc<AtomicBool>,
 }
 
-/// A connection that was idle for so long is as one of a program that takes a lock now and then.
+/// A connection that was idle for this long behaves like one of a program that takes a lock
+/// occasionally.
 const REST: Duration = Duration::from_millis(2);
 
-/// A lock is held for this at a hand-off, so that the next one stands in line by then; and for two round trips where those take longer.
+/// How long a lock is held at a hand-off, so that the next waiter is in the queue by then; two
+/// round trips where those take longer.
 const HOLD: Duration = Duration::from_millis(1);
 
-/// Of one thing at a time: some hundred pairs on a near server.
+/// The time for one quantity in a round: some hundred pairs on a near server.
 const SPELL: Duration = Duration::from_millis(100);
 
-/// A median of fewer is none.
+/// A median needs at least this many rounds.
 const LEAST_ROUNDS: u32 = 3;
 
-/// A bare pair that is slow at one member of a quorum must not be in the way of the next one.
+/// A bare pair that is slow at one member of a quorum must not block the next pair.
 const BARE_NAMES: u64 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +44,14 @@ enum Kind {
 }
 
 impl Bench {
-    /// Measures until the time is over, or somebody wants no more of it.
+    /// Measures until the time is over, or until a signal comes.
     pub(super) async fn run(&self, plan: &Plan) -> Result<Figures, Failure> {
         let kinds = What::ALL.len() as u32;
         let rounds = (plan.time.as_millis() / (SPELL * kinds).as_millis()) as u32;
         let rounds = rounds.max(LEAST_ROUNDS);
         let spell = plan.time / (rounds * kinds);
         let mut figures = Figures::of(plan.tasks);
-        // The first is for warming up: scripts are loaded, names are known.
+        // The first round is a warm-up: it loads scripts and caches names.
         self.round(plan, spell / 4, false).await?;
         let begun = Instant::now();
         for round in 0..rounds {
@@ -97,7 +99,7 @@ impl Bench {
         }
     }
 
-    /// The median of them, in µs.
+    /// The median round trip, in µs.
     async fn trips(&self, rest: Duration, end: Instant) -> Result<f64, Failure> {
         let mut each = Vec::new();
         while each.is_empty() || Instant::now() < end && !self.is_over() {
@@ -111,7 +113,7 @@ impl Bench {
         Ok(median(each))
     }
 
-    /// How many a second.
+    /// The number of pairs per second.
     async fn pairs(&self, plan: &Plan, kind: Kind, tasks: usize, end: Instant) -> Result<f64, Failure> {
         let begun = Instant::now();
         let mut all = JoinSet::new();
@@ -123,7 +125,8 @@ impl Bench {
         while let Some(done) = all.join_next().await {
             match done.expect("a task that takes and releases does not panic") {
                 Ok(pairs) => count += pairs,
-                // The others meet the same, or end their spell: nobody is cut off with a name in hand.
+                // The other tasks get the same error, or finish: none is interrupted while it holds
+                // a name.
                 Err(first) => failure = failure.or(Some(first)),
             }
         }
@@ -140,7 +143,7 @@ impl Bench {
                     let name = &bare[(count % BARE_NAMES) as usize];
                     self.here.bare_pair(name).await.map_err(Failure::from)?;
                 }
-                // Nobody else wants it; but a quorum's stores may abstain for a minute.
+                // Nobody else wants the name; but the members of a quorum may abstain for a minute.
                 Kind::Ours => {
                     let guard = mutex.lock().within(OUTAGE_LIMIT).await?;
                     guard.release().await.map_err(not_released)?;
@@ -151,7 +154,7 @@ impl Bench {
         Ok(count)
     }
 
-    /// The median time from a release until somebody else has the lock, on the other connection, in µs.
+    /// The median time from a release until the other connection holds the lock, in µs.
     async fn hand_offs(&self, name: &str, end: Instant) -> Result<f64, Failure> {
         let sent = Instant::now();
         self.here.bare_trip().await.map_err(Failure::from)?;
@@ -159,7 +162,7 @@ impl Bench {
         let turns = async |nth: usize, locks: &Locks| {
             let mutex = locks.mutex(name);
             let mut turns = Vec::new();
-            // At least two each: one of the two gaps between them is a hand-off.
+            // At least two turns each: one of the two gaps between them is a hand-off.
             while turns.len() < 2 || Instant::now() < end && !self.is_over() {
                 let guard = mutex.lock().await?;
                 let had = Instant::now();

@@ -1,4 +1,4 @@
-//! What the words come to for a bench: where, for how long, on which names.
+//! The validated settings of a benchmark: the store, the time and the names.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::exit::Failure;
 use crate::store_location::StoreLocation;
 use crate::time::parse;
 
-/// A bench, with everything settled.
+/// A benchmark with all settings validated.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) place: StoreLocation,
@@ -17,7 +17,7 @@ pub(crate) struct Plan {
     pub(crate) tasks: usize,
     pub(crate) json: bool,
     pub(crate) quiet: bool,
-    /// What all names begin with.
+    /// The prefix of all names.
     names: String,
 }
 
@@ -26,21 +26,21 @@ const TIME: Duration = Duration::from_secs(5);
 const LEAST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(600);
 
-/// As many as a small service has requests at once.
+/// The number of concurrent requests of a small service.
 const TASKS: usize = 16;
-/// Beyond it the one thread that measures is what is measured.
+/// With more tasks, the result would measure the single thread that measures.
 const MOST_TASKS: usize = 1000;
 
-/// What a killed bench leaves ends soon; and it is long beside everything that is done here.
+/// What a killed benchmark leaves expires soon; and it is long compared with every measured step.
 const TTL: Duration = Duration::from_secs(10);
 
-/// A store that is silent for longer has nothing to be measured.
+/// A store that is silent for longer cannot be measured.
 pub(super) const OUTAGE_LIMIT: Duration = Duration::from_secs(3);
 
 const PREFIX: &str = "leasehold-bench:";
 
 impl Plan {
-    /// Settles it. Everything that was typed wrong is found here, before anything is opened.
+    /// Validates the arguments, before anything is opened.
     pub(crate) fn of(args: BenchArgs) -> Result<Self, Failure> {
         let BenchArgs { seconds, tasks, prefix, json, mut place, quiet, urls } = args;
         if !urls.is_empty() && !place.store.is_empty() {
@@ -60,7 +60,7 @@ impl Plan {
         let prefix = prefix.unwrap_or_else(|| PREFIX.into());
         let random = TokioRuntime::current().map_or(0, |runtime| runtime.random());
         let names = format!("{prefix}{:08x}:", random as u32);
-        // Each name is this and a few digits.
+        // Each name is this plus a few digits.
         Key::new(format!("{names}hand-off")).map_err(|misuse| Failure::from(misuse).about("--prefix"))?;
         Ok(Self { place: StoreLocation::of(place)?, time, tasks, json, quiet, names })
     }
@@ -69,13 +69,13 @@ impl Plan {
         format!("{}{what}", self.names)
     }
 
-    /// How locks are made that are to be measured.
+    /// The builder for the measured locks.
     pub(crate) fn builder(&self) -> LocksBuilder {
         let ttl = TTL.min(self.place.store.max_ttl).max(Ttl::MIN.duration());
         Locks::builder().ttl(ttl).outage_limit(OUTAGE_LIMIT)
     }
 
-    /// What is about to be done, on one line.
+    /// A one-line description of what will be measured.
     pub(crate) fn announcement(&self, store: &str) -> String {
         format!(
             "measuring {store} for {:?} with up to {} tasks, on names that begin with {} (others are slower there meanwhile)",
