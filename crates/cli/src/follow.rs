@@ -142,19 +142,20 @@ impl Follower {
         for held in new.holders.iter().filter(|new| !old.holders.iter().any(|old| is_same(old, new))) {
             self.tell(Happened::Held(new, held))?;
         }
-        let waits =
-            |state: &KeyState, waiter: &Waiter| state.line.iter().any(|other| other.holder == waiter.holder);
+        let waits = |state: &KeyState, waiter: &Waiter| {
+            state.waiters.iter().any(|other| other.holder == waiter.holder)
+        };
         let holds = |waiter: &Waiter| {
             new.holders
                 .iter()
                 .any(|held| matches!(&held.owner, Owner::Holder { holder, .. } if *holder == waiter.holder))
         };
         for (place, waiter) in
-            (1..).zip(&old.line).filter(|(_, waiter)| !waits(new, waiter) && !holds(waiter))
+            (1..).zip(&old.waiters).filter(|(_, waiter)| !waits(new, waiter) && !holds(waiter))
         {
             self.tell(Happened::Left(old, place, waiter))?;
         }
-        for (place, waiter) in (1..).zip(&new.line).filter(|(_, waiter)| !waits(old, waiter)) {
+        for (place, waiter) in (1..).zip(&new.waiters).filter(|(_, waiter)| !waits(old, waiter)) {
             self.tell(Happened::Waiting(new, place, waiter))?;
         }
         Ok(())

@@ -15,7 +15,7 @@ pub(crate) struct LockJson {
     key: KeyText,
     held: bool,
     holders: Vec<HolderJson>,
-    line: Vec<WaiterJson>,
+    waiters: Vec<WaiterJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     damaged: Option<String>,
 }
@@ -84,7 +84,7 @@ impl From<&KeyState> for LockJson {
                 .iter()
                 .map(|holding| HolderJson::of(holding, state.held_for(holding)))
                 .collect(),
-            line: state.line.iter().zip(1..).map(WaiterJson::of).collect(),
+            waiters: state.waiters.iter().zip(1..).map(WaiterJson::of).collect(),
             damaged: state.damage.as_deref().map(str::to_owned),
         }
     }
@@ -221,7 +221,7 @@ mod tests {
                 r#"{"kind":"lease","holder":"01234567","label":"web \"3\"","mode":"exclusive","fence":7999999,"granted_at":7999,"held_ms":62000,"remaining_ms":1500},"#,
                 r#"{"kind":"foreign","value":"x\n\\xff","mode":"exclusive","fence":null,"granted_at":null,"held_ms":null,"remaining_ms":null},"#,
                 r#"{"kind":"not_a_lock","mode":"exclusive","fence":null,"granted_at":null,"held_ms":null,"remaining_ms":null}],"#,
-                r#""line":[{"place":1,"holder":"01234567","label":null,"mode":"exclusive","waited_ms":2000}]}"#,
+                r#""waiters":[{"place":1,"holder":"01234567","label":null,"mode":"exclusive","waited_ms":2000}]}"#,
                 "\n"
             )
         );

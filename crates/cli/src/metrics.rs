@@ -51,14 +51,14 @@ fn text(
     let longest = |times: &mut dyn Iterator<Item = Duration>| times.max().unwrap_or_default().as_secs_f64();
     let held = states.iter().flat_map(|state| state.holders.iter().map(move |holding| (state, holding)));
     gauge("held", "Locks, shares and permits that are held.", count(held.clone().count()));
-    gauge("waiting", "Requests that wait.", count(states.iter().map(|state| state.line.len()).sum()));
+    gauge("waiting", "Requests that wait.", count(states.iter().map(|state| state.waiters.len()).sum()));
     let held_for = held.filter_map(|(state, holding)| state.held_for(holding));
     gauge(
         "longest_held_seconds",
         "How long the lock that is held for the longest time has been held.",
         longest(&mut held_for.into_iter()),
     );
-    let waited = states.iter().flat_map(|state| &state.line).map(|waiter| waiter.waited);
+    let waited = states.iter().flat_map(|state| &state.waiters).map(|waiter| waiter.waited);
     gauge(
         "longest_wait_seconds",
         "How long the longest waiter has waited.",

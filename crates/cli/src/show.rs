@@ -88,10 +88,10 @@ pub(crate) fn text(state: &KeyState) -> String {
         }
         fact("left", &left(holding));
     }
-    fact("waiting", &state.line.len().to_string());
-    let width = state.line.len().to_string().len();
+    fact("waiting", &state.waiters.len().to_string());
+    let width = state.waiters.len().to_string().len();
     let waiters: Vec<_> = state
-        .line
+        .waiters
         .iter()
         .map(|waiter| {
             let holder = waiter.holder;
@@ -101,7 +101,7 @@ pub(crate) fn text(state: &KeyState) -> String {
                 .map_or_else(|| holder.to_string(), |label| plain(&format!("{label} ({holder})")))
         })
         .collect();
-    for ((waiter, who), place) in state.line.iter().zip(waiters).zip(1..) {
+    for ((waiter, who), place) in state.waiters.iter().zip(waiters).zip(1..) {
         let waited = time::shown(waiter.waited);
         let wants = match waiter.mode {
             Mode::Exclusive => String::new(),

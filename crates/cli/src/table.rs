@@ -161,7 +161,7 @@ pub(crate) fn row(state: &KeyState, holding: Option<&HolderInfo>) -> Row {
         Cell::of(&fence.map_or_else(|| "-".into(), |fence| fence.to_string())),
         Cell::of(&held_for.map_or_else(|| "-".into(), time::shown)),
         Cell::of(&left),
-        Cell::of(&state.line.len().to_string()),
+        Cell::of(&state.waiters.len().to_string()),
     ]
 }
 
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn what_fits_stands_in_columns_with_numbers_to_the_right() {
         let mut waited_for = held(b"nightly", Some("web-3"));
-        waited_for.line = vec![Waiter::exclusive(DIGITS, None, Duration::ZERO); 12];
+        waited_for.waiters = vec![Waiter::exclusive(DIGITS, None, Duration::ZERO); 12];
         let free = KeyState::new(Key::new("x").unwrap(), Vec::new(), Vec::new());
         assert_eq!(
             lines(&[waited_for, held(b"q", None), free], Some(80)),

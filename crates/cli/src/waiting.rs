@@ -200,8 +200,8 @@ impl Wait {
             self.held_by = holding.clone();
             self.held_for = state.held_for(holding);
         }
-        self.length = Some(state.line.len());
-        let place = state.line.iter().zip(1..).find(|(waiter, _)| waiter.holder == self.holder);
+        self.length = Some(state.waiters.len());
+        let place = state.waiters.iter().zip(1..).find(|(waiter, _)| waiter.holder == self.holder);
         self.place = place.map(|(_, place)| place).or(self.place);
     }
 

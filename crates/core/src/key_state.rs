@@ -103,7 +103,7 @@ pub struct KeyState {
     /// Its holders; empty if the key is free.
     pub holders: Vec<HolderInfo>,
     /// Its waiters, in the order of the queue.
-    pub line: Vec<Waiter>,
+    pub waiters: Vec<Waiter>,
     /// The store's wall clock when the key was read: microseconds since 1970. `None` if the store
     /// does not say.
     pub clock: Option<Stamp>,
@@ -143,8 +143,8 @@ impl Waiter {
 impl KeyState {
     /// The state of a key.
     #[must_use]
-    pub const fn new(key: Key, holders: Vec<HolderInfo>, line: Vec<Waiter>) -> Self {
-        Self { key, holders, line, clock: None, damage: None }
+    pub const fn new(key: Key, holders: Vec<HolderInfo>, waiters: Vec<Waiter>) -> Self {
+        Self { key, holders, waiters, clock: None, damage: None }
     }
 
     /// The same, read at this time on the store's wall clock.
@@ -177,7 +177,7 @@ impl KeyState {
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.damage.is_some()
-            || !self.line.is_empty()
+            || !self.waiters.is_empty()
             || self.holders.iter().any(|holding| matches!(holding.owner, Owner::Holder { .. }))
     }
 }
@@ -201,10 +201,10 @@ mod tests {
         assert_eq!(at(7_500_000).held_for(&foreign), None);
     }
 
-    fn state(owner: Option<Owner>, line: Vec<Waiter>) -> KeyState {
+    fn state(owner: Option<Owner>, waiters: Vec<Waiter>) -> KeyState {
         let key = Key::new("k").unwrap();
         let holders = owner.map(|owner| HolderInfo::exclusive(key.clone(), owner, None, None));
-        KeyState::new(key, holders.into_iter().collect(), line)
+        KeyState::new(key, holders.into_iter().collect(), waiters)
     }
 
     #[test]

@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut jobs = JoinSet::new();
     jobs.spawn(job(world.locks()));
     jobs.spawn(job(world.locks()));
-    world.until("job", |state| state.holders.len() + state.line.len() == 2).await;
+    world.until("job", |state| state.holders.len() + state.waiters.len() == 2).await;
 
     world.advance(Duration::from_secs(3600)).await;
     println!("an hour later: {}", if jobs.try_join_next().is_none() { "working" } else { "stopped" });

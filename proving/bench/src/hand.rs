@@ -165,7 +165,7 @@ impl Hand {
         let pause = Duration::from_millis(if waiters > 100 { 10 } else { 1 });
         loop {
             match self.direct.inspect(key).await {
-                Ok(state) if state.line.len() >= waiters => return Ok(()),
+                Ok(state) if state.waiters.len() >= waiters => return Ok(()),
                 // So many may ask at once that an answer takes longer than it may.
                 Err(InspectError::Store(fault)) if !fault.is_lasting() => {}
                 looked => drop(looked?),

@@ -270,7 +270,7 @@ impl Tolerance {
             Answer::Quarantined { .. } => Answer::Quarantined { left: Duration::ZERO },
             Answer::Inspect(mut state) => {
                 state.holders = state.holders.into_iter().map(|seen| self.holding(seen)).collect();
-                state.line = state.line.into_iter().map(Self::waiter).collect();
+                state.waiters = state.waiters.into_iter().map(Self::waiter).collect();
                 state.clock = state.clock.map(|clock| Stamp::from_micros(self.number(clock.as_micros())));
                 Answer::Inspect(state)
             }

@@ -73,7 +73,7 @@ async fn leaves_them_in_tasks() -> Outcome {
         });
     }
     tokio::spawn(locks.mutex("invoice:1").lock().into_future());
-    while locks.inspect("invoice:1").await?.line.is_empty() {
+    while locks.inspect("invoice:1").await?.waiters.is_empty() {
         tokio::task::yield_now().await;
     }
     let _guard = locks.mutex("invoice:42").lock().await?;
@@ -157,7 +157,8 @@ fn leave_nothing(test: &str, programs: &[(&str, usize)], stores: &[String]) {
             ended(test, program, stores);
             for locks in &locks {
                 let found = looking.block_on(locks.list("")).unwrap();
-                let found = found.iter().filter(|state| !state.holders.is_empty() || !state.line.is_empty());
+                let found =
+                    found.iter().filter(|state| !state.holders.is_empty() || !state.waiters.is_empty());
                 left.extend(found.map(|state| format!("run {time}: {} at {}", state.key, locks.store())));
             }
             assert!(left.is_empty(), "{program}: {left:?}");

@@ -146,7 +146,7 @@ impl Crowd {
     #[must_use]
     pub fn is_forgotten(&self) -> bool {
         let state = self.look();
-        state.holders.is_empty() && state.line.is_empty()
+        state.holders.is_empty() && state.waiters.is_empty()
     }
 
     /// The longest that the machine left this process without a turn. Servers and workers are not better off.

@@ -59,7 +59,7 @@ fn heading(view: &View, width: u16) -> Line<'static> {
     let Some(known) = &view.known else {
         return Line::styled(format!("{}: looking …", view.store), BOLD);
     };
-    let waiting: usize = known.sightings.iter().map(|seen| seen.state.line.len()).sum();
+    let waiting: usize = known.sightings.iter().map(|seen| seen.state.waiters.len()).sum();
     let mut facts = format!(
         "{} held or waited for, {waiting} waiting; by {}{}",
         known.sightings.len(),
@@ -144,12 +144,12 @@ fn the_line(frame: &mut Frame<'_>, view: &View, area: Rect) {
         return;
     };
     let state = &row.seen.state;
-    let head = format!("waiting for {}: {}", plain(&state.key.to_string()), state.line.len());
+    let head = format!("waiting for {}: {}", plain(&state.key.to_string()), state.waiters.len());
     frame.render_widget(Line::styled(cut(&head, usize::from(title.width)), BOLD), title);
     let ago = row.seen.ago + view.since();
-    let places = state.line.iter().zip(1..).take(usize::from(below.height));
-    let width = state.line.len().to_string().len();
-    let more = state.line.len() > usize::from(below.height);
+    let places = state.waiters.iter().zip(1..).take(usize::from(below.height));
+    let width = state.waiters.len().to_string().len();
+    let more = state.waiters.len() > usize::from(below.height);
     let mut lines: Vec<_> = places
         .map(|(waiter, place): (_, usize)| {
             let label = waiter.label.as_ref().map_or_else(String::new, |label| plain(label.as_str()));
@@ -161,7 +161,7 @@ fn the_line(frame: &mut Frame<'_>, view: &View, area: Rect) {
         .collect();
     if more && !lines.is_empty() {
         lines.pop();
-        let left_out = state.line.len() - lines.len();
+        let left_out = state.waiters.len() - lines.len();
         lines.push(Line::styled(format!("and {left_out} more: `leasehold show` has all"), DIM));
     }
     frame.render_widget(Paragraph::new(lines), below);

@@ -96,7 +96,7 @@ pub(crate) fn later(seen: &Sighting, since: Duration) -> KeyState {
     for holding in &mut state.holders {
         holding.remaining = holding.remaining.map(|left| left.saturating_sub(ago));
     }
-    for waiter in &mut state.line {
+    for waiter in &mut state.waiters {
         waiter.waited += ago;
     }
     state
@@ -109,7 +109,7 @@ pub(crate) fn arranged(sightings: &[Sighting], filter: &str, sort: Sort, reverse
         sightings.iter().filter(|seen| passes(seen, &filter)).flat_map(rows_of).collect();
     match sort {
         Sort::Key => {}
-        Sort::Waiting => rows.sort_by_key(|row| Reverse(row.seen.state.line.len())),
+        Sort::Waiting => rows.sort_by_key(|row| Reverse(row.seen.state.waiters.len())),
         Sort::Held => rows.sort_by_key(|row| Reverse(row.held_for())),
         Sort::Left => rows.sort_by_key(|row| (row.left().is_none(), row.left())),
         Sort::Fence => rows.sort_by_key(|row| Reverse(row.fence())),
@@ -136,7 +136,7 @@ fn passes(seen: &Sighting, filter: &str) -> bool {
     filter.is_empty()
         || has(&state.key.to_string())
         || state.holders.iter().any(|holding| has(&holding.owner.to_string()))
-        || state.line.iter().any(|waiter| {
+        || state.waiters.iter().any(|waiter| {
             has(&waiter.holder.to_string()) || waiter.label.as_ref().is_some_and(|label| has(label.as_str()))
         })
 }

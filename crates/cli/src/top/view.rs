@@ -339,7 +339,7 @@ pub(super) mod tests {
             let night = locks.mutex("nightly").label("cron").lock().await.unwrap();
             let waits = tokio::spawn(locks.mutex("nightly").label("late").lock().within(LONG).into_future());
             let mut survey = locks.survey("");
-            while survey.found().map(|seen| seen.state.line.len()).sum::<usize>() < 1 {
+            while survey.found().map(|seen| seen.state.waiters.len()).sum::<usize>() < 1 {
                 survey.step().await.unwrap();
             }
             let mut view = View::of("memory:".into());

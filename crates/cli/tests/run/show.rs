@@ -62,7 +62,10 @@ fn a_lock_that_is_held_is_shown_with_its_holder_and_is_0() {
         done.is_silent(0);
         let shown = object(&done);
         let holding = &shown["holders"][0];
-        assert_eq!((&shown["key"], &shown["held"], &shown["line"]), (&json!("k"), &json!(true), &json!([])));
+        assert_eq!(
+            (&shown["key"], &shown["held"], &shown["waiters"]),
+            (&json!("k"), &json!(true), &json!([]))
+        );
         assert_eq!((&holding["kind"], &holding["label"]), (&json!("lease"), &json!("web 3: größe")));
         assert_eq!(holding["fence"].to_string(), site.read("fence"));
         assert_eq!(holding["granted_at"], json!(since));
@@ -93,7 +96,7 @@ fn a_lock_that_is_free_is_1() {
             done.is_silent(1);
             assert_eq!(
                 object(&done),
-                json!({"key": key, "held": false, "last_break": null, "mark": null, "holders": [], "line": []})
+                json!({"key": key, "held": false, "last_break": null, "mark": null, "holders": [], "waiters": []})
             );
             let done = show(&site, &["-q", key]);
             done.is_silent(1);

@@ -259,7 +259,7 @@ impl Crowd {
                     }
                 }
                 for n in 0..100 {
-                    while locks.inspect(format!("lock:{n}")).await.unwrap().line.len() < 10 {
+                    while locks.inspect(format!("lock:{n}")).await.unwrap().waiters.len() < 10 {
                         tokio::time::sleep(Duration::from_millis(20)).await;
                     }
                 }

@@ -80,7 +80,7 @@ fn programs_are_told_of_each_holder_while_they_wait_in_line() {
             until("so many wait", || {
                 let shown = site.finish(site.leasehold(&["show", "--store", site.store(), "--json", "k"]));
                 let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
-                shown["line"].as_array().unwrap().len() == wanted
+                shown["waiters"].as_array().unwrap().len() == wanted
             });
         };
         length(1);

@@ -27,7 +27,7 @@ impl Ledger {
                         "the answer is to another request: this is a fault in leasehold-core",
                     ));
                 };
-                if !state.holders.is_empty() || !state.line.is_empty() {
+                if !state.holders.is_empty() || !state.waiters.is_empty() {
                     states.push(state);
                 }
             }

@@ -284,7 +284,7 @@ async fn a_stopped_waiter_costs_one_window_and_finds_its_place_again() {
     // It is before who joined meanwhile, once it has asked.
     let begun = Instant::now();
     loop {
-        let line = store.inspect(&key("a")).await.unwrap().line;
+        let line = store.inspect(&key("a")).await.unwrap().waiters;
         if line.len() == 2 {
             assert!(line[0].waited > line[1].waited);
             break;

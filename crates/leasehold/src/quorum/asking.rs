@@ -64,7 +64,7 @@ async fn ask(
         .quorum_attempts
         .enter(attempt, quorum.members.len(), |quorum_attempt| quorum_attempt.stage.clone())
     {
-        Stage::QueueEntry { line, looks_on } if quorum.has_majority() => {
+        Stage::Queued { line, looks_on } if quorum.has_majority() => {
             match ask_the_line(quorum, attempt, wait_mode, line).await {
                 Ok(GrantAnswer::Granted { fence }) => {
                     quorum.set(attempt, Stage::Handed { line });
@@ -79,7 +79,7 @@ async fn ask(
                 Err(_) => quorum.begin_anew(attempt),
             }
         }
-        Stage::QueueEntry { .. } => quorum.begin_anew(attempt),
+        Stage::Queued { .. } => quorum.begin_anew(attempt),
         Stage::Contested { until, .. } if quorum.runtime.now() >= until => quorum.begin_anew(attempt),
         Stage::Resting { .. } => quorum.set(attempt, Stage::Fresh),
         _ => {}
@@ -468,7 +468,7 @@ impl<'a> Asking<'a> {
         match self.refused.take() {
             Some(GrantAnswer::Busy { held_by, place: place @ Some(_) }) => {
                 self.quorum.abandon(self.attempt, |member| member != line);
-                self.quorum.set(self.attempt, Stage::QueueEntry { line, looks_on });
+                self.quorum.set(self.attempt, Stage::Queued { line, looks_on });
                 Some(Ok(GrantAnswer::Busy { held_by, place }))
             }
             Some(answer @ GrantAnswer::LineFull { .. }) => {

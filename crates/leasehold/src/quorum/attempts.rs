@@ -164,7 +164,7 @@ pub(super) enum Stage {
     /// It is in the queue of this member, and has nothing anywhere else. If this member's key is
     /// held by somebody who does not hold a majority, `looks_on` says that the attempt asks the
     /// other members too whenever it asks here.
-    QueueEntry { line: usize, looks_on: bool },
+    Queued { line: usize, looks_on: bool },
     /// This member has handed the key over to it; the others are yet to be asked.
     Handed { line: usize },
     /// It holds the line member's key and is in the queues of the keys that others hold, for a
@@ -180,9 +180,7 @@ impl Stage {
     /// The member in whose queue it is or was.
     pub(super) const fn line(&self) -> Option<usize> {
         match self {
-            Self::QueueEntry { line, .. } | Self::Handed { line } | Self::Contested { line, .. } => {
-                Some(*line)
-            }
+            Self::Queued { line, .. } | Self::Handed { line } | Self::Contested { line, .. } => Some(*line),
             _ => None,
         }
     }

@@ -38,7 +38,7 @@ pub(super) async fn list(quorum: &Arc<QuorumState>, prefix: &[u8]) -> Result<Vec
     }
     let states = by_key.into_iter().map(|(key, states)| seen(quorum, key, &states));
     let is_shown =
-        |state: &KeyState| !state.holders.is_empty() || !state.line.is_empty() || state.damage.is_some();
+        |state: &KeyState| !state.holders.is_empty() || !state.waiters.is_empty() || state.damage.is_some();
     Ok(states.filter(is_shown).collect())
 }
 
@@ -111,7 +111,7 @@ pub(super) async fn each_says<T: Send + 'static>(
 }
 
 fn seen(quorum: &QuorumState, key: Key, states: &[KeyState]) -> KeyState {
-    let line = states.iter().map(|state| &state.line).find(|line| !line.is_empty());
+    let line = states.iter().map(|state| &state.waiters).find(|line| !line.is_empty());
     let holders = held_by_a_majority(states, quorum.majority());
     let mut state = KeyState::new(key, holders, line.cloned().unwrap_or_default());
     state.damage = states.iter().find_map(|state| state.damage.clone());

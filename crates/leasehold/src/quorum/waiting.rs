@@ -27,7 +27,7 @@ pub(super) async fn woken(quorum: &Arc<QuorumState>, attempt: &Attempt) -> Wake 
         let at =
             |member: usize| attempt.at_member(member_attempts[member].holder, quorum.proposal(Fence::MAX));
         match stage {
-            Stage::QueueEntry { line, .. } => {
+            Stage::Queued { line, .. } => {
                 let (here, member) = (at(line), &quorum.members[line]);
                 tokio::select! {
                     biased;

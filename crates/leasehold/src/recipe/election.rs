@@ -86,7 +86,7 @@ impl Election {
     ///
     /// Cancel safe.
     pub async fn candidates(&self) -> Result<Vec<Waiter>, InspectError> {
-        Ok(self.state().await?.line)
+        Ok(self.state().await?.waiters)
     }
 
     /// The current leader, and then each next one, for those that follow a leader and are not

@@ -22,7 +22,7 @@ impl InspectStore for PostgresStore {
                 let (keys, next) =
                     self.page(this, |sql| &sql.keys_in_use, |row| row.key(0), |key| key).await?;
                 let seen = self.inspect_all(&keys).await?;
-                let is_used = |state: &KeyState| !state.holders.is_empty() || !state.line.is_empty();
+                let is_used = |state: &KeyState| !state.holders.is_empty() || !state.waiters.is_empty();
                 states.extend(seen.into_iter().filter(is_used));
                 page = next;
             }

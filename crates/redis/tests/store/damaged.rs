@@ -185,7 +185,7 @@ async fn what_cannot_be_read_next_to_one_key_does_not_hide_the_others() {
         let asked = store.inspect_all(&["a", "b", "c"].map(key)).await.unwrap();
         assert_eq!(named(&asked), seen, "{flavor}");
         // Who holds it is seen all the same, where only a waiter is strange.
-        assert_eq!((listed[1].holders.len(), listed[1].line.len()), (1, 0));
+        assert_eq!((listed[1].holders.len(), listed[1].waiters.len()), (1, 0));
         lasting(store.inspect(&key("c")).await, &["leasehold:l{c}c", "delete it"]);
     }
 }

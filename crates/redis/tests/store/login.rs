@@ -120,7 +120,7 @@ async fn the_documented_permissions_are_enough_for_a_line() {
         ask(Request::Advance(vec![key.clone()])).await;
         assert_eq!(ask(Request::Renew(fourth.clone())).await, Answer::Renew(HoldAnswer::Done));
         let Answer::Inspect(state) = ask(Request::Inspect(key)).await else { panic!() };
-        assert!(state.line.is_empty());
+        assert!(state.waiters.is_empty());
     }
 }
 

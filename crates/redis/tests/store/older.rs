@@ -63,7 +63,7 @@ async fn what_an_older_build_left_is_seen_as_it_meant_it() {
         let Owner::Holder { holder, label } = &holding.owner else { panic!("{holding:?}") };
         assert_eq!((holder.digits(), label.as_ref().map(Label::as_str)), (HOLDER.into(), Some("14212")));
         assert_eq!(holding.fence.map(u64::from), Some(FENCE), "{flavor}");
-        let line: Vec<_> = state.line.iter().map(|waiter| waiter.holder.digits()).collect();
+        let line: Vec<_> = state.waiters.iter().map(|waiter| waiter.holder.digits()).collect();
         assert_eq!(line, [FIRST, SECOND], "{flavor}");
         assert!(matches!(grant(&store, &attempt(&[KEY])).await, Ok(GrantAnswer::Busy { .. })));
         assert_eq!(value(&server, KEY).as_deref(), Some("lh1+aa1d1404859966f4683da901b2ffe13d 14212"));

@@ -83,7 +83,7 @@ pub(crate) fn until(
 /// Who waits for `k`, first come, first served, past any store under test.
 pub(crate) async fn line(server: &Server) -> Vec<leasehold_core::Holder> {
     let looking = crate::world::store(&server.url());
-    looking.inspect(&key("k")).await.unwrap().line.iter().map(|waiter| waiter.holder).collect()
+    looking.inspect(&key("k")).await.unwrap().waiters.iter().map(|waiter| waiter.holder).collect()
 }
 
 /// Waits once for something that is taken, so that the store hears from now on whatever it waits for.
@@ -108,7 +108,7 @@ pub(crate) async fn stand_in_line(server: &Server, attempts: &[&Attempt]) {
     let wanted: Vec<_> = attempts.iter().map(|attempt| attempt.holder).collect();
     let began = Instant::now();
     loop {
-        let line = looking.inspect(&key("k")).await.unwrap().line;
+        let line = looking.inspect(&key("k")).await.unwrap().waiters;
         let line: Vec<_> = line.iter().map(|waiter| waiter.holder).collect();
         if line == wanted {
             return;

@@ -129,7 +129,7 @@ async fn a_key_without_the_prefix_of_the_channels_is_waited_for_without_push() {
         granted(holds.0.grant(&holds.1, WaitMode::Try).await);
         let looks = store(&server.url());
         let released = async {
-            while looks.inspect(&key("c:k")).await.unwrap().line.is_empty() {
+            while looks.inspect(&key("c:k")).await.unwrap().waiters.is_empty() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
             let mut counts = server.connect().unwrap();

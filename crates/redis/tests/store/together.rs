@@ -178,9 +178,9 @@ end";
     let fences: Vec<_> =
         state.holders.iter().filter_map(|it| it.fence).map(leasehold_core::Fence::get).collect();
     assert_eq!(fences, (1..=2500).collect::<Vec<_>>());
-    let waiters: Vec<_> = state.line.iter().map(|waiter| waiter.holder.bits()).collect();
+    let waiters: Vec<_> = state.waiters.iter().map(|waiter| waiter.holder.bits()).collect();
     assert_eq!(waiters, (1..=2500).collect::<Vec<_>>());
-    assert!(state.line.iter().all(|waiter| waiter.mode == Mode::Shared));
+    assert!(state.waiters.iter().all(|waiter| waiter.mode == Mode::Shared));
 }
 
 #[tokio::test]

@@ -82,10 +82,10 @@ async fn many_keys_are_inspected_by_one_command() {
         let shown = |state: &leasehold_core::KeyState| {
             let owners: Vec<_> =
                 state.holders.iter().map(|one| (one.owner.clone(), one.fence, one.mode)).collect();
-            (state.key.clone(), owners, state.line.iter().map(|waiter| waiter.holder).collect::<Vec<_>>())
+            (state.key.clone(), owners, state.waiters.iter().map(|waiter| waiter.holder).collect::<Vec<_>>())
         };
         assert_eq!(shown(state), shown(&alone));
     }
-    assert_eq!(states[7].line.len(), 1);
+    assert_eq!(states[7].waiters.len(), 1);
     assert!(states[99].holders.is_empty());
 }

@@ -143,7 +143,7 @@ impl Bench<'_> {
         let mutex = self.locks.mutex("waited for");
         let waiting: Vec<JoinHandle<Result<Guard, LockError>>> =
             (0..count).map(|_| tokio::spawn(mutex.lock().into_future())).collect();
-        while holder.inspect("waited for").await?.line.len() < count {
+        while holder.inspect("waited for").await?.waiters.len() < count {
             sleep(Duration::from_millis(20)).await;
         }
         let used = Vitals::of(self.server).since(&before);

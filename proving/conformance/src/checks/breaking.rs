@@ -148,7 +148,7 @@ pub async fn a_holder_that_waited_hears_at_once_that_its_lease_was_broken(venue:
     take(&*there, &one).await;
     let waits = locks.mutex("k");
     let waiting = tokio::spawn(async move { waits.lock().await.unwrap() });
-    while there.inspector().unwrap().inspect(&key("k")).await.unwrap().line.is_empty() {
+    while there.inspector().unwrap().inspect(&key("k")).await.unwrap().waiters.is_empty() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     tokio::time::sleep(AT_ONCE).await;

@@ -21,7 +21,7 @@ pub(super) fn locks(venue: &Venue) -> Locks {
 /// Waits until so many stand in the line of `k`.
 pub(super) async fn until_waiting(store: &dyn Store, count: usize) {
     let waiting = async {
-        while store.inspector().unwrap().inspect(&key("k")).await.unwrap().line.len() != count {
+        while store.inspector().unwrap().inspect(&key("k")).await.unwrap().waiters.len() != count {
             sleep(Duration::from_millis(1)).await;
         }
     };
@@ -82,7 +82,7 @@ async fn until_nothing_is_left(store: &dyn Store) {
     let clean = async {
         loop {
             let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
-            if state.holders.is_empty() && state.line.is_empty() {
+            if state.holders.is_empty() && state.waiters.is_empty() {
                 return;
             }
             sleep(Duration::from_millis(1)).await;
@@ -211,9 +211,11 @@ pub async fn an_onlooker_sees_the_line_in_order(venue: &Venue) {
     let state = locks.inspect("k").await.unwrap();
     let Owner::Holder { holder: id, .. } = &state.holders[0].owner else { panic!("{state:?}") };
     assert_eq!(*id, holder.held().holder());
-    let labels: Vec<_> = state.line.iter().map(|waiter| waiter.label.as_ref().unwrap().as_str()).collect();
+    let labels: Vec<_> = state.waiters.iter().map(|waiter| waiter.label.as_ref().unwrap().as_str()).collect();
     assert_eq!(labels, ["one", "two words", "größe"]);
-    assert!(state.line.iter().all(|waiter| waiter.waited < IN_TIME && waiter.holder != Holder::from_bits(0)));
+    assert!(
+        state.waiters.iter().all(|waiter| waiter.waited < IN_TIME && waiter.holder != Holder::from_bits(0))
+    );
     tasks.iter().for_each(JoinHandle::abort);
     holder.release().await.unwrap();
     until_nothing_is_left(&*store).await;

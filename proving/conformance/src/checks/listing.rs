@@ -34,14 +34,14 @@ async fn walked(store: &dyn Store, prefix: &[u8]) -> Vec<(Key, Vec<Option<Fence>
     assert!(states.iter().map(|state| &state.key).eq(&keys), "in the order of the keys");
     let ours =
         |state: &KeyState| state.holders.iter().any(|holding| matches!(holding.owner, Owner::Holder { .. }));
-    states.retain(|state| !state.line.is_empty() || ours(state));
+    states.retain(|state| !state.waiters.is_empty() || ours(state));
     what(&states)
 }
 
 /// All that does not change with time.
 fn what(states: &[KeyState]) -> Vec<(Key, Vec<Option<Fence>>, Vec<Holder>)> {
     let fences = |state: &KeyState| state.holders.iter().map(|holding| holding.fence).collect();
-    let line = |state: &KeyState| state.line.iter().map(|waiter| waiter.holder).collect();
+    let line = |state: &KeyState| state.waiters.iter().map(|waiter| waiter.holder).collect();
     states.iter().map(|state| (state.key.clone(), fences(state), line(state))).collect()
 }
 
@@ -84,8 +84,8 @@ pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
     .expect("a lease ends");
     let listed = there.inspector().unwrap().list(b"").await.unwrap();
     assert_eq!(walked(&*there, b"").await, what(&listed));
-    let [KeyState { key: held, holders, line, .. }] = &*listed else { panic!("{listed:?}") };
-    assert_eq!((held, holders.len(), line.len()), (&key("held"), 1, 0), "{listed:?}");
+    let [KeyState { key: held, holders, waiters, .. }] = &*listed else { panic!("{listed:?}") };
+    assert_eq!((held, holders.len(), waiters.len()), (&key("held"), 1, 0), "{listed:?}");
     assert_eq!(holders[0].owner, Owner::Holder { holder: one.holder, label: one.label.clone() });
     assert_eq!(holders[0].fence, Some(fence));
     let left = holders[0].remaining.unwrap();
@@ -182,8 +182,8 @@ pub async fn a_listing_has_what_is_waited_for(venue: &Venue) {
     let listed = store.inspector().unwrap().list(b"k").await.unwrap();
     assert_eq!(walked(&*store, b"k").await, what(&listed));
     let waiting = listed.iter().map(|state| {
-        assert_eq!((state.holders.len(), state.line.len()), (1, 1), "{state:?}");
-        (state.key.clone(), state.line[0].holder)
+        assert_eq!((state.holders.len(), state.waiters.len()), (1, 1), "{state:?}");
+        (state.key.clone(), state.waiters[0].holder)
     });
     assert_eq!(waiting.collect::<Vec<_>>(), expected);
 }

@@ -38,7 +38,7 @@ async fn nothing_is_left(store: &dyn Store) {
     let gone = async {
         loop {
             let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
-            if state.holders.is_empty() && state.line.is_empty() {
+            if state.holders.is_empty() && state.waiters.is_empty() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -98,7 +98,7 @@ pub async fn readers_do_not_pass_a_writer_that_waits(venue: &Venue) {
     assert!(one.try_read().await.unwrap().is_none());
     let reader = joins(&*store, 1, one.read().into_future()).await;
     let state = store.inspector().unwrap().inspect(&key("k")).await.unwrap();
-    let modes: Vec<_> = state.line.iter().map(|waiter| waiter.mode).collect();
+    let modes: Vec<_> = state.waiters.iter().map(|waiter| waiter.mode).collect();
     assert_eq!(modes, [Mode::Exclusive, Mode::Shared]);
     first.release().await.unwrap();
     let writer = served(writer).await;

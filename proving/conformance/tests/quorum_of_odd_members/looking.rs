@@ -42,7 +42,7 @@ async fn who_waits_is_shown_as_in_the_first_line_that_has_somebody_and_is_listed
     let waits = world.attempt();
     world.members[1].memory.grant(&waits, WAIT).await.unwrap();
     let state = quorum.inspect(&key("k")).await.unwrap();
-    let line: Vec<&Waiter> = state.line.iter().collect();
+    let line: Vec<&Waiter> = state.waiters.iter().collect();
     assert!(state.holders.is_empty());
     assert_eq!(line.iter().map(|waiter| waiter.holder).collect::<Vec<_>>(), [waits.holder]);
     assert_eq!(quorum.list(b"").await.unwrap(), [state]);

@@ -168,9 +168,9 @@ fn a_waiter_that_is_cut_off_holds_nobody_up() {
         let guard = world.locks().mutex("k").lock().await.unwrap();
         let cut_off = world.process();
         let first = tokio::spawn(cut_off.locks().mutex("k").lock().into_future());
-        world.until("k", |state| state.line.len() == 1).await;
+        world.until("k", |state| state.waiters.len() == 1).await;
         let second = tokio::spawn(world.locks().mutex("k").lock().into_future());
-        world.until("k", |state| state.line.len() == 2).await;
+        world.until("k", |state| state.waiters.len() == 2).await;
         world.settle().await;
         cut_off.outage(Outage::Silent);
         guard.release().await.unwrap();

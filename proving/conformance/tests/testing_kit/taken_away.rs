@@ -55,7 +55,7 @@ fn a_lease_that_is_broken_is_lost_at_once_and_the_next_holds() {
         let world = World::new();
         let guard = world.locks().mutex("k").lock().await.unwrap();
         let next = tokio::spawn(world.locks().mutex("k").lock().into_future());
-        world.until("k", |state| state.line.len() == 1).await;
+        world.until("k", |state| state.waiters.len() == 1).await;
         world.settle().await;
         world.break_lease("k");
         assert!(matches!(guard.lost().await, Loss::Broken { .. }));
@@ -154,9 +154,9 @@ fn a_process_that_never_goes_on_is_followed_at_its_leases_end() {
         let (dead, dead_too) = (world.process(), world.process());
         let guard = dead.locks().mutex("k").lock().await.unwrap();
         let _waits = tokio::spawn(dead_too.locks().mutex("k").lock().into_future());
-        world.until("k", |state| state.line.len() == 1).await;
+        world.until("k", |state| state.waiters.len() == 1).await;
         let next = tokio::spawn(world.locks().mutex("k").lock().into_future());
-        world.until("k", |state| state.line.len() == 2).await;
+        world.until("k", |state| state.waiters.len() == 2).await;
         world.settle().await;
         dead.pause();
         dead_too.pause();

@@ -20,7 +20,7 @@ fn time_stands_still_unless_it_is_moved() {
         let guard = world.locks_with(Locks::builder().renewal(Renewal::Off)).mutex("k").lock().await.unwrap();
         let others = world.locks();
         let waiting = tokio::spawn(others.mutex("k").lock().within(SECOND).into_future());
-        world.until("k", |state| state.line.len() == 1).await;
+        world.until("k", |state| state.waiters.len() == 1).await;
         world.settle().await;
         assert!(!waiting.is_finished());
         assert_eq!(world.passed(), Duration::ZERO);
@@ -115,7 +115,7 @@ fn what_is_due_happens_at_its_time_and_in_its_order() {
                 ends.lock().unwrap().push((seconds, world.passed() >= waited));
             }));
         }
-        world.until("k", |state| state.line.len() == 3).await;
+        world.until("k", |state| state.waiters.len() == 3).await;
         world.advance(1000 * SECOND).await;
         for one in waiting {
             one.await.unwrap();
@@ -242,7 +242,7 @@ fn threads_that_block_have_time_by_hand_as_well() {
 }
 
 fn others_in_line(world: &World) -> usize {
-    world.blocking_locks().inspect("k").unwrap().line.len()
+    world.blocking_locks().inspect("k").unwrap().waiters.len()
 }
 
 #[test]

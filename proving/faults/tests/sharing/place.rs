@@ -72,7 +72,7 @@ impl Place {
         for key in keys {
             until("nobody holds or waits", Duration::from_secs(4) + BUSY, || {
                 let state = runtime.block_on(locks.inspect(key)).unwrap();
-                state.holders.is_empty() && state.line.is_empty()
+                state.holders.is_empty() && state.waiters.is_empty()
             });
         }
         let Some(server) = &self.server else { return };

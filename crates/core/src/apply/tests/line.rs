@@ -213,7 +213,7 @@ fn an_onlooker_sees_the_line_in_order() {
     let served = apply(&mut records, Request::Inspect(key("a")), &at(110));
     let Answer::Inspect(state) = served.answer else { panic!() };
     let line: Vec<_> =
-        state.line.iter().map(|waiter| (waiter.holder.bits(), waiter.waited.as_secs())).collect();
+        state.waiters.iter().map(|waiter| (waiter.holder.bits(), waiter.waited.as_secs())).collect();
     assert_eq!(line, [(2, 8), (3, 7), (4, 6)]);
 }
 

@@ -241,7 +241,7 @@ fn all_readers_up_to_the_next_writer_are_handed_the_lock_at_once_in_order() {
     assert_eq!(pushes, all);
     assert_eq!((holders(&records, 105), marker_ends(&records)), (vec![2, 3, 4], 107));
     assert_eq!(
-        state(&records, 105).line.iter().map(|it| it.mode).collect::<Vec<_>>(),
+        state(&records, 105).waiters.iter().map(|it| it.mode).collect::<Vec<_>>(),
         [Mode::Exclusive, Mode::Shared]
     );
 }

@@ -47,7 +47,7 @@ fn at_file(url: &str) -> Vec<String> {
         Ok(states) => states,
         Err(error) => return vec![error.to_string()],
     };
-    let in_use = states.iter().filter(|state| !state.holders.is_empty() || !state.line.is_empty());
+    let in_use = states.iter().filter(|state| !state.holders.is_empty() || !state.waiters.is_empty());
     let rows = in_use.map(|state| format!("{state:?}"));
     let directory = format!("{}-peers", url.trim_start_matches("file:"));
     let entries = || fs::read_dir(&directory).into_iter().flatten().flatten();
