@@ -1,4 +1,4 @@
-//! Which boot of the machine this is.
+//! The boot id of the machine.
 
 use std::fmt;
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use crate::trouble::Trouble;
 
-/// The id that the kernel drew when it was booted. Leases written under another one are void: their holders are gone, and
-/// the clock that they were counted on began anew.
+/// The random id of the kernel's current boot. Leases that were written under another id are void:
+/// their holders are gone, and the clock on which they were counted has restarted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootId(Arc<str>);
 
 impl BootId {
-    /// Takes a text as the id of a boot. For tests that boot no machine.
+    /// Uses a text as the id of a boot. For tests, which cannot reboot a machine.
     #[must_use]
     pub fn new(id: &str) -> Self {
         Self(id.into())

@@ -1,13 +1,13 @@
-//! Which files this process has open through SQLite.
+//! The list of files that this process has open through SQLite.
 //!
-//! POSIX takes *all* of a process's locks on a file away when the process closes *any* descriptor of it. SQLite's locks are
-//! such. So while one store of this process has a file open, no other may open and close it beside SQLite, not even to read
-//! its first bytes; this is the list that is asked before.
+//! When a process closes *any* descriptor of a file, POSIX releases *all* of the process's locks on
+//! that file, including SQLite's. So while one store of this process has a file open, no other may
+//! open and close it outside SQLite, not even to read its first bytes. They check this list first.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A file whatever its name: device and inode.
+/// The identity of a file whatever its name: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FileId {
     pub(crate) device: u64,
@@ -22,7 +22,7 @@ impl FileId {
 
 static OPEN: Mutex<BTreeMap<FileId, usize>> = Mutex::new(BTreeMap::new());
 
-/// The right to open a file: one opening at a time in a process.
+/// The right to open a file: only one at a time in a process.
 #[derive(Debug)]
 pub(crate) struct Opening(MutexGuard<'static, BTreeMap<FileId, usize>>);
 
@@ -32,19 +32,20 @@ impl Opening {
         Self(OPEN.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether a connection of this process has the file open.
+    /// Returns true if a connection of this process has the file open.
     pub(crate) fn has_open(&self, file: FileId) -> bool {
         self.0.contains_key(&file)
     }
 
-    /// Counts a connection in, for as long as the entry lives.
+    /// Adds a connection to the list until the entry is dropped.
     pub(crate) fn enter(&mut self, file: FileId) -> Entry {
         *self.0.entry(file).or_insert(0) += 1;
         Entry(file)
     }
 }
 
-/// One connection in the list. To be dropped after the connection, and not while an [`Opening`] lives in the same thread.
+/// One connection in the list. Drop it after the connection, and not while the same thread has an
+/// [`Opening`].
 #[derive(Debug)]
 pub(crate) struct Entry(FileId);
 
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_file_is_open_until_its_last_connection_is_gone() {
-        // No file system has such a device number.
+        // No file system has this device number.
         let file = FileId { device: u64::MAX, inode: 1 };
         let mut opening = Opening::begin();
         assert!(!opening.has_open(file));

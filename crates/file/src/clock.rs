@@ -1,4 +1,5 @@
-//! The clock that leases are counted on: one for all processes of the machine, whatever their time namespaces show.
+//! The clock on which leases are counted: the same for all processes of the machine, whatever their
+//! time namespaces show.
 
 use std::fs;
 use std::io;
@@ -9,11 +10,12 @@ use leasehold_core::{Instant, Runtime, Stamp};
 
 use crate::trouble::Trouble;
 
-/// A runtime's clocks, of which the one of leases runs as it does outside of all time namespaces.
+/// A runtime's clocks, but the lease clock shows the time outside all time namespaces.
 #[derive(Clone, Debug)]
 pub(crate) struct MachineClock {
     runtime: Arc<dyn Runtime>,
-    /// How far the boot clock of this process is ahead of the machine's, in nanoseconds; why that is not known.
+    /// How far the boot clock of this process is ahead of the machine's, in nanoseconds; or why
+    /// that is unknown.
     ahead: Result<i64, Arc<str>>,
 }
 
@@ -49,14 +51,16 @@ impl MachineClock {
     }
 }
 
-/// What `unshare --time --boottime` or a container's configuration added to this process's boot clock: time_namespaces(7).
+/// The offset that `unshare --time --boottime` or a container's configuration added to this
+/// process's boot clock: time_namespaces(7).
 fn boot_clock_ahead() -> Result<i64, String> {
-    /// The time namespace in which the machine was booted: `PROC_TIME_INIT_INO` of `linux/proc_ns.h`.
+    /// The time namespace in which the machine was booted: `PROC_TIME_INIT_INO` of
+    /// `linux/proc_ns.h`.
     const OF_THE_MACHINE: &str = "time:[4026531834]";
     let read = |error: io::Error, path: &str| format!("cannot read {path}: {error}");
     let namespace = |path| match fs::read_link(path) {
         Ok(name) => Ok(Some(name)),
-        // Before Linux 5.6 there are none.
+        // Before Linux 5.6 there are no time namespaces.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(read(error, path)),
     };
@@ -64,7 +68,7 @@ fn boot_clock_ahead() -> Result<i64, String> {
     if own.as_deref().is_none_or(|own| own == Path::new(OF_THE_MACHINE)) {
         return Ok(0);
     }
-    // The offsets that are shown are those of the children.
+    // The file shows the offsets for child processes.
     if namespace("/proc/self/ns/time_for_children")? != own {
         return Err("the boot clock of this time namespace cannot be compared with the machine's, as the children of this \
                     process have another one: start this program as a child of the one that called unshare"
@@ -75,7 +79,7 @@ fn boot_clock_ahead() -> Result<i64, String> {
     offset_in(&offsets).ok_or_else(|| format!("{path} has no offset of the boot clock"))
 }
 
-/// The offset of the boot clock, from lines of a clock, seconds and nanoseconds.
+/// The offset of the boot clock, from lines with a clock, seconds and nanoseconds.
 fn offset_in(text: &str) -> Option<i64> {
     text.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace();

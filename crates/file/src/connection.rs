@@ -1,4 +1,4 @@
-//! A connection to the file, and the transactions on it.
+//! A connection to the file, and its transactions.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -18,59 +18,66 @@ use crate::sessions::Sessions;
 use crate::trouble::Trouble;
 use crate::users::Users;
 
-/// How long a transaction waits for those of other processes. Each of theirs takes far below a millisecond, but for the one in
-/// a thousand that moves the log into the file; a second is less than a wait that a caller would call a hang.
+/// How long a transaction waits for those of other processes. Each of theirs takes far less than a
+/// millisecond, except for one in a thousand that moves the log into the file; a second is shorter
+/// than a wait that a caller would consider a hang.
 pub(crate) const BUSY_LIMIT: Duration = Duration::from_secs(1);
 
-/// How many pages the log has, when it is moved into the file and the disk waited for: 4 MB, as with SQLite's own limit, whose pages
-/// are four times as large. SQLite finds a page in the log by going through all its older copies there, so that a shorter log is less
-/// work; but the disk is waited for as much more often.
+/// The number of pages at which the log is moved into the file and written to disk: 4 MB, as with
+/// SQLite's own limit, whose pages are four times as large. SQLite finds a page in the log by
+/// reading all its older copies there, so a shorter log is less work; but it causes more waits for
+/// the disk.
 const LONG_LOG: i32 = 4000;
 
-/// A connection, and after it (fields are dropped in order) its entry in the list of this process's files.
+/// A connection, and then (fields are dropped in order) its entry in the list of this process's
+/// open files.
 #[derive(Debug)]
 pub(crate) struct Open {
     connection: Connection,
     haste: Arc<Haste>,
     users: Users,
     logs: Logs,
-    /// Whether nobody can have opened another log since: this store's session says which it uses.
+    /// True if nobody can have opened another log since, because this store's session says which
+    /// one it uses.
     is_guarded: bool,
     entry: Entry,
 }
 
-/// Whether whoever asks must not be kept waiting, and what it waits for where it may be. Used under the connection's own exclusion:
-/// atomic only because SQLite's callbacks share it.
+/// Whether the caller must not be made to wait, and the work that was postponed for that. The
+/// connection has its own exclusion; the fields are atomic only because SQLite's callbacks share
+/// them.
 #[derive(Debug, Default)]
 struct Haste {
     is_on: AtomicBool,
-    /// The log grew long and was not moved, because that takes as long as the disk does.
+    /// The log is long and was not moved, because that takes as long as the disk does.
     long_log: AtomicBool,
-    /// The log was moved into the file. Whoever writes next may begin it anew, and waits for the disk once more.
+    /// The log was moved into the file. The next writer may restart it, and then waits for the disk
+    /// once more.
     moved_log: AtomicBool,
 }
 
-/// What a transaction is for.
+/// The purpose of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
-    /// It reads, and keeps nobody out.
+    /// It reads, and blocks nobody.
     ToRead,
-    /// It writes, and is alone from its very beginning: it never finds at its end that somebody else wrote in between.
+    /// It writes, and is exclusive from its beginning, so it never finds at its end that another
+    /// one wrote in between.
     ToWrite,
-    /// It writes what must outlast a power cut: it ends when the disk has it.
+    /// It writes data that must survive a power cut: it ends when they are on disk.
     Durably,
 }
 
-/// How long a transaction may keep whoever begins it waiting.
+/// How long a transaction may make its caller wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// As long as the disk and [`BUSY_LIMIT`] say.
+    /// As long as the disk and [`BUSY_LIMIT`] require.
     Waits,
-    /// Not at all: it is done on a thread that others need.
+    /// Not at all: it runs on a thread that others need.
     AtOnce,
 }
 
-/// A transaction, whose work is taken back unless it is committed.
+/// A transaction that is rolled back unless it is committed.
 #[derive(Debug)]
 pub(crate) struct Transaction<'a> {
     open: &'a Open,
@@ -94,7 +101,7 @@ impl Deref for Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         let connection = &self.open.connection;
-        // SQLite has rolled some errors back by itself.
+        // SQLite rolls back automatically after some errors.
         if !connection.is_autocommit() {
             let _ = run(connection, "ROLLBACK");
         }
@@ -106,7 +113,8 @@ impl Drop for Transaction<'_> {
 }
 
 impl Open {
-    /// Opens the file at a place, which is made and checked before. What the file must be is settled in a first transaction.
+    /// Opens the file at a place that was created and checked before. The content of the file is
+    /// checked in a first transaction.
     pub(crate) fn new(
         place: &Place,
         sessions: &Sessions,
@@ -121,15 +129,18 @@ impl Open {
         if found.is_none() {
             refuse_another_log(place, sessions)?;
         }
-        // Not CREATE, so that no file comes to be whose mode and owner were not looked at; and no URI.
+        // Without CREATE, so that no file is created with an unchecked mode and owner; and without
+        // URIs.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(place.path(), flags)?;
         let haste = Arc::new(Haste::default());
         connection.busy_handler(Some(wait_for_others(Arc::clone(&haste))))?;
         connection.set_prepared_statement_cache_capacity(32);
-        // A bound LIMIT would else have its statement prepared anew at every use, which was a fifth of what a wait in line cost.
+        // Without this, a statement with a bound LIMIT would be prepared again at every use, which
+        // was a fifth of the cost of a wait in the queue.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        // We have none of these; another user of the file could have made some, to be run by us.
+        // We have none of these; another user of the file could have created some that our
+        // connection would run.
         for foreign in [
             DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA,
             DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER,
@@ -138,17 +149,19 @@ impl Open {
             connection.set_db_config(foreign, false)?;
         }
         if users != Users::One {
-            // Of a log that is removed, the next one would belong to whoever opens the file then, who could replace it.
+            // If the log were removed, the next one would belong to whoever opens the file then,
+            // who could replace it.
             keep_the_log(&connection)?;
         }
-        // Only an empty file takes it. A commit writes whole pages, and a lease is far smaller than one: quarter pages cost a
-        // fifth less processor time for a lock that is taken and released.
+        // This affects only an empty file. A commit writes whole pages, and a lease is far smaller
+        // than one: pages of a quarter of the size save a fifth of the processor time for acquiring
+        // and releasing a lock.
         connection.pragma_update(None, "page_size", 1024)?;
         let opened = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         settle(&opened)?;
         opened.commit()?;
         write_ahead(&mut connection, &haste)?;
-        // SQLite opens the log when it first reads.
+        // SQLite opens the log at its first read.
         connection.pragma_query_value(None, "user_version", |_| Ok(()))?;
         let logs = match Logs::open_at(place.path()) {
             Some(logs) if found.is_none_or(|found| found == logs) => Ok(logs),
@@ -163,8 +176,8 @@ impl Open {
         Ok(Self { connection, haste, users, logs: logs?, is_guarded: false, entry: opening.enter(file) })
     }
 
-    /// Whether what is at the place now is what was opened. Once this store has a session, nobody opens another log before this one
-    /// is closed.
+    /// Returns true if the file at the place is still the open one. Once this store has a session,
+    /// nobody opens another log before this one is closed.
     pub(crate) fn is_current(&mut self, place: &Place, has_session: bool) -> bool {
         let is_current =
             place.file_now() == Some(self.file()) && Logs::beside(place.path()) == Some(self.logs);
@@ -172,8 +185,9 @@ impl Open {
         is_current
     }
 
-    /// Closes what is at its place no more, and leaves what is there now alone. What only a log has that was removed is moved into the
-    /// file, where nobody can have opened another one.
+    /// Closes a file that is no longer at its place, without touching the one that is there now.
+    /// Data that is only in a removed log is moved into the file, because nobody can have opened
+    /// another log of that file.
     pub(crate) fn abandon(self, place: &Place) {
         if self.is_guarded && place.file_now() == Some(self.file()) {
             self.shorten_log();
@@ -189,13 +203,13 @@ impl Open {
         self.users
     }
 
-    /// The file that was opened, wherever it is by now.
+    /// The open file, wherever it is now.
     pub(crate) fn file(&self) -> FileId {
         self.entry.file()
     }
 
-    /// Begins a transaction. `None` where it would have to wait for longer than it takes to try a few times more, and must not; until its
-    /// end the same holds for whatever is done.
+    /// Begins a transaction. `None` if it would have to wait for longer than a few tries take, and
+    /// must not. The same holds for everything until its end.
     pub(crate) fn begin(&self, begin: Begin, patience: Patience) -> Result<Option<Transaction<'_>>, Trouble> {
         let is_at_once = patience == Patience::AtOnce;
         let is_on_disk_soon = [&self.haste.long_log, &self.haste.moved_log];
@@ -206,7 +220,8 @@ impl Open {
             self.haste.moved_log.store(false, Ordering::Relaxed);
         }
         if begin == Begin::Durably {
-            // The whole log is waited for, and with it whatever was committed before.
+            // This waits until the whole log is on disk, and with it everything that was committed
+            // before.
             self.connection.pragma_update(None, "synchronous", "full")?;
         }
         self.haste.is_on.store(is_at_once, Ordering::Relaxed);
@@ -222,7 +237,7 @@ impl Open {
         self.haste.long_log.load(Ordering::Relaxed)
     }
 
-    /// Moves the log into the file, as far as nobody reads it. What stays is found by the next commit.
+    /// Moves the log into the file, as far as nobody reads it. The next commit finds the rest.
     pub(crate) fn shorten_log(&self) {
         self.haste.long_log.store(false, Ordering::Relaxed);
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
@@ -238,8 +253,8 @@ impl Open {
     }
 }
 
-/// Refuses to open the file while processes that live use another log than the one beside it, which was removed under them. They
-/// are told to look, and close it.
+/// Refuses to open the file while live processes use another log than the one next to it, which was
+/// removed while they used it. They are told to check, and close it.
 fn refuse_another_log(place: &Place, sessions: &Sessions) -> Result<(), Trouble> {
     let other = |logs: Logs| Logs::beside(place.path()) != Some(logs);
     let others: Vec<_> = sessions.others().filter(|(_, record)| record.logs.is_some_and(other)).collect();
@@ -253,7 +268,7 @@ fn refuse_another_log(place: &Place, sessions: &Sessions) -> Result<(), Trouble>
     })
 }
 
-/// Neither moves the log into the file when the connection is closed, nor removes it.
+/// Makes closing the connection neither move the log into the file nor remove it.
 fn keep_the_log(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map(drop)
 }
@@ -272,13 +287,15 @@ fn run(connection: &Connection, sql: &str) -> Result<(), rusqlite::Error> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-/// A log beside the file, so that a commit waits for no disk. What was committed may be gone after a power cut, but then the
-/// leases are void; the file is sound in any case. <https://www.sqlite.org/pragma.html#pragma_synchronous>
+/// Uses a write-ahead log, so that a commit does not wait for the disk. A power cut may lose
+/// commits, but then the leases are void; the file stays intact in any case.
+/// <https://www.sqlite.org/pragma.html#pragma_synchronous>
 fn write_ahead(connection: &mut Connection, haste: &Arc<Haste>) -> Result<(), Trouble> {
     let mut wait = wait_for_others(Arc::default());
     let mut tries = 0;
     loop {
-        // Two connections that both change the mode would wait for each other, so SQLite says "busy" here without asking.
+        // Two connections that both change the mode would wait for each other, so SQLite returns
+        // "busy" here without waiting.
         match connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0)) {
             Ok(mode) if mode == "wal" => break,
             Ok(mode) => {
@@ -305,7 +322,7 @@ fn write_ahead(connection: &mut Connection, haste: &Arc<Haste>) -> Result<(), Tr
             haste.long_log.store(true, Ordering::Relaxed);
             return Ok(());
         }
-        // What somebody reads, or moves already, is found by the next commit.
+        // The next commit finds what somebody is reading or moving now.
         let _ = log.checkpoint();
         haste.moved_log.store(true, Ordering::Relaxed);
         Ok(())
@@ -313,9 +330,10 @@ fn write_ahead(connection: &mut Connection, haste: &Arc<Haste>) -> Result<(), Tr
     Ok(())
 }
 
-/// What SQLite does while another process writes: a few tries more, because a transaction is sooner over than a thread is woken;
-/// then rests that double from 20 µs to a millisecond, until the limit. (Its own way is to rest 1 ms first and up to 100 ms later;
-/// locks change hands quicker than that.) In haste, the tries and no rest.
+/// Waits while another process writes: first a few more tries, because a transaction ends sooner
+/// than a thread wakes; then pauses that double from 20 µs to a millisecond, until the limit.
+/// (SQLite's default is to pause for 1 ms first and for up to 100 ms later; locks change hands
+/// faster than that.) If the caller must not wait, only the tries.
 fn wait_for_others(haste: Arc<Haste>) -> impl FnMut(i32) -> bool + Send + 'static {
     const MORE_TRIES: i32 = 20;
     let mut begun = Instant::now();
@@ -380,7 +398,7 @@ mod tests {
         assert!(!write(1, Patience::AtOnce), "the next commit waits for the disk");
         write(1, Patience::Waits);
         assert!(write(1, Patience::AtOnce));
-        // Where nobody is in haste it is moved at once.
+        // If the caller may wait, it is moved at once.
         write(4_200_000, Patience::Waits);
         assert!(!open.has_long_log() && size() > 8_000_000, "{}", size());
     }

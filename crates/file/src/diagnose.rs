@@ -1,4 +1,4 @@
-//! Looking at the file and its surroundings for what would endanger the locks in it. Makes nothing.
+//! Diagnosis: searches the file and its surroundings for dangers to its locks. Creates nothing.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::place::Place;
 use crate::sessions::Sessions;
 use crate::users::Users;
 
-/// SQLite writes some pages at a time, and a log beside the file.
+/// SQLite writes some pages at a time, and a log next to the file.
 const LEAST_FREE: u64 = 16 << 20;
 
-/// What is found of the file at a path.
+/// The findings about the file at a path.
 pub(crate) fn diagnose(path: &Path, name: &Arc<str>) -> Diagnosis {
     let mut brought = Diagnosis::default();
     let findings = &mut brought.findings;
@@ -55,7 +55,7 @@ pub(crate) fn diagnose(path: &Path, name: &Arc<str>) -> Diagnosis {
     brought
 }
 
-/// What others can write of the file and its directory, and the mode by which they cannot.
+/// The parts of the file and its directory that others can write, and the mode that prevents it.
 fn written_by_others(path: &Path) -> Option<(&Path, &'static str)> {
     let is_open = |path: &Path| {
         path.symlink_metadata().is_ok_and(|found| !found.is_symlink() && found.mode() & 0o022 != 0)
@@ -95,7 +95,7 @@ fn full(path: &Path, name: &Arc<str>) -> Option<Finding> {
     (free < LEAST_FREE).then(|| finding.advice("free some space there"))
 }
 
-/// What processes that are gone have left beside the file.
+/// Files that dead processes have left next to the database.
 fn leftovers(path: &Path, name: &Arc<str>) -> Finding {
     let dead = Sessions::of_file(path).dead().len();
     let what = match dead {
@@ -107,7 +107,7 @@ fn leftovers(path: &Path, name: &Arc<str>) -> Finding {
     Finding::note("processes", name, what)
 }
 
-/// A path as a shell reads it back.
+/// A path in the syntax of a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }

@@ -1,7 +1,8 @@
-//! Whether a file system is this machine's own.
+//! Checks that a file system is local to this machine.
 //!
-//! On one that several machines share, or that a daemon serves from elsewhere, locks may not reach the others and shared memory
-//! (SQLite's -shm) does not: two holders would come of it, or a torn file.
+//! On a file system that several machines share, or that a daemon serves from elsewhere, locks may
+//! not reach the other machines, and shared memory (SQLite's -shm) does not. The result would be
+//! two holders, or a corrupt file.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -10,12 +11,13 @@ use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, major, minor, statx}
 
 use crate::trouble::Trouble;
 
-/// Refuses a path on a file system that is not this machine's own.
+/// Refuses a path on a file system that is not local.
 pub(crate) fn check(path: &Path) -> Result<(), Trouble> {
     let kind = rustix::fs::statfs(path)
         .map_err(|error| Trouble::io("look at the file system of", path, &error.into()))?
         .f_type;
-    // Only the low half: the word is signed on some platforms, and there magics above 2³¹ come sign-extended.
+    // Only the low half: the word is signed on some platforms, which sign-extend magic numbers
+    // above 2³¹.
     let Some(shared) = judge(kind as u32, || mounted_as(path)) else { return Ok(()) };
     Err(Trouble::lasting(format_args!(
         "{} lies on {shared}, where the locks of SQLite are not safe: use a directory on a disk of this machine, or a server",
@@ -23,7 +25,7 @@ pub(crate) fn check(path: &Path) -> Result<(), Trouble> {
     )))
 }
 
-/// Whether something is mounted at the very path, be it from the same file system.
+/// Returns true if something is mounted at exactly this path, even from the same file system.
 pub(crate) fn is_mounted(path: &Path) -> Result<bool, Trouble> {
     if let Ok(found) = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty())
         && found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
@@ -37,8 +39,8 @@ pub(crate) fn is_mounted(path: &Path) -> Result<bool, Trouble> {
     Ok(is_mount_point(&mounts, path.as_os_str().as_bytes()))
 }
 
-/// Whether a path is among the mount points of `/proc/self/mountinfo`: the fifth word of a line, with what would end a word as
-/// `\040`.
+/// Returns true if a path is among the mount points of `/proc/self/mountinfo`: the fifth word of a
+/// line, with escapes such as `\040` for characters that would end a word.
 fn is_mount_point(mounts: &[u8], path: &[u8]) -> bool {
     let mut written = Vec::new();
     for byte in path {
@@ -50,9 +52,10 @@ fn is_mount_point(mounts: &[u8], path: &[u8]) -> bool {
     mounts.split(|byte| *byte == b'\n').any(|line| line.split(|byte| *byte == b' ').nth(4) == Some(&*written))
 }
 
-/// The name of the file system if it is one to refuse. `fuse` says as what a FUSE file system was mounted.
+/// The name of the file system if it is to be refused. `fuse` returns the type of a FUSE file
+/// system.
 fn judge(kind: u32, fuse: impl FnOnce() -> Option<String>) -> Option<String> {
-    /// From `linux/magic.h`, and from the sources of those that the kernel does not carry.
+    /// From `linux/magic.h`, and from the sources of file systems outside the kernel.
     const SHARED: [(u32, &str); 19] = [
         (0x6969, "NFS"),
         (0x517b, "SMB"),
@@ -83,8 +86,9 @@ fn judge(kind: u32, fuse: impl FnOnce() -> Option<String>) -> Option<String> {
     SHARED.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| (*name).into())
 }
 
-/// Whether a FUSE file system keeps its files on this machine. There is no end of those that do not (sshfs, s3fs, rclone,
-/// glusterfs, a virtual machine's shares …), so the ones that do are named.
+/// Returns true if a FUSE file system keeps its files on this machine. There are too many that do
+/// not (sshfs, s3fs, rclone, glusterfs, a virtual machine's shares …), so the list contains those
+/// that do.
 fn is_own_fuse(kind: &str) -> bool {
     const OWN: [&str; 8] = [
         "fuseblk",
@@ -99,15 +103,15 @@ fn is_own_fuse(kind: &str) -> bool {
     OWN.contains(&kind)
 }
 
-/// What the mount table calls the file system that a path is on.
+/// The type of the file system of a path, in the mount table.
 fn mounted_as(path: &Path) -> Option<String> {
     let device = rustix::fs::stat(path).ok()?.st_dev;
     let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     kind_in(&table, major(device), minor(device))
 }
 
-/// Looks a device up in the text of `/proc/self/mountinfo` (proc(5)): the third word is the device, and the kind is the first
-/// word after a lone dash.
+/// Finds the type of a device in the text of `/proc/self/mountinfo` (proc(5)): the third word is
+/// the device, and the type is the first word after a single dash.
 fn kind_in(table: &str, major: u32, minor: u32) -> Option<String> {
     let device = format!("{major}:{minor}");
     table.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! The file as one caller after another sees it: requests in, answers out, each in one transaction.
+//! The ledger: serves requests on the file, each in one transaction, for callers that block.
 
 mod bare;
 mod list;
@@ -25,34 +25,36 @@ use crate::{schema, table};
 
 /// The locks of a file, for a caller that blocks.
 ///
-/// It opens nothing before the first request, and opens anew at the next one what could not be opened or went bad.
+/// It opens nothing before the first request. A file that could not be opened or failed is opened
+/// again by the next request.
 ///
-/// Every request may block: for the disk, and up to a second for other processes. Nobody is told of what concerns them: a process
-/// whose turn it is finds that out by itself, within a tenth of a second, unless the caller tells it.
+/// Every request may block: for the disk, and up to a second for other processes. Nobody is
+/// notified: a process whose turn has come finds that out itself within a tenth of a second, unless
+/// the caller tells it.
 pub struct Ledger {
     place: Place,
     name: Arc<str>,
     clock: MachineClock,
     boot: Option<BootId>,
     sessions: Arc<Sessions>,
-    /// Whether what is granted here ends with this store's life.
+    /// Whether grants end with this store's life.
     is_mortal: bool,
     ears: Option<Arc<dyn Subscribers + Send + Sync>>,
     open: Option<Open>,
 }
 
-/// How a key stands whose line somebody of this process waits in.
+/// The state of a key for which somebody in this process waits.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) key: Key,
-    /// Who holds it.
+    /// Its holders.
     pub(crate) holders: Vec<Holder>,
-    /// Whether who stands first in line could hold it, and it should be handed on.
+    /// Whether the first waiter could hold it, so it should be handed over.
     pub(crate) is_idle: bool,
 }
 
 impl Ledger {
-    /// The ledger in the file at a path; a relative one counts from the directory that the process is in now.
+    /// The ledger in the file at a path; a relative path starts at the current directory.
     #[must_use]
     pub fn at(path: impl AsRef<Path>, runtime: Arc<dyn Runtime>) -> Self {
         let place = Place::new(path.as_ref());
@@ -68,13 +70,13 @@ impl Ledger {
         Self { boot: Some(boot), ..self }
     }
 
-    /// The same, but what is granted through it ends when it is dropped, or its process dies.
+    /// The same, but its grants end when it is dropped, or its process dies.
     #[must_use]
     pub fn mortal(self) -> Self {
         Self { is_mortal: true, ..self }
     }
 
-    /// The same, but these are asked who listens. For tests without other processes.
+    /// The same, but with these listeners. For tests without other processes.
     #[must_use]
     pub fn with_ears(self, ears: Arc<dyn Subscribers + Send + Sync>) -> Self {
         Self { ears: Some(ears), ..self }
@@ -84,7 +86,7 @@ impl Ledger {
         Self { sessions, ..self }
     }
 
-    /// The place, as a person would write it.
+    /// The store's name, as a person would write it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -94,31 +96,32 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// A lasting [`Fault`] where the place is not safe or the file is not ours; a passing one where the file is busy.
+    /// A lasting [`Fault`] if the place is not safe or the file is not ours; a passing one if the
+    /// file is busy.
     pub fn open(&mut self) -> Result<(), Fault> {
         self.within(Begin::ToRead, |_, _| Ok(()))
     }
 
-    /// Serves one request, and says whom else it concerns.
+    /// Serves one request, and returns the messages to others.
     ///
     /// # Errors
     ///
-    /// A [`Fault`] when the file cannot be used; then the request was not done.
+    /// A [`Fault`] if the file cannot be used; then the request was not served.
     pub fn serve(&mut self, request: Request) -> Result<Served, Fault> {
         self.serve_all(&[request]).map(|mut served| served.remove(0))
     }
 
-    /// Serves several requests in one transaction: all are done, or none.
+    /// Serves several requests in one transaction, all or none.
     ///
     /// # Errors
     ///
-    /// A [`Fault`] when the file cannot be used; then none of the requests was done.
+    /// A [`Fault`] if the file cannot be used; then none of the requests was served.
     pub fn serve_all(&mut self, requests: &[Request]) -> Result<Vec<Served>, Fault> {
         let served = self.serve_within(requests, Patience::Waits)?.unwrap_or_default();
         Ok(served.into_iter().map(|(served, _)| served).collect())
     }
 
-    /// The same, and says when that was; `None` where it would have to wait and must not.
+    /// The same with its time; `None` if it would have to wait and must not.
     pub(crate) fn serve_within(
         &mut self,
         requests: &[Request],
@@ -133,7 +136,7 @@ impl Ledger {
         })
     }
 
-    /// Enters this store among the living if something is to hang on its life.
+    /// Starts this store's session if a request needs one.
     fn enter_for(&mut self, requests: &[Request]) -> Result<(), Fault> {
         let hangs = |request: &Request| {
             matches!(
@@ -144,8 +147,8 @@ impl Ledger {
         if self.is_mortal && requests.iter().any(hangs) { self.enter() } else { Ok(()) }
     }
 
-    /// Enters this store among the living, and voids the leases of the dead of whom something is left. Where the file system
-    /// refuses, leases hang on nothing but their ends.
+    /// Starts this store's session, and voids the remaining leases of dead sessions. If the file
+    /// system does not support sessions, leases end only by their TTL.
     pub(crate) fn enter(&mut self) -> Result<(), Fault> {
         if self.sessions.own().is_some() {
             return Ok(());
@@ -164,7 +167,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Looks how some keys stand, without writing anything.
+    /// Reads the state of some keys, without writing anything.
     pub(crate) fn look(&mut self, keys: &[Key]) -> Result<Vec<Seen>, Fault> {
         self.within(Begin::ToRead, |connection, side| {
             let now = side.clock.now();
@@ -178,11 +181,11 @@ impl Ledger {
         })
     }
 
-    /// Everything that is written in the file, also what has ended. For tests and diagnosis.
+    /// All records in the file, including ended ones. For tests and diagnosis.
     ///
     /// # Errors
     ///
-    /// A [`Fault`] when the file cannot be used.
+    /// A [`Fault`] if the file cannot be used.
     pub fn dump(&mut self) -> Result<Records, Fault> {
         self.within(Begin::ToRead, |connection, side| {
             let mut written = table::load_all(connection)?;
@@ -199,7 +202,7 @@ impl Ledger {
         self.place.path()
     }
 
-    /// Whether the log should be moved into the file, which takes as long as the disk does.
+    /// Returns true if the log should be moved into the file, which takes as long as the disk does.
     pub(crate) fn has_long_log(&self) -> bool {
         self.open.as_ref().is_some_and(Open::has_long_log)
     }
@@ -211,14 +214,14 @@ impl Ledger {
         }
     }
 
-    /// Closes the file; the next request opens it anew.
+    /// Closes the file; the next request opens it again.
     pub(crate) fn close(&mut self) {
-        // First, so that nobody meets a log that is said to be in use and was removed when it was closed.
+        // First, so that nobody finds a log listed as in use that was removed when it was closed.
         self.sessions.uses_no_log();
         self.open = None;
     }
 
-    /// Closes what is not at its place any more.
+    /// Closes a file that is no longer at its place.
     fn abandon(&mut self) {
         if let Some(open) = self.open.take() {
             open.abandon(&self.place);
@@ -236,7 +239,7 @@ impl Ledger {
         Ok(open)
     }
 
-    /// Does some work in a transaction of the file that is at the path now.
+    /// Runs some work in a transaction of the file that is at the path now.
     fn within<T>(
         &mut self,
         begin: Begin,
@@ -245,7 +248,7 @@ impl Ledger {
         self.attempt(begin, Patience::Waits, work).map(|done| done.expect("whoever may wait begins"))
     }
 
-    /// The same; `None` where it would have to wait and must not.
+    /// The same; `None` if it would have to wait and must not.
     fn attempt<T>(
         &mut self,
         begin: Begin,
@@ -266,7 +269,8 @@ impl Ledger {
         patience: Patience,
         work: impl FnOnce(&Connection, &Side<'_>) -> Result<T, Trouble>,
     ) -> Result<Option<T>, Trouble> {
-        // Somebody may have moved the file away or removed its log, and others use another one there by now.
+        // Somebody may have moved the file or removed its log, and others may use another one there
+        // by now.
         let has_session = self.sessions.own().is_some();
         let is_current = self.open.as_mut().is_some_and(|open| open.is_current(&self.place, has_session));
         if !is_current {
@@ -288,7 +292,7 @@ impl Ledger {
     }
 }
 
-/// The transaction that some requests need.
+/// The kind of transaction that these requests need.
 fn begin_for(requests: &[Request]) -> Begin {
     if requests.iter().any(|request| matches!(request, Request::Mark { .. })) {
         return Begin::Durably;
@@ -298,7 +302,7 @@ fn begin_for(requests: &[Request]) -> Begin {
     if only_read { Begin::ToRead } else { Begin::ToWrite }
 }
 
-/// What a request needs besides the file.
+/// The inputs of a request other than the file.
 #[derive(Debug)]
 struct Side<'a> {
     clock: &'a MachineClock,
@@ -306,12 +310,14 @@ struct Side<'a> {
     ears: &'a dyn Subscribers,
 }
 
-/// Loads, applies, saves. The clock is read when the transaction has begun: what another process did while this one waited for
-/// it is then in the past.
+/// Loads, applies, saves. The clock is read after the transaction has begun: so the writes of other
+/// processes for which this one waited are in the past.
 ///
-/// Of a line only its head is loaded; if many of those have gone, the request is applied anew to more of it.
+/// Only the head of a queue is loaded; if many of its waiters have gone, the request is applied
+/// again to a greater part.
 fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<(Served, Stamp), Trouble> {
-    /// The waiter who leaves, the one who is next, and those among whom one of another process is looked for; one for the asker.
+    /// The waiter that leaves, the next one, those among which one of another process is searched
+    /// for, and one for the requester.
     const FEW: usize = WaitQueue::LOOKED_AHEAD + 3;
     let (keys, asker) = (keys(request), asker(request, side.sessions));
     let now = side.clock.now();
@@ -343,7 +349,8 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
             table::broken::save(connection, &after, Stamp::from_micros(context.floor.get()))?;
         }
         for push in served.pushes.iter_mut().filter(|push| push.news == News::Broken) {
-            // The holder does not wait; where it can be told is known by the life that its lease hangs on.
+            // The holder does not wait; its channel is that of the session on which its lease
+            // depends.
             push.to = before.life_of(&push.key, push.holder).map(Session::channel);
         }
         return Ok((served, now));
@@ -351,13 +358,13 @@ fn serve(connection: &Connection, side: &Side<'_>, request: &Request) -> Result<
     Err(Trouble::damaged("a line is longer than the waiters in it"))
 }
 
-/// What was read, but that a lease has ended if nobody is left to hold it.
+/// The loaded records, with leases of dead sessions as ended.
 fn void_the_dead(written: Written, side: &Side<'_>, now: Stamp) -> Written {
     let own = side.sessions.own();
     written.without(|life| own != Some(life) && side.sessions.is_dead(life), now)
 }
 
-/// Whether the file has to abstain while it may have forgotten leases.
+/// Returns true for requests that the file must refuse while it may have forgotten leases.
 const fn is_by_a_quorum(request: &Request) -> bool {
     match request {
         Request::Grant { attempt, .. }
@@ -373,7 +380,7 @@ const fn is_by_a_quorum(request: &Request) -> bool {
     }
 }
 
-/// Who asks, where somebody does.
+/// The requester, if the request has one.
 fn asker<'a>(request: &'a Request, sessions: &Sessions) -> Option<Asker<'a>> {
     let (attempt, wait) = match request {
         Request::Grant { attempt, wait, .. } => (attempt, wait.as_ref()),
@@ -391,7 +398,7 @@ fn asker<'a>(request: &'a Request, sessions: &Sessions) -> Option<Asker<'a>> {
     Some(Asker { holder: attempt.holder, ticket, counts: wait.is_some(), life: sessions.own() })
 }
 
-/// The keys whose records a request is about.
+/// The keys whose records a request needs.
 fn keys(request: &Request) -> Vec<&Key> {
     match request {
         Request::Grant { attempt, .. }
@@ -434,7 +441,7 @@ mod tests {
         }
     }
 
-    /// A ledger whose connection was told to do something out of the ordinary.
+    /// A ledger whose connection has an unusual setting.
     fn a_ledger_with(pragma: &str, value: i64) -> (TempDir, Ledger) {
         let directory = tempfile::tempdir().unwrap();
         let mut ledger = Ledger::at(directory.path().join("leases.db"), Arc::new(Stopped));

@@ -1,24 +1,30 @@
-//! The locks of one machine: several processes, one file, no server.
+//! Leasehold's store in a file: locks between the processes of one machine, without a server.
 //!
-//! [`FileStore`] is a [`Store`](leasehold_core::Store) for programs that run on an async runtime; [`Ledger`] is the same file without
-//! a thread of its own, for programs that block. What a lease is, both leave to [`leasehold_core::apply`]: a request loads the
-//! records of its claim, applies it, and writes back what changed, in one short transaction.
+//! [`FileStore`] is a [`Store`](leasehold_core::Store) for programs on an async runtime; [`Ledger`]
+//! uses the same file without a separate thread, for programs that block. Both leave the semantics
+//! to [`leasehold_core::apply`]: a request loads the records of its claim, applies the function,
+//! and writes back what changed, in one short transaction.
 //!
-//! Leases are counted on the clock that runs since the machine was booted, the same for all its processes, and are void after a
-//! reboot. A process that is killed at any instruction leaves a sound file. What was granted through its [`FileStore`] ends with it;
-//! what was granted through a [`Ledger`] that is not [mortal](Ledger::mortal), when the lease ends.
+//! Leases are counted on the clock that starts at boot, which is the same for all processes, and
+//! are void after a reboot. A process that is killed at any instruction leaves an intact file.
+//! Grants of a [`FileStore`] end with its process. Grants of a [`Ledger`] that is not
+//! [mortal](Ledger::mortal) end with their leases.
 //!
-//! Whoever waits stands in line with all others of the machine, and is told of its turn by a datagram.
+//! All waiters of the machine share one queue per key, and are notified of their turn by a
+//! datagram.
 //!
-//! A store is one user's, or that of the users of a group for whom root [made it](make_group_store).
+//! A store belongs to one user, or to the users of a group for whom root [created
+//! it](make_group_store).
 //!
 //! # What this does not promise
 //!
-//! Locks between machines: a network file system is refused. So is a file that is mounted without its directory, and a container
-//! with a boot id of its own beside processes that are outside of it. Time namespaces are seen through.
+//! Locks between machines: a network file system is refused. So is a file that is mounted without
+//! its directory, and a container with its own boot id while processes outside of it use the file.
+//! Time namespaces are supported.
 //!
-//! Protection of a group's users from each other: each of them can write to the file, and so take, break or spoil any lock in it, keep
-//! it from the others, and end processes that use it. What else these processes may do is not in their reach.
+//! Protection of a group's users from each other: each of them can write to the file, and so take,
+//! break or corrupt any lock in it, block the others, and end processes that use it. They have no
+//! other access to these processes.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("leasehold-file reads the boot id and the kinds of file systems as Linux gives them");

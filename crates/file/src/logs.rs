@@ -1,7 +1,8 @@
-//! Which log a connection writes to, so that nobody writes to one that others do not read.
+//! The log that a connection writes to, so that nobody writes to one that others do not read.
 //!
-//! SQLite opens `-wal` and `-shm` by their names and keeps them open. Where somebody deletes or replaces them meanwhile, those who
-//! have them open and those who come later would have two logs of one file, and each grant what the other has granted.
+//! SQLite opens `-wal` and `-shm` by name and keeps them open. If somebody deletes or replaces them
+//! meanwhile, the current and the later users would have two logs of one file, and each would grant
+//! what the other has granted.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -21,19 +22,21 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    /// Those beside the file at a path; `None` unless both are there.
+    /// The log next to the file at a path; `None` unless both of its files exist.
     pub(crate) fn beside(file: &Path) -> Option<Self> {
         let at = |suffix| lstat(with_suffix(file, suffix)).ok().map(|found| FileId::of(&found));
         Some(Self { wal: at("-wal")?, shm: at("-shm")? })
     }
 
-    /// Those that this process has open for the file at a path; `None` where those beside it are others.
+    /// The log that this process has open for the file at a path, if it differs from the one next
+    /// to the file.
     pub(crate) fn open_at(file: &Path) -> Option<Self> {
         let logs = Self::beside(file)?;
         let names = ["-wal", "-shm"].map(|suffix| with_suffix(file, suffix));
         let mut open = Vec::new();
         for entry in fs::read_dir("/proc/self/fd").ok()?.flatten() {
-            // Only what has such a name is looked at: to look at a file of a server that is away could take for ever.
+            // Only descriptors with such a name are inspected: inspecting a file on a server that
+            // is down could block for ever.
             let named =
                 |path: &Path| names.iter().any(|name| Path::new(name).file_name() == path.file_name());
             if fs::read_link(entry.path()).is_ok_and(|path| named(&path)) {

@@ -1,16 +1,17 @@
-//! What one process says to another: a push as the bytes of a datagram.
+//! Messages between processes: a push as the bytes of a datagram.
 
 use std::time::Duration;
 
 use leasehold_core::{Fence, Holder, Key, News, Push, Stamp, Ttl};
 
-/// The first byte of every message. Programs that know another form leave these alone, and find out by looking.
+/// The first byte of every message. Programs that know another form ignore these messages, and find
+/// out by polling.
 const FORM: u8 = 1;
 
-/// The most bytes that a message has.
+/// The most bytes of a message.
 pub(crate) const LONGEST: usize = 1 + 16 + 8 + 1 + 8 + 8 + Key::MAX_LEN;
 
-/// A push, as it was at this time: all processes of a machine read one clock.
+/// Encodes a push and its time: all processes of a machine read the same clock.
 pub(crate) fn write(push: &Push, at: Stamp) -> Vec<u8> {
     let (kind, one, two) = match push.news {
         News::Granted { fence, lasts } => (b'g', fence.get(), lasts.as_millis()),
@@ -29,7 +30,7 @@ pub(crate) fn write(push: &Push, at: Stamp) -> Vec<u8> {
     bytes
 }
 
-/// What was written, and of when; `None` where the bytes are no message.
+/// Decodes a message and its time; `None` if the bytes are not a message.
 pub(crate) fn read(bytes: &[u8]) -> Option<(Holder, Key, News, Stamp)> {
     let rest = bytes.strip_prefix(&[FORM])?;
     let (holder, rest) = rest.split_first_chunk::<16>()?;

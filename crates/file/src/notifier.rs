@@ -1,4 +1,5 @@
-//! What the store's threads and the program's tasks share: who waits, and how they are told.
+//! The waiters of this process and their notification, shared by the store's threads and the
+//! program's tasks.
 
 use std::collections::HashSet;
 use std::io;
@@ -17,30 +18,30 @@ use crate::clock::MachineClock;
 use crate::message;
 use crate::sessions::{Session, Sessions};
 
-/// Where the thread that listens leaves what only the worker can do.
+/// Receives work from the listening thread that only the worker can do.
 pub(crate) trait Inbox: Clone + Send + 'static {
-    /// Somebody was given a lease and is not here any more.
+    /// A lease was granted to an attempt that is no longer here.
     fn take_back(&self, holder: Holder, key: Key);
 
-    /// Somebody could not open the file for what this store has open.
+    /// Another process could not open the file because of what this store has open.
     fn look_at_file(&self);
 }
 
-/// Who waits in this process, and where it is told.
+/// The waiters of this process, and its channel.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     pub(crate) waiting: WaiterRegistry,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) notice_bus: NoticeBus,
     clock: MachineClock,
-    /// Who may have something in the file. Locked while a request is served and its answer noted, so that what other processes
-    /// say of it is not heard before.
+    /// The attempts that may have something in the file. Locked while a request is served and its
+    /// answer noted, so that messages from other processes about it are not handled before.
     holding: Mutex<HashSet<Holder>>,
     ear: OnceLock<Arc<UnixDatagram>>,
     closed: AtomicBool,
 }
 
-/// The right to serve, or to hear what others served.
+/// The right to serve, or to handle messages.
 pub(crate) type Turn<'a> = MutexGuard<'a, HashSet<Holder>>;
 
 impl Notifier {
@@ -64,9 +65,9 @@ impl Notifier {
         self.clock.runtime().now()
     }
 
-    /// The channel on which this process hears; `None` where no socket can be made.
+    /// The channel of this process; `None` if no socket can be created.
     ///
-    /// A thread waits at it until the store closes.
+    /// A thread listens on it until the store closes.
     pub(crate) fn channel(self: &Arc<Self>, inbox: &impl Inbox) -> Option<Channel> {
         if self.ear.get().is_none() && self.listen(inbox.clone()).is_err() {
             return None;
@@ -82,7 +83,7 @@ impl Notifier {
             .name("leasehold-ear".into())
             .spawn(move || notifier.hear_all(&heard, &inbox))?;
         let _ = self.ear.set(ear);
-        // It may have closed in between.
+        // It may have been closed in between.
         if self.closed.load(Ordering::SeqCst) {
             self.close();
         }
@@ -92,7 +93,7 @@ impl Notifier {
     fn hear_all(&self, ear: &UnixDatagram, inbox: &impl Inbox) {
         let mut bytes = [0; message::LONGEST];
         while !self.closed.load(Ordering::SeqCst) {
-            // What cannot be read is not worth more than what was lost on the way.
+            // An unreadable message counts as lost.
             let Ok(length) = ear.recv(&mut bytes) else { continue };
             let Some((holder, key, news, at)) = message::read(&bytes[..length]) else {
                 inbox.look_at_file();
@@ -104,7 +105,8 @@ impl Notifier {
         }
     }
 
-    /// Says something to a waiter of this process. `false` when it is given a lease and is not here any more.
+    /// Handles a message to a waiter of this process. `false` if it grants a lease to an attempt
+    /// that is no longer here.
     fn hear(&self, holding: &mut Turn<'_>, holder: Holder, news: News, at: Stamp) -> bool {
         if news == News::Broken {
             self.notice_bus.say(&Notice::Broken { holder });
@@ -118,14 +120,14 @@ impl Notifier {
         wanted
     }
 
-    /// Notes what came of a request of this process.
+    /// Notes the result of a request of this process.
     pub(crate) fn note(&self, turn: &mut Turn<'_>, request: &Request, answer: &Answer) {
         match (request, answer) {
             (Request::Grant { attempt, wait, .. }, Answer::Grant(answer)) => {
                 if wait.is_some() {
                     self.waiting.answered(attempt, answer, self.now());
                 }
-                // Who waits may keep some of its keys meanwhile.
+                // An attempt that waits may keep some of its keys meanwhile.
                 if wait.is_some() || matches!(answer, GrantAnswer::Granted { .. }) {
                     turn.insert(attempt.holder);
                 }
@@ -140,7 +142,8 @@ impl Notifier {
         }
     }
 
-    /// Tells whom a request concerned. Gives back who was given a lease in this process and is not here any more.
+    /// Sends the pushes of a request. Returns the attempts of this process that were granted a
+    /// lease but are no longer here.
     pub(crate) fn tell(&self, turn: &mut Turn<'_>, pushes: Vec<Push>, at: Stamp) -> Vec<(Holder, Key)> {
         let own = self.sessions.own().map(Session::channel);
         let mut unwanted = Vec::new();
@@ -151,7 +154,7 @@ impl Notifier {
                 }
                 to => {
                     let wanted = self.hear(turn, push.holder, push.news, at);
-                    // Who has no channel may be another process's.
+                    // A waiter without a channel may belong to another process.
                     if !wanted && to.is_some() {
                         unwanted.push((push.holder, push.key));
                     }
@@ -161,14 +164,15 @@ impl Notifier {
         unwanted
     }
 
-    /// Leaves the living at once, where nothing hangs on this life. What is still served enters it again, under another name.
+    /// Ends this store's session at once if nothing depends on it. A later request starts another
+    /// one, under another name.
     pub(crate) fn go_if_nothing_is_held(&self) {
         if self.holding.try_lock().is_ok_and(|holding| holding.is_empty()) {
             self.sessions.leave(false);
         }
     }
 
-    /// Nothing is heard any more.
+    /// Stops listening.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         if let Some(ear) = self.ear.get() {
@@ -177,7 +181,7 @@ impl Notifier {
     }
 }
 
-/// The request that takes back what somebody was given who is not here any more.
+/// The request that releases what an attempt was granted that is no longer here.
 pub(crate) fn taking_back(holder: Holder, key: Key) -> Request {
     Request::Release(Attempt::new(Claim::exclusive(key), holder, None, Ttl::DEFAULT))
 }

@@ -1,7 +1,7 @@
-//! Where the file may be.
+//! The path of the file, and the checks that it is safe.
 //!
-//! Whoever can put another file in its place can take every lock, so file and directory are one user's own, or root's for a group;
-//! all is checked before SQLite opens anything.
+//! Whoever can replace the file can take every lock. So the file and its directory must belong to
+//! one user, or to root for a group; everything is checked before SQLite opens anything.
 
 use std::fs::{DirBuilder, Metadata, OpenOptions, Permissions};
 use std::io::ErrorKind;
@@ -18,12 +18,12 @@ use crate::sessions;
 use crate::trouble::{Trouble, on_one_line};
 use crate::users::{Users, own_user};
 
-/// A path that the file may be at.
+/// A path at which the file may be.
 #[derive(Clone, Debug)]
 pub(crate) struct Place(PathBuf);
 
 impl Place {
-    /// The place of a path; a relative one counts from the directory that the process is in now.
+    /// The place of a path; a relative path starts at the current directory.
     pub(crate) fn new(path: &Path) -> Self {
         Self(std::path::absolute(path).unwrap_or_else(|_| path.into()))
     }
@@ -37,9 +37,10 @@ impl Place {
         format!("file:{}", on_one_line(&self.0.to_string_lossy()))
     }
 
-    /// Makes what is missing, and refuses what is not safe. Afterwards a file is there, maybe an empty one.
+    /// Creates what is missing, and refuses what is not safe. Afterwards there is a file, possibly
+    /// an empty one.
     ///
-    /// It may open and close the file: only while an [`Opening`](crate::census::Opening) is held.
+    /// It may open and close the file: only call it with an [`Opening`](crate::census::Opening).
     pub(crate) fn prepare(&self) -> Result<(FileId, Users), Trouble> {
         let users = prepare_directory(self.directory()?)?;
         let created = self.create(users)?;
@@ -50,7 +51,7 @@ impl Place {
         Ok((file, users))
     }
 
-    /// The same without making or opening anything: who uses the file that is there, if one is.
+    /// The same without creating or opening anything: the users of the file, if there is one.
     pub(crate) fn look(&self) -> Result<Option<Users>, Trouble> {
         let directory = self.directory()?;
         if let Some(there) = directory.ancestors().find(|above| above.exists()) {
@@ -79,7 +80,7 @@ impl Place {
         rustix::fs::lstat(&self.0).ok().map(|found| FileId::of(&found))
     }
 
-    /// Creates the file unless something is there already; says which.
+    /// Creates the file unless there is one; returns true if it did.
     fn create(&self, users: Users) -> Result<bool, Trouble> {
         if let Users::Group { owner, .. } = users {
             return self.create_for_group(users, owner);
@@ -87,7 +88,8 @@ impl Place {
         self.create_file(users)
     }
 
-    /// In a group's directory only its owner creates anything that stays: what belongs to another user could be replaced by that one.
+    /// In a group's directory only its owner creates anything permanent: a file of another user
+    /// could be replaced by that user.
     fn create_for_group(&self, users: Users, owner: u32) -> Result<bool, Trouble> {
         let sessions = sessions::directory_of(&self.0);
         if owner == own_user() {
@@ -126,7 +128,7 @@ impl Place {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(mode).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         match options.open(&self.0) {
-            // The umask may have taken bits away; SQLite gives -wal and -shm the mode of the file.
+            // The umask may have removed bits; SQLite gives -wal and -shm the mode of the file.
             Ok(file) => file
                 .set_permissions(Permissions::from_mode(mode))
                 .map(|()| true)
@@ -159,10 +161,12 @@ impl Place {
         } else if mode & wanted != wanted {
             format!("{at} is read-only (mode {mode:04o}): run chmod {wanted:o} on it")
         } else if found.nlink() > 1 {
-            // SQLite names -wal after the path: through two names the file would have two of them, and be torn.
+            // SQLite names -wal after the path: through two names the file would have two logs, and
+            // be corrupted.
             format!("{at} has another name too (a hard link): remove one of the names")
         } else if file_system::is_mounted(&self.0)? {
-            // As above: the log would lie in another directory than that of those who have the file where it is.
+            // As above: the log would be in another directory than that of the processes that use
+            // the file where it is.
             format!(
                 "{at} is mounted by itself, without its directory: mount the whole directory, or give it a store of its own"
             )
@@ -173,15 +177,17 @@ impl Place {
     }
 }
 
-/// Makes a store for the users of a group: a directory that belongs to whoever calls this, to be called by root. One that is there
-/// already must be empty, or have been made so. The file is made in it when its owner first uses it. Gives back its path.
+/// Creates a store for the users of a group: a directory that belongs to the caller, which should
+/// be root. An existing directory must be empty, or have been created this way. The file in it is
+/// created when its owner first uses it. Returns its path.
 ///
-/// Each user of the group can lock, wait and release like one of their own. The owner alone can put another file in the place of
-/// the one that all use; the others can write to it, and so take, break or spoil any lock in it, and end processes that use it.
+/// Each user of the group can acquire, wait and release. Only the owner can replace the file that
+/// all of them use. The others can write to it, and so take, break or corrupt any lock in it, and
+/// end processes that use it.
 ///
 /// # Errors
 ///
-/// Why it is not there, or not safe.
+/// Why it could not be created, or is not safe.
 pub fn make_group_store(directory: &Path, group: u32) -> Result<PathBuf, Fault> {
     let place = Place::new(&directory.join("leases.db"));
     match place.directory().and_then(|directory| make_group_directory(directory, group)) {
@@ -222,7 +228,7 @@ fn make_group_directory(directory: &Path, group: u32) -> Result<(), Trouble> {
 }
 
 fn prepare_directory(directory: &Path) -> Result<Users, Trouble> {
-    // Before anything is created, so that nothing is left on a file system that is refused.
+    // Before anything is created, so that nothing is left on a refused file system.
     if let Some(there) = directory.ancestors().find(|above| above.exists()) {
         file_system::check(there)?;
     }

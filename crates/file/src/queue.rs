@@ -1,5 +1,5 @@
-//! The way to the worker: at once where nothing is in the way, otherwise one after the other on a thread of the store's own, which
-//! serves all that waits for it in one transaction.
+//! The way to the worker: directly if nothing is in the way, otherwise in order through the store's
+//! own thread, which serves all waiting requests in one transaction.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -18,23 +18,25 @@ use crate::notifier::Inbox;
 use crate::turns::Caller;
 use crate::worker::StoreWorker;
 
-/// How many callers are served in one transaction. It keeps other processes from writing for as long as it takes.
+/// The most callers in one transaction, which blocks writes of other processes for as long as it
+/// takes.
 const TOGETHER: usize = 64;
 
-/// Something to be done on the thread.
+/// Work for the thread.
 enum Work {
     Serve(Asked),
     Other(Box<dyn FnOnce(&Shared) + Send>),
 }
 
-/// What one caller asks, and where it waits for the answers.
+/// One caller's requests, and the channel for the answers.
 struct Asked {
     requests: Vec<Request>,
     queue: Queue,
     answers: oneshot::Sender<Result<Vec<Answer>, Fault>>,
 }
 
-/// Where requests are sent. The thread ends when nobody has this any more; what was sent before is still done.
+/// The sender of requests. The thread ends once all clones of this are dropped; everything that was
+/// sent before is still done.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     shared: Arc<Shared>,
@@ -44,7 +46,7 @@ pub(crate) struct Queue {
 #[derive(Debug)]
 struct Shared {
     worker: Mutex<StoreWorker>,
-    /// What was sent and is not done yet. Nobody goes before it.
+    /// The amount of work that was sent and is not done yet. Nothing may overtake it.
     sent: AtomicUsize,
 }
 
@@ -58,15 +60,16 @@ impl Queue {
         Ok(Self { shared, work })
     }
 
-    /// Has requests served on the thread, after all that was sent before. Nothing is answered if that panicked.
+    /// Serves requests on the thread, after everything that was sent before. There is no answer if
+    /// that panicked.
     pub(crate) fn serve(&self, requests: Vec<Request>) -> oneshot::Receiver<Result<Vec<Answer>, Fault>> {
         let (answers, answer) = oneshot::channel();
         self.send_work(Work::Serve(Asked { requests, queue: self.clone(), answers }));
         answer
     }
 
-    /// Has some work done on the thread, after all that was sent before, and then what is to be done with what came of it, if it did
-    /// not panic: whoever is told of it finds the worker free.
+    /// Runs some work on the thread, after everything that was sent before, and then passes its
+    /// result on, if it did not panic. Whoever gets the result finds the worker free.
     pub(crate) fn send<T>(
         &self,
         work: impl FnOnce(&mut StoreWorker) -> T + Send + 'static,
@@ -84,12 +87,13 @@ impl Queue {
     fn send_work(&self, work: Work) {
         self.shared.sent.fetch_add(1, Ordering::SeqCst);
         let sent = self.work.send(work);
-        // The thread lasts as long as this.
+        // The thread lives as long as this.
         debug_assert!(sent.is_ok());
     }
 
-    /// Does some work of a caller here and now. `None` where something is before it, or it would have to be waited for: another thread
-    /// or process, a file that is not open, a disk that was slow; also where callers ask side by side. `Some(None)` when it panicked.
+    /// Runs some work of a caller directly. `None` if something is before it, or it would have to
+    /// wait: for another thread or process, for a file that is not open, for a disk that was slow;
+    /// also if callers ask concurrently. `Some(None)` if it panicked.
     pub(crate) fn at_once<T>(
         &self,
         caller: Caller,
@@ -105,7 +109,7 @@ impl Queue {
         let has_work = worker.has_work();
         drop(worker);
         if has_work {
-            // The thread looks what there is to do before it rests again.
+            // The thread checks for work before it sleeps again.
             let _ = self.work.send(Work::Other(Box::new(|_| ())));
         }
         done.map_or(Some(None), |done| done.map(Some))
@@ -124,7 +128,8 @@ impl Inbox for Queue {
 
 impl Shared {
     fn work_off(&self, sent: &Receiver<Work>) {
-        // The rests of some microseconds while another process writes are else 50 µs longer each.
+        // Otherwise the pauses of some microseconds while another process writes would be 50 µs
+        // longer each.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
         let mut next = None;
         loop {
@@ -140,7 +145,8 @@ impl Shared {
                         Work::Serve(first) => next = self.serve_waiting(first, sent),
                         Work::Other(work) => work(self),
                     }
-                    // Others' requests and what is left over take turns, so that neither waits for all of the other.
+                    // Requests and left-over work alternate, so that neither waits for all of the
+                    // other.
                     if rest == Some(Duration::ZERO) {
                         guarded(&mut self.worker(), StoreWorker::tidy);
                     }
@@ -154,7 +160,8 @@ impl Shared {
         self.worker().close();
     }
 
-    /// Serves what was sent, together with what else has been sent by now. Gives back work of another kind that it came upon.
+    /// Serves a request, together with all others that have been sent by now. Returns work of
+    /// another kind that was found among them.
     fn serve_waiting(&self, first: Asked, sent: &Receiver<Work>) -> Option<Work> {
         let mut all = vec![first];
         let mut next = None;
@@ -170,14 +177,15 @@ impl Shared {
         self.sent.fetch_sub(all.len(), Ordering::SeqCst);
         for (asked, answers) in all.into_iter().zip(answers) {
             if let Some(answers) = answers {
-                // Nobody may be waiting for it any more.
+                // The caller may no longer wait.
                 let _ = asked.answers.send(answers);
             }
         }
         next
     }
 
-    /// Serves several callers in one transaction; each of them alone if that fails for good, as one's fault is not the others'.
+    /// Serves several callers in one transaction; if that fails permanently, each of them alone, so
+    /// that one caller's fault does not affect the others.
     fn serve_together(
         &self,
         callers: &mut [Vec<Request>],
@@ -209,7 +217,8 @@ impl Shared {
     }
 }
 
-/// Whoever asked learns of a panic by the answer that does not come. The file is opened anew, which takes back what was done.
+/// After a panic the caller gets no answer. The file is opened again, which rolls back what was
+/// done.
 fn guarded<T>(worker: &mut StoreWorker, work: impl FnOnce(&mut StoreWorker) -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(|| work(worker))) {
         Ok(done) => Some(done),

@@ -1,4 +1,4 @@
-//! What makes a file Leasehold's, and what a reboot does to it.
+//! The tables of the file, their versions, and the effect of a reboot.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,24 +12,25 @@ use crate::sessions::Sessions;
 use crate::table::{micros, stamp};
 use crate::trouble::Trouble;
 
-/// "LEAS", where SQLite leaves room for the name of an application.
+/// "LEAS", in the field in which SQLite keeps the id of an application.
 const APPLICATION: u32 = 0x4c45_4153;
 
-/// The version of the tables. A program refuses a file of a later one and leaves it alone.
+/// The version of the tables. A program refuses a file of a later version and leaves it unchanged.
 const VERSION: u32 = 4;
 
-/// The version before lines, whose locks and fences are taken over.
+/// The version before queues, whose locks and fences are kept.
 const WITHOUT_LINES: u32 = 1;
 
-/// The version before shares. A program that has such a file open knows the table by its old name: it must fail there, as it
-/// would take a key that is shared for a free one.
+/// The version before shares. A program that has such a file open knows the table by its old name:
+/// it must fail there, because it would consider a shared key free.
 const WITHOUT_SHARES: u32 = 2;
 
-/// The version before breaks were recorded, whose marks have no period.
+/// The version before break records, whose marks have no period.
 const WITHOUT_BREAKS: u32 = 3;
 
-/// All `ends` count microseconds of the clock that began when the machine was booted. `life` names the session that a lock or a
-/// place in line hangs on. `waiters` is the length of the line, if there is one, and `shares` how many hold the key together.
+/// All `ends` are microseconds of the clock that starts at boot. `life` is the session on which a
+/// lock or a place in the queue depends. `waiters` is the length of the queue, if there is one, and
+/// `shares` is the number of holders that share the key.
 const TABLES: &str = "
     CREATE TABLE record (
         key BLOB PRIMARY KEY,
@@ -50,7 +51,8 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 ";
 
-/// `at` and `ends` of a mark are microseconds since 1970: marks outlast the boot. Its `period` is in microseconds, too.
+/// `at` and `ends` of a mark are microseconds since 1970, because marks survive a reboot. Its
+/// `period` is in microseconds too.
 const MARKS: &str = "
     CREATE TABLE mark (
         key BLOB PRIMARY KEY, at INTEGER NOT NULL, fence INTEGER NOT NULL, label TEXT, ends INTEGER NOT NULL,
@@ -59,7 +61,7 @@ const MARKS: &str = "
     CREATE INDEX mark_by_end ON mark (ends);
 ";
 
-/// The last break of each key; its times are those of marks.
+/// The last break of each key; its times are like those of marks.
 const BREAKS: &str = "
     CREATE TABLE broken (
         key BLOB PRIMARY KEY, at INTEGER NOT NULL, fence INTEGER NOT NULL, held_by TEXT, broken_by TEXT, reason TEXT,
@@ -70,7 +72,7 @@ const BREAKS: &str = "
 
 const ADD_PERIODS: &str = "ALTER TABLE mark ADD COLUMN period INTEGER;";
 
-/// Those who hold a key together.
+/// The holders that share a key.
 const SHARES: &str = "
     CREATE TABLE share (
         key BLOB NOT NULL, holder BLOB NOT NULL CHECK (length(holder) = 16), weight INTEGER NOT NULL, fence INTEGER,
@@ -94,10 +96,10 @@ const MAKE_ROOM_FOR_SHARES: &str = "
     ALTER TABLE record ADD COLUMN shares INTEGER;
 ";
 
-/// Reads the head of a file by itself, because SQLite may write to a file that it merely opens: it rolls back what its last
-/// writer left. What is not Leasehold's must stay as it is.
+/// Reads the head of a file directly, because SQLite may write to a file that it merely opens: it
+/// rolls back unfinished writes. A file that is not Leasehold's must stay unchanged.
 ///
-/// It opens and closes the file: not while a connection of this process has it open.
+/// It opens and closes the file: do not call it while a connection of this process has it open.
 pub(crate) fn look(path: &Path) -> Result<(), Trouble> {
     let mut head = Vec::with_capacity(100);
     File::open(path)
@@ -106,7 +108,7 @@ pub(crate) fn look(path: &Path) -> Result<(), Trouble> {
     if head.is_empty() {
         return Ok(());
     }
-    // The power went while the tables were created; SQLite knows what to do.
+    // A power cut interrupted the creation of the tables; SQLite can repair that.
     if head.iter().all(|byte| *byte == 0) && beside(path, "-journal").exists() {
         return Ok(());
     }
@@ -118,7 +120,8 @@ pub(crate) fn look(path: &Path) -> Result<(), Trouble> {
     judge(word(68).unwrap_or(0), word(60).unwrap_or(0))
 }
 
-/// Within a transaction: creates the tables in an empty file, refuses what is not ours, and voids the leases of another boot.
+/// Within a transaction: creates the tables in an empty file, refuses a file that is not ours, and
+/// voids the leases of another boot.
 pub(crate) fn settle(
     connection: &Connection,
     boot: &BootId,
@@ -153,7 +156,7 @@ pub(crate) fn settle(
         .query_row("SELECT value FROM meta WHERE name = 'boot'", [], |row| row.get(0))
         .optional()?;
     if written.as_deref() == Some(boot.as_str()) {
-        // A program that did not write it down may have made the file anew.
+        // A program that did not record this may have recreated the file.
         connection
             .execute("INSERT OR IGNORE INTO meta (name, value) VALUES ('voided', ?1)", [micros(now)])?;
         return Ok(());
@@ -161,7 +164,8 @@ pub(crate) fn settle(
     if written.is_some() {
         refuse_another_boot(boot, sessions)?;
     }
-    // The old clock is gone, so nobody knows how much of its time a fence had left; a new term is never too short to matter.
+    // The old clock is gone, so the remaining time of a fence is unknown; a new term is never too
+    // short.
     let fences_end = now + LastFence::kept_for(Ttl::MIN);
     connection.execute_batch(
         "DELETE FROM waiter; DELETE FROM struck; DELETE FROM share; DELETE FROM record WHERE fence IS NULL",
@@ -176,8 +180,9 @@ pub(crate) fn settle(
     Ok(())
 }
 
-/// Refuses to void leases while a process lives that uses the file under another boot id: the kernel that has its session locked is
-/// this one, and was not booted in between. LXC and systemd-nspawn give each container a boot id of its own.
+/// Refuses to void leases while a live process uses the file under another boot id: the kernel that
+/// holds its session's lock is this one, and was not rebooted in between. LXC and systemd-nspawn
+/// give each container its own boot id.
 fn refuse_another_boot(boot: &BootId, sessions: &Sessions) -> Result<(), Trouble> {
     let other = sessions.others().find_map(|(_, record)| {
         let theirs = record.boot.filter(|theirs| theirs != boot)?;
@@ -192,7 +197,8 @@ fn refuse_another_boot(boot: &BootId, sessions: &Sessions) -> Result<(), Trouble
     })
 }
 
-/// When leases may last have been forgotten: the file was made, or those of another boot were voided.
+/// When leases may last have been forgotten: the file was created, or leases of another boot were
+/// voided.
 pub(crate) fn voided(connection: &Connection) -> Result<Option<Stamp>, Trouble> {
     let voided: Option<i64> = connection
         .prepare_cached("SELECT value FROM meta WHERE name = 'voided'")?

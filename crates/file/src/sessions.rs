@@ -1,8 +1,9 @@
-//! The sessions of a file: which processes use it now, and how each is told what concerns it.
+//! The sessions of a file: the processes that use it now, and how each is notified.
 //!
-//! Every store that asks for leases has a session: a file of its own in a directory beside the database, on which it keeps an
-//! `flock`. The rows of its locks name that session. The kernel frees the lock when the last copy of the descriptor is closed,
-//! however that came: so whoever can lock the file knows that nobody is left to hold those leases, and they count as ended.
+//! Every store that requests leases has a session: a file in a directory next to the database, on
+//! which it holds an `flock`. The rows of its locks name that session. The kernel releases the lock
+//! when the last copy of the descriptor is closed, for whatever reason. So whoever can lock the
+//! file knows that the holder of those leases is dead, and they count as ended.
 
 use std::fmt::Write as _;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -27,12 +28,12 @@ use crate::boot::BootId;
 use crate::logs::Logs;
 use crate::users::Users;
 
-/// The name of one session; drawn by chance, and never used again.
+/// The name of one session; random, and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Session([u8; 8]);
 
 impl Session {
-    /// The name that no session has, and all have whose names were forgotten after their end.
+    /// The name that no session has. It replaces the names of ended sessions that were removed.
     pub(crate) const NOBODY: Self = Self([0; 8]);
 
     pub(crate) const fn from_bytes(bytes: [u8; 8]) -> Self {
@@ -60,11 +61,11 @@ impl Session {
     }
 }
 
-/// What a session says of its process to those who open the file after it.
+/// What a session says about its process to later users of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) pid: u32,
-    /// The boot that its process knows.
+    /// The boot id that its process sees.
     pub(crate) boot: Option<BootId>,
     /// The log that its connection writes to, while it has one.
     pub(crate) logs: Option<Logs>,
@@ -78,7 +79,7 @@ impl Record {
             self.logs.as_ref().map(|logs| format!("logs {logs}\n")),
         ];
         lines.into_iter().flatten().for_each(|line| text.push_str(&line));
-        // A shorter text replaces a longer one by one write.
+        // A shorter text overwrites a longer one in one write.
         let _ = write!(text, "{:width$}", "", width = Self::LENGTH.saturating_sub(text.len()));
         text
     }
@@ -96,19 +97,20 @@ impl Record {
         record
     }
 
-    /// Longer than any text is.
+    /// Longer than any text.
     const LENGTH: usize = 256;
 }
 
-/// The sessions of a file, and this store's own among them.
+/// The sessions of a file, including this store's own.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     directory: PathBuf,
-    /// So that a socket can be named by a short path, however long the directory's own is.
+    /// A descriptor of the directory, so that a socket has a short path, however long the
+    /// directory's own path is.
     handle: OnceLock<File>,
     users: OnceLock<Users>,
     own: Mutex<Own>,
-    /// What others are told through.
+    /// The socket for messages to others.
     sender: OnceLock<UnixDatagram>,
     process: u32,
 }
@@ -126,7 +128,7 @@ struct Entry {
     has_socket: bool,
 }
 
-/// A session that has ended for certain; while this lives, nobody else reaps it.
+/// A session that has certainly ended; while this value lives, nobody else removes it.
 #[derive(Debug)]
 pub(crate) struct Dead {
     pub(crate) name: Session,
@@ -134,7 +136,7 @@ pub(crate) struct Dead {
 }
 
 impl Sessions {
-    /// The sessions of the file at a path. Makes nothing yet.
+    /// The sessions of the file at a path. This creates nothing.
     pub(crate) fn of_file(file: &Path) -> Self {
         Self {
             directory: directory_of(file),
@@ -146,18 +148,18 @@ impl Sessions {
         }
     }
 
-    /// The name of this store's session, if it has one yet.
+    /// The name of this store's session, if it has one.
     pub(crate) fn own(&self) -> Option<Session> {
         self.locked().entry.as_ref().map(|entry| entry.name)
     }
 
-    /// Says under which boot, with whom and through which log this store uses the file from now on.
+    /// Records under which boot, with which users and through which log this store uses the file.
     pub(crate) fn uses(&self, users: Users, boot: BootId, logs: Logs) {
         let _ = self.users.set(users);
         self.say(Record { pid: self.process, boot: Some(boot), logs: Some(logs) });
     }
 
-    /// This store has closed its connection, or is about to.
+    /// Records that this store has closed its connection, or is about to.
     pub(crate) fn uses_no_log(&self) {
         let boot = self.locked().record.boot.clone();
         self.say(Record { pid: self.process, boot, logs: None });
@@ -166,13 +168,13 @@ impl Sessions {
     fn say(&self, record: Record) {
         let mut own = self.locked();
         if let Some(entry) = own.entry.as_ref().filter(|_| own.record != record) {
-            // Whoever cannot read it takes this session for one that says nothing.
+            // If others cannot read it, this session counts as one without a record.
             let _ = entry.lock.write_all_at(record.write().as_bytes(), 0);
         }
         own.record = record;
     }
 
-    /// Begins this store's session. `random` names it.
+    /// Starts this store's session. `random` is its name.
     pub(crate) fn enter(&self, random: u128) -> io::Result<()> {
         let mut own = self.locked();
         if own.entry.is_some() {
@@ -180,7 +182,7 @@ impl Sessions {
         }
         self.open_directory()?;
         let mut name = random as u64 ^ (random >> 64) as u64;
-        // Only a runtime whose dice are loaded meets a name that there is.
+        // Only a faulty source of randomness produces a name that exists.
         for _ in 0..1000 {
             let session = Session(name.max(1).to_be_bytes());
             match self.lock_new(session, &own.record) {
@@ -197,15 +199,16 @@ impl Sessions {
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    /// Creates and locks a file. `None` when it was taken for that of a dead session between the two.
+    /// Creates and locks a file. `None` if somebody took it for that of a dead session in between.
     fn lock_new(&self, session: Session, record: &Record) -> io::Result<Option<File>> {
-        /// Whoever tries whether it is free has it for a moment only; another user could keep it.
+        /// A check of whether it is free holds the lock only for a moment; but another user could
+        /// keep it.
         const TRIES: u32 = 50;
         let mode = self.users().session_mode();
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(mode);
         let lock = options.open(self.directory.join(session.lock_name()))?;
-        // The umask may have taken bits away.
+        // The umask may have removed bits.
         lock.set_permissions(Permissions::from_mode(mode))?;
         lock.write_all_at(record.write().as_bytes(), 0)?;
         for _ in 0..TRIES {
@@ -217,19 +220,20 @@ impl Sessions {
         Ok(None)
     }
 
-    /// A copy of the descriptor that this store's leases hang on.
+    /// A copy of the descriptor on which this store's leases depend.
     pub(crate) fn lifeline(&self) -> Option<OwnedFd> {
         self.locked().entry.as_ref().and_then(|own| own.lock.as_fd().try_clone_to_owned().ok())
     }
 
-    /// The socket at which this store is told something. Once only.
+    /// The socket of this store. To be called only once.
     pub(crate) fn open_socket(&self) -> io::Result<UnixDatagram> {
         let mut own = self.locked();
         let entry = own.entry.as_mut().ok_or(ErrorKind::NotFound)?;
         let socket = UnixDatagram::bind(self.short_path(&entry.name.socket_name())?)?;
         entry.has_socket = true;
         if let Some(mode) = self.users().socket_mode() {
-            // By a descriptor: another user may have put something else in its place, that its mode must not be given to.
+            // Through a descriptor: another user may have replaced it, and the other file must not
+            // get this mode.
             let socket = self.open_path(entry.name)?;
             let same = format!("/proc/self/fd/{}", socket.as_raw_fd());
             std::fs::set_permissions(same, Permissions::from_mode(mode))?;
@@ -237,17 +241,18 @@ impl Sessions {
         Ok(socket)
     }
 
-    /// Whether nobody is left who could hold the leases of a session. What cannot be told is not so: then they last until their
-    /// ends.
+    /// Returns true if nobody is left who could hold the leases of a session. If that is unknown,
+    /// it returns false: then they last until their ends.
     pub(crate) fn is_dead(&self, session: Session) -> bool {
         session == Session::NOBODY
             || self.open_lock(session).is_ok_and(|lock| {
-                // Shared, so that two who look at once do not take each other for the living.
+                // A shared lock, so that two concurrent checks do not take each other for the
+                // living holder.
                 flock(&lock, FlockOperation::NonBlockingLockShared).is_ok()
             })
     }
 
-    /// The dead sessions of which something is left in the directory; not more than a few at a time.
+    /// The dead sessions with files in the directory; at most a few at a time.
     pub(crate) fn dead(&self) -> Vec<Dead> {
         const AT_ONCE: usize = 64;
         let dead = self.all().filter_map(|name| {
@@ -258,7 +263,7 @@ impl Sessions {
         dead.take(AT_ONCE).collect()
     }
 
-    /// What the sessions of others say whose processes live.
+    /// The records of the other live sessions.
     pub(crate) fn others(&self) -> impl Iterator<Item = (Session, Record)> {
         let own = self.own();
         self.all().filter(move |name| own != Some(*name)).filter_map(|name| {
@@ -280,31 +285,33 @@ impl Sessions {
     }
 
     fn open_lock(&self, session: Session) -> io::Result<File> {
-        // Where several users share the directory, one may have put a link or a pipe there.
+        // If several users share the directory, one may have put a link or a pipe there.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(flags.bits().cast_signed());
         options.open(self.directory.join(session.lock_name()))
     }
 
-    /// Removes what is left of a dead session. Only once no row hangs on it any more: a session that cannot be found is taken for
-    /// one that lasts.
+    /// Removes the files of a dead session. Only call it once no row depends on it any more: a
+    /// session that cannot be found counts as live.
     pub(crate) fn reap(&self, dead: &Dead) {
         self.remove(dead.name, true);
     }
 
-    /// Sends something to another session. A full queue counts as sent: whoever has it looks for itself before long.
+    /// Sends a message to another session. A full queue counts as sent: its owner checks for itself
+    /// before long.
     pub(crate) fn tell(&self, channel: &Channel, message: &[u8]) -> bool {
         self.reach(channel, |sender, address| sender.send_to(message, address).map(drop))
             .is_some_and(|sent| sent.is_ok())
     }
 
-    /// Has another session look whether its log is still the file's.
+    /// Makes another session check whether its log is still the file's.
     pub(crate) fn wake(&self, session: Session) {
         self.tell(&session.channel(), &[]);
     }
 
-    /// Does something with a socket of ours and the address of another session's. `None` where there is no such address or socket.
+    /// Runs `work` with our socket and the address of another session's. `None` if there is no such
+    /// address or socket.
     fn reach<T>(
         &self,
         channel: &Channel,
@@ -315,7 +322,7 @@ impl Sessions {
         if self.users().socket_mode().is_none() {
             return Some(self.short_path(&session.socket_name()).map(|address| act(sender, &address)));
         }
-        // Not by its name, which may lead to a socket that only this user may write to.
+        // Not by its name, which may lead to a socket to which only this user may write.
         Some(
             self.open_path(session)
                 .map(|socket| act(sender, Path::new(&format!("/proc/self/fd/{}", socket.as_raw_fd())))),
@@ -329,10 +336,10 @@ impl Sessions {
         let _ = std::fs::remove_file(self.directory.join(session.lock_name()));
     }
 
-    /// This store's session ends. If no lease hangs on it any more there is nothing to be found out from its file, which is removed;
-    /// else it stays for whoever finds out.
+    /// Ends this store's session. If no lease depends on it any more, its file is removed;
+    /// otherwise the file is kept, so that others can find out that it has ended.
     pub(crate) fn leave(&self, holds_something: bool) {
-        // What was forked from this process has copies of all of it, and is somebody else.
+        // A forked child has copies of all of this, and is another process.
         if self.process != process::id() {
             return;
         }
@@ -355,7 +362,7 @@ impl Sessions {
 
     /// A path in the directory that is short enough for the address of a socket.
     fn short_path(&self, name: &str) -> io::Result<PathBuf> {
-        /// `sun_path` has 108 bytes, and ends with a zero.
+        /// `sun_path` has 108 bytes, including the final zero.
         const LONGEST: usize = 107;
         let plain = self.directory.join(name);
         if plain.as_os_str().as_bytes().len() <= LONGEST {
@@ -365,7 +372,7 @@ impl Sessions {
         Ok(format!("/proc/self/fd/{handle}/{name}").into())
     }
 
-    /// The socket of a session, whatever becomes of its name.
+    /// The socket of a session, even if its name is reused.
     fn open_path(&self, session: Session) -> io::Result<File> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
         let mut options = OpenOptions::new();
@@ -392,18 +399,18 @@ impl Sessions {
     }
 }
 
-/// Where the sessions of a file are.
+/// The directory of a file's sessions.
 pub(crate) fn directory_of(file: &Path) -> PathBuf {
     let mut directory = file.as_os_str().to_owned();
     directory.push("-peers");
     directory.into()
 }
 
-/// Makes the directory of the sessions of a file, unless it is there.
+/// Creates the directory of a file's sessions, unless it exists.
 ///
 /// # Errors
 ///
-/// Also where others than its users could write to it, who could feign anybody's death.
+/// Also if others than its users could write to it, because they could make a session appear dead.
 pub(crate) fn make_directory(directory: &Path, users: Users) -> io::Result<File> {
     let created = match DirBuilder::new().mode(0o700).create(directory) {
         Ok(()) => true,
@@ -413,7 +420,7 @@ pub(crate) fn make_directory(directory: &Path, users: Users) -> io::Result<File>
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let handle = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(directory)?;
     if created && users != Users::One {
-        // Without the sticky bit: whoever finds a dead session removes it, whosever it was.
+        // Without the sticky bit: whoever finds a dead session removes it, whoever its owner is.
         handle.set_permissions(Permissions::from_mode(0o2770))?;
     }
     let found = handle.metadata()?;
@@ -422,12 +429,12 @@ pub(crate) fn make_directory(directory: &Path, users: Users) -> io::Result<File>
 
 impl Drop for Sessions {
     fn drop(&mut self) {
-        // Nobody knows here whether all that was granted has been released.
+        // It is unknown here whether all grants have been released.
         self.leave(true);
     }
 }
 
-/// A socket whose process is gone refuses to be connected to.
+/// A socket whose process is gone refuses connections.
 impl Subscribers for Sessions {
     fn listens(&self, channel: &Channel) -> bool {
         let Some(session) = Session::of(channel) else { return false };

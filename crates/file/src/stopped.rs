@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{BoxFuture, Instant, Runtime};
 
-/// Its clocks stand still.
+/// A runtime whose clocks never advance.
 #[derive(Debug)]
 pub(crate) struct Stopped;
 

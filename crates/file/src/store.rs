@@ -1,4 +1,4 @@
-//! The store that a program on an async runtime uses.
+//! The store for programs on an async runtime.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
@@ -26,10 +26,10 @@ use crate::queue::Queue;
 use crate::turns::Caller;
 use crate::worker::StoreWorker;
 
-/// Reads the answer to a request.
+/// Extracts the answer to a request.
 type Read<T> = fn(Answer, &FileStore) -> Result<T, Fault>;
 
-/// Reads answers of a kind.
+/// Extracts answers of one kind.
 macro_rules! read {
     ($kind:ident) => {
         |answer, store| match answer {
@@ -39,23 +39,25 @@ macro_rules! read {
     };
 }
 
-/// The locks of this machine's processes, in a file.
+/// Locks between the processes of this machine, in a file.
 ///
-/// A lock that nothing stands in the way of is taken and released by whoever polls the future, in a transaction of some microseconds
-/// that waits for no disk. Whatever may have to wait, for another process, for the disk or for a request before it, is done by a thread
-/// of the store's own, which starts with the first request and ends when the store is dropped; so is what several tasks ask side by
-/// side, which that thread serves in one transaction, and everything for a while after one that took longer than a millisecond. Requests are done in the order in which
-/// their futures were first polled, also those whose futures were dropped since: so whoever is told that an attempt was given up can
-/// rely on it.
+/// An uncontended lock is acquired and released by the task that polls the future, in a transaction
+/// of some microseconds that does not wait for the disk. Work that may have to wait, for another
+/// process, for the disk or for an earlier request, runs on the store's own thread, which starts
+/// with the first request and ends when the store is dropped. So do concurrent requests of several
+/// tasks, which that thread serves in one transaction, and all requests for a while after one that
+/// took longer than a millisecond. Requests are served in the order in which their futures were
+/// first polled, even if those were dropped since: so once an attempt was given up, that is final.
 ///
-/// Whoever waits stands in line, and whoever releases hands the lock to the first: by a datagram where that is in another process.
+/// Waiters are in a queue, and a release hands the lock to the first one, with a datagram if that
+/// is in another process.
 ///
-/// What is granted ends when the process dies, as with `flock`, and not only when its lease does; see
+/// A grant ends when the process dies, as with `flock`, and not only when its lease does; see
 /// [`lifeline`](ProcessStore::lifeline).
 ///
 /// # Cancel safety
 ///
-/// A dropped future takes nothing back; give the attempt up.
+/// A dropped future undoes nothing; give the attempt up.
 #[derive(Debug)]
 pub struct FileStore {
     path: Arc<Path>,
@@ -68,12 +70,13 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// The store in the file at a path; a relative one counts from the directory that the process is in now. Opens nothing
-    /// yet, and cannot fail: a file that cannot be used is a [`Fault`] of the requests, and tried again at each.
+    /// The store in the file at a path; a relative path starts at the current directory. This opens
+    /// nothing and cannot fail: if the file cannot be used, requests return a [`Fault`], and each
+    /// of them tries again.
     #[must_use]
     pub fn at(path: impl AsRef<Path>, runtime: Arc<dyn Runtime>) -> Self {
         let ledger = Ledger::at(path, Arc::clone(&runtime));
-        // Only to keep processes apart that ask again; and the low bits are as good as any.
+        // Only to spread the requests of several processes; the low bits suffice.
         let seed = runtime.random() as u64;
         Self {
             path: ledger.path().into(),
@@ -90,36 +93,38 @@ impl FileStore {
         }
     }
 
-    /// The same, as if the machine had been booted under this id. For tests that boot no machine.
+    /// The same, as if the machine had been booted under this id. For tests, which cannot reboot a
+    /// machine.
     #[must_use]
     pub fn in_boot(mut self, boot: BootId) -> Self {
         self.boot = Some(boot);
         self
     }
 
-    /// Everything that is written in the file, also what has ended. For tests and diagnosis; it blocks.
+    /// All records in the file, including ended ones. For tests and diagnosis; it blocks.
     ///
     /// # Errors
     ///
-    /// A [`Fault`] when the file cannot be used.
+    /// A [`Fault`] if the file cannot be used.
     pub fn dump(&self) -> Result<Records, Fault> {
         let (sender, answer) = mpsc::channel();
         self.queue()?.send(|worker| worker.ledger().dump(), move |records| drop(sender.send(records)));
         answer.recv().unwrap_or_else(|_| Err(self.unanswered()))
     }
 
-    /// Has some work done on the thread, and waits for what comes of it.
+    /// Runs some work on the thread, and waits for its result.
     async fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut StoreWorker) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
         let (sender, answer) = oneshot::channel();
-        // Nobody may be waiting for it any more.
+        // The caller may no longer wait.
         self.queue()?.send(work, move |done| drop(sender.send(done)));
         answer.await.unwrap_or_else(|_| Err(self.unanswered()))
     }
 
-    /// Does some work here and now if nothing has to be waited for, otherwise on the thread. The work is one transaction.
+    /// Runs some work directly if nothing has to be waited for, otherwise on the thread. The work
+    /// is one transaction.
     async fn ask_at_once<T: Send + 'static>(
         &self,
         work: impl Fn(&mut StoreWorker, Patience) -> Result<Option<T>, Fault> + Send + 'static,
@@ -127,7 +132,8 @@ impl FileStore {
         let queue = self.queue()?;
         let done = queue.at_once(Caller::current(), |worker| work(worker, Patience::AtOnce).transpose());
         if let Some(done) = done {
-            // A task that asks again and again never has to wait, and would keep all others of its thread from running.
+            // Without this, a task that sends one request after the other never waits, and would
+            // block all other tasks of its thread.
             consume_budget().await;
             return done.unwrap_or_else(|| Err(self.unanswered()));
         }
@@ -135,18 +141,18 @@ impl FileStore {
         done.ok_or_else(|| self.unanswered())
     }
 
-    /// Has requests served on the thread, together with what others ask meanwhile.
+    /// Serves requests on the thread, together with those of other callers.
     async fn serve(&self, requests: Vec<Request>) -> Result<Vec<Answer>, Fault> {
         self.queue()?.serve(requests).await.unwrap_or_else(|_| Err(self.unanswered()))
     }
 
-    /// Has one request served, and reads the answer.
+    /// Serves one request, and extracts the answer.
     async fn serve_one<T>(&self, request: Request, read: Read<T>) -> Result<T, Fault> {
         let mut answers = self.serve(vec![request]).await?;
         read(answers.remove(0), self)
     }
 
-    /// The same, here and now if nothing has to be waited for.
+    /// The same, directly if nothing has to be waited for.
     async fn serve_at_once<T>(&self, request: Request, read: Read<T>) -> Result<T, Fault> {
         let queue = self.queue()?;
         let mut requests = vec![request];
@@ -164,7 +170,7 @@ impl FileStore {
         read(answers.remove(0), self)
     }
 
-    /// Has several requests of a kind served, all of them or none.
+    /// Serves several requests of a kind, all or none.
     async fn serve_each<T>(&self, requests: Vec<Request>, read: Read<T>) -> Vec<Result<T, Fault>> {
         let count = requests.len();
         match self.serve(requests).await {
@@ -173,7 +179,7 @@ impl FileStore {
         }
     }
 
-    /// Why an answer is none to what was asked.
+    /// The fault for an answer that does not match the request.
     fn refused(&self, answer: &Answer) -> Fault {
         match answer {
             Answer::Quarantined { left } => Fault::quarantined(&self.name, *left),
@@ -184,9 +190,10 @@ impl FileStore {
         }
     }
 
-    /// The way to the worker, which is set up with the first request.
+    /// The way to the worker, which is set up by the first request.
     fn queue(&self) -> Result<Queue, Fault> {
-        // The thread did not come along, and an answer never would; nor may SQLite's locks be used on this side of a fork.
+        // The thread does not exist in a forked child, so it would never answer; and SQLite's locks
+        // must not be used there.
         if self.process != process::id() {
             return Err(Fault::lasting(
                 &self.name,
@@ -222,7 +229,7 @@ impl Store for FileStore {
         &self.name
     }
 
-    /// All processes of a machine read one clock.
+    /// All processes of a machine read the same clock.
     fn limits(&self) -> Limits {
         Limits::with_drift(Drift::ON_ONE_CLOCK)
     }
@@ -262,7 +269,7 @@ impl Store for FileStore {
         })
     }
 
-    /// Conclusive because it is done after all that was sent before it.
+    /// Conclusive, because it is served after everything that was sent before it.
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move { self.release(attempt).await.map(drop) })
     }
@@ -284,7 +291,7 @@ impl Store for FileStore {
 }
 
 impl MemberStore for FileStore {
-    /// The file itself, whatever leads to it; another one once somebody moved it away.
+    /// The file itself, whatever its path; it changes if somebody moves the file away.
     fn identity(&self) -> Option<Arc<str>> {
         let file = std::fs::metadata(&self.path).ok()?;
         Some(format!("file {} {}", file.dev(), file.ino()).into())
@@ -307,13 +314,14 @@ impl InspectStore for FileStore {
         Box::pin(self.serve_one(Request::Inspect(key.clone()), read!(Inspect)))
     }
 
-    /// All of it as it was at one moment, in one transaction that keeps nobody from writing.
+    /// The state at one moment, in one transaction that does not block writers.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         let prefix = prefix.to_vec();
         Box::pin(self.ask(move |worker| worker.ledger().list(&prefix)))
     }
 
-    /// Other processes say it to the socket at which those of this one who wait hear of their turns; it is opened now if it was not.
+    /// Other processes send notices to the socket on which this process's waiters are notified; it
+    /// is opened now if necessary.
     fn notices(&self) -> Option<Box<dyn Notices>> {
         let notices = self.notifier.notice_bus.read();
         // A thread that cannot be started is a fault of the requests.
@@ -326,7 +334,7 @@ impl InspectStore for FileStore {
 }
 
 impl MarkStore for FileStore {
-    /// When this resolves, the disk has it: it outlasts a power cut.
+    /// When this resolves, the mark is on disk: it survives a power cut.
     fn mark<'a>(
         &'a self,
         attempt: &'a Attempt,
@@ -373,25 +381,27 @@ impl AdminStore for FileStore {
         Box::pin(self.ask(move |worker| worker.ledger().list_breaks(&prefix)))
     }
 
-    /// Looks only from outside, so that it tells also of a file that cannot be used.
+    /// Inspects the file only from outside, so that it works even for a file that cannot be used.
     fn diagnose(&self, _: StoreRole) -> BoxFuture<'_, Diagnosis> {
         Box::pin(async { crate::diagnose::diagnose(&self.path, &self.name) })
     }
 }
 
 impl ProcessStore for FileStore {
-    /// While this store writes nothing. A process that stops in the middle of a transaction keeps the file from everybody.
+    /// Runs `work` while this store writes nothing. A process that stops during a transaction
+    /// blocks the file for everybody.
     fn at_rest(&self, work: Box<dyn FnOnce() + Send>) {
-        // Where there is no thread, nothing is written either.
+        // Without a thread, nothing is written either.
         let Ok(queue) = self.queue() else { return work() };
         let (sender, done) = mpsc::channel();
         queue.send(move |_| work(), move |()| _ = sender.send(()));
-        // Nothing comes of a panic.
+        // There is no result after a panic.
         let _ = done.recv();
     }
 
-    /// A descriptor with an `flock`: whoever finds that nobody has it takes the leases of this store for ended. A process that was
-    /// forked from this one, and has not called exec since, has it too.
+    /// A descriptor with an `flock`: a process that finds that nobody holds it counts the leases of
+    /// this store as ended. A process that was forked from this one, and has not called exec since,
+    /// holds it too.
     fn lifeline(&self) -> Option<OwnedFd> {
         if self.notifier.sessions.own().is_none() {
             let (sender, entered) = mpsc::channel();
@@ -403,7 +413,7 @@ impl ProcessStore for FileStore {
 }
 
 impl BaselineStore for FileStore {
-    /// A transaction that reads a row; and two that write one, each alone. By the way of the locks.
+    /// A transaction that reads a row; or two that each write one. On the same path as locks.
     fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             let Bare::Pair { key, holder, ttl, .. } = what.clone() else {
@@ -422,10 +432,10 @@ impl BaselineStore for FileStore {
 
 impl Drop for FileStore {
     fn drop(&mut self) {
-        // On this side of a fork, socket and thread are another's.
+        // In a forked child, the socket and the thread belong to the parent.
         if self.process == process::id() {
             self.notifier.close();
-            // The thread does this too, but the process may be gone before.
+            // The thread does this too, but the process may end before.
             self.notifier.go_if_nothing_is_held();
         }
     }

@@ -1,4 +1,4 @@
-//! What a lock is measured against: the transactions alone.
+//! The baseline that locks are measured against: the transactions alone.
 
 use leasehold_core::{Fault, Holder, Key, Ttl};
 
@@ -7,7 +7,7 @@ use crate::connection::{Begin, Patience};
 use crate::{schema, table};
 
 impl Ledger {
-    /// Reads a row. As all of these, `None` where it would have to wait and must not.
+    /// Reads a row. `None` if it would have to wait and must not, as for all functions here.
     pub(crate) fn bare_trip(&mut self, patience: Patience) -> Result<Option<()>, Fault> {
         self.attempt(Begin::ToRead, patience, |connection, _| schema::voided(connection).map(drop))
     }

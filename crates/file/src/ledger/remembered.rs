@@ -1,4 +1,4 @@
-//! What the file remembers beyond leases: marks of what was done, and records of breaks.
+//! Records that the file keeps besides leases: marks of jobs, and records of breaks.
 
 use leasehold_core::{ApplyContext, BreakRecord, Fault, Fence, Key, Mark, Marked, Records, serve};
 
@@ -7,11 +7,11 @@ use crate::connection::Begin;
 use crate::table;
 
 impl Ledger {
-    /// Takes back the mark of a key, on the disk; says which mark that was.
+    /// Deletes the mark of a key, on disk; returns the mark.
     ///
     /// # Errors
     ///
-    /// A [`Fault`] when the file cannot be used.
+    /// A [`Fault`] if the file cannot be used.
     pub fn forget(&mut self, key: &Key) -> Result<Option<Mark>, Fault> {
         self.within(Begin::Durably, |connection, side| {
             let mut records = Records::default();
@@ -22,11 +22,11 @@ impl Ledger {
         })
     }
 
-    /// The marks of all keys that begin with a prefix, in byte order, in one transaction.
+    /// The marks of all keys with this prefix, in byte order, in one transaction.
     ///
     /// # Errors
     ///
-    /// A [`Fault`] when the file cannot be used.
+    /// A [`Fault`] if the file cannot be used.
     pub fn list_marks(&mut self, prefix: &[u8]) -> Result<Vec<(Key, Marked)>, Fault> {
         self.within(Begin::ToRead, |connection, side| {
             let mut records = Records::default();
@@ -35,21 +35,21 @@ impl Ledger {
         })
     }
 
-    /// The break that is remembered of a key.
+    /// The recorded break of a key.
     ///
     /// # Errors
     ///
-    /// A [`Fault`] when the file cannot be used.
+    /// A [`Fault`] if the file cannot be used.
     pub fn last_break(&mut self, key: &Key) -> Result<Option<BreakRecord>, Fault> {
         let of_prefix = self.list_breaks(key.as_bytes())?;
         Ok(of_prefix.into_iter().next().filter(|broken| broken.key == *key))
     }
 
-    /// The breaks that are remembered of all keys that begin with a prefix, in byte order, in one transaction.
+    /// The recorded breaks of all keys with this prefix, in byte order, in one transaction.
     ///
     /// # Errors
     ///
-    /// A [`Fault`] when the file cannot be used.
+    /// A [`Fault`] if the file cannot be used.
     pub fn list_breaks(&mut self, prefix: &[u8]) -> Result<Vec<BreakRecord>, Fault> {
         self.within(Begin::ToRead, |connection, side| {
             let mut records = Records::default();
