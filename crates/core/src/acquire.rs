@@ -174,6 +174,13 @@ impl Acquire {
         }
     }
 
+    /// Before the first ask, rests until then; nothing changes for an instant that has passed, or after an ask.
+    pub fn rest_first(&mut self, until: Instant) {
+        if matches!(self.state, State::Ready) && self.asks == 0 {
+            self.state = State::Resting { until };
+        }
+    }
+
     /// How often the store was asked.
     #[must_use]
     pub const fn asks(&self) -> u32 {

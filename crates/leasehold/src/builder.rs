@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Drift, Fault, FaultKind, Label, Renewal, Runtime, Signal, Store, Ttl};
+use leasehold_core::{Backoff, Drift, Fault, FaultKind, Label, Renewal, Runtime, Signal, Store, Ttl};
 
 use crate::any_store::{self, AnyStore};
 use crate::defaults::Defaults;
@@ -72,6 +72,31 @@ impl LocksBuilder {
     /// that write their keys in full. [`naming`](Self::naming) sets it automatically.
     pub const fn signal(mut self, signal: Option<Signal>) -> Self {
         self.defaults.signal = signal;
+        self
+    }
+
+    /// Makes waiters poll instead of queueing, for keys that other libraries poll. Without it,
+    /// Leasehold's waiters hand a busy key over among themselves, and the other libraries hardly
+    /// ever find it free.
+    ///
+    /// Each waiter asks every half to whole `interval`. After a release, this process waits for
+    /// such a time before it asks for that key again, so that the key is free for the others. A
+    /// single try asks at once. So a free key may stay unused for a while, and there is no order
+    /// among waiters: a library that polls more often gets the lock more often. Choose the interval
+    /// of the other libraries, mostly 100 ms.
+    ///
+    /// All Leasehold programs that lock these keys must poll; one that does not still queues. For
+    /// keys that only Leasehold locks, use [`Locks`] without this.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use leasehold::{Locks, Naming};
+    /// let every = Duration::from_millis(100);
+    /// let locks = Locks::builder().naming(Naming::RedisSemaphore).poll_every(every).in_memory()?;
+    /// # Ok::<(), leasehold::ConnectError>(())
+    /// ```
+    pub fn poll_every(mut self, interval: Duration) -> Self {
+        self.defaults.poll = Backoff::new(interval, interval).map(Some);
         self
     }
 
@@ -193,7 +218,8 @@ impl LocksBuilder {
 
     fn over_on(self, store: Arc<dyn Store>, runtime: Arc<dyn Runtime>) -> Locks {
         let drift = self.drift.unwrap_or_else(|| store.limits().drift);
-        Locks::new(StoreHandle::new(store, runtime, drift), self.defaults)
+        let poll = self.defaults.poll.clone().ok().flatten();
+        Locks::new(StoreHandle::new(store, runtime, drift, poll), self.defaults)
     }
 
     fn runtime_for(&self, url: &str) -> Result<Arc<dyn Runtime>, ConnectError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Claim, Key, Label, Misuse, Patience, Renewal, Signal, Ttl};
+use leasehold_core::{Backoff, Claim, Key, Label, Misuse, Patience, Renewal, Signal, Ttl};
 
 use crate::lock::Terms;
 use crate::naming::Naming;
@@ -17,6 +17,8 @@ pub(crate) struct Defaults {
     pub(crate) label: Result<Option<Label>, Misuse>,
     pub(crate) renewal: Renewal,
     pub(crate) outage_limit: Duration,
+    /// Rests between asks, of waiters that do not queue.
+    pub(crate) poll: Result<Option<Backoff>, Misuse>,
 }
 
 impl Defaults {
@@ -27,6 +29,7 @@ impl Defaults {
     /// Returns TTL and label after checking them and the longest hold.
     pub(crate) fn checked(&self) -> Result<(Ttl, Option<Label>), Misuse> {
         let ttl = self.ttl.clone()?;
+        self.poll.clone()?;
         match self.renewal {
             Renewal::AtMost(at_most) if at_most < ttl.duration() => {
                 Err(Misuse::HoldShorterThanTtl { at_most, ttl })
@@ -39,7 +42,9 @@ impl Defaults {
     pub(crate) fn terms(&self, claim: Result<Claim, Misuse>) -> Result<Terms, Misuse> {
         let claim = claim?;
         let (ttl, label) = self.checked()?;
-        let patience = Patience::new(None, self.outage_limit);
+        let mut patience = Patience::new(None, self.outage_limit);
+        let poll = self.poll.clone()?;
+        patience.backoff = poll.unwrap_or(patience.backoff);
         Ok(Terms {
             claim,
             label,
@@ -48,6 +53,7 @@ impl Defaults {
             renewal: self.renewal,
             patience,
             line_limit: None,
+            queues: poll.is_none(),
             on_wait: None,
         })
     }
@@ -76,6 +82,7 @@ impl Default for Defaults {
             label: Ok(None),
             renewal: Renewal::Automatic,
             outage_limit: Self::OUTAGE_LIMIT,
+            poll: Ok(None),
         }
     }
 }

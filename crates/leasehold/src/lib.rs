@@ -36,6 +36,7 @@ pub mod manual;
 mod memory;
 mod mutex;
 mod naming;
+mod pauses;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod quorum;

@@ -10,6 +10,7 @@ use leasehold_core::{
 };
 
 use crate::lock::{GuardRegistry, Holding, PendingRelease, keep};
+use crate::pauses::Pauses;
 use crate::report::Report;
 
 /// A store, the runtime that serves it, and the guards that this process has there.
@@ -19,15 +20,31 @@ pub(crate) struct StoreHandle {
     pub(crate) drift: Drift,
     pub(crate) registry: Arc<GuardRegistry>,
     pub(crate) report: Arc<Report>,
+    /// Rests after releases, if waiters poll.
+    pub(crate) pauses: Option<Pauses>,
 }
 
 impl StoreHandle {
     /// Creates the place and starts its keeper.
-    pub(crate) fn new(store: Arc<dyn Store>, runtime: Arc<dyn Runtime>, drift: Drift) -> Arc<Self> {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        runtime: Arc<dyn Runtime>,
+        drift: Drift,
+        poll: Option<Backoff>,
+    ) -> Arc<Self> {
         let report = Arc::new(Report::new(store.name()));
         let registry = Arc::new(GuardRegistry::new(report.clone()));
         runtime.spawn(Box::pin(keep(registry.clone(), store.clone(), runtime.clone())));
-        Arc::new(Self { store, runtime, drift, registry, report })
+        Arc::new(Self { store, runtime, drift, registry, report, pauses: poll.map(Pauses::new) })
+    }
+
+    /// Removes a guard that is released or dropped: its lease is not renewed any more.
+    pub(crate) fn leaves(&self, holding: &Holding, number: u64) {
+        let now = self.runtime.now();
+        self.registry.leave(number, now);
+        if let Some(pauses) = &self.pauses {
+            pauses.note(&holding.attempt.claim, now);
+        }
     }
 
     /// Refuses a request that the store cannot serve, before anything is sent.

@@ -27,6 +27,8 @@ pub(crate) struct Terms {
     pub(crate) renewal: Renewal,
     pub(crate) patience: Patience,
     pub(crate) line_limit: Option<u64>,
+    /// Whether it joins a queue if it has to wait; otherwise it polls.
+    pub(crate) queues: bool,
     pub(crate) on_wait: Option<OnWait>,
 }
 
@@ -66,6 +68,11 @@ fn run<'a>(
     let started = handle.runtime.now();
     let seed = low_bits(handle.runtime.random());
     let mut machine = Machine::new(started, terms.ttl, handle.drift, terms.patience, seed);
+    if let Some(pauses) = &handle.pauses {
+        let left = pauses.left(&terms.claim, started, seed);
+        // Leave some of the time limit for asking.
+        machine.rest_first(started + terms.patience.within.map_or(left, |within| left.min(within / 2)));
+    }
     // Created before the first byte is sent, so that everything is undone if this future is
     // dropped.
     let mut request = PendingAttempt::new(handle, terms, started, span);

@@ -177,7 +177,7 @@ impl Guard {
     ///
     /// Dropping the future does not keep the lock: the release continues in the background.
     pub async fn release(mut self) -> Result<(), ReleaseError> {
-        self.handle.registry.leave(self.number, self.handle.runtime.now());
+        self.handle.leaves(&self.held.0, self.number);
         let holding = self.held.0.clone();
         let held_for = self.held_for();
         if !holding.is_held() {
@@ -279,7 +279,7 @@ impl fmt::Debug for Guard {
 /// Releases the lock soon after, in the background.
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.handle.registry.leave(self.number, self.handle.runtime.now());
+        self.handle.leaves(&self.held.0, self.number);
         let holding = &self.held.0;
         let held_for = match self.stage {
             Stage::Held => holding.is_held().then(|| self.held_for()),

@@ -30,6 +30,8 @@ pub(super) struct PendingAttempt<'a> {
     started: Instant,
     attempt: Option<Attempt>,
     wait_mode: WaitMode,
+    /// Whether it asks again after it was refused.
+    waits: bool,
     renewal: Renewal,
     on_wait: Option<OnWait>,
     /// Whether the attempt may have left something at the store.
@@ -52,9 +54,9 @@ pub(super) struct Asked {
 
 impl<'a> PendingAttempt<'a> {
     pub(super) fn new(handle: &'a Arc<StoreHandle>, terms: Terms, started: Instant, span: &'a Span) -> Self {
-        let Terms { claim, label, ttl, signal, renewal, patience, line_limit, on_wait } = terms;
-        let one_try = patience.within.is_some_and(|within| within.is_zero());
-        let wait_mode = if one_try { WaitMode::Try } else { WaitMode::Wait { line_limit } };
+        let Terms { claim, label, ttl, signal, renewal, patience, line_limit, queues, on_wait } = terms;
+        let waits = patience.within.is_none_or(|within| !within.is_zero());
+        let wait_mode = if waits && queues { WaitMode::Wait { line_limit } } else { WaitMode::Try };
         let holder = Holder::from_bits(handle.runtime.random());
         Self {
             handle,
@@ -62,6 +64,7 @@ impl<'a> PendingAttempt<'a> {
             started,
             attempt: Some(Attempt::new(claim, holder, label, ttl).with_signal(signal)),
             wait_mode,
+            waits,
             renewal,
             on_wait,
             traces: false,
@@ -106,12 +109,12 @@ impl<'a> PendingAttempt<'a> {
         let wait_mode = self.wait_mode;
         match answer {
             Ok(answer) => {
-                // A single try that was only ever refused leaves nothing behind, so nothing has to
+                // A try that was only ever refused leaves nothing behind, so nothing has to
                 // be undone.
                 self.traces =
                     unsettled || wait_mode != WaitMode::Try || matches!(answer, GrantAnswer::Granted { .. });
                 let waiting = match &answer {
-                    GrantAnswer::Busy { held_by, place } if wait_mode != WaitMode::Try => {
+                    GrantAnswer::Busy { held_by, place } if self.waits => {
                         let place = place.map(|place| place.before + 1);
                         Some(WaitStatus { held_by: held_by.clone(), place })
                     }

@@ -10,6 +10,7 @@ mod profiles;
 mod promises;
 mod quorum;
 mod several;
+mod shares;
 
 use std::{collections::HashMap, fs, process::ExitCode};
 
@@ -53,7 +54,7 @@ fn main() -> ExitCode {
         }
     }
     for (name, languages, test) in
-        no_string::ALL.into_iter().chain(profiles::ALL).chain(quorum::ALL).chain(OTHERS)
+        no_string::ALL.into_iter().chain(profiles::ALL).chain(quorum::ALL).chain(shares::ALL).chain(OTHERS)
     {
         let trial = Trial::test(name, move || {
             test();
