@@ -12,6 +12,7 @@ mod files;
 mod fuzz;
 mod interop;
 mod lint;
+mod msrv;
 mod mutants;
 mod package;
 mod pages;
@@ -37,7 +38,7 @@ struct Task {
     run: fn(&[String]) -> ExitCode,
 }
 
-const TASKS: [Task; 20] = [
+const TASKS: [Task; 21] = [
     Task {
         name: "test",
         usage: "test [--all] [ARG]…",
@@ -134,6 +135,12 @@ const TASKS: [Task; 20] = [
         usage: "package",
         does: "package the crates as a registry would get them, and build each from the others' packages alone",
         run: package::run,
+    },
+    Task {
+        name: "msrv",
+        usage: "msrv",
+        does: "check each published crate with the oldest Rust that it names, which is downloaded",
+        run: msrv::run,
     },
     Task {
         name: "pages",

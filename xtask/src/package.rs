@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Those that are published, in the order in which they can be.
-const CRATES: [&str; 6] = [
+pub(crate) const CRATES: [&str; 6] = [
     "leasehold-core",
     "leasehold-file",
     "leasehold-postgres",

@@ -15,7 +15,8 @@ pub(crate) fn default_label(program: &OsStr) -> String {
     let who = format!("{name}@{host}:{}", std::process::id());
     let program = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
     let room = Label::MAX_LEN.saturating_sub(who.len() + 1);
-    let whole = format!("{who} {}", &program[..program.floor_char_boundary(room)]);
+    let end = (0..=room).rev().find(|end| program.is_char_boundary(*end)).unwrap_or(0);
+    let whole = format!("{who} {}", &program[..end]);
     // A program may have any name; one that is not a valid label is left out.
     if Label::new(&whole).is_ok() && !program.is_empty() { whole } else { who }
 }

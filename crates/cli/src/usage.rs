@@ -334,7 +334,8 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
             None => Failure::usage(format!("{given} does not go with the rest: leave it out")),
         },
         // The only values that the parser knows are those.
-        (ErrorKind::InvalidValue, _) if let Some(value) = value => {
+        (ErrorKind::InvalidValue, _) if value.is_some() => {
+            let value = value.unwrap_or_default();
             let known = context(ContextKind::ValidValue).unwrap_or_default();
             Failure::usage(format!("there is no help about {}: there is about {known}", shown(&value)))
         }

@@ -113,13 +113,13 @@ pub(crate) async fn watch(
         }
     };
     signals.forget();
-    let doom = match (report, loss) {
-        (_, Some(loss)) => Some(Doom::Lost(loss)),
-        (None, None) if !unminded_by_us => Some(Doom::Unminded),
-        (Some(report), None) if !report.doomed => None,
-        (_, None) if let Some(max_hold) = held_too_long => Some(Doom::HeldTooLong(max_hold)),
-        (_, None) if stopped => Some(Doom::Stopped),
-        (_, None) => Some(Doom::Foreseen),
+    let doom = match (report, loss, held_too_long) {
+        (_, Some(loss), _) => Some(Doom::Lost(loss)),
+        (None, None, _) if !unminded_by_us => Some(Doom::Unminded),
+        (Some(report), None, _) if !report.doomed => None,
+        (_, None, Some(max_hold)) => Some(Doom::HeldTooLong(max_hold)),
+        (_, None, None) if stopped => Some(Doom::Stopped),
+        (_, None, None) => Some(Doom::Foreseen),
     };
     if doom.is_some() {
         command.mend_terminal();

@@ -104,7 +104,8 @@ impl Label {
     #[must_use]
     pub fn read(bytes: &[u8]) -> Self {
         let mut text = Escaped(bytes).to_string();
-        text.truncate(text.floor_char_boundary(Self::MAX_LEN));
+        let end = (0..=Self::MAX_LEN).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
         Self(text.into())
     }
 

@@ -24,7 +24,7 @@ pub struct Mark {
 impl Mark {
     /// The longest time that a mark is kept. A hundred years stand for ever, so that every entry of
     /// ours has an end.
-    pub const FOR_EVER: Duration = Duration::from_hours(24 * 36_525);
+    pub const FOR_EVER: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
 
     /// The shortest period of a job: with a shorter one, the clocks of the stores would decide.
     pub const LEAST_PERIOD: Duration = Duration::from_secs(1);
@@ -103,7 +103,7 @@ pub struct BreakRecord {
 
 impl BreakRecord {
     /// How long a store remembers a break.
-    pub const KEPT_FOR: Duration = Duration::from_hours(24);
+    pub const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// The record of a break of the lease with this fence. Labels without text count as none.
     #[must_use]

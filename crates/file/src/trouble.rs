@@ -52,7 +52,7 @@ impl Trouble {
 
     /// What the operating system refused while something was `done` to a path.
     pub(crate) fn io(done: &str, path: &Path, error: &io::Error) -> Self {
-        let said = format_args!("cannot {done} {}: {error}", path.display());
+        let said = format!("cannot {done} {}: {error}", path.display());
         match Errno::from_io_error(error) {
             Some(Errno::NOSPC | Errno::DQUOT) => Self::disk_full(),
             Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR | Errno::AGAIN | Errno::IO) => {

@@ -205,7 +205,8 @@ impl Inner {
                 let mut batch = vec![Asked { requests, reply }];
                 while let Some(Job::Serve { requests, .. }) = pending.front() {
                     let fits = count + requests.len() <= MOST && requests.iter().all(is_read) == reads;
-                    let Some(Job::Serve { requests, reply }) = pending.pop_front_if(|_| fits) else { break };
+                    let next = if fits { pending.pop_front() } else { None };
+                    let Some(Job::Serve { requests, reply }) = next else { break };
                     count += requests.len();
                     batch.push(Asked { requests, reply });
                 }

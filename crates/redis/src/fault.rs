@@ -310,7 +310,8 @@ impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = self.text.rsplit_once(" script: ").filter(|(_, place)| place.contains(", on @"));
         let words = words.map_or(&*self.text, |(words, _)| words);
-        f.write_str(&words[..words.floor_char_boundary(300)])
+        let end = (0..=300).rev().find(|end| words.is_char_boundary(*end));
+        f.write_str(&words[..end.unwrap_or(0)])
     }
 }
 

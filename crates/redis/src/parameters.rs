@@ -203,7 +203,7 @@ fn limit(name: &str, value: &str) -> Result<Duration, Misuse> {
         None => value.strip_suffix('s').and_then(number).map(Duration::from_secs),
     };
     match limit {
-        Some(limit) if (Duration::from_millis(10)..=Duration::from_mins(1)).contains(&limit) => Ok(limit),
+        Some(limit) if (Duration::from_millis(10)..=Duration::from_secs(60)).contains(&limit) => Ok(limit),
         _ => refuse(format!("the store URL's {name} must be from 10ms to 60s: a number, and then ms or s")),
     }
 }

@@ -50,8 +50,7 @@ impl Fault {
     #[must_use]
     pub fn quarantined(store: &str, left: Duration) -> Self {
         let left = left.as_secs_f64().ceil();
-        let reason =
-            format_args!("quarantined for {left:.0} s more (first use, or restarted without its state)");
+        let reason = format!("quarantined for {left:.0} s more (first use, or restarted without its state)");
         Self::new(FaultKind::Quarantined, store, reason)
     }
 

@@ -61,7 +61,7 @@ fn together(quorum: &QuorumState, brought: Vec<Option<Diagnosis>>) -> Diagnosis 
         let reach = all.findings.iter_mut().filter(|finding| finding.about == REACH);
         reach.for_each(|finding| finding.severity = Severity::Warning);
         let may_fail = answer - quorum.majority();
-        let note = format_args!("{answer} of {count} members answer: {may_fail} more may fail");
+        let note = format!("{answer} of {count} members answer: {may_fail} more may fail");
         all.findings.push(Finding::note("majority", &at, note));
     } else {
         let what = format!("{answer} of {count} members answer, and {} are needed", quorum.majority());

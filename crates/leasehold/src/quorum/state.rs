@@ -333,8 +333,7 @@ impl QuorumState {
             Some((other, name))
         });
         let (one, other) = twice?;
-        let reason =
-            format_args!("{one} and {other} are one server and would be counted twice: name it once");
+        let reason = format!("{one} and {other} are one server and would be counted twice: name it once");
         Some(Fault::lasting(&self.name, reason))
     }
 

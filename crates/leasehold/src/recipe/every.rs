@@ -209,7 +209,7 @@ impl Every {
 
     /// How long the mark is kept: until well after the job is due again.
     fn kept(&self) -> Duration {
-        const DAY: Duration = Duration::from_hours(24);
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         (2 * self.period).max(DAY).min(Mark::FOR_EVER)
     }
 }

@@ -62,7 +62,7 @@ fn judge(at: &Arc<str>, master: &str, watchers: &[Watcher]) -> Vec<Finding> {
         );
     }
     if findings.is_empty() {
-        let note = format_args!("{total} watch over {master}, and {needed} of them replace it");
+        let note = format!("{total} watch over {master}, and {needed} of them replace it");
         findings.push(Finding::note(ABOUT, at, note));
     }
     findings
