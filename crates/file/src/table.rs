@@ -1,8 +1,8 @@
-//! Records in tables: reading those of some keys, and writing back what changed.
+//! The tables: reading the records of some keys, and writing back the changes.
 //!
-//! One row has all that there is of a key but its waiters, because a lock that nobody waits for is then one row read and one
-//! written; where the key is shared, each holder has another. Of a line only a part is read: the first few, who asks, and the
-//! last.
+//! One row contains everything about a key except its waiters, so a lock without waiters is one row
+//! to read and one to write; if the key is shared, each holder has another row. Only a part of a
+//! queue is read: the first few waiters, the requester, and the last waiter.
 
 pub(crate) mod bare;
 pub(crate) mod broken;
@@ -19,27 +19,27 @@ use rusqlite::{Connection, Row, params};
 use crate::sessions::Session;
 use crate::trouble::Trouble;
 
-/// Records of some keys as they are written, and on whose life they hang.
+/// The stored records of some keys, and the sessions on which they depend.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
     pub(crate) records: Records,
-    /// Who keeps the lock of a key alive, where it hangs on somebody's life.
+    /// The session on which the lock of a key depends, if any.
     pub(crate) lives: BTreeMap<Key, Session>,
-    /// The same of those who hold a key together.
+    /// The same for shares.
     sharing: BTreeMap<(Key, Holder), Session>,
-    /// The same of those who wait.
+    /// The same for waiters.
     waiting: BTreeMap<(Key, Holder), Session>,
-    /// The keys of which a share ended with its holder's life, whatever is written of it.
+    /// The keys of which a share ended with its holder's session, whatever is stored about it.
     voided: BTreeSet<Key>,
 }
 
 impl Written {
-    /// On whose life hangs what somebody holds of a key.
+    /// The session on which this holder's part of a key depends.
     pub(crate) fn life_of(&self, key: &Key, holder: Holder) -> Option<Session> {
         self.sharing.get(&(key.clone(), holder)).or_else(|| self.lives.get(key)).copied()
     }
 
-    /// What was read, but that what hangs on a life has ended if that has.
+    /// The stored records, with everything that depends on a dead session as ended.
     pub(crate) fn without(mut self, is_dead: impl Fn(Session) -> bool, now: Stamp) -> Self {
         for (key, life) in &self.lives {
             let Some(lock) = self.records.locks.get_mut(key) else { continue };
@@ -59,19 +59,19 @@ impl Written {
     }
 }
 
-/// Who asks, for the sake of whose place in line more than its head is read.
+/// The requester: because of its place in the queue, more than the head is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker<'a> {
     pub(crate) holder: Holder,
-    /// Where it says that it stands.
+    /// Its ticket.
     pub(crate) ticket: Option<&'a (Key, Ticket)>,
-    /// Whether it is to be told how many stand before it.
+    /// Whether it needs the number of waiters before it.
     pub(crate) counts: bool,
-    /// On whose life hangs what it gets.
+    /// The session on which its grants depend.
     pub(crate) life: Option<Session>,
 }
 
-/// Reads what is written of some keys, whether or not it has ended, with so many of those who stand first in line.
+/// Reads the records of some keys, including ended ones, with this many of the first waiters.
 pub(crate) fn load<'a>(
     connection: &Connection,
     keys: impl Iterator<Item = &'a Key>,
@@ -111,7 +111,7 @@ pub(crate) fn load_all(connection: &Connection) -> Result<Written, Trouble> {
     Ok(written)
 }
 
-/// Writes what became of the records of some keys, where anything did. The clock is for what has ended.
+/// Writes the changes of some keys' records, if there are any. The clock is for ended records.
 pub(crate) fn save<'a>(
     connection: &Connection,
     keys: impl Iterator<Item = &'a Key>,
@@ -126,7 +126,7 @@ pub(crate) fn save<'a>(
         let changes_fence = before.records.fences.get(key) != after.fences.get(key);
         let stands = asker
             .filter(|asker| after.lines.get(key).is_some_and(|line| line.ticket(asker.holder).is_some()));
-        // Who asks from elsewhere than before hangs on another life from now on.
+        // A requester from another session than before depends on the new one from now on.
         let moves = stands
             .is_some_and(|asker| before.waiting.get(&(key.clone(), asker.holder)).copied() != asker.life);
         let changes_line = moves || before.records.lines.get(key) != after.lines.get(key);
@@ -147,8 +147,8 @@ pub(crate) fn save<'a>(
     Ok(())
 }
 
-/// Somebody died, whose name will be forgotten: what hung on that life hangs on nobody's. This looks at all rows, once for
-/// everybody who did not end in good order.
+/// Replaces a dead session's name, which is about to be removed, by that of nobody in all rows that
+/// depend on it. This reads all rows, once for every session that did not end cleanly.
 pub(crate) fn end_with(connection: &Connection, life: Session) -> Result<(), Trouble> {
     let lives = params![Session::NOBODY.as_bytes(), life.as_bytes()];
     connection.execute("UPDATE record SET life = ?1 WHERE life = ?2", lives)?;
@@ -157,18 +157,20 @@ pub(crate) fn end_with(connection: &Connection, life: Session) -> Result<(), Tro
     Ok(())
 }
 
-/// A point in time as SQLite's signed numbers have it; the end of time is nearer there, and as far away as ever.
+/// A point in time as one of SQLite's signed numbers; its end of time is earlier, but as
+/// unreachable.
 pub(crate) fn micros(stamp: Stamp) -> i64 {
     i64::try_from(stamp.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// On whose life a lock hangs: whoever asked for it, or was handed it in line.
+/// The session on which a lock depends: that of its requester, or of the waiter to which it was
+/// handed.
 fn life(key: &Key, lock: &Lock, before: &Written, asker: Option<Asker<'_>>, now: Stamp) -> Option<Session> {
     let Content::Lease { holder, .. } = &lock.content else { return None };
     if let Some(asker) = asker.filter(|asker| asker.holder == *holder) {
         return asker.life;
     }
-    // One that had ended is not the one that its holder was handed now.
+    // A lease that had ended is not the one that its holder has been handed now.
     match before.records.lock(key, now).map(|lock| &lock.content) {
         Some(Content::Lease { holder: held_before, .. }) if held_before == holder => {
             before.lives.get(key).copied()
@@ -234,7 +236,7 @@ fn save_row(
     Ok(())
 }
 
-/// Reads a row, whose columns begin at `at` with the holder, and what belongs to it.
+/// Reads a row, whose columns begin at `at` with the holder, and its further records.
 fn read(
     connection: &Connection,
     row: &Row<'_>,

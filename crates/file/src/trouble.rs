@@ -1,4 +1,4 @@
-//! What goes wrong with the file, said so that a person can mend it.
+//! Errors of the file, with texts that tell a person how to repair them.
 
 use std::fmt;
 use std::io;
@@ -10,14 +10,14 @@ use rustix::io::Errno;
 
 use crate::writer::Writer;
 
-/// A fault in the making: it does not know yet of which store.
+/// A fault without the name of its store.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     kind: FaultKind,
     cause: FaultCause,
     reason: String,
     reopen: bool,
-    /// Whether somebody else kept the file.
+    /// Whether somebody else blocked the file.
     busy: bool,
 }
 
@@ -42,7 +42,7 @@ impl Trouble {
         }
     }
 
-    /// A record that Leasehold cannot have written.
+    /// An error for a record that Leasehold cannot have written.
     pub(crate) fn damaged(what: impl fmt::Display) -> Self {
         Self::lasting(format_args!(
             "the file is damaged ({what}): stop all programs that use it, move it away together with its -wal and -shm, and \
@@ -50,7 +50,7 @@ impl Trouble {
         ))
     }
 
-    /// What the operating system refused while something was `done` to a path.
+    /// An error of the operating system while something was `done` to a path.
     pub(crate) fn io(done: &str, path: &Path, error: &io::Error) -> Self {
         let said = format!("cannot {done} {}: {error}", path.display());
         match Errno::from_io_error(error) {
@@ -65,7 +65,8 @@ impl Trouble {
         }
     }
 
-    /// Whether the connection must not be used any more. Not so where SQLite itself is well and only could not go on.
+    /// Returns true if the connection must not be used any more; false if SQLite itself works and
+    /// only could not continue.
     pub(crate) fn reopen(&self) -> bool {
         self.reopen
     }
@@ -89,7 +90,7 @@ impl Trouble {
         Self { kind: FaultKind::Passing, cause: FaultCause::TimedOut, reason, reopen: false, busy: true }
     }
 
-    /// Says who kept the file at this path, where that was the trouble and can be found out.
+    /// Adds who blocked the file at this path, if that was the error and can be found out.
     pub(crate) fn by_whom(mut self, path: &Path) -> Self {
         let writer = Some(path).filter(|_| self.busy).and_then(Writer::of);
         if let Some(writer) = writer.filter(|writer| !writer.is_this_process()) {
@@ -110,13 +111,13 @@ impl From<rusqlite::Error> for Trouble {
             Some(ErrorCode::DatabaseCorrupt) => Self::damaged(error),
             Some(ErrorCode::NotADatabase) => Self::damaged("its head is Leasehold's, its pages are not"),
             Some(_) => Self::passing(error),
-            // What rusqlite says by itself: a column of another type, a missing row.
+            // An error of rusqlite itself: a column of another type, a missing row.
             None => Self::damaged(error),
         }
     }
 }
 
-/// A text that may have anybody's path in it, fit for one line of a terminal.
+/// Makes a text that may contain any path fit for one line of a terminal.
 pub(crate) fn on_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {

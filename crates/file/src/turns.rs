@@ -1,23 +1,24 @@
-//! Who serves a request: the task that asks, here and now, or the store's thread. Decided from what was asked before; it reads no
-//! clock.
+//! Decides which thread serves a request: that of the requesting task, or the store's. The decision
+//! depends on earlier requests; this module reads no clock.
 
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use tokio::task;
 
-/// The longest that a transaction on the thread of whoever asks should take: some fifty times what it takes when nothing is wrong.
+/// The longest that a transaction on the caller's thread should take: some fifty times its normal
+/// duration.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// For how many times as long as it took, none is done there after one that was slow. So a disk that stalls takes a hundredth of the
-/// time of a program's other tasks at most.
+/// After a slow transaction, none runs on a caller's thread for this many times its duration. So a
+/// disk that stalls takes at most a hundredth of the time of a program's other tasks.
 const SPARED: u32 = 100;
 
-/// Two callers that ask within this time keep each other waiting if all is done on the threads that they run on. Twice what a
-/// transaction takes, and less than what is lost by having it done elsewhere.
+/// Two callers that ask within this time would wait for each other on their own threads. It is
+/// twice the duration of a transaction, and less than the cost of moving it to another thread.
 const SIDE_BY_SIDE: Duration = Duration::from_micros(50);
 
-/// Who asks: a task of tokio's, or a thread of another runtime.
+/// The caller: a task of tokio's, or a thread of another runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     Task(task::Id),
@@ -25,13 +26,13 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
-    /// The one that runs now.
+    /// The current one.
     pub(crate) fn current() -> Self {
         task::try_id().map_or_else(|| Self::Thread(thread::current().id()), Self::Task)
     }
 }
 
-/// Who asked last, and how it went.
+/// The last caller, and the result.
 #[derive(Debug)]
 pub(crate) struct Turns {
     /// When its request was served, or refused here.
@@ -44,14 +45,15 @@ impl Turns {
         Self { asked: None, spared_until: now }
     }
 
-    /// Whether a caller may serve its own request now: nobody else asks at the same time, and the last ones were fast.
+    /// Returns true if a caller may serve its own request now: nobody else asks at the same time,
+    /// and the last requests were fast.
     pub(crate) fn admit(&mut self, caller: Caller, now: Instant) -> bool {
         let asked_before = self.asked.replace((caller, now));
         let is_alone = asked_before.is_none_or(|(other, at)| other == caller || now - at > SIDE_BY_SIDE);
         is_alone && now >= self.spared_until
     }
 
-    /// Who was admitted has served its request, or found that it would have to wait.
+    /// Notes that an admitted caller has served its request, or found that it would have to wait.
     pub(crate) fn ended(&mut self, admitted: Instant, now: Instant) {
         self.asked = self.asked.map(|(caller, _)| (caller, now));
         let took = now - admitted;
@@ -74,7 +76,7 @@ mod tests {
         [Caller::current(), other]
     }
 
-    /// Done on the threads that they run on, all that they ask would be done one after the other.
+    /// On their own threads, all their requests would be served one after the other.
     #[test]
     fn callers_that_ask_side_by_side_leave_it_to_the_worker() {
         let [one, other] = two();

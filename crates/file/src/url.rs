@@ -1,16 +1,18 @@
-//! The path in a store URL, for whoever reads one: the library and the command mean the same file by the same text.
+//! The path in a store URL, parsed in one place, so that the library and the command use the same
+//! file for the same text.
 
 use std::path::PathBuf;
 
 use leasehold_core::Misuse;
 use nix::unistd::{Uid, User};
 
-/// The path that a store URL names behind `file:`, always an absolute one. `~/` is the [`home`] of the user.
+/// The path after `file:` in a store URL, always absolute. `~/` is the user's [`home`].
 ///
 /// # Errors
 ///
-/// [`Misuse::Url`] when it names no file, or a relative path: that would be another file, and exclude nobody, in each working
-/// directory. Never quotes the URL: in one that is wrong, anything may be a password.
+/// [`Misuse::Url`] if it names no file, or a relative path: that would be another file, and so
+/// exclude nobody, in each working directory. The error never quotes the URL: in a wrong one, any
+/// part may be a password.
 pub fn path_in_url(behind_colon: &str) -> Result<PathBuf, Misuse> {
     let refused = |reason: &str| Err(Misuse::Url { reason: reason.into() });
     // `file:///path` is how file URLs are usually written; `file:/path` is shorter.
@@ -42,8 +44,8 @@ pub fn path_in_url(behind_colon: &str) -> Result<PathBuf, Misuse> {
     Ok(path.into())
 }
 
-/// The home of the effective user in the user database, whatever `HOME` says: cron, a service and a shell must never lock in two
-/// files.
+/// The home directory of the effective user in the user database, whatever `HOME` says: cron, a
+/// service and a shell must never use two different files.
 ///
 /// # Errors
 ///

@@ -1,21 +1,23 @@
-//! Who may use a store: one user, or those of a group.
+//! The users of a store: one user, or those of a group.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
-/// The bits by which others than the owner could write.
+/// The mode bits that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
-/// What the directory of a group's store has: the group's for all that is made in it, and nobody removes what is another's.
+/// The mode of a group store's directory: new files belong to the group, and nobody may remove
+/// another user's files.
 const SHARED: u32 = 0o3070;
 
-/// Whose a store is, by its directory.
+/// The users of a store, as given by its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Users {
-    /// The user who runs this process.
+    /// The user of this process.
     One,
-    /// Those of a group, which the owner of the directory chose: root, or who runs this process.
+    /// The users of a group, which the owner of the directory chose: root, or the user of this
+    /// process.
     Group {
-        /// The owner of the directory, and of all that must not be replaced in it.
+        /// The owner of the directory, and of everything in it that must not be replaced.
         owner: u32,
         /// The group.
         group: u32,
@@ -23,9 +25,9 @@ pub(crate) enum Users {
 }
 
 impl Users {
-    /// Those for whom a directory was made. What else may be wrong with it is not looked at.
+    /// The users for whom a directory was made. This does not check the directory in other ways.
     pub(crate) fn of(directory: &Metadata) -> Self {
-        // The group of all that is made there is the directory's own, and it may write there.
+        // New files in it get the directory's group, and the group may write to it.
         if directory.mode() & 0o2020 == 0o2020 {
             Self::Group { owner: directory.uid(), group: directory.gid() }
         } else {
@@ -33,12 +35,12 @@ impl Users {
         }
     }
 
-    /// Whether nobody else can write to a file or a directory of theirs.
+    /// Returns true if nobody else can write to this file or directory.
     pub(crate) fn may_write(self, found: &Metadata) -> bool {
         self.own(found) && found.mode() & self.forbidden() == 0
     }
 
-    /// Whether a file or a directory belongs to whom it must.
+    /// Returns true if a file or a directory has the required owner.
     pub(crate) fn own(self, found: &Metadata) -> bool {
         match self {
             Self::One => found.uid() == own_user(),
@@ -46,7 +48,7 @@ impl Users {
         }
     }
 
-    /// The bits of a mode by which others than these could write.
+    /// The mode bits that would let others than these users write.
     pub(crate) fn forbidden(self) -> u32 {
         match self {
             Self::One => OTHERS_WRITE,
@@ -54,7 +56,7 @@ impl Users {
         }
     }
 
-    /// What the mode of the file is.
+    /// The mode of the file.
     pub(crate) fn file_mode(self) -> u32 {
         match self {
             Self::One => 0o600,
@@ -62,7 +64,7 @@ impl Users {
         }
     }
 
-    /// What the mode of the directory is.
+    /// The mode of the directory.
     pub(crate) fn directory_mode(self) -> u32 {
         match self {
             Self::One => 0o700,
@@ -70,7 +72,7 @@ impl Users {
         }
     }
 
-    /// The same of the file of a session: the others only see whether it is locked, and what it says.
+    /// The mode of a session's file: others may only see whether it is locked, and read it.
     pub(crate) fn session_mode(self) -> u32 {
         match self {
             Self::One => 0o600,
@@ -78,13 +80,13 @@ impl Users {
         }
     }
 
-    /// The same of its socket, where the mode that it is made with is not good already.
+    /// The mode of its socket, if it differs from the one with which it is created.
     pub(crate) fn socket_mode(self) -> Option<u32> {
         matches!(self, Self::Group { .. }).then_some(0o660)
     }
 }
 
-/// The user who runs this process.
+/// The user of this process.
 pub(crate) fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }

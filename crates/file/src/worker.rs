@@ -1,4 +1,4 @@
-//! What is done with a request: the ledger, and those who wait.
+//! The worker: serves requests on the ledger, and notifies waiters.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant as ThreadClock};
@@ -10,32 +10,33 @@ use crate::ledger::Ledger;
 use crate::notifier::{Inbox, Notifier, Turn, taking_back};
 use crate::turns::Turns;
 
-/// Where requests are served, one after the other in the order in which they were sent.
+/// Serves requests one after the other, in the order in which they were sent.
 #[derive(Debug)]
 pub(crate) struct StoreWorker {
     ledger: Ledger,
     notifier: Arc<Notifier>,
-    /// Keys that are not handed on yet, and leases to take back.
+    /// Keys that are not handed over yet, and leases to release.
     left_over: Vec<Request>,
     looked: ThreadClock,
-    /// The key up to which was looked last.
+    /// The key up to which the last check came.
     hand: Option<Key>,
     /// Whether a waiter could not be given a channel.
     is_deaf: bool,
-    /// Whether the thread wakes by itself to look at the keys that are waited for.
+    /// Whether the thread wakes on its own to check the keys with waiters.
     is_watched: bool,
-    /// Whose turn it is to serve requests.
+    /// Decides which thread serves a request.
     pub(crate) turns: Turns,
 }
 
-/// How often those who wait look how their keys stand. So a holder that was killed, which nobody can say, is noticed soon enough
-/// for a person, as is a push that was lost; a look writes nothing, and takes microseconds.
+/// The interval at which waiting processes check their keys. So a killed holder, which nobody
+/// reports, is noticed soon enough for a person, and so is a lost push; a check writes nothing, and
+/// takes microseconds.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The same where nobody can be told.
+/// The same if nobody can be notified.
 const DEAF_LOOK: Duration = Duration::from_millis(20);
 
-/// At how many keys is looked at a time, so that other requests are not kept waiting.
+/// The number of keys in one check, so that other requests do not wait for long.
 const KEYS_AT_ONCE: usize = 256;
 
 impl StoreWorker {
@@ -53,7 +54,7 @@ impl StoreWorker {
         }
     }
 
-    /// How long the thread may rest if nobody sends it anything; `None` until somebody does.
+    /// How long the thread may sleep if nobody sends it anything; `None` for no limit.
     pub(crate) fn rest(&mut self) -> Option<Duration> {
         if !self.left_over.is_empty() || self.ledger.has_long_log() {
             return Some(Duration::ZERO);
@@ -65,7 +66,7 @@ impl StoreWorker {
         self.is_watched.then(|| look.saturating_sub(self.looked.elapsed()))
     }
 
-    /// Does what nobody asked for: something that was left over, or a look at the keys that are waited for.
+    /// Does background work: a left-over request, or a check of the keys with waiters.
     pub(crate) fn tidy(&mut self) {
         if self.ledger.has_long_log() {
             self.ledger.shorten_log();
@@ -78,30 +79,30 @@ impl StoreWorker {
         }
     }
 
-    /// Whether the thread has something to do that it does not know of.
+    /// Returns true if the thread has work that it does not know of.
     pub(crate) fn has_work(&self) -> bool {
         let is_unwatched = !self.is_watched && self.notifier.waiting.is_in_line();
         is_unwatched || !self.left_over.is_empty() || self.ledger.has_long_log()
     }
 
-    /// Something went wrong in the middle of a request.
+    /// Recovers from an error in the middle of a request.
     pub(crate) fn abandon(&mut self) {
         self.ledger.close();
     }
 
-    /// Nobody asks any more.
+    /// Closes the store, because nobody sends requests any more.
     pub(crate) fn close(&mut self) {
         self.ledger.close();
         self.notifier.sessions.leave(!self.notifier.turn().is_empty());
     }
 
-    /// Enters the store among the living.
+    /// Starts the store's session.
     pub(crate) fn enter(&mut self) -> Result<(), Fault> {
         self.ledger.enter()
     }
 
-    /// Serves requests in one transaction, all of them or none, and tells whom they concern. `None` where it would have to wait and must
-    /// not.
+    /// Serves requests in one transaction, all or none, and notifies those whom they concern.
+    /// `None` if it would have to wait and must not.
     pub(crate) fn serve(
         &mut self,
         requests: &mut [Request],
@@ -126,15 +127,15 @@ impl StoreWorker {
         Ok(Some(answers.collect()))
     }
 
-    /// Hears what other processes say to those who hold something here.
+    /// Starts to listen for other processes' messages to the holders here.
     pub(crate) fn listen(&mut self, inbox: &impl Inbox) {
-        // Where nothing can be heard, the next renewal tells.
+        // If no messages can be received, the next renewal finds out.
         if self.ledger.enter().is_ok() {
             let _ = self.notifier.channel(inbox);
         }
     }
 
-    /// Sees whether what is open is still the file, and its log.
+    /// Checks whether the open file is still the one at the path, with its log.
     pub(crate) fn look_at_file(&mut self) {
         // A file that cannot be read is a fault of the requests.
         let _ = self.ledger.look(&[]);
@@ -144,12 +145,13 @@ impl StoreWorker {
         &mut self.ledger
     }
 
-    /// Somebody was given a lease and is not here any more.
+    /// Registers a lease to release, because it was granted to an attempt that is no longer here.
     pub(crate) fn take_back(&mut self, holder: Holder, key: Key) {
         self.left_over.push(taking_back(holder, key));
     }
 
-    /// Tells whom a request concerned, after it was written: whoever hears of it finds it so.
+    /// Notifies those whom a request concerns, after it was written: whoever is notified finds it
+    /// in the file.
     fn tell(&mut self, served: Served, at: Stamp, turn: &mut Turn<'_>) -> Answer {
         let unwanted = self.notifier.tell(turn, served.pushes, at);
         self.left_over.extend(unwanted.into_iter().map(|(holder, key)| taking_back(holder, key)));
@@ -159,7 +161,7 @@ impl StoreWorker {
         served.answer
     }
 
-    /// Does one of the requests that were left over. If it cannot be done now, a look or somebody's asking finds it.
+    /// Serves one of the left-over requests. If that fails now, a later check or request finds it.
     fn clear(&mut self) {
         let Some(request) = self.left_over.pop() else { return };
         let notifier = Arc::clone(&self.notifier);
@@ -171,15 +173,16 @@ impl StoreWorker {
         }
     }
 
-    /// Looks whether somebody of this process holds what it waits for and was not told, and whether there is room at a key that was
-    /// handed to nobody: its holder was killed, or whoever let it go was before it could say so.
+    /// Checks whether a waiter of this process holds its key without having been notified, and
+    /// whether a key is free that was handed to nobody: its holder was killed, or the releaser was
+    /// killed before it could notify.
     fn look(&mut self) {
         self.looked = ThreadClock::now();
         let mut keys = self.notifier.waiting.keys();
         if keys.len() > KEYS_AT_ONCE {
             keys.sort();
             let from = self.hand.take().map_or(0, |hand| keys.partition_point(|key| *key <= hand));
-            // The last key is followed by the first.
+            // The first key follows the last one.
             keys = keys.split_off(if from < keys.len() { from } else { 0 });
             keys.truncate(KEYS_AT_ONCE);
             self.hand = keys.last().cloned();

@@ -1,6 +1,7 @@
-//! Who keeps a file from everybody else, so that whoever waits for it in vain can say for whom.
+//! Finds the process that blocks a file, so that an error can name it.
 //!
-//! A process that was stopped in the middle of a transaction keeps the file until it goes on or ends; nobody can take it away.
+//! A process that was stopped during a transaction blocks the file until it continues or ends;
+//! nobody can take the lock from it.
 
 use std::fmt;
 use std::fs;
@@ -8,11 +9,13 @@ use std::path::Path;
 
 use rustix::fs::{major, minor, stat};
 
-/// The lock of whoever writes, in bytes of the file beside the log. <https://www.sqlite.org/walformat.html#wal_locks>
+/// The byte of SQLite's write lock in the shared-memory file.
+/// <https://www.sqlite.org/walformat.html#wal_locks>
 const WRITE_LOCK: u64 = 120;
 
-/// How often the kernel's list is read if nobody is found. It is shown in pieces, and a lock that stays is passed over where others
-/// before it go in between: in one of a hundred readings, where locks come and go as fast as they can.
+/// How often the kernel's list is read if nobody is found. It is read in pieces, and an entry is
+/// skipped if entries before it are removed in between: in one of a hundred readings, if locks come
+/// and go as fast as they can.
 const READINGS: usize = 10;
 
 /// A process that was writing when the kernel was asked.
@@ -24,8 +27,8 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Who writes to the file at a path. `None` where nobody does any more, or the kernel does not show it: to containers it shows
-    /// their own.
+    /// The process that writes to the file at a path. `None` if nobody does any more, or the kernel
+    /// does not show it: to a container it shows only the container's own locks.
     pub(crate) fn of(file: &Path) -> Option<Self> {
         let mut beside = file.as_os_str().to_owned();
         beside.push("-shm");
@@ -36,7 +39,7 @@ impl Writer {
             locks.lines().find_map(|line| writes(line, &file))
         })?;
         let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name stands in parentheses, and may have some itself.
+        // The name is in parentheses, and may contain some itself.
         let (head, rest) = status.rsplit_once(')')?;
         let name = head.split_once('(')?.1.to_owned();
         Some(Self { pid, name, stopped: rest.trim_start().starts_with(['T', 't']) })
@@ -47,7 +50,8 @@ impl Writer {
     }
 }
 
-/// The process of a line of `/proc/locks`, if it may write to that file: `1: POSIX  ADVISORY  WRITE 4711 fe:00:131 120 120`.
+/// The process in a line of `/proc/locks`, if it may write to that file:
+/// `1: POSIX  ADVISORY  WRITE 4711 fe:00:131 120 120`.
 fn writes(line: &str, file: &str) -> Option<u32> {
     let words: Vec<_> = line.split_ascii_whitespace().collect();
     let [_, "POSIX", _, "WRITE", pid, at, first, last] = words[..] else { return None };
@@ -99,7 +103,7 @@ mod tests {
         }
     }
 
-    /// One that nobody writes to yet.
+    /// A file without a writer.
     fn a_file(directory: &Path) -> (PathBuf, Connection) {
         let file = directory.join("leases.db");
         let connection = Connection::open(&file).unwrap();

@@ -1,4 +1,4 @@
-//! From a URL to settings.
+//! Parses a URL into settings.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use leasehold_core::{Escaped, Misuse};
 use percent_encoding::percent_decode_str;
 
-/// What a URL says.
+/// The content of a URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    /// The URL without password and without parameters that say how to speak and not with whom.
+    /// The URL without the password and without the parameters that do not identify the server.
     pub(crate) name: String,
     pub(crate) places: Vec<Place>,
     pub(crate) user: Option<String>,
@@ -18,12 +18,12 @@ pub(crate) struct Address {
     pub(crate) database: Option<String>,
     pub(crate) schema: String,
     pub(crate) tls: Option<Tls>,
-    /// Whether only a server that takes writes will do.
+    /// Whether the server must accept writes.
     pub(crate) read_write: bool,
     pub(crate) call_limit: Duration,
 }
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Tcp {
@@ -37,24 +37,24 @@ pub(crate) enum Place {
     },
 }
 
-/// Whom to trust, and what to show.
+/// The trusted authorities, and the client certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
-    /// The PEM file of the authorities; `None`: those of the system.
+    /// The PEM file of the trusted authorities; `None` for those of the system.
     pub(crate) authority: Option<PathBuf>,
     /// The PEM files of a client certificate and of its private key.
     pub(crate) identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// A password, or where it stands.
+/// A password, or the file that contains it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Secret {
     Text(String),
-    /// Read for each connection, so that it can be changed while we run.
+    /// Read for each connection, so that it can be changed while the program runs.
     File(PathBuf),
 }
 
-/// Shows no password.
+/// Never shows a password.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -64,13 +64,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// As for the other servers: a stall that is seen in practice, and still small compared with the default ttl of 30 s.
+/// As for the other servers: a stall that occurs in practice, and still small compared with the
+/// default TTL of 30 s.
 const CALL_LIMIT: Duration = Duration::from_millis(500);
 
-/// Where a server listens if nobody says otherwise.
+/// The default port of a server.
 const PORT: u16 = 5432;
 
-/// The schema of the tables if nobody says otherwise.
+/// The default schema of the tables.
 pub(crate) const SCHEMA: &str = "leasehold";
 
 const ENCODE: &str =
@@ -80,8 +81,8 @@ const KNOWN: &str = "sslmode, sslrootcert, sslcert, sslkey, schema, password-fil
     host, port, user and password are known";
 
 impl Address {
-    /// Reads a URL. No part of it but names of parameters is ever repeated in an error: in a URL that is wrong, nobody knows which part
-    /// is the password.
+    /// Parses a URL. An error never repeats any part of it but names of parameters: in a wrong URL,
+    /// nobody knows which part is the password.
     pub(crate) fn parse(text: &str) -> Result<Self, Misuse> {
         let rest = ["postgres://", "postgresql://"].iter().find_map(|scheme| text.strip_prefix(scheme));
         let Some(rest) = rest else {
@@ -161,7 +162,7 @@ impl Place {
     }
 }
 
-/// Each parameter that was given.
+/// The parameters that were given.
 #[derive(Default)]
 struct Given {
     tls: Option<bool>,
@@ -336,7 +337,7 @@ fn limit(text: &str) -> Result<Duration, Misuse> {
     }
 }
 
-/// In a form, `+` is a space; in a path or a password it is a plus.
+/// In a form, `+` is a space; in a path or a password it is a plus sign.
 fn decode(text: &str) -> Result<String, Misuse> {
     match percent_decode_str(text).decode_utf8() {
         Ok(text) => Ok(text.into_owned()),

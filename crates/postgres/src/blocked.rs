@@ -1,7 +1,9 @@
-//! Claims on which a transaction of somebody else sits, such as one that was checked and is open past its lease.
+//! Claims that another transaction has locked, for example a checked transaction that is still open
+//! after the end of its lease.
 //!
-//! All requests of a process share one connection. So what waits for such a transaction keeps all others waiting: it waits once, and
-//! is then refused without asking for a while.
+//! All requests of a process share one connection, so a request that waits for such a transaction
+//! delays all others. So the process waits once, and then refuses requests for that claim for a
+//! while without asking.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +14,8 @@ use leasehold_core::{Claim, Fault, Instant, Request};
 pub(crate) struct Blocked(Mutex<Vec<(Claim, Instant, Fault)>>);
 
 impl Blocked {
-    /// Why a request is refused now, if it is one for such a claim. Only grants are: whoever holds must be able to renew and release.
+    /// The fault for a request that is refused now. Only grants are refused: a holder must be able
+    /// to renew and release.
     pub(crate) fn refuses(&self, request: &Request, now: Instant) -> Option<Fault> {
         let Request::Grant { attempt, .. } = request else { return None };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -20,7 +23,7 @@ impl Blocked {
         all.iter().find(|(claim, ..)| *claim == attempt.claim).map(|(.., fault)| fault.clone())
     }
 
-    /// A request has waited in vain.
+    /// Notes that a request has waited in vain.
     pub(crate) fn note(&self, request: &Request, now: Instant, rest: Duration, fault: &Fault) {
         let Request::Grant { attempt, .. } = request else { return };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,22 +1,22 @@
-//! Where a process hears: the number of a channel, as core, the tables and the server each know it.
+//! The channel of a process: a number, as core, the tables and the server each represent it.
 
 use leasehold_core::Channel;
 
-/// What the names of channels begin with.
+/// The prefix of the names of channels.
 const PREFIX: &str = "leasehold_";
 
-/// The channel of a number, as core knows it.
+/// The channel of a number, as core represents it.
 pub(crate) fn of_number(number: i64) -> Channel {
     Channel::new(format!("{:016x}", number.cast_unsigned()))
 }
 
-/// The number of a channel; `None` for one that is none of this store's.
+/// The number of a channel; `None` if it is not one of this store.
 pub(crate) fn number(channel: &Channel) -> Option<i64> {
     let digits = std::str::from_utf8(channel.as_bytes()).ok().filter(|digits| digits.len() == 16)?;
     u64::from_str_radix(digits, 16).ok().map(u64::cast_signed)
 }
 
-/// The name by which the server knows the channel of a number.
+/// The server's name for the channel of a number.
 pub(crate) fn name(number: i64) -> String {
     format!("{PREFIX}{:016x}", number.cast_unsigned())
 }

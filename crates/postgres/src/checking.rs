@@ -15,11 +15,12 @@ pub const FENCE: Type = Type::INT8;
 /// The SQLSTATE of the refusal.
 pub const LOST: &str = "LH001";
 
-/// The statement for the store with this URL or [name](leasehold_core::Store::name). It takes the key and the fence.
+/// The statement for the store with this URL or [name](leasehold_core::Store::name). Its arguments
+/// are the key and the fence.
 ///
 /// # Errors
 ///
-/// [`Misuse::Url`] if that is no store on PostgreSQL.
+/// [`Misuse::Url`] if that is not a PostgreSQL store.
 pub fn check_sql(store: &str) -> Result<String, Misuse> {
     Ok(format!("SELECT {}.\"check\"($1, $2)", quoted(&Address::parse(store)?.schema)))
 }

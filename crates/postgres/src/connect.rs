@@ -1,4 +1,4 @@
-//! From an address to a connection that has logged in.
+//! Opens a connection to an address and logs in.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -18,23 +18,25 @@ use crate::fault::Faults;
 use crate::secret::password_in;
 use crate::tls::Rustls;
 
-/// Beyond a few round trips and a resend of the first packet, which the kernel does after one second.
+/// Longer than a few round trips and one resend of the first packet, which the kernel does after
+/// one second.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
-/// Calls have limits of their own; this only lets the kernel drop what nobody calls on any more.
+/// Calls have their own limits; this only lets the kernel close connections that nobody uses any
+/// more.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 
-/// Takes the name of a channel, and what was said there.
+/// Receives the name of a channel, and a message on it.
 pub(crate) type Tell = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A connection that has logged in; closed when it is dropped.
+/// An open connection; it is closed when it is dropped.
 pub(crate) struct Live {
     pub(crate) client: Client,
-    /// Ends what reads and writes for it.
+    /// Ends the task that reads and writes for it.
     _end: oneshot::Sender<()>,
 }
 
@@ -44,7 +46,7 @@ impl fmt::Debug for Live {
     }
 }
 
-/// Connects within a limit, and has the runtime read and write for the connection.
+/// Connects within a time limit, and starts the task that reads and writes for the connection.
 pub(crate) async fn connect(
     address: &Address,
     faults: &Faults,
@@ -93,7 +95,7 @@ fn config(address: &Address, faults: &Faults) -> Result<Config, Fault> {
     let hosts = u32::try_from(address.places.len().max(1)).unwrap_or(u32::MAX);
     config
         .application_name("leasehold")
-        // One that swallows everything must not use up the time of the others.
+        // An address that does not answer must not use up the time of the others.
         .connect_timeout(CONNECT_LIMIT / hosts)
         .keepalives_idle(KEEPALIVE_IDLE)
         .keepalives_interval(KEEPALIVE_INTERVAL)

@@ -1,11 +1,12 @@
-//! A limit on waiting, kept by the runtime's clock.
+//! A time limit by the runtime's clock.
 
 use std::future::Future;
 use std::time::Duration;
 
 use leasehold_core::Runtime;
 
-/// What the future came to, or `None` if it took longer. What is ready counts, also when the time is up.
+/// The result of the future, or `None` if it took longer. A result that is ready counts even if the
+/// time is up.
 pub(crate) async fn within<T>(
     runtime: &dyn Runtime,
     limit: Duration,

@@ -1,7 +1,8 @@
-//! The connection on which those who wait hear of their turn: opened when somebody first waits, and made anew when it is lost.
+//! The connection on which waiters are notified of their turn: opened when somebody first waits,
+//! and reopened when it is lost.
 //!
-//! Whoever listens has an advisory lock of the number of its channel. So another process finds out without asking it whether it is
-//! there, and hands nothing to one that is gone.
+//! A listening process holds an advisory lock with the number of its channel. So another process
+//! can check that it is alive without asking it, and hands nothing to a dead one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,30 +19,30 @@ use crate::table::row::Columns;
 use crate::trouble::Trouble;
 use crate::worker::{BROKEN, Inner, Job};
 
-/// How it stands with hearing.
+/// The state of the notification connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Hearing {
     /// Nobody has waited yet.
     Unasked,
-    /// A connection is being made, or made anew.
+    /// A connection is being opened, or reopened.
     Trying,
     Hears(Channel),
-    /// For now nobody can be told anything.
+    /// Nobody can be notified for now.
     Deaf(Fault),
 }
 
-/// The state of hearing, for those who ask and for those who are told of changes.
+/// The state of the notification connection, for requests and for readers of notices.
 #[derive(Debug)]
 pub(crate) struct Ear {
     state: watch::Sender<Hearing>,
-    /// Held while a change is told, so that whoever reads hears of the changes in their order.
+    /// Held while a change is reported, so that readers get the changes in order.
     telling: Mutex<()>,
 }
 
-/// A server that lets nobody listen is asked again now and then: somebody may have mended it.
+/// A server that refuses to listen is asked again after this time: somebody may have repaired it.
 const DEAF_FOR: Duration = Duration::from_secs(30);
 
-/// While nobody waits, the connection is only seen to be there.
+/// While nobody waits, the connection is only checked at this interval.
 const IDLE_BEAT: Duration = Duration::from_secs(30);
 
 impl Ear {
@@ -49,7 +50,7 @@ impl Ear {
         Self { state: watch::Sender::new(Hearing::Unasked), telling: Mutex::default() }
     }
 
-    /// Where this process hears, if it does.
+    /// The channel of this process, if it listens.
     pub(crate) fn channel(&self) -> Option<Channel> {
         match &*self.state.borrow() {
             Hearing::Hears(channel) => Some(channel.clone()),
@@ -57,7 +58,7 @@ impl Ear {
         }
     }
 
-    /// Whether nobody has asked to hear yet; from now on somebody has.
+    /// Returns true if nobody has asked to listen before this call.
     pub(crate) fn is_first(&self) -> bool {
         self.state.send_if_modified(|state| {
             let is_first = matches!(state, Hearing::Unasked);
@@ -78,7 +79,7 @@ impl Ear {
         }
     }
 
-    /// Why nobody can be told anything, if so.
+    /// The reason why nobody can be notified, if so.
     pub(crate) fn deaf_because(&self) -> Option<Fault> {
         match &*self.state.borrow() {
             Hearing::Deaf(fault) => Some(fault.clone()),
@@ -86,7 +87,7 @@ impl Ear {
         }
     }
 
-    /// How it is, and what changes from now on.
+    /// The current state, and all changes from now on.
     pub(crate) fn read(&self, inner: &Inner) -> Box<dyn Notices> {
         let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         inner.notice_bus.read_after(self.deaf_because().map(|fault| Notice::PushDown { fault }))
@@ -106,7 +107,7 @@ impl Ear {
             }
             _ => {}
         }
-        // While it is tried anew, it is as it was.
+        // While it is being reopened, the reported state does not change.
         if is_deaf || !was_deaf || matches!(new, Hearing::Hears(_)) {
             self.state.send_replace(new);
         }
@@ -127,7 +128,7 @@ pub(crate) async fn run(
                 Ok(ears) => {
                     failures = 0;
                     ear.set(&inner, Hearing::Hears(channel::of_number(ears.number)));
-                    // What was said since they asked last was said to nobody.
+                    // Messages since the waiters last asked were lost.
                     inner.waiting.ask_for_all();
                     ears.tend(&inner).await;
                     ear.set(&inner, Hearing::Trying);
@@ -150,7 +151,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Why nothing is heard, and how long that is to be left so.
+/// Why no messages are received, and when to try again.
 struct Deaf {
     fault: Fault,
     rest: Option<Duration>,
@@ -189,7 +190,8 @@ async fn listen(inner: &Arc<Inner>, queue: &mpsc::WeakUnboundedSender<Job>) -> R
     done.ok_or(Trouble::Silent)
         .and_then(|done| Ok(done?))
         .map_err(|trouble| Deaf { fault: faults.of(&trouble), rest: None })?;
-    // Whether what is said on another connection comes here. Behind a pooler that gives each transaction another session it does not.
+    // Checks that a message on another connection arrives here. Behind a pooler that changes
+    // sessions between transactions, it does not.
     let asked = queue.upgrade().map(|queue| queue.send(Job::Notify(vec![(name, proof)])));
     if !matches!(asked, Some(Ok(()))) {
         return Err(Deaf { fault: faults.passing("nobody asks this store anything any more"), rest: None });
@@ -210,8 +212,8 @@ async fn listen(inner: &Arc<Inner>, queue: &mpsc::WeakUnboundedSender<Job>) -> R
 }
 
 impl Listener {
-    /// Resolves when nothing can be heard any more. While somebody waits, asks the server's clock often enough to know how old a
-    /// hand-over is, and so sees that the connection is good.
+    /// Resolves when no messages can be received any more. While somebody waits, reads the server's
+    /// clock often enough to know the age of a hand-over, and so checks that the connection works.
     async fn tend(&self, inner: &Inner) {
         loop {
             let asked = inner.runtime.now();

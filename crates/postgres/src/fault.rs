@@ -1,4 +1,5 @@
-//! What goes wrong, in words, and whether it will pass.
+//! Turns errors of the server and the connection into faults: their texts, and whether they will
+//! pass.
 
 use std::error::Error as _;
 use std::fmt;
@@ -11,11 +12,11 @@ use tokio_postgres::error::{DbError, SqlState};
 
 use crate::trouble::Trouble;
 
-/// Turns what went wrong at one store into faults.
+/// Creates the faults of one store.
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
     pub(crate) store: Arc<str>,
-    /// How the schema is made, for whoever has none.
+    /// How to create the schema, for an error about a missing one.
     pub(crate) init: Arc<str>,
 }
 
@@ -50,7 +51,7 @@ impl Faults {
         }
     }
 
-    /// The connection failed, or never was one.
+    /// The connection failed, or could not be made.
     fn of_connection(&self, error: &tokio_postgres::Error) -> Fault {
         if let Some(error) = error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
             return self.of_socket(error);
@@ -83,7 +84,7 @@ impl Faults {
         }
     }
 
-    /// What the server refused.
+    /// The server's refusal.
     fn of_refusal(&self, said: &DbError) -> Fault {
         let message = Escaped(said.message().as_bytes()).to_string();
         let code = said.code();
@@ -146,11 +147,12 @@ impl Faults {
                 FaultCause::TimedOut,
             ),
             _ if class == "28" => lasting(&message, FaultCause::Authentication),
-            // Starting, shutting down, no connection left, an operator's hand.
+            // The server is starting or shutting down, has no free connection, or was stopped by an
+            // operator.
             _ if matches!(class, "57" | "53" | "08" | "40" | "25") => {
                 passing(&message, FaultCause::Connection)
             }
-            // A value that a column does not take: nothing of ours is like that.
+            // A value that a column does not accept: ours are never like that.
             _ if matches!(class, "22" | "23" | "42") => {
                 lasting(&format_args!("{message} (SQLSTATE {})", code.code()), FaultCause::Other)
             }
@@ -163,20 +165,21 @@ impl Faults {
     }
 }
 
-/// Whether the client itself could not log in, as it has no password or none that fits the server's way to ask for it.
+/// Returns true if the client itself could not log in, because it has no password or does not
+/// support the server's authentication method.
 fn is_about_login(error: &tokio_postgres::Error) -> bool {
     let said = error.to_string();
     said.contains("authentication") || said.contains("invalid configuration")
 }
 
-/// Whether trying the same again at once may do.
+/// Returns true if trying the same again at once may succeed.
 pub(crate) fn is_conflict(trouble: &Trouble) -> bool {
     code(trouble).is_some_and(|code| {
         *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED
     })
 }
 
-/// Whether another transaction had what this one needed for too long.
+/// Returns true if another transaction blocked this one for too long.
 pub(crate) fn is_blocked(trouble: &Trouble) -> bool {
     code(trouble) == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }

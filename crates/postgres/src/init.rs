@@ -1,4 +1,4 @@
-//! Making the tables. No store does that by itself.
+//! Creates the tables. No store does that on its own.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::sql::Sql;
 use crate::table::row::Columns;
 use crate::worker::VERSION;
 
-/// The statements that make the tables of the store at a URL, for those who migrate by hand.
+/// The statements that create the tables of the store at a URL, for manual migrations.
 ///
 /// # Errors
 ///
@@ -20,21 +20,23 @@ pub fn schema_sql(url: &str) -> Result<String, Misuse> {
     Ok(Sql::of(&Address::parse(url)?.schema).schema)
 }
 
-/// What became of the tables.
+/// What happened to the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Made {
-    /// They were made.
+    /// They were created.
     Now,
-    /// They were there.
+    /// They existed already.
     Before,
 }
 
-/// Makes the tables of the store at a URL, unless they are there. It takes a user who may create a schema in the database.
+/// Creates the tables of the store at a URL, unless they exist. The user must be allowed to create
+/// a schema in the database.
 ///
 /// # Errors
 ///
-/// A [`Fault`]: the server cannot be reached, or refuses; nothing was made then. A URL that is none is one as well.
+/// A [`Fault`]: the server is unreachable, or refuses; nothing was created then. An invalid URL is
+/// a fault too.
 pub async fn init(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Made, Fault> {
     let address = Address::parse(url).map_err(|misuse| Fault::lasting("postgres", misuse))?;
     let faults = Faults { store: Arc::from(&*address.name), init: "leasehold init".into() };
@@ -42,7 +44,7 @@ pub async fn init(url: &str, runtime: &Arc<dyn Runtime>) -> Result<Made, Fault> 
     let live = connect(&address, &faults, runtime, None).await?;
     let of = |error: tokio_postgres::Error| faults.of_error(&error);
     let client = &live.client;
-    // Two at the same time wait for each other, and the second finds the tables there.
+    // Two concurrent calls wait for each other, and the second finds the tables.
     client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await.map_err(of)?;
     client.batch_execute("SELECT pg_advisory_xact_lock(hashtext('leasehold init'))").await.map_err(of)?;
     let is_there = "SELECT to_regclass($1) IS NOT NULL, current_setting('server_encoding')";

@@ -1,8 +1,8 @@
 //! Leasehold's store on PostgreSQL.
 //!
-//! [`PostgresStore`] is the store. What a lease is it leaves to [`leasehold_core::apply`]: a batch of requests locks the rows of its
-//! keys, loads them, applies core's functions, and writes back what changed, in one transaction. Leases are counted on the clock of
-//! the server.
+//! [`PostgresStore`] is the store. It leaves the semantics to [`leasehold_core::apply`]: a batch of
+//! requests locks the rows of its keys, loads them, applies core's functions, and writes back the
+//! changes, in one transaction. Leases are counted on the clock of the server.
 //!
 //! Programs use the `leasehold` crate.
 

@@ -1,22 +1,23 @@
-//! What one process says to another: a push as the payload of a notification.
+//! Messages between processes: a push as the payload of a notification.
 //!
-//! Whoever may connect to the database may notify. So a payload is read with care, and a grant is believed only with its secret.
+//! Anybody who may connect to the database may notify. So a payload is parsed with care, and a
+//! grant is accepted only with its secret.
 
 use std::time::Duration;
 
 use leasehold_core::{Fence, Holder, News, Nonce, Stamp, Ttl};
 
-/// What was said.
+/// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PushMessage {
     pub(crate) holder: Holder,
     pub(crate) news: News,
     pub(crate) nonce: Option<Nonce>,
-    /// The server's clock when it was done.
+    /// The server's clock at the time of the event.
     pub(crate) at: Stamp,
 }
 
-/// A payload: the holder, what happened, when, and what belongs to it, with blanks between them.
+/// A payload: the holder, the event, its time, and further data, separated by spaces.
 pub(crate) fn write(told: &PushMessage) -> String {
     let (holder, at) = (told.holder.digits(), told.at.as_micros());
     match told.news {
@@ -31,7 +32,7 @@ pub(crate) fn write(told: &PushMessage) -> String {
     }
 }
 
-/// Reads a payload; `None` for anything else.
+/// Decodes a payload; `None` for anything else.
 pub(crate) fn read(payload: &str) -> Option<PushMessage> {
     let mut words = payload.split(' ');
     let holder = Holder::from_digits(words.next()?.as_bytes())?;

@@ -1,4 +1,4 @@
-//! The server's clock as this process read it: which of two moments came first, and nothing more.
+//! Readings of the server's clock by this process. They only tell which of two moments came first.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use leasehold_core::{Instant, Stamp};
 
-/// When the server's clock was asked, and what it said.
+/// When the server's clock was read, and its value.
 ///
-/// A lease that was granted at some time of the server's clock ends when that clock has gone on by its length. So from any reading that
-/// says an earlier time it lasts for its length at least, whatever steps that clock made before; and the last such reading says
-/// most. Rates of clocks, and how long a message was on its way, play no part.
+/// A lease that was granted at some time of the server's clock ends when that clock has advanced by
+/// the lease's length. So from any reading of an earlier time, the lease lasts at least for its
+/// length, whatever steps that clock made before. The last such reading gives the best bound. The
+/// rates of clocks and the delays of messages do not matter.
 #[derive(Debug, Default)]
 pub(crate) struct Readings(Mutex<VecDeque<(Instant, Stamp)>>);
 
 /// No lease that is handed over lasts longer without being renewed.
 const KEPT_FOR: Duration = Duration::from_secs(4);
 
-/// Closer ones say little more.
+/// Readings at shorter intervals add little.
 const APART: Duration = Duration::from_millis(5);
 
 impl Readings {
-    /// The server was asked at an instant, and its clock said this.
+    /// Notes that the server was asked at this instant, and its clock showed this time.
     pub(crate) fn note(&self, asked: Instant, said: Stamp) {
         let mut readings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if readings.back().is_some_and(|(last, _)| asked < *last + APART) {
@@ -33,13 +34,14 @@ impl Readings {
         }
     }
 
-    /// An instant from which a lease that was granted at this time of the server's clock surely lasts for its length.
+    /// An instant from which a lease that was granted at this time of the server's clock certainly
+    /// lasts for its length.
     pub(crate) fn before(&self, granted: Stamp) -> Option<Instant> {
         let readings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         readings.iter().rev().find(|(_, said)| *said <= granted).map(|(asked, _)| *asked)
     }
 
-    /// Another server has another clock.
+    /// Forgets the readings, because another server has another clock.
     pub(crate) fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -71,7 +73,7 @@ mod tests {
         assert_eq!(readings.before(said(7_490)), None, "too long ago to matter");
     }
 
-    /// A clock that was set back says of what came before that it came later.
+    /// After a clock was set back, earlier events seem to have come later.
     #[test]
     fn a_clock_that_steps_back_makes_no_lease_longer() {
         let readings = Readings::default();

@@ -5,10 +5,10 @@ use std::io::{Read as _, Take};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Nobody has a longer password, or a longer key.
+/// No real password or key is longer.
 const LONGEST: u64 = 64 * 1024;
 
-/// The password that stands alone in a file, as it is now.
+/// The current password in a file that contains nothing else.
 pub(crate) fn password_in(file: &Path) -> Result<String, String> {
     let of = |reason: String| format!("password-file={}: {reason}", file.display());
     let mut text = String::new();
@@ -20,7 +20,8 @@ pub(crate) fn password_in(file: &Path) -> Result<String, String> {
     Ok(line.to_owned())
 }
 
-/// Opens a file that has a secret in it, unless others than its owner and its group can read or change it.
+/// Opens a file that contains a secret, unless others than its owner and its group can read or
+/// change it.
 pub(crate) fn open_secret(file: &Path) -> Result<Take<File>, String> {
     let opened = File::open(file).map_err(|error| error.to_string())?;
     let mode = opened.metadata().map_err(|error| error.to_string())?.mode() & 0o7777;

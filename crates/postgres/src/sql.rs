@@ -1,10 +1,10 @@
-//! The statements, for one schema. Each is complete in itself: nothing is prepared, and nothing outlasts a transaction, so a pooler may
-//! give each transaction another session.
+//! The statements for one schema. Each is complete in itself: nothing is prepared, and nothing
+//! outlives a transaction, so a pooler may give each transaction another session.
 
 /// The tables and functions; `{s}` stands for the schema.
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// The clock by which leases are counted.
+/// The clock on which leases are counted.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
 /// The keys of one page of a list.
@@ -52,8 +52,9 @@ impl Sql {
         let quoted = quoted(schema);
         let of = |text: &str| text.replace("{s}", &quoted).replace("{now}", NOW);
         Self {
-            // In the order of the keys, so that nobody waits in a circle. A row that is not there is made, because what another
-            // transaction has written and not committed yet can only be waited for where both write.
+            // In the order of the keys, so that there is no deadlock. A missing row is created,
+            // because a transaction can wait for another one's uncommitted row only if both write
+            // it.
             lock: of("INSERT INTO {s}.lease AS l (key) SELECT k FROM unnest($1::bytea[]) AS k ORDER BY k \
                  ON CONFLICT (key) DO UPDATE SET awaited = l.awaited WHERE false"),
             leases: of(
@@ -119,7 +120,7 @@ impl Sql {
                  period = excluded.period, ends = excluded.ends"),
             sweep_marks: of("DELETE FROM {s}.mark WHERE key = ANY (ARRAY(\
                  SELECT key FROM {s}.mark WHERE ends <= {now} ORDER BY ends LIMIT 100 FOR UPDATE SKIP LOCKED))"),
-            // One that has ended counts as none.
+            // A mark that has ended counts as none.
             forget_mark: of(
                 "DELETE FROM {s}.mark WHERE key = $1 RETURNING key, at, fence, label, period, {now}, ends",
             ),
@@ -158,8 +159,9 @@ impl Sql {
     }
 }
 
-/// Of each queue the first few (0), the last (1), and those who ask (2) with how many stand before them; and whether somebody listens on
-/// their channels, which whoever does has an advisory lock for.
+/// The first few waiters of each queue (0), the last (1), and the requesters (2) with the number of
+/// waiters before them; and whether somebody listens on their channels, as shown by an advisory
+/// lock.
 const WAITERS: &str = "
     SELECT w.key, w.ticket, w.holder, w.label, w.mode, w.ttl, w.channel, w.nonce, w.wants_more, w.part, w.place, w.known,
         CASE WHEN $6::boolean AND w.channel IS NOT NULL THEN NOT pg_try_advisory_xact_lock_shared(w.channel) END
@@ -179,7 +181,7 @@ const WAITERS: &str = "
         WHERE coalesce(o.ticket, a.ticket) IS NOT NULL
     ) AS w";
 
-/// Looks at a page of the table, any, and removes those of its rows of which everything has ended.
+/// Reads a random page of the table, and removes those of its rows in which everything has ended.
 const SWEEP: &str = "
     WITH page AS (SELECT floor(random() * greatest(1, pg_relation_size('{s}.lease') / current_setting('block_size')::bigint)) AS n),
     ended AS (
@@ -193,7 +195,7 @@ const SWEEP: &str = "
     shares AS (DELETE FROM {s}.share WHERE key IN (SELECT key FROM ended))
     DELETE FROM {s}.lease WHERE key IN (SELECT key FROM ended)";
 
-/// An identifier as SQL reads it back, whatever is in it.
+/// An identifier in quotes, whatever it contains.
 pub(crate) fn quoted(identifier: &str) -> String {
     format!("\"{}\"", identifier.replace('"', "\"\""))
 }

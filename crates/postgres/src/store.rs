@@ -1,4 +1,4 @@
-//! The store.
+//! The store on PostgreSQL.
 
 mod looking;
 mod remembered;
@@ -27,10 +27,10 @@ use crate::transaction::Scope;
 use crate::trouble::Trouble;
 use crate::worker::{self, Inner, Job};
 
-/// Reads the answer to a request.
+/// Extracts the answer to a request.
 type Read<T> = fn(Answer, &Faults) -> Result<T, Fault>;
 
-/// Reads answers of a kind.
+/// Extracts answers of one kind.
 macro_rules! read {
     ($kind:ident) => {
         |answer, faults| match answer {
@@ -41,17 +41,19 @@ macro_rules! read {
 }
 use read;
 
-/// Leases in a PostgreSQL database, in tables of a schema of their own, by the clock of the server.
+/// Leases in a PostgreSQL database, in tables of a separate schema, on the clock of the server.
 ///
-/// All requests share one connection, which is made when it is first needed and made anew when it failed; what is asked at the same time
-/// is served in one transaction. A second one is made when somebody first waits, to hear of its turn. Each call has a limit: half a
-/// second, or a quarter of the ttl where that is less.
+/// All requests share one connection, which is opened when it is first needed and reopened after a
+/// failure; concurrent requests are served in one transaction. A second connection for
+/// notifications is opened when somebody first waits. Each call has a time limit: half a second, or
+/// a quarter of the TTL if that is shorter.
 ///
-/// A transaction of the program that calls `leasehold.check(key, fence)` cannot commit what it wrote under a lock that it has lost.
+/// A transaction of the program that calls `leasehold.check(key, fence)` cannot commit writes under
+/// a lock that it has lost.
 ///
 /// # Cancel safety
 ///
-/// A dropped future takes nothing back; give the attempt up.
+/// A dropped future undoes nothing; give the attempt up.
 pub struct PostgresStore {
     inner: Arc<Inner>,
     ear: Arc<Ear>,
@@ -60,11 +62,13 @@ pub struct PostgresStore {
     alive: watch::Sender<()>,
 }
 
-/// A connection is waited for as long as some calls, so that the first one to a distant server fits.
+/// Connecting may take as long as this many calls, so that the first connection to a distant server
+/// fits.
 const CALLS_TO_CONNECT: u32 = 5;
 
 impl PostgresStore {
-    /// The store at a URL. Opens nothing, and makes no tables: `leasehold init --store URL` does.
+    /// The store at a URL. This opens nothing and creates no tables: `leasehold init --store URL`
+    /// does.
     ///
     /// `postgres://[user[:password]@]host[:port][,host[:port]…]/database`; a host that begins with `%2F` is the directory of a Unix
     /// socket. Behind a question mark may stand:
@@ -88,7 +92,7 @@ impl PostgresStore {
         let init = format!("leasehold init --store {}", address.name);
         let faults = Faults { store: Arc::from(&*address.name), init: init.into() };
         let window = WaitQueue::CLAIM_WINDOW.max(4 * address.call_limit);
-        // Only to keep processes apart that ask again.
+        // Only to spread the requests of several processes.
         let seed = u64::try_from(runtime.random() >> 64).unwrap_or(0);
         let inner = Inner {
             scope: Scope::new(&address.schema, address.call_limit, window),
@@ -107,7 +111,8 @@ impl PostgresStore {
         Ok(Self { inner: Arc::new(inner), ear: Arc::new(Ear::new()), queue: Mutex::default(), alive })
     }
 
-    /// Why nobody can tell this process that its turn has come, if that is so. Waiters then ask by themselves, a few times a second.
+    /// Why this process cannot be notified of its turn, if so. Waiters then poll, a few times a
+    /// second.
     #[must_use]
     pub fn deaf_because(&self) -> Option<Fault> {
         self.ear.deaf_because()
@@ -118,28 +123,29 @@ impl PostgresStore {
         if let Some(sender) = &*queue {
             match sender.send(job) {
                 Ok(()) => return sender.downgrade(),
-                // Its task ended with the runtime that it ran on.
+                // Its task ended with its runtime.
                 Err(mpsc::error::SendError(unsent)) => job = unsent,
             }
         }
         let (sender, receiver) = mpsc::unbounded_channel();
-        // Whoever waits for an answer learns by its limit that there is no runtime any more.
+        // A caller that waits for an answer finds out by its limit that there is no runtime any
+        // more.
         let _ = sender.send(job);
         self.inner.runtime.spawn(Box::pin(worker::run(Arc::clone(&self.inner), receiver)));
         queue.insert(sender).downgrade()
     }
 
-    /// How long an answer about a lease of this ttl may take.
+    /// The time limit for an answer about a lease of this TTL.
     fn limit(&self, ttl: Ttl) -> Duration {
         self.inner.address.call_limit.min((ttl.duration() / 4).max(Duration::from_millis(50)))
     }
 
-    /// The same, and longer where a connection must be made first.
+    /// The same, and longer if a connection must be opened first.
     fn patience(&self, limit: Duration) -> Duration {
         if self.inner.is_up.load(Ordering::Relaxed) { limit } else { limit * CALLS_TO_CONNECT }
     }
 
-    /// Has requests served, each of which is answered for itself.
+    /// Serves requests, each of which has its own answer.
     async fn serve(&self, requests: Vec<Request>, limit: Duration) -> Vec<Result<Answer, Fault>> {
         let count = requests.len();
         if count == 0 {
@@ -173,7 +179,7 @@ impl PostgresStore {
         answers.into_iter().map(|answer| read(answer?, &self.inner.faults)).collect()
     }
 
-    /// Has something else done on the connection.
+    /// Runs other work on the connection.
     async fn work<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -202,9 +208,10 @@ impl PostgresStore {
         }
     }
 
-    /// Asks, and sees to it that whoever stands in the queue then can be told.
+    /// Asks, and makes sure that an attempt that then waits can be notified.
     ///
-    /// The first that must wait asks once without a channel: where nobody ever waits, nobody listens.
+    /// The first attempt that must wait asks once without a channel: without waiters nobody
+    /// listens.
     async fn ask_in_line(&self, attempt: &Attempt, line_limit: Option<u64>) -> Result<GrantAnswer, Fault> {
         let (inner, limit) = (&self.inner, self.limit(attempt.ttl));
         let mut channel = self.ear.channel();
@@ -221,7 +228,8 @@ impl PostgresStore {
             let answer = self.serve_one(request, limit, read!(Grant)).await;
             match &answer {
                 Ok(answer) => inner.waiting.answered(attempt, answer, inner.runtime.now()),
-                // It may not be given up, as nothing of it is left.
+                // The attempt will not be given up, because nothing of it is left; so remove it
+                // here.
                 Err(fault) if fault.kind != FaultKind::Passing => _ = self.leave(attempt),
                 Err(_) => {}
             }
@@ -236,7 +244,7 @@ impl PostgresStore {
         }
     }
 
-    /// Where this process hears; begins to listen if it does not.
+    /// The channel of this process; starts to listen if necessary.
     async fn listen(&self, limit: Duration) -> Option<Channel> {
         if self.ear.is_first() {
             let queue = self.send(Job::Notify(Vec::new()));
@@ -250,7 +258,8 @@ impl PostgresStore {
         self.inner.waiting.leave(attempt.holder, self.inner.runtime.now())
     }
 
-    /// Whoever lost what it was handed was not heard in time; so others may have been passed over as well.
+    /// An attempt that lost what it was handed was not reached in time, so other waiters may have
+    /// been skipped too.
     fn ask_again_after(&self, attempt: &Attempt, answer: &Result<HoldAnswer, Fault>) {
         if matches!(answer, Ok(HoldAnswer::NotHeld { .. })) {
             let now = self.inner.runtime.now();
@@ -312,8 +321,9 @@ impl Store for PostgresStore {
         })
     }
 
-    /// Conclusive because it is served after all that was asked before it: on the same connection by its place in the queue, and on a
-    /// later one because it waits for the locks of a transaction that may still commit.
+    /// Conclusive, because it is served after everything that was sent before it: on the same
+    /// connection by its order, and on a later one because it waits for the row locks of a
+    /// transaction that may still commit.
     fn give_up<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move { self.release(attempt).await.map(drop) })
     }
@@ -335,7 +345,7 @@ impl Store for PostgresStore {
 }
 
 impl MemberStore for PostgresStore {
-    /// The tables themselves, whichever server and name leads to them, once they were reached.
+    /// The identity of the tables, whatever server and name lead to them, once they were reached.
     fn identity(&self) -> Option<Arc<str>> {
         self.inner.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -355,7 +365,7 @@ impl MemberStore for PostgresStore {
     }
 }
 
-/// Whether nobody else had it.
+/// Returns true if nobody else had the name.
 async fn bare(client: &Client, inner: &Inner, what: Bare) -> Result<bool, Trouble> {
     let sql = &inner.scope.sql;
     let Bare::Pair { key, holder, ttl, .. } = what else {
@@ -372,7 +382,8 @@ async fn bare(client: &Client, inner: &Inner, what: Bare) -> Result<bool, Troubl
 }
 
 impl BaselineStore for PostgresStore {
-    /// `SELECT`; and an `INSERT` with a `DELETE` by comparison, each a transaction. On the connection of the locks.
+    /// `SELECT`; and an `INSERT` with a `DELETE` by comparison, each a transaction, on the
+    /// connection of the locks.
     fn bare<'a>(&'a self, what: &'a Bare) -> BoxFuture<'a, Result<(), Fault>> {
         let what = what.clone();
         Box::pin(async move {
@@ -387,7 +398,7 @@ impl BaselineStore for PostgresStore {
     }
 }
 
-/// Why an answer is none to what was asked.
+/// The fault for an answer that does not match the request.
 fn refused(answer: &Answer, faults: &Faults) -> Fault {
     match answer {
         Answer::Quarantined { left } => faults.quarantined(*left),

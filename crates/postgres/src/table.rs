@@ -1,7 +1,7 @@
-//! Records in tables: reading those of some keys, and writing back what changed.
+//! The tables: reading the records of some keys, and writing back the changes.
 //!
-//! One row has all that there is of a key but its waiters and those who hold it together. Of a queue only a part is read: the first
-//! few, who asks, and the last.
+//! One row contains everything about a key except its waiters and its shares. Only a part of a
+//! queue is read: the first few waiters, the requester, and the last waiter.
 
 mod line;
 pub(crate) mod row;
@@ -24,7 +24,7 @@ use crate::trouble::Trouble;
 
 pub(crate) use self::save::{Changes, save};
 
-/// What is written of some keys, and when it was read.
+/// The stored records of some keys, and when they were read.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) records: Records,
@@ -34,29 +34,29 @@ pub(crate) struct Loaded {
     pub(crate) deaf: BTreeSet<Channel>,
 }
 
-/// Somebody who asks about a key, for the sake of whose place in the queue more than its head is read.
+/// A requester of a key: because of its place in the queue, more than the head is read.
 #[derive(Clone, Debug)]
 pub(crate) struct Asker {
     pub(crate) key: Key,
     pub(crate) holder: Holder,
-    /// Where it says that it stands.
+    /// Its ticket.
     pub(crate) ticket: Option<Ticket>,
 }
 
-/// What is to be read.
+/// The records to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
-    /// In byte order, each once.
+    /// In byte order, without duplicates.
     pub(crate) keys: &'a [Key],
     pub(crate) askers: &'a [Asker],
-    /// So many of those who stand first in a queue.
+    /// The number of first waiters to read.
     pub(crate) first: i64,
     pub(crate) marks: bool,
-    /// Whether it is to be found out who listens.
+    /// Whether to find out who listens.
     pub(crate) ears: bool,
 }
 
-/// Reads what is written of some keys, whether or not it has ended. All is asked in one go.
+/// Reads the records of some keys, including ended ones, in one round trip.
 pub(crate) async fn load(client: &Client, sql: &Sql, wanted: Wanted<'_>) -> Result<Loaded, Trouble> {
     let keys: Vec<&[u8]> = wanted.keys.iter().map(Key::as_bytes).collect();
     let (mut at, mut holders, mut tickets) = (Vec::new(), Vec::new(), Vec::new());
@@ -138,7 +138,7 @@ fn read(rows: &Rows, wanted: Wanted<'_>) -> Result<Loaded, Trouble> {
     Ok(loaded)
 }
 
-/// Reads a mark, and the clock of the server. One that has ended is read as well.
+/// Reads a mark, possibly an ended one, and the clock of the server.
 pub(crate) fn mark(row: &Columns<'_>) -> Result<(Key, Marked), Trouble> {
     let mark = Mark::new(row.stamp(1)?, row.fence(2)?, row.label(3)?);
     let mark = match row.maybe_stamp(4)? {
@@ -191,7 +191,8 @@ pub(crate) fn has_row(records: &Records, key: &Key) -> bool {
         || records.shares.contains_key(key)
 }
 
-/// A point in time as the server's signed numbers have it; the end of time is nearer there, and as far away as ever.
+/// A point in time as one of the server's signed numbers; its end of time is earlier, but as
+/// unreachable.
 pub(crate) fn micros(stamp: Stamp) -> i64 {
     i64::try_from(stamp.as_micros()).unwrap_or(i64::MAX)
 }
@@ -200,7 +201,7 @@ pub(crate) fn bytes(holder: Holder) -> [u8; 16] {
     holder.bits().to_be_bytes()
 }
 
-/// A ticket in the same way.
+/// A ticket in the same form.
 fn number(ticket: Ticket) -> i64 {
     i64::try_from(ticket.get()).unwrap_or(i64::MAX)
 }

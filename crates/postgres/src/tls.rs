@@ -1,4 +1,5 @@
-//! TLS by rustls, for a client that leaves it to others: which authorities are trusted, and what it means when a handshake fails.
+//! TLS by rustls for the client library: the trusted authorities, and the causes of failed
+//! handshakes.
 
 use std::future::Future;
 use std::io;
@@ -23,7 +24,8 @@ use crate::secret::open_secret;
 pub(crate) struct Rustls(TlsConnector);
 
 impl Rustls {
-    /// Trusts the authorities of the system, or those in a PEM file and no others. Shows a certificate of its own where there is one.
+    /// Trusts the authorities of the system, or those in a PEM file and no others. Presents a
+    /// client certificate if there is one.
     pub(crate) fn new(tls: &Tls) -> Result<Self, String> {
         let roots = match &tls.authority {
             Some(file) => {
@@ -84,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Hands
 pub(crate) struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
-    /// The certificate was looked at, so nobody is in between who would have to be found out by the password.
+    /// The certificate was verified, so the password need not detect an attacker in between.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
@@ -114,7 +116,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
     }
 }
 
-/// What is wrong with a handshake, if it is the certificate or the protocol and not the network.
+/// The cause of a failed handshake, if it is the certificate or the protocol and not the network.
 pub(crate) fn cause(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(match error {
@@ -147,7 +149,8 @@ fn roots_in(file: &Path) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// A certificate of the system's that cannot be read is left out, as every browser does; having none at all is an error.
+/// An unreadable certificate of the system is skipped, as browsers do; having none at all is an
+/// error.
 fn system_roots() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

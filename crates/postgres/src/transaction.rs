@@ -1,8 +1,9 @@
-//! Requests in, answers out: each batch in one transaction, which loads the records of its keys, applies core's functions, and saves.
+//! Serves each batch of requests in one transaction, which loads the records of its keys, applies
+//! core's functions, and saves.
 //!
-//! The rows of the keys are locked first, and the server has said so before anything is committed. So a request that comes later, on
-//! another connection, waits for a transaction whose commit is still on its way, and nothing is granted behind a release that was
-//! answered.
+//! The rows of the keys are locked first, and the server confirms that before anything is
+//! committed. So a later request on another connection waits for a transaction whose commit is
+//! still on its way, and nothing is granted behind a release that was answered.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,38 +21,38 @@ use crate::table::row::Columns;
 use crate::table::{Asker, Changes, Loaded, Wanted, load, save};
 use crate::trouble::Trouble;
 
-/// What a transaction needs besides its requests.
+/// The inputs of a transaction other than its requests.
 #[derive(Debug)]
 pub(crate) struct Scope {
     pub(crate) sql: Sql,
-    /// How a transaction begins that writes.
+    /// The statement that begins a writing transaction.
     begin: String,
-    /// The same after what it asks was waited for already, together with others.
+    /// The same after its rows were already waited for, together with other requests.
     begin_again: String,
     /// How long a lock that is handed over may remain unclaimed.
     pub(crate) window: Duration,
 }
 
-/// What came of a batch.
+/// The result of a batch.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) served: Vec<Served>,
     /// The server's clock at that time.
     pub(crate) now: Stamp,
-    /// How many rows it added.
+    /// The number of rows that it added.
     pub(crate) added: usize,
 }
 
-/// The snapshot of all statements is one, and nothing is locked.
+/// All statements see the same snapshot, and nothing is locked.
 const BEGIN_TO_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// A release for which nobody waits may be lost in a crash of the server: the lease then ends by itself.
+/// A release without waiters may be lost in a crash of the server: the lease then expires.
 const COMMIT_LATER: &str = "SET LOCAL synchronous_commit = off; COMMIT";
 
 impl Scope {
     pub(crate) fn new(schema: &str, call_limit: Duration, window: Duration) -> Self {
         let statement = call_limit.as_millis();
-        // A process that stops in the middle keeps its rows locked no longer than this.
+        // A process that stops in the middle keeps its rows locked for at most this long.
         let idle = 2 * statement;
         let begin = |lock| {
             format!(
@@ -64,7 +65,8 @@ impl Scope {
         Self { sql: Sql::of(schema), begin, begin_again, window }
     }
 
-    /// Serves requests in one transaction: all are done, or none. Whether they have waited for rows before says how long they do.
+    /// Serves requests in one transaction, all or none. The wait for row locks is shorter if the
+    /// requests have waited before.
     pub(crate) async fn serve(
         &self,
         client: &Client,
@@ -80,13 +82,13 @@ impl Scope {
         if let Err(trouble) = &served
             && !trouble.is_lost()
         {
-            // Where this fails the connection is gone, and with it the transaction.
+            // If this fails, the connection is lost, and with it the transaction.
             let _ = client.batch_execute("ROLLBACK").await;
         }
         served
     }
 
-    /// Does one statement that writes, durably and within the limits of a call, and says which row it returned.
+    /// Runs one writing statement, durably and within the limits of a call, and returns its row.
     pub(crate) async fn alone(
         &self,
         client: &Client,
@@ -97,7 +99,7 @@ impl Scope {
             biased;
             client.batch_execute(&self.begin),
             client.query_typed_opt(statement, parameters),
-            // Of a transaction that failed, this is its rollback.
+            // In a failed transaction, this is a rollback.
             client.batch_execute("COMMIT"),
         );
         begun?;
@@ -131,7 +133,8 @@ impl Scope {
         batch: &Batch,
         requests: &[&Request],
     ) -> Result<Done, Trouble> {
-        /// The waiter who leaves, the one who is next, and those among whom one of another process is looked for; one for the asker.
+        /// The waiter that leaves, the next one, those among which one of another process is
+        /// searched for, and one for the requester.
         const FEW: usize = WaitQueue::LOOKED_AHEAD + 3;
         const MORE: usize = WaitQueue::CLEARED_AT_ONCE + FEW;
         let wanted = |first: i64| Wanted {
@@ -168,7 +171,7 @@ impl Scope {
         }
     }
 
-    /// Applies the requests to what was loaded; `None` if more of a queue must be.
+    /// Applies the requests to the loaded records; `None` if more of a queue is needed.
     async fn tried(
         &self,
         loaded: &mut Loaded,
@@ -242,7 +245,7 @@ impl Scope {
         Applied { served, was_short }
     }
 
-    /// When leases may last have been forgotten, where a quorum asks.
+    /// When leases may last have been forgotten, for requests of a quorum.
     async fn voided(&self, client: &Client, by_a_quorum: bool) -> Result<Option<Voided>, Trouble> {
         if !by_a_quorum {
             return Ok(None);
@@ -253,7 +256,8 @@ impl Scope {
         Ok(Some(Voided { at: row.maybe_stamp(0)?, known, timeline: row.get(2)? }))
     }
 
-    /// A server that was promoted or restored goes on in another timeline, and may have lost what was written last in the one before.
+    /// A server that was promoted or restored continues in another timeline, and may have lost the
+    /// last writes of the previous one.
     async fn noticed(&self, client: &Client, voided: &Voided, now: Stamp) -> Result<Stamp, Trouble> {
         if let Some(at) = voided.at.filter(|_| voided.known.as_ref() == Some(&voided.timeline)) {
             return Ok(at);
@@ -274,11 +278,11 @@ struct Voided {
 
 struct Applied {
     served: Vec<Served>,
-    /// Whether a request met the end of what was loaded of a queue.
+    /// Whether a request needed more of a queue than was loaded.
     was_short: bool,
 }
 
-/// Whoever is not known to be deaf listens.
+/// Everybody counts as listening who is not known to be deaf.
 struct Listening<'a>(&'a BTreeSet<Channel>);
 
 impl Subscribers for Listening<'_> {
@@ -293,16 +297,16 @@ impl fmt::Debug for Listening<'_> {
     }
 }
 
-/// What some requests are about.
+/// The keys of several requests.
 #[derive(Debug)]
 struct Batch {
-    /// In byte order, each once.
+    /// In byte order, without duplicates.
     keys: Vec<Key>,
     askers: Vec<Asker>,
     marks: bool,
     by_a_quorum: bool,
     only_reads: bool,
-    /// How many of the requests are about one key, at most.
+    /// The greatest number of requests for one key.
     most_per_key: usize,
 }
 
@@ -325,12 +329,12 @@ impl Batch {
     }
 }
 
-/// Whether a request changes nothing, and needs no row to be locked.
+/// Returns true if a request changes nothing, and so needs no row lock.
 pub(crate) const fn is_read(request: &Request) -> bool {
     matches!(request, Request::Inspect(_) | Request::Marked(_))
 }
 
-/// Whether the store has to abstain while it may have forgotten leases.
+/// Returns true for requests that the store must refuse while it may have forgotten leases.
 const fn is_by_a_quorum(request: &Request) -> bool {
     match request {
         Request::Grant { attempt, .. }
@@ -346,7 +350,7 @@ const fn is_by_a_quorum(request: &Request) -> bool {
     }
 }
 
-/// The keys whose records a request is about.
+/// The keys whose records a request needs.
 fn keys(request: &Request) -> Vec<&Key> {
     match request {
         Request::Grant { attempt, .. }
@@ -360,7 +364,7 @@ fn keys(request: &Request) -> Vec<&Key> {
     }
 }
 
-/// Who asks, at each of its keys.
+/// The requester, for each of its keys.
 fn askers(request: &Request) -> Vec<Asker> {
     let (attempt, wait) = match request {
         Request::Grant { attempt, wait, .. } => (attempt, wait.as_ref()),

@@ -1,20 +1,20 @@
-//! What goes wrong within a transaction, before it is known whose fault it becomes.
+//! Errors within a transaction, before they become faults.
 
 use std::fmt;
 
-/// Why a transaction came to nothing, or why nobody knows what it came to.
+/// Why a transaction failed, or why its result is unknown.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// What the server or the connection said.
+    /// The error of the server or the connection.
     Said(tokio_postgres::Error),
-    /// The tables have something that Leasehold cannot have written.
+    /// The tables contain a value that Leasehold cannot have written.
     Damaged(String),
     /// No answer within the limit of a batch.
     Silent,
 }
 
 impl Trouble {
-    /// Whether the connection is, so that nothing more can be said on it.
+    /// Returns true if the connection is lost.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
             Self::Said(error) => error.as_db_error().is_none(),
@@ -28,7 +28,7 @@ impl Trouble {
     }
 }
 
-/// An error of a column is one of what is in it.
+/// An error of a column concerns its content.
 impl From<tokio_postgres::Error> for Trouble {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Said(error)

@@ -1,6 +1,8 @@
-//! Who speaks with the server: one task for all requests of a store, in the order in which they were asked.
+//! The worker: one task sends all requests of a store to the server, in the order in which they
+//! were made.
 //!
-//! What several tasks ask at the same time is served in one transaction, which costs one flush of the server's disk.
+//! Concurrent requests of several tasks are served in one transaction, which costs one flush of the
+//! server's disk.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +28,7 @@ use crate::table::row::Columns;
 use crate::transaction::{Done, Scope, is_read};
 use crate::trouble::Trouble;
 
-/// What a store's tasks have in common.
+/// The state that a store's tasks share.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) address: Address,
@@ -40,21 +42,21 @@ pub(crate) struct Inner {
     pub(crate) own: Mutex<Option<i64>>,
     pub(crate) blocked: Blocked,
     pub(crate) is_up: AtomicBool,
-    /// What tells these tables from all others, once they were reached.
+    /// The identity of these tables, once they were reached.
     pub(crate) identity: Mutex<Option<Arc<str>>>,
 }
 
-/// Something to be done on the connection, or the reason why there is none.
+/// Work on the connection, or the reason why there is none.
 pub(crate) type Work = Box<
     dyn for<'a> FnOnce(Result<&'a Client, Fault>, &'a Inner) -> BoxFuture<'a, Result<(), Trouble>> + Send,
 >;
 
-/// Answers to some requests, each on its own.
+/// Answers to several requests, each with its own result.
 pub(crate) type Answers = Vec<Result<Answer, Fault>>;
 
-/// What the task is asked.
+/// A job for the task.
 pub(crate) enum Job {
-    /// Serve these; nobody may be waiting for the answers any more.
+    /// Serve these requests; the caller may no longer wait for the answers.
     Serve {
         requests: Vec<Request>,
         reply: Option<oneshot::Sender<Answers>>,
@@ -64,16 +66,18 @@ pub(crate) enum Job {
     Work(Work),
 }
 
-/// The most requests that are served in one transaction: enough to share a flush, few enough to be over in some milliseconds.
+/// The most requests in one transaction: enough to share a flush, few enough to be done in some
+/// milliseconds.
 const MOST: usize = 64;
 
-/// How often a transaction is tried that the server gave up for another's sake.
+/// How often a transaction is tried that the server aborted because of another one.
 const TRIES: u32 = 4;
 
-/// The version of the tables that this program writes. A change that only adds keeps older programs able to use them.
+/// The version of the tables that this program writes. A change that only adds to them keeps older
+/// programs working.
 pub(crate) const VERSION: i64 = 1;
 
-/// On which all processes hear of leases that were broken.
+/// The channel on which all processes are notified of broken leases.
 pub(crate) const BROKEN: &str = "leasehold_broken";
 
 /// Serves until the store is dropped.
@@ -109,7 +113,7 @@ pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Jo
             };
             inner.is_up.store(live.is_some(), Ordering::Relaxed);
             if had_one {
-                // Another server may have taken over, with what it had.
+                // Another server may have taken over, with the data that it had.
                 inner.readings.forget();
                 inner.waiting.ask_for_all();
             }
@@ -123,7 +127,7 @@ pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Jo
     }
 }
 
-/// Whether somebody still waits for what comes of it.
+/// Returns true if somebody still waits for the result.
 fn is_wanted(job: &Job) -> bool {
     match job {
         Job::Serve { reply: Some(reply), .. } => !reply.is_closed(),
@@ -146,14 +150,14 @@ async fn refuse(inner: &Inner, jobs: VecDeque<Job>, fault: &Fault) {
     }
 }
 
-/// Some requests of one asker.
+/// The requests of one caller.
 struct Asked {
     requests: Vec<Request>,
     reply: Option<oneshot::Sender<Answers>>,
 }
 
 impl Inner {
-    /// Connects, and sees whether the tables are those of this program.
+    /// Connects, and checks that the tables are those of this program.
     async fn connected(&self) -> Result<Live, Fault> {
         let live = connect(&self.address, &self.faults, &self.runtime, None).await?;
         let limit = 2 * self.address.call_limit;
@@ -189,7 +193,8 @@ impl Inner {
         Ok(Ok(()))
     }
 
-    /// Does the first thing that is pending, and what can be done with it. `false` if the connection is of no more use.
+    /// Does the first pending job, and others that can be combined with it. `false` if the
+    /// connection is of no more use.
     async fn turn(&self, client: &Client, pending: &mut VecDeque<Job>) -> bool {
         match pending.pop_front() {
             None => true,
@@ -231,7 +236,8 @@ impl Inner {
             Err(trouble) if trouble.is_lost() || requests.len() == 1 => {
                 results.extend(requests.iter().map(|request| Err(self.refused(request, &trouble))));
             }
-            // Each for itself: one that cannot be served, because of what is at its keys, must not keep the others from it.
+            // Each alone: a request that cannot be served because of the data at its keys must not
+            // affect the others.
             Err(trouble) => {
                 let have_waited = is_blocked(&trouble);
                 for request in &requests {
@@ -265,7 +271,7 @@ impl Inner {
         !client.is_closed()
     }
 
-    /// Refuses what would only keep the others waiting, and returns them.
+    /// Refuses requests that would only make the others wait, and returns the rest.
     fn unblocked(&self, batch: Vec<Asked>) -> Vec<Asked> {
         let now = self.runtime.now();
         let refused = |asked: &Asked| match &asked.requests[..] {
@@ -284,7 +290,7 @@ impl Inner {
         batch.into_iter().filter_map(answered).collect()
     }
 
-    /// A request that came to nothing.
+    /// The fault of a failed request.
     fn refused(&self, request: &Request, trouble: &Trouble) -> Fault {
         let fault = self.faults.of(trouble);
         if is_blocked(trouble) {
@@ -293,7 +299,8 @@ impl Inner {
         fault
     }
 
-    /// Serves requests in one transaction, again if the server gave it up for another's sake.
+    /// Serves requests in one transaction, and again if the server aborted it because of another
+    /// one.
     async fn tried(
         &self,
         client: &Client,
@@ -317,7 +324,7 @@ impl Inner {
         }
     }
 
-    /// Tells whom it concerns in this process, and collects what must be said elsewhere.
+    /// Notifies waiters of this process, and collects the messages to other processes.
     fn settle(
         &self,
         served: Served,
@@ -329,7 +336,7 @@ impl Inner {
         for push in pushes {
             self.say(push, now, told);
         }
-        // Whoever is told that its own key is not handed on yet asks again at once.
+        // A caller that is told that its own key is not handed over yet asks again at once.
         if !unfinished.is_empty() && answer != Answer::Grant(GrantAnswer::Unfinished) {
             pending.push_back(Job::Serve { requests: vec![Request::Advance(unfinished)], reply: None });
         }
@@ -346,12 +353,12 @@ impl Inner {
                 told.push((BROKEN.into(), push::write(&said)));
             }
             Some(number) if own != Some(number) => told.push((channel::name(number), push::write(&said))),
-            // Who has no channel may be another process's, which asks by itself.
+            // A waiter without a channel may belong to another process, which polls.
             number => self.hear(number, &said),
         }
     }
 
-    /// Takes what was said on a channel, or by this process itself.
+    /// Handles a message on a channel, or from this process itself.
     pub(crate) fn hear(&self, number: Option<i64>, told: &PushMessage) {
         let mut news = told.news;
         match &mut news {
@@ -364,12 +371,12 @@ impl Inner {
         let proof = proof.map(|(nonce, number)| Proof { channel: channel::of_number(number), nonce });
         match self.readings.before(told.at) {
             Some(since) => _ = self.waiting.hears(told.holder, news, proof.as_ref(), since, now),
-            // Nobody knows how old it is.
+            // Its age is unknown.
             None => _ = self.waiting.hears(told.holder, News::AskAgain, None, now, now),
         }
     }
 
-    /// In a transaction of its own, after what it tells of, and for which nobody waits until it is on disk.
+    /// In a separate transaction, after the one that it reports, without waiting for the disk.
     async fn notify(&self, client: &Client, said: Vec<(String, String)>) -> bool {
         let (channels, payloads): (Vec<_>, Vec<_>) = said.into_iter().unzip();
         let parameters = [(&channels as _, Type::TEXT_ARRAY), (&payloads as _, Type::TEXT_ARRAY)];
@@ -377,7 +384,7 @@ impl Inner {
         matches!(within(&*self.runtime, 3 * self.address.call_limit, notified).await, Some(Ok(_)))
     }
 
-    /// Removes what has ended. Each time more rows are looked at than were added, so it cannot pile up.
+    /// Removes ended records. Each time more rows are read than were added, so they cannot pile up.
     async fn sweep(&self, client: &Client) -> bool {
         let swept = client.execute_typed(&self.scope.sql.sweep, &[]);
         within(&*self.runtime, 3 * self.address.call_limit, swept).await.is_some()

@@ -1,4 +1,4 @@
-//! A row that is taken and let go, with nothing of what a lock is besides.
+//! The baseline: a row that is written and removed, without anything else of a lock.
 
 use leasehold_core::{Holder, Key, Stamp};
 use rusqlite::{Connection, params};
@@ -6,7 +6,8 @@ use rusqlite::{Connection, params};
 use super::micros;
 use crate::trouble::Trouble;
 
-/// Writes the row of a key that has none; says whether it did. If nobody removes it, it ends as a lock does that hangs on no life.
+/// Writes the row of a key that has none; returns true if it did. If nobody removes it, it expires
+/// like a lock without a session.
 pub(crate) fn take(connection: &Connection, key: &Key, holder: Holder, ends: Stamp) -> Result<bool, Trouble> {
     let mut insert = connection.prepare_cached(
         "INSERT INTO record (key, holder, ends, awaited) VALUES (?1, ?2, ?3, 0) ON CONFLICT DO NOTHING",
@@ -14,7 +15,7 @@ pub(crate) fn take(connection: &Connection, key: &Key, holder: Holder, ends: Sta
     Ok(insert.execute(params![key.as_bytes(), bytes(holder), micros(ends)])? == 1)
 }
 
-/// Removes it; says whether it was there.
+/// Removes it; returns true if it was there.
 pub(crate) fn let_go(connection: &Connection, key: &Key, holder: Holder) -> Result<bool, Trouble> {
     let mut delete = connection.prepare_cached("DELETE FROM record WHERE key = ?1 AND holder = ?2")?;
     Ok(delete.execute(params![key.as_bytes(), bytes(holder)])? == 1)

@@ -1,4 +1,4 @@
-//! Which leases were broken.
+//! The records of broken leases.
 
 use leasehold_core::{BreakNote, BreakRecord, Fence, Key, Label, Records, Stamp};
 use rusqlite::{Connection, Row, params};
@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 use super::{micros, stamp};
 use crate::trouble::Trouble;
 
-/// Reads the breaks of the keys that begin with a prefix, whether or not they have ended.
+/// Reads the breaks of the keys with this prefix, including ended ones.
 pub(crate) fn load_from(
     connection: &Connection,
     prefix: &[u8],
@@ -18,7 +18,7 @@ pub(crate) fn load_from(
     let mut rows = select.query([prefix])?;
     while let Some(row) = rows.next()? {
         let (broken, ends) = read(row)?;
-        // All that begin with the prefix stand together.
+        // All keys with the prefix are adjacent.
         if !broken.key.as_bytes().starts_with(prefix) {
             break;
         }
@@ -27,7 +27,7 @@ pub(crate) fn load_from(
     Ok(())
 }
 
-/// Writes the break that is new, if one is, and removes what has ended by the wall clock.
+/// Writes a new break, if there is one, and removes those that have ended by the wall clock.
 pub(crate) fn save(connection: &Connection, after: &Records, wall: Stamp) -> Result<(), Trouble> {
     for (broken, ends) in after.breaks.values() {
         let said = |label: &Option<Label>| label.as_ref().map(|label| label.as_str().to_owned());

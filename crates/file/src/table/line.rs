@@ -1,4 +1,4 @@
-//! The waiters of a key, of whom as few are read and written as a request is about.
+//! The queue of a key: only the waiters that a request needs are read and written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,10 +12,11 @@ use crate::trouble::Trouble;
 
 type QueueSlot = (Ticket, Holder);
 
-/// Reads the first of a line, who asks, and the last; the others are numbers between these.
+/// Reads the first waiters, the requester, and the last waiter; the others are numbers between
+/// them.
 ///
-/// The number before who asks is counted, which takes longer the further back that is; but whoever joins stands last, and of
-/// those who stand already only one of a process asks again, every few seconds.
+/// The waiters before the requester are counted, which takes longer the further back it is. But a
+/// new waiter is last, and of the others only one per process asks again, every few seconds.
 pub(super) fn load(
     connection: &Connection,
     key: &Key,
@@ -79,7 +80,7 @@ pub(super) fn load(
     Ok(line)
 }
 
-/// Writes who joined, and removes who left.
+/// Writes the waiters that joined, and removes those that left.
 pub(super) fn save(
     connection: &Connection,
     key: &Key,
@@ -90,7 +91,8 @@ pub(super) fn save(
 ) -> Result<(), Trouble> {
     let mut was = before.records.lines.get(key);
     let is = after.lines.get(key);
-    // Of a line that has ended, nobody is in the one that came after it; also those who were not read are gone.
+    // A queue that has ended is not continued by the next one, so waiters that were not read are
+    // removed too.
     if was.is_some() && (is.is_none() || before.records.line(key, now).is_none()) {
         forget(connection, key.as_bytes())?;
         was = None;
@@ -129,7 +131,7 @@ pub(super) fn save(
     Ok(())
 }
 
-/// Removes all who wait for a key.
+/// Removes all waiters of a key.
 pub(super) fn forget(connection: &Connection, key: &[u8]) -> Result<(), Trouble> {
     connection.prepare_cached("DELETE FROM waiter WHERE key = ?1")?.execute([key])?;
     connection.prepare_cached("DELETE FROM struck WHERE key = ?1")?.execute([key])?;
@@ -208,7 +210,7 @@ fn standing(row: &Row<'_>) -> Result<Stands, Trouble> {
     Ok((Ticket::new(ticket.unsigned_abs()), standing, life.map(Session::from_bytes)))
 }
 
-/// A ticket as SQLite's signed numbers have it.
+/// A ticket as one of SQLite's signed numbers.
 fn number(ticket: Ticket) -> i64 {
     i64::try_from(ticket.get()).unwrap_or(i64::MAX)
 }

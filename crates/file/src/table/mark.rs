@@ -1,4 +1,4 @@
-//! What was done.
+//! The marks of jobs.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::{micros, stamp};
 use crate::trouble::Trouble;
 
-/// Reads the marks of some keys, whether or not they have ended.
+/// Reads the marks of some keys, including ended ones.
 pub(crate) fn load<'a>(
     connection: &Connection,
     keys: impl Iterator<Item = &'a Key>,
@@ -25,7 +25,7 @@ pub(crate) fn load<'a>(
     Ok(())
 }
 
-/// Reads the marks of the keys that begin with a prefix, whether or not they have ended.
+/// Reads the marks of the keys with this prefix, including ended ones.
 pub(crate) fn load_from(
     connection: &Connection,
     prefix: &[u8],
@@ -37,7 +37,7 @@ pub(crate) fn load_from(
     let mut rows = select.query([prefix])?;
     while let Some(row) = rows.next()? {
         let (key, mark) = read(row)?;
-        // All that begin with the prefix stand together.
+        // All keys with the prefix are adjacent.
         if !key.as_bytes().starts_with(prefix) {
             break;
         }
@@ -52,7 +52,7 @@ pub(crate) fn forget(connection: &Connection, key: &Key) -> Result<(), Trouble> 
     Ok(())
 }
 
-/// Writes the marks that are new, and removes what has ended by the wall clock.
+/// Writes new marks, and removes those that have ended by the wall clock.
 pub(crate) fn save(
     connection: &Connection,
     before: &Records,

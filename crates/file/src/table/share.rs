@@ -1,4 +1,4 @@
-//! Those who hold a key together: a row each.
+//! The shares of a key: one row for each holder.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{Asker, Written, fence, micros, stamp};
 use crate::sessions::Session;
 use crate::trouble::Trouble;
 
-/// Reads all who hold a key together. They are as many as processes of one machine use it at a time.
+/// Reads all shares of a key. There are as many as processes of one machine use it at a time.
 pub(super) fn load(
     connection: &Connection,
     key: &Key,
@@ -34,7 +34,7 @@ pub(super) fn load(
     Ok(shares)
 }
 
-/// Writes what became of the shares of a key, and says whether there are more or fewer of them now.
+/// Writes the changes of a key's shares, and returns whether their number has changed.
 pub(super) fn save(
     connection: &Connection,
     key: &Key,
@@ -57,7 +57,7 @@ pub(super) fn save(
         let lived_on = before.sharing.get(&place);
         let life = match asker.filter(|asker| asker.holder == holder) {
             Some(asker) => asker.life,
-            // One that had ended is not the one that its holder was handed now.
+            // A share that had ended is not the one that its holder has been handed now.
             None if had(holder).is_some_and(|had| now < had.ends || had == share) => lived_on.copied(),
             None => before.waiting.get(&place).copied(),
         };

@@ -1,4 +1,4 @@
-//! What has ended is removed, a few rows at a time.
+//! Removes ended records, a few rows at a time.
 
 use leasehold_core::Stamp;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -6,12 +6,14 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::{line, micros, share};
 use crate::trouble::Trouble;
 
-/// Removes what has ended from a few rows, and remembers in the file where to go on.
+/// Removes the ended records of a few rows, and stores in the file where to continue.
 ///
-/// It runs when a row is added, and each time looks at more rows than that one: so in the time in which the live rows are
-/// added anew, all rows are looked at several times, and what has ended cannot pile up beside what lives.
+/// It runs when a row is added, and each time reads more rows than that one. So in the time in
+/// which all live rows are added anew, all rows are read several times, and ended records cannot
+/// pile up.
 pub(super) fn sweep(connection: &Connection, now: Stamp) -> Result<(), Trouble> {
-    /// More than one, so that the sweep gains on the rows that are added; few, so that no request is slow by it.
+    /// More than one, so that the sweep gains on the added rows; few, so that no request becomes
+    /// slow.
     const ROWS: usize = 8;
     let now = micros(now);
     let hand: Option<Vec<u8>> = connection
@@ -42,7 +44,7 @@ pub(super) fn sweep(connection: &Connection, now: Stamp) -> Result<(), Trouble> 
                 .execute([key])?;
         }
     }
-    // No key is empty, so an empty hand is before the first row.
+    // No key is empty, so the empty key is before the first row.
     let next = looked_at.last().filter(|_| looked_at.len() == ROWS).map_or(&[][..], |(key, ..)| key);
     connection
         .prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES ('hand', ?1)")?

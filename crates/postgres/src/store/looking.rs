@@ -1,4 +1,4 @@
-//! Looking: who holds what, and lists of all there is.
+//! Inspecting keys and listing them.
 
 use leasehold_core::{BoxFuture, Fault, InspectStore, Key, KeyState, Notices, Request};
 use tokio_postgres::types::Type;
@@ -13,7 +13,7 @@ impl InspectStore for PostgresStore {
         Box::pin(self.serve_one(Request::Inspect(key.clone()), self.call_limit(), read!(Inspect)))
     }
 
-    /// A thousand keys at a time, each thousand as it was at one moment.
+    /// A thousand keys at a time; each thousand shows one moment.
     fn list<'a>(&'a self, prefix: &'a [u8]) -> BoxFuture<'a, Result<Vec<KeyState>, Fault>> {
         Box::pin(async move {
             let mut states = Vec::new();
@@ -38,32 +38,33 @@ impl InspectStore for PostgresStore {
         })
     }
 
-    /// Heard by a process in which somebody has waited; others learn it by their next renewal.
+    /// Received by a process in which somebody has waited; others find out by their next renewal.
     fn notices(&self) -> Option<Box<dyn Notices>> {
         Some(self.ear.read(&self.inner))
     }
 }
 
-/// A part of all that begins with a prefix.
+/// A part of the keys with a prefix.
 #[derive(Debug)]
 pub(super) struct Page {
     from: Vec<u8>,
     with_first: bool,
-    /// What all that begins with the prefix is below.
+    /// The upper bound of all keys with the prefix.
     end: Option<Vec<u8>>,
 }
 
 impl Page {
     const ROWS: i64 = 1000;
 
-    /// All that begin with the prefix stand together, from the prefix itself to its last byte's successor.
+    /// All keys with the prefix are adjacent, from the prefix itself to the successor of its last
+    /// byte.
     pub(super) fn first(prefix: &[u8]) -> Self {
         Self { from: prefix.to_vec(), with_first: true, end: end_of(prefix) }
     }
 }
 
 impl PostgresStore {
-    /// Reads a page in the order of its keys, and says where the next one begins.
+    /// Reads a page in the order of its keys, and returns the beginning of the next one.
     pub(super) async fn page<T: Send + 'static>(
         &self,
         page: Page,
@@ -113,7 +114,7 @@ impl PostgresStore {
     }
 }
 
-/// What all that begins with a prefix is below; `None` where that is nothing.
+/// The upper bound of all keys with a prefix; `None` if there is none.
 fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
     let at = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut end = prefix.get(..=at)?.to_vec();

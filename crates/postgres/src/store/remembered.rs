@@ -1,4 +1,4 @@
-//! What outlasts a lease: marks of what was done, and records of leases that were broken.
+//! Records that outlive a lease: marks of jobs, and records of broken leases.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::table;
 use crate::table::row::Columns;
 
 impl MarkStore for PostgresStore {
-    /// When this resolves, the server's disk has it.
+    /// When this resolves, the mark is on the server's disk.
     fn mark<'a>(
         &'a self,
         attempt: &'a Attempt,

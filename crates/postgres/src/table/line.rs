@@ -1,4 +1,4 @@
-//! The waiters of a key, of whom as few are read and written as a request is about.
+//! The queue of a key: only the waiters that a request needs are read and written.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,24 +11,25 @@ use super::row::Columns;
 use crate::channel;
 use crate::trouble::Trouble;
 
-/// The last of a queue, and who asks: everybody who may stand behind the head.
+/// The last waiter of a queue, and the requesters: everybody who may be behind the head.
 const BEHIND: [i64; 2] = [1, 2];
 
 type QueueSlot = (Ticket, Holder);
 
-/// What was read of one queue.
+/// The loaded part of one queue.
 #[derive(Default)]
 struct Part {
     head: u64,
     head_ends: Option<QueueSlot>,
-    /// Who stands behind the head, or says so; for those who ask with how many stand before them.
+    /// Waiters behind the head, or their claimed places; for requesters with the number of waiters
+    /// before them.
     behind: BTreeMap<QueueSlot, Option<u64>>,
     last: Option<QueueSlot>,
-    /// Those of the places behind that somebody stands at.
+    /// Those of the places behind the head that are taken.
     stands: Vec<QueueSlot>,
 }
 
-/// Puts the waiters that were read in their queues, with the others as numbers between them.
+/// Puts the loaded waiters into their queues, with the numbers of the others between them.
 pub(super) fn read(
     rows: &[Row],
     counts: &BTreeMap<Key, i64>,
@@ -64,7 +65,7 @@ pub(super) fn read(
         }
     }
     for (key, part) in parts {
-        // A head that is not full is all of the queue, whatever the number says.
+        // A head that is not full is the whole queue, whatever the number says.
         if part.head < first.unsigned_abs() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Reading columns. What Leasehold cannot have written is said to be damage, and never trusted.
+//! Reads columns. A value that Leasehold cannot have written is reported as damage, and never used.
 
 use leasehold_core::{Fence, Holder, Key, Label, Stamp};
 use tokio_postgres::Row;

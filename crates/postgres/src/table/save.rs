@@ -1,4 +1,4 @@
-//! Writing what became of the records of some keys, where anything did.
+//! Writes the changes of some keys' records, if there are any.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::trouble::Trouble;
 
 type QueueSlot = (Ticket, Holder);
 
-/// What is different.
+/// The differences.
 #[derive(Debug, Default)]
 pub(crate) struct Changes<'a> {
     leases: Vec<&'a Key>,
@@ -29,12 +29,12 @@ pub(crate) struct Changes<'a> {
     gone_shares: Vec<(&'a Key, Holder)>,
     marks: Vec<&'a Key>,
     breaks: Vec<&'a Key>,
-    /// How many rows are new.
+    /// The number of new rows.
     pub(crate) added: usize,
 }
 
 impl<'a> Changes<'a> {
-    /// What became of some keys. The clock is for what has ended.
+    /// The changes of some keys. The clock is for ended records.
     pub(crate) fn between(keys: &'a [Key], before: &'a Records, after: &'a Records, now: Stamp) -> Self {
         let mut changes = Self::default();
         for key in keys {
@@ -59,7 +59,8 @@ impl<'a> Changes<'a> {
         changes
     }
 
-    /// Whether there is nothing to write; a row that was made only to be locked goes with the transaction.
+    /// Returns true if there is nothing to write; a row that was created only for locking it is
+    /// rolled back with the transaction.
     pub(crate) fn is_nothing(&self, before: &Records) -> bool {
         self.leases.is_empty()
             && self.gone.iter().all(|key| !has_row(before, key))
@@ -85,7 +86,8 @@ impl<'a> Changes<'a> {
     fn of_line(&mut self, key: &'a Key, before: &'a Records, after: &'a Records, now: Stamp) {
         let mut was = before.lines.get(key);
         let is = after.lines.get(key);
-        // Of a line that has ended, nobody is in the one that came after it; also those who were not read are gone.
+        // A queue that has ended is not continued by the next one, so waiters that were not read
+        // are removed too.
         if was.is_some() && (is.is_none() || before.line(key, now).is_none()) {
             self.forgotten.push(key);
             was = None;
@@ -122,7 +124,7 @@ fn places(line: Option<&WaitQueue>) -> BTreeMap<QueueSlot, &QueueEntry> {
     waiters.map(|(ticket, standing)| ((ticket, standing.holder), standing)).collect()
 }
 
-/// A statement that is not sent if it would do nothing.
+/// A statement that is skipped if it would do nothing.
 async fn unless(
     nothing: bool,
     client: &Client,
@@ -135,7 +137,7 @@ async fn unless(
     Ok(())
 }
 
-/// Writes the changes, all in one go.
+/// Writes the changes in one round trip.
 pub(crate) async fn save(
     client: &Client,
     sql: &Sql,
