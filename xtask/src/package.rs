@@ -71,3 +71,31 @@ fn remove(directory: &Path) -> io::Result<()> {
         removed => removed,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_package_has_the_texts_of_the_licences_and_everything_that_a_registry_shows() {
+        let read = |file: &Path| {
+            fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+        };
+        for name in CRATES {
+            let place = name.strip_prefix("leasehold-").unwrap_or(name);
+            let package = workspace().join("crates").join(place);
+            for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+                assert_eq!(
+                    read(&package.join(licence)),
+                    read(&workspace().join(licence)),
+                    "{name}: {licence}"
+                );
+            }
+            let manifest = read(&package.join("Cargo.toml"));
+            for field in ["description", "license", "keywords", "categories", "readme", "rust-version"] {
+                assert!(manifest.lines().any(|line| line.starts_with(field)), "{name} lacks {field}");
+            }
+            assert!(manifest.contains("[package.metadata.docs.rs]\nall-features = true"), "{name}: docs.rs");
+        }
+    }
+}
