@@ -13,7 +13,7 @@ use std::{
     process::ExitCode,
 };
 
-use servers::{Flavor, Postgres};
+use servers::{Flavor, Pooler, Postgres};
 
 use crate::takes_no_arguments;
 
@@ -36,6 +36,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
     for (version, programs) in postgres {
         println!("{:<11}  {}", format!("postgres-{version}"), programs.display());
+    }
+    match Pooler::program() {
+        Some(program) => println!("{:<11}  {}", "pgbouncer", program.display()),
+        None => println!("pgbouncer is not there"),
     }
     ExitCode::SUCCESS
 }
@@ -65,6 +69,10 @@ pub(crate) fn fetch() -> Result<(), ExitCode> {
     if let Err(why) = postgres::provide(&place) {
         failed = true;
         eprintln!("xtask servers: PostgreSQL could not be fetched: {why}; remedy: install your system's");
+    }
+    if let Err(why) = postgres::provide_pooler(&place) {
+        failed = true;
+        eprintln!("xtask servers: PgBouncer could not be fetched: {why}; remedy: install your system's");
     }
     if failed { Err(ExitCode::FAILURE) } else { Ok(()) }
 }

@@ -16,6 +16,7 @@
 mod cluster;
 mod flavor;
 mod launch;
+mod pooler;
 mod postgres;
 mod process;
 mod proxy;
@@ -26,6 +27,7 @@ mod watched;
 
 pub use cluster::Cluster;
 pub use flavor::{Flavor, NotFound};
+pub use pooler::Pooler;
 pub use postgres::{Postgres, Wheel};
 pub use process::Process;
 pub use proxy::Proxy;

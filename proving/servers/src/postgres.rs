@@ -23,7 +23,7 @@ use crate::process::{Process, dying_with_us};
 const VERSION: &str = "LEASEHOLD_TEST_POSTGRES";
 
 /// PostgreSQL refuses to run as root; there it runs as whoever owns nothing.
-const NOBODY: u32 = 65_534;
+pub(crate) const NOBODY: u32 = 65_534;
 
 /// How long it may take to end at once.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
@@ -353,11 +353,11 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
     }
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn as_nobody(program: &Path) -> Command {
+pub(crate) fn as_nobody(program: &Path) -> Command {
     if !is_root() {
         return dying_with_us(program);
     }

@@ -1,4 +1,4 @@
-//! Redis 7.0 as Debian packages it, unpacked without installing anything and without being root.
+//! Programs as Debian packages them, Redis 7.0 and PgBouncer, unpacked without installing anything and without being root.
 
 use std::{
     ffi::OsString,
@@ -17,16 +17,22 @@ const PACKAGE: &str = "redis-tools";
 /// Under which name that package has the server: one program, which looks at the name that it is called by.
 const PROGRAM: &str = "usr/bin/redis-check-rdb";
 
+/// The pooler that stands before PostgreSQL.
+const POOLER: &str = "pgbouncer";
+
 /// Which package has a shared library, by the start of the library's name.
-const LIBRARIES: [(&str, &str); 11] = [
+const LIBRARIES: [(&str, &str); 14] = [
     ("libatomic.", "libatomic1"),
     ("libcap.", "libcap2"),
+    ("libcares.", "libc-ares2"),
     ("libcrypto.", "libssl3"),
+    ("libevent-", "libevent-2.1-7"),
     ("libgcrypt.", "libgcrypt20"),
     ("libgpg-error.", "libgpg-error0"),
     ("libjemalloc.", "libjemalloc2"),
     ("liblz4.", "liblz4-1"),
     ("liblzf.", "liblzf1"),
+    ("libpam.", "libpam0g"),
     ("libssl.", "libssl3"),
     ("libsystemd.", "libsystemd0"),
     ("libzstd.", "libzstd1"),
@@ -35,28 +41,37 @@ const LIBRARIES: [(&str, &str); 11] = [
 /// Finds the libraries that were fetched with the server, and becomes the server: its process id is the one of this script.
 const WRAPPER: &str = r#"#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
-LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$here/bin/redis-server" "$@"
+LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$here/bin/$(basename "$0")" "$@"
 "#;
 
 /// Returns a directory with the server, the libraries that this machine lacks, and a script that brings them together.
 pub(super) fn make(flavor: Flavor, workshop: &Path) -> Result<PathBuf, String> {
+    make_of(PACKAGE, PROGRAM, flavor.program(), workshop)
+}
+
+/// The same with PgBouncer.
+pub(super) fn make_pooler(workshop: &Path) -> Result<PathBuf, String> {
+    make_of(POOLER, "usr/sbin/pgbouncer", POOLER, workshop)
+}
+
+fn make_of(package: &str, path: &str, name: &str, workshop: &Path) -> Result<PathBuf, String> {
     let made = tool::directory(workshop, "made")?;
-    let program = tool::directory(&made, "bin")?.join("redis-server");
+    let program = tool::directory(&made, "bin")?.join(name);
     let libraries = tool::directory(&made, "lib")?;
     let mut apt = Apt::new(workshop);
 
-    let unpacked = apt.unpack(PACKAGE)?;
-    tool::put(&unpacked.join(PROGRAM), &program)?;
+    let unpacked = apt.unpack(package)?;
+    tool::put(&unpacked.join(path), &program)?;
 
     // A library may want further ones, which shows only when it is there.
     let mut had: Vec<&str> = Vec::new();
     while let Some(library) = missing(&program, &libraries)?.first() {
-        let package = LIBRARIES.iter().find(|(start, _)| library.starts_with(start));
-        let Some((_, package)) = package.filter(|(_, package)| !had.contains(package)) else {
-            return Err(format!("{PACKAGE} needs {library}, and no package that has it is known"));
+        let known = LIBRARIES.iter().find(|(start, _)| library.starts_with(start));
+        let Some((_, library_package)) = known.filter(|(_, package)| !had.contains(package)) else {
+            return Err(format!("{package} needs {library}, and no package that has it is known"));
         };
-        had.push(package);
-        for file in tool::files(&apt.unpack(package)?)? {
+        had.push(library_package);
+        for file in tool::files(&apt.unpack(library_package)?)? {
             let name = file.file_name().unwrap_or_default();
             if name.to_string_lossy().starts_with("lib") && name.to_string_lossy().contains(".so") {
                 tool::put(&file, &libraries.join(name))?;
@@ -64,7 +79,7 @@ pub(super) fn make(flavor: Flavor, workshop: &Path) -> Result<PathBuf, String> {
         }
     }
 
-    let wrapper = made.join(flavor.program());
+    let wrapper = made.join(name);
     fs::write(&wrapper, WRAPPER).map_err(|error| format!("{}: {error}", wrapper.display()))?;
     tool::make_executable(&wrapper)?;
     Ok(made)

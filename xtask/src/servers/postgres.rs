@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use servers::{Postgres, Wheel};
+use servers::{Pooler, Postgres, Wheel};
 
-use super::wheel;
+use super::{debian, wheel};
 use crate::tool;
 
 /// Fetches the newest version, and an older one if this machine has none or the tests are told to use it.
@@ -38,4 +38,17 @@ fn fetch(place: &Path, from: Wheel) -> Result<(), String> {
         fs::remove_dir_all(&home).map_err(said)?;
     }
     fs::rename(&made, home).map_err(said)
+}
+
+/// Fetches PgBouncer, unless this machine has it.
+pub(super) fn provide_pooler(place: &Path) -> Result<(), String> {
+    if Pooler::program().is_some() {
+        return Ok(());
+    }
+    eprintln!("xtask servers: fetching PgBouncer");
+    let said = |error: std::io::Error| error.to_string();
+    let workshop = tempfile::Builder::new().prefix(".incoming-").tempdir_in(place).map_err(said)?;
+    let made = debian::make_pooler(workshop.path())?;
+    tool::run(Command::new(made.join("pgbouncer")).arg("--version"))?;
+    fs::rename(&made, Pooler::fetched()).map_err(said)
 }

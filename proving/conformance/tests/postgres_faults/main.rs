@@ -4,4 +4,5 @@
 mod hostile;
 mod limits;
 mod outages;
+mod pooler;
 mod world;

@@ -1,0 +1,88 @@
+//! PgBouncer before a PostgreSQL server, in transaction mode.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::chown;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::launch::READY_WITHIN;
+use crate::postgres::{NOBODY, as_nobody, is_root};
+use crate::{Flavor, Postgres, Process};
+
+/// A running pooler, which gives each transaction any of a few sessions; gone when it is dropped.
+#[derive(Debug)]
+pub struct Pooler {
+    port: u16,
+    _process: Process,
+    _directory: TempDir,
+}
+
+impl Pooler {
+    /// A pooler before this server.
+    ///
+    /// # Panics
+    ///
+    /// If there is no program, or it does not start.
+    #[track_caller]
+    pub fn before(server: &Postgres) -> Self {
+        Self::try_before(server).unwrap_or_else(|why| panic!("PgBouncer: {why}"))
+    }
+
+    /// A store URL that leads through it.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// The program that was fetched, or the one of this machine.
+    pub fn program() -> Option<PathBuf> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let installed = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+        let all = [Self::fetched()].into_iter().chain(installed).map(|place| place.join("pgbouncer"));
+        all.into_iter().find(|program| program.is_file())
+    }
+
+    /// Where `cargo xtask servers` puts it, whether or not it is there.
+    pub fn fetched() -> PathBuf {
+        Flavor::fetched_into().join("pgbouncer")
+    }
+
+    fn try_before(server: &Postgres) -> Result<Self, String> {
+        let said = |error: io::Error| error.to_string();
+        let program = Self::program().ok_or("there is none; run `cargo xtask servers`")?;
+        let directory = TempDir::with_prefix("pgbouncer-").map_err(said)?;
+        let port =
+            TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(said)?.port();
+        let [settings, users] = ["pgbouncer.ini", "users"].map(|name| directory.path().join(name));
+        fs::write(&users, "\"postgres\" \"\"\n").map_err(said)?;
+        let text = format!(
+            "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
+             unix_socket_dir =\nauth_type = trust\nauth_file = {}\npool_mode = transaction\ndefault_pool_size = 4\n",
+            server.port(),
+            users.display()
+        );
+        fs::write(&settings, text).map_err(said)?;
+        if is_root() {
+            for path in [directory.path(), &settings, &users] {
+                chown(path, Some(NOBODY), Some(NOBODY)).map_err(said)?;
+            }
+        }
+        let mut command = as_nobody(&program);
+        command.arg("-q").arg(&settings).stdin(Stdio::null());
+        let mut process = Process::spawn(command).map_err(said)?;
+        let deadline = Instant::now() + READY_WITHIN;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if Instant::now() >= deadline || process.ended().map_err(said)?.is_some() {
+                return Err("it did not start".into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Self { port, _process: process, _directory: directory })
+    }
+}
