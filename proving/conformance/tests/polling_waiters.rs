@@ -25,7 +25,7 @@ async fn a_waiter_that_polls_does_not_queue_and_has_the_lock_within_an_interval(
     let waiting = tokio::spawn(ours.mutex("k").lock().into_future());
     sleep(SECOND).await;
     let state = ours.inspect("k").await.unwrap();
-    assert!(state.line.is_empty(), "{:?}", state.line);
+    assert!(state.waiters.is_empty(), "{:?}", state.waiters);
     held.release().await.unwrap();
     let released = Instant::now();
     let guard = waiting.await.unwrap().unwrap();
