@@ -313,7 +313,6 @@ fn duplicate(number: i32) -> io::Result<OwnedFd> {
         Err(error @ rustix::io::Errno::BADF) => Err(error.into()),
         // A container's filter refused it, or the kernel does not know it. This opens the same file
         // or pipe again, so lines must be appended to its end.
-        // written must go to its end.
         Err(_) => {
             let append = OFlags::APPEND.bits().cast_signed();
             let path = format!("/proc/self/fd/{number}");

@@ -1,4 +1,4 @@
-//! The place where the locks are: which it is, who named it, and the way there.
+//! The store of the locks: its URL, who named it, and connecting to it.
 
 use std::env::{self, VarError};
 use std::fmt;
@@ -18,12 +18,12 @@ use crate::stores::Stores;
 use crate::waiting::SILENCE;
 use crate::wanted::{default_time, time_of};
 
-/// Where the locks are.
+/// The store of the locks.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreLocation {
     pub(crate) store: Stores,
     origin: Origin,
-    /// How long it may be silent, if that was said.
+    /// The outage limit, if one was set.
     pub(crate) outage_limit: Option<Duration>,
 }
 
@@ -35,18 +35,19 @@ enum Origin {
     Nobody,
 }
 
-/// How long a store may be silent: the library's own default, said here because a short wait shortens it.
+/// How long a store may be silent: the library's default, repeated here because a short wait
+/// shortens it.
 pub(crate) const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 
-/// The same for whoever only looks, or tries once: such a one wants an answer now.
+/// The same for tasks that only look, or try once: they should answer soon.
 pub(crate) const SHORT_OUTAGE_LIMIT: Duration = Duration::from_secs(2);
 
 impl StoreLocation {
-    /// The one of `--store`, or else of the environment, or else the default.
+    /// The store of `--store`, otherwise of the environment, otherwise the default.
     ///
     /// # Errors
     ///
-    /// [`Failure`], when what was named can be none.
+    /// [`Failure`] if the name cannot be a store.
     pub(crate) fn of(args: PlaceArgs) -> Result<Self, Failure> {
         let outage_limit = default_time("--outage-limit", args.outage_limit)?;
         let max_ttl = time_of("--max-ttl", args.max_ttl)?;
@@ -64,7 +65,8 @@ impl StoreLocation {
             return named(&urls, Origin::Argument);
         }
         match env::var(environment::STORE) {
-            // Not as if it were unset: a script whose variable was empty must not lock elsewhere than it meant to.
+            // Not the same as unset: a script with an empty variable must not use another store
+            // than it meant.
             Ok(url) if url.trim().is_empty() => {
                 Err(Failure::usage("it is empty: unset it for the default store, or give it a URL")
                     .about(Origin::Environment))
@@ -79,7 +81,7 @@ impl StoreLocation {
         }
     }
 
-    /// What it is connected with by who takes nothing: no ttl must be in its way.
+    /// The builder for tasks that take no lock: no TTL may be an error.
     pub(crate) fn to_look_at(&self) -> LocksBuilder {
         let limit = self.outage_limit.unwrap_or(SHORT_OUTAGE_LIMIT);
         Locks::builder().outage_limit(limit).ttl(Ttl::DEFAULT.duration().min(self.store.max_ttl))
@@ -89,18 +91,18 @@ impl StoreLocation {
     ///
     /// # Errors
     ///
-    /// [`Failure`], when the store cannot be reached, or refuses.
+    /// [`Failure`] if the store cannot be reached, or refuses.
     pub(crate) async fn look(&self, quiet: bool) -> Result<Locks, Failure> {
         let limit = self.outage_limit.unwrap_or(SHORT_OUTAGE_LIMIT);
         self.connect(self.to_look_at(), limit, quiet).await
     }
 
-    /// Connects within a limit, says so if that takes a while, and warns of a password that others can see, and of a store that others will not
-    /// find.
+    /// Connects within a time limit, reports if that takes a while, and warns of a password that
+    /// others can see, and of a store that others will not find.
     ///
     /// # Errors
     ///
-    /// [`Failure`], when the store cannot be reached, or refuses.
+    /// [`Failure`] if the store cannot be reached, or refuses.
     pub(crate) async fn connect(
         &self,
         builder: LocksBuilder,
@@ -125,11 +127,11 @@ impl StoreLocation {
         Ok(locks)
     }
 
-    /// The same without connecting: also a store that refuses can be looked at.
+    /// The same without connecting, because a store that refuses can be diagnosed too.
     ///
     /// # Errors
     ///
-    /// [`Failure`], when what was named can be no store.
+    /// [`Failure`] if the name cannot be a store.
     pub(crate) fn unopened(&self, builder: LocksBuilder, quiet: bool) -> Result<Locks, Failure> {
         let mut urls = self.store.reveal();
         let locks = match (urls.next(), urls.len()) {
@@ -171,7 +173,7 @@ impl StoreLocation {
         let mut urls = self.store.reveal();
         match (urls.next(), urls.len()) {
             (Some(url), 0) => builder.connect(url).await,
-            // Opens nothing: one that is down does not matter.
+            // This opens nothing, so a store that is down does not matter.
             _ => self.several(builder),
         }
     }
@@ -191,7 +193,7 @@ impl StoreLocation {
             .hint(
                 "put it into a file that only you can read, and name that: redis://HOST?password-file=FILE",
             ),
-            // Nobody chose this place, so whoever reads this may not know that there are others.
+            // Nobody chose this store, so the reader may not know that there are others.
             ConnectError::Refused(_) if self.origin == Origin::Nobody => Failure::from(error)
                 .hint(format!("name another store with --store or {}", environment::STORE)),
             _ => Failure::from(error),

@@ -1,4 +1,4 @@
-//! One store, or several that are one by majority.
+//! One store, or several that form a quorum.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use leasehold::QuorumStore;
 use crate::exit::Failure;
 use crate::store_url::StoreUrl;
 
-/// One store, or several that are one by majority.
+/// One store, or several that form a quorum.
 #[derive(Clone, Debug)]
 pub(crate) struct Stores {
     all: Vec<StoreUrl>,
-    /// The longest ttl of everybody who uses these stores together.
+    /// The longest TTL of all users of these stores.
     pub(crate) max_ttl: Duration,
 }
 
 impl Stores {
-    /// A minute is twice the ttl that locks have by default. It is also how long a server that was restarted without its state
-    /// is missed.
+    /// A minute is twice the default TTL of locks. It is also how long a server that was restarted
+    /// without its state abstains.
     pub(crate) const MAX_TTL: Duration = QuorumStore::MAX_TTL_OF_URL;
 
-    /// The store at a URL, or the stores at several, or in the URL of a quorum.
+    /// The store at a URL, or the stores at several URLs or in the URL of a quorum.
     ///
     /// # Errors
     ///
-    /// [`Failure`], when one can be none.
+    /// [`Failure`] if one of them cannot be a store.
     pub(crate) fn new<'a>(
         urls: impl IntoIterator<Item = &'a str>,
         max_ttl: Option<Duration>,
@@ -59,8 +59,9 @@ impl Stores {
         Ok(Self { all, max_ttl: max_ttl.unwrap_or(Self::MAX_TTL) })
     }
 
-    /// The URLs in a text, with white space between them. A path may have white space in it, too: only what begins as a URL does
-    /// is the next one. A quorum is one URL, whatever is between its members.
+    /// The URLs in a text, separated by white space. A path may contain white space too: only a
+    /// word that begins like a URL starts the next one. A quorum is one URL, whatever is between
+    /// its members.
     pub(crate) fn urls_in(text: &str) -> Vec<&str> {
         if Self::is_a_quorum(text.trim_start()) {
             return vec![text.trim_start()];
@@ -79,12 +80,12 @@ impl Stores {
         urls
     }
 
-    /// Whether a text is the URL of a quorum.
+    /// Returns true if a text is the URL of a quorum.
     pub(crate) fn is_a_quorum(text: &str) -> bool {
         text.starts_with("quorum:")
     }
 
-    /// The URLs, with the passwords in them.
+    /// The URLs, with their passwords.
     pub(crate) fn reveal(&self) -> impl ExactSizeIterator<Item = &str> {
         self.all.iter().map(StoreUrl::reveal)
     }
@@ -93,7 +94,7 @@ impl Stores {
         self.all.len() > 1
     }
 
-    /// Whether it is a file, or files.
+    /// Returns true if all of them are files.
     pub(crate) fn is_a_file(&self) -> bool {
         self.reveal().all(|url| url.starts_with("file:"))
     }
@@ -107,7 +108,7 @@ impl Stores {
         all.join(" ")
     }
 
-    /// Whether they are the same stores, in whatever order.
+    /// Returns true if they are the same stores, in any order.
     pub(crate) fn is_same_place_as(&self, other: &Self) -> bool {
         let has = |stores: &Self, one: &StoreUrl| stores.all.iter().any(|other| other.is_same_place_as(one));
         self.all.iter().all(|one| has(other, one)) && other.all.iter().all(|one| has(self, one))

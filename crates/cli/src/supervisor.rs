@@ -1,10 +1,12 @@
-//! The supervisor: a process of ours between us and the command, which sees to it that the command does not outlive its lease,
-//! whatever becomes of us: killed, stopped, or stuck.
+//! The supervisor: a process between us and the command. It makes sure that the command does not
+//! outlive its lease, even if we are killed, stopped or stuck.
 //!
-//! It is told when the lease ends, after each renewal, and asks and kills by itself. When the connection to us ends, so did
-//! we, and it kills at once. All that the command started is below it, whatever group, session or parent that chose.
+//! It is told the lease's end after each renewal, and on its own asks the command to end and kills
+//! it. When the connection to us ends, we have ended, and it kills at once. Everything that the
+//! command started is below it, whatever group, session or parent it has.
 //!
-//! When the command has ended by itself, so has the supervisor's work: what the command left running goes on, without a lock.
+//! When the command has ended on its own, the supervisor's work is done: processes that the command
+//! left run on, without a lock.
 
 mod descendants;
 mod ending;
@@ -33,10 +35,11 @@ pub(crate) use self::order::Order;
 pub(crate) use self::report::{News, Outcome, Report, Stop};
 pub(crate) use self::starting::{Role, Start, process};
 
-/// Poll counts on a clock that stands still while the machine sleeps, and a lease does not: so look each second.
+/// poll(2) uses a clock that stops while the machine sleeps, and a lease does not: so check each
+/// second.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
-/// Is what the role says, to its end.
+/// Performs the role, to its end.
 pub(crate) fn play(role: Role, words: impl Iterator<Item = std::ffi::OsString>) {
     match role {
         Role::Supervisor => mind(words),
@@ -53,7 +56,8 @@ fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
     let Some(start) = Start::read(words) else { return };
     let Some((Order::End(end), lent)) = link::accept(io::stdin()) else { return };
     let ending = Ending::new(end, start.grace);
-    // To our end: if the one that holds the lock was killed, its lease ends when all that it started has.
+    // Until our end: if the process that holds the lock was killed, its lease ends when everything
+    // that it started has ended.
     let _lifeline = lent.lifeline;
     let report = match start.command(lent.stdin) {
         Ok((id, launcher)) => {
@@ -71,19 +75,19 @@ fn mind(words: impl Iterator<Item = std::ffi::OsString>) {
     link::send_news(io::stdin(), News::Ended(report));
 }
 
-/// The command, as its parent knows it.
+/// The command, from its parent's point of view.
 struct Command {
     id: Pid,
-    /// Where the launcher says why it could not become the command.
+    /// The launcher writes here why it could not become the command.
     launcher: OwnedFd,
-    /// The group that we had it join; `None` for one of its own.
+    /// The group that it joined; `None` for its own group.
     group: Option<Pid>,
     /// The process that holds the lock.
     we: Option<Pid>,
-    /// Whether all that it started is waited for.
+    /// Whether to wait for everything that it started.
     wait_for_all: bool,
     stopped: bool,
-    /// How often it was.
+    /// The number of stops.
     stops: u64,
 }
 
@@ -97,7 +101,7 @@ impl Command {
                 Step::Rest(until) => Duration::from_nanos(until.saturating_sub(now())).min(LONGEST_NAP),
                 Step::Ask => {
                     descendants::signal(Signal::TERM);
-                    // What is stopped cannot end.
+                    // A stopped process cannot end.
                     descendants::signal(Signal::CONT);
                     continue;
                 }
@@ -111,7 +115,7 @@ impl Command {
             let _ = poll(&mut events, Timespec::try_from(nap).ok().as_ref());
             drop(events);
             while let Ok(Some(_)) = wakes.read_signal() {}
-            // Before the orders: whether the command is stopped decides what they mean.
+            // Before the orders, because their meaning depends on whether the command is stopped.
             let none_left = descendants::reap(|id, how| {
                 if id == self.id {
                     status = self.after(how).or(status);
@@ -134,7 +138,7 @@ impl Command {
                     Ok(Some(order)) => {
                         match order {
                             _ if status.is_none() => self.handle(order),
-                            // What it left is all that there is to pass it on to.
+                            // A signal can only be passed on to what the command left.
                             Order::Signal(signal) => drop(descendants::signal(signal)),
                             _ => {}
                         }
@@ -150,7 +154,7 @@ impl Command {
         }
     }
 
-    /// What the kernel says of it. Gives back how it ended, if it did.
+    /// Handles a change reported by the kernel. Returns how the command ended, if it did.
     fn after(&mut self, how: WaitStatus) -> Option<i32> {
         if let Some(signal) = how.stopping_signal() {
             self.stopped = true;
@@ -162,7 +166,8 @@ impl Command {
         }
         if how.continued() {
             self.stopped = false;
-            // Whoever continued the command by hand means all of the run: stopped with it, we would not renew its lease.
+            // Somebody who continues the command by hand means the whole run: if we stayed stopped,
+            // we would not renew its lease.
             if let Some(we) = self.we.filter(|we| self.group.is_some() && getppid() == Some(*we)) {
                 let _ = kill_process(we, Signal::CONT);
             }
@@ -171,13 +176,13 @@ impl Command {
         Some(how.as_raw())
     }
 
-    /// Signals fail if all have ended, which is what most signals are for.
+    /// A signal fails if all processes have ended, which is the purpose of most signals.
     fn handle(&self, order: Order) {
         let _ = match order {
             Order::Signal(signal) => self.signal(signal),
             Order::Stop => self.signal(Signal::STOP),
             Order::Suspend(stops) if self.stops == stops => self.signal(Signal::TSTP),
-            // A shell that has job control has a group of its own, which it stops as one.
+            // A shell with job control has its own group, which it stops as a whole.
             Order::Continue(stop) if self.stopped && self.stops <= stop => match getpgid(Some(self.id)) {
                 Ok(group) if Some(group) != self.group => kill_process_group(group, Signal::CONT),
                 _ => kill_process(self.id, Signal::CONT),
@@ -192,7 +197,7 @@ impl Command {
     }
 }
 
-/// The lease clock, which also counts the time that the machine sleeps.
+/// The lease clock, which includes the time during which the machine sleeps.
 pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()

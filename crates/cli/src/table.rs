@@ -1,4 +1,4 @@
-//! Locks in columns, as wide as the terminal allows.
+//! A table of locks, as wide as the terminal allows.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::cut::{APART, cut_amid, cut_apart};
 use crate::print::plain;
 use crate::time;
 
-/// A column for each of them; a lock is a row, and one that several hold has a row for each.
+/// The columns. A lock is a row, and a shared lock has a row for each holder.
 const HEADS: [&str; COLUMNS] = ["KEY", "HOLDER", "FENCE", "HELD", "LEFT", "WAITING"];
 const COLUMNS: usize = 6;
 const KEY: usize = 0;
@@ -18,44 +18,47 @@ const FENCE: usize = 2;
 const HELD: usize = 3;
 const LEFT: usize = 4;
 
-/// Between two columns.
+/// The space between two columns.
 const GAP: &str = "  ";
 
-/// How narrow keys and holders may become before a column is left out for them: a label says less than a key.
+/// How narrow keys and holders may become before a column is dropped for them: a label matters less
+/// than a key.
 const ROOMY: [(usize, usize); 2] = [(HOLDER, 22), (KEY, 20)];
 
-/// What is left out, in this order: numbers say nothing without their beginning, so no other column is cut.
+/// The columns to drop, in this order: a number without its beginning is useless, so no other
+/// column is cut.
 const LEAST_NEEDED: [usize; 2] = [LEFT, FENCE];
 
-/// How narrow they may become after that. The digits of a holder stay, and keys can be told from each other.
+/// How narrow they may become after that. The digits of a holder are kept, and keys remain
+/// distinguishable.
 const NARROW: [(usize, usize); 6] = [ROOMY[0], ROOMY[1], (HOLDER, 16), (KEY, 12), (HOLDER, 10), (KEY, APART)];
 
-/// What stands in a cell: a text that can be cut, and behind it one that stays.
+/// The content of a cell: a text that may be cut, and a tail that is kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     text: String,
     tail: String,
 }
 
-/// What stands in a row.
+/// The cells of a row.
 pub(crate) type Row = [Cell; COLUMNS];
 
-/// The table, with its heads. `width` is that of the terminal; without one, nothing is cut.
+/// The table with its headings. `width` is that of the terminal; without one, nothing is cut.
 pub(crate) fn table(states: &[KeyState], width: Option<usize>) -> String {
     let rows: Vec<_> = states.iter().flat_map(rows_of).collect();
     let least = [0; COLUMNS];
     Table::of(&rows, least, width.unwrap_or(usize::MAX)).lines(rows).map(|line| line + "\n").collect()
 }
 
-/// How rows are shown below each other.
+/// The layout of the rows.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// `None` for a column that is left out.
+    /// `None` for a column that is dropped.
     widths: [Option<usize>; COLUMNS],
     keys: HashMap<String, String>,
 }
 
-/// For times that change while somebody looks: the columns stay where they are.
+/// The widths for a live display: the columns stay where they are while times change.
 pub(crate) const STEADY: [usize; COLUMNS] = {
     let mut least = [0; COLUMNS];
     least[HELD] = 6;
@@ -64,7 +67,7 @@ pub(crate) const STEADY: [usize; COLUMNS] = {
 };
 
 impl Table {
-    /// Each column is as wide as what stands in it and no less than `least`, unless there is too little room.
+    /// Each column is as wide as its content and at least `least`, unless there is too little room.
     pub(crate) fn of(rows: &[Row], least: [usize; COLUMNS], room: usize) -> Self {
         let natural: [usize; COLUMNS] = std::array::from_fn(|column| {
             let widest = rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
@@ -87,7 +90,7 @@ impl Table {
         Self { widths, keys }
     }
 
-    /// The heads, and a line for each row.
+    /// The headings, and a line for each row.
     pub(crate) fn lines(&self, rows: impl IntoIterator<Item = Row>) -> impl Iterator<Item = String> {
         std::iter::once(HEADS.map(Cell::of)).chain(rows).map(|row| self.line(row))
     }
@@ -114,7 +117,7 @@ impl Table {
     }
 }
 
-/// The widths with those columns narrower that may be, if it all fits then.
+/// The widths after shrinking these columns, if everything fits then.
 fn shrunk(
     mut widths: [Option<usize>; COLUMNS],
     down_to: &[(usize, usize)],
@@ -127,7 +130,7 @@ fn shrunk(
     (all(widths) <= room).then_some(widths)
 }
 
-/// Where nothing fits, the terminal cuts.
+/// If nothing fits, the terminal cuts the lines.
 fn narrowest(mut widths: [Option<usize>; COLUMNS]) -> [Option<usize>; COLUMNS] {
     for (column, least) in NARROW {
         widths[column] = widths[column].map(|width| width.min(least));
@@ -135,7 +138,7 @@ fn narrowest(mut widths: [Option<usize>; COLUMNS]) -> [Option<usize>; COLUMNS] {
     widths
 }
 
-/// How wide a line is.
+/// The width of a line.
 fn all(widths: [Option<usize>; COLUMNS]) -> usize {
     let shown = widths.iter().flatten();
     shown.clone().sum::<usize>() + GAP.len() * shown.count().saturating_sub(1)
@@ -148,7 +151,7 @@ fn rows_of(state: &KeyState) -> Vec<Row> {
     }
 }
 
-/// A lock, or one of those who hold it.
+/// A lock, or one of its holders.
 pub(crate) fn row(state: &KeyState, holding: Option<&HolderInfo>) -> Row {
     let nobody = || Cell::of(&state.damage.as_deref().map_or_else(|| "-".into(), plain));
     let holder = holding.map_or_else(nobody, Cell::of_holding);
@@ -191,7 +194,7 @@ impl Cell {
     fn cut(self, width: usize) -> String {
         match width.checked_sub(self.tail.width()) {
             Some(room) if room > 0 || self.tail.is_empty() => cut_amid(&self.text, room) + &self.tail,
-            // The blank before the digits would be one too many.
+            // The space before the digits would be one too many.
             _ => self.tail.trim_start().into(),
         }
     }

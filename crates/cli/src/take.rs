@@ -1,4 +1,4 @@
-//! Taking the lock that is wanted, and giving it back.
+//! Acquiring the requested lock, and releasing it.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -17,21 +17,22 @@ use crate::time;
 use crate::waiting::{Telling, since};
 use crate::wanted::{Patience, Wanted};
 
-/// What came of the wish.
+/// The result of the request.
 #[derive(Debug)]
 pub(crate) enum Taken {
     Lock(Locks, Guard),
     Interrupted(Signal),
 }
 
-/// How long what a request may have left behind is given to be undone. A store that answers needs milliseconds.
+/// The time for undoing what a request may have left behind. A store that answers needs
+/// milliseconds.
 const UNDOING: Duration = Duration::from_secs(3);
 
-/// Waits for the lock, as long as it is wanted.
+/// Waits for the lock, for as long as requested.
 ///
 /// # Errors
 ///
-/// [`Failure`], when it was not had.
+/// [`Failure`] if it was not acquired.
 pub(crate) async fn take(wanted: &Wanted, signals: &mut Signals) -> Result<Taken, Failure> {
     let started = Instant::now();
     let locks = match reach(wanted, signals).await? {
@@ -57,7 +58,7 @@ pub(crate) async fn take(wanted: &Wanted, signals: &mut Signals) -> Result<Taken
 ///
 /// # Errors
 ///
-/// [`Failure`], when it does not answer, or refuses.
+/// [`Failure`] if it does not answer, or refuses.
 pub(crate) async fn reach(wanted: &Wanted, signals: &mut Signals) -> Result<Result<Locks, Signal>, Failure> {
     if wanted.verbose {
         say::line(format_args!("{}: asking {}", wanted.keys, wanted.place.store));
@@ -73,7 +74,7 @@ pub(crate) async fn reach(wanted: &Wanted, signals: &mut Signals) -> Result<Resu
     reached
 }
 
-/// What the request comes to, or the signal that came first: then the request is given up.
+/// The result of the request, or the signal that came first: then the request is given up.
 pub(crate) async fn unless_told_to_end<T>(
     locks: &Locks,
     signals: &mut Signals,
@@ -90,13 +91,13 @@ pub(crate) async fn unless_told_to_end<T>(
     Err(undo(locks, signals).await.unwrap_or(signal))
 }
 
-/// Sees to a lock that was just had, and tells.
+/// Handles a lock that was just acquired, and reports it.
 pub(crate) async fn had(wanted: &Wanted, locks: &Locks, guard: &Guard, waited: Duration) {
     claim(wanted, guard).await;
     tell_taken(wanted, locks, guard, waited);
 }
 
-/// What comes of the request, while somebody tells of it.
+/// The result of the request, while progress is reported.
 pub(crate) async fn with<T>(telling: Telling<'_>, request: impl Future<Output = T>) -> T {
     tokio::select! {
         biased;
@@ -105,13 +106,14 @@ pub(crate) async fn with<T>(telling: Telling<'_>, request: impl Future<Output = 
     }
 }
 
-/// As if for ever.
+/// Practically for ever.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Asks for the lock, as long as it is wanted.
+/// Requests the lock, for as long as requested.
 ///
-/// Who waits for as long as it takes waits for the store as well, once that has answered; one that never did may be misspelt. Of several
-/// stores nobody knows that before the first request.
+/// A request without a time limit also waits for the store without a limit, once the store has
+/// answered; one that never did may be misspelt. For several stores, that is unknown before the
+/// first request.
 async fn ask(wanted: &Wanted, locks: &Locks, started: Instant) -> Result<Guard, LockError> {
     if let Some(within) = wanted.patience.left(started) {
         return request(wanted, locks).within(within).await;
@@ -137,19 +139,20 @@ fn request(wanted: &Wanted, locks: &Locks) -> Acquire {
     }
 }
 
-/// Makes a lock that was handed over in line last its ttl. It lasts a short window until it is renewed for the first time, and a
-/// command that is to have its grace before the lease's end would be told to end at once.
+/// Extends a lock that was handed over in the queue to its TTL. Until its first renewal it lasts
+/// only for a short window, and a command that needs its grace period before the lease's end would
+/// be told to end at once.
 async fn claim(wanted: &Wanted, guard: &Guard) {
     let ttl = wanted.ttl.duration();
     if guard.remaining() < ttl / 2 {
         let left =
             wanted.max_hold.map_or(ttl, |max_hold| max_hold.saturating_sub(guard.held_for() + SENDING));
-        // If it fails, the lease is as good as before, and renewed like any other.
+        // If this fails, the lease is unchanged, and is renewed like any other.
         let _ = guard.renew(ttl.min(left)).await;
     }
 }
 
-/// A renewal is sent some time after its length was computed, and must not pass the longest hold.
+/// A renewal is sent some time after its length was computed, and must not exceed the longest hold.
 const SENDING: Duration = Duration::from_millis(50);
 
 async fn connect(wanted: &Wanted) -> Result<Locks, Failure> {
@@ -172,7 +175,7 @@ fn tell_taken(wanted: &Wanted, locks: &Locks, guard: &Guard, waited: Duration) {
     });
 }
 
-/// Tells of each renewal, and of the loss. Never resolves.
+/// Reports each renewal, and the loss. Never resolves.
 ///
 /// Cancel safe.
 pub(crate) async fn tell_keeping(status: Arc<Status>, held: Held) -> Infallible {
@@ -226,27 +229,27 @@ pub(crate) fn not_taken(wanted: &Wanted, locks: &Locks, error: LockError) -> Fai
     if wanted.quiet { failure.silent() } else { failure }
 }
 
-/// Waits until nothing of a request is left. Gives back the signal that cut that short.
+/// Waits until nothing of a request is left. Returns the signal that interrupted the wait.
 pub(crate) async fn undo(locks: &Locks, signals: &mut Signals) -> Option<Signal> {
     tokio::select! {
-        // What is not undone in time ends with the lease that nobody renews.
+        // What is not undone in time ends with the lease, which nobody renews.
         _ = locks.close(UNDOING) => None,
         signal = signals.next() => Some(signal),
     }
 }
 
-/// What became of the lock when we needed it no more.
+/// The result of the release.
 #[derive(Debug)]
 pub(crate) enum Return {
     Done,
-    /// It had been lost before.
+    /// The lock had been lost before.
     NotOurs(ReleaseError),
-    /// The store did not say, and this is what to say of it.
+    /// The store did not confirm it; this is the message about that.
     Unconfirmed(String),
 }
 
-/// The time that is left for the store once the command has ended. Nothing is gained by waiting longer for one that does not
-/// answer: the lease ends by itself.
+/// The time limit for the store once the command has ended. Waiting longer for a store that does
+/// not answer gains nothing: the lease expires on its own.
 #[derive(Debug)]
 pub(crate) struct LastWords {
     began: Instant,
@@ -256,10 +259,10 @@ pub(crate) struct LastWords {
 
 impl LastWords {
     const LIMIT: Duration = Duration::from_secs(3);
-    /// Whoever waits for longer than this wants to know for what.
+    /// After this time, people want to know what is being waited for.
     const SILENCE: Duration = Duration::from_secs(1);
 
-    /// With the end of the lease there is nothing left to release.
+    /// At the end of the lease, nothing is left to release.
     pub(crate) fn begin(guard: &Guard) -> Self {
         let limit = guard.remaining().min(Self::LIMIT);
         Self { began: Instant::now(), limit, announced: false }
@@ -269,7 +272,8 @@ impl LastWords {
         self.limit.saturating_sub(self.began.elapsed())
     }
 
-    /// What comes of it in the time that is left, unless a signal comes first. Says for whom we wait if that takes a while.
+    /// The result in the time that is left, unless a signal comes first. Reports a wait that takes
+    /// a while.
     pub(crate) async fn hear<T>(
         &mut self,
         wanted: &Wanted,
@@ -310,7 +314,7 @@ pub(crate) async fn give_back(
             undo_for(locks, last.left(), signals).await;
             Return::Done
         }
-        // What the store may still have of it for a moment is being taken back.
+        // What the store may still have of it for a moment is being released.
         Some(Err(
             error @ (ReleaseError::Expired { .. }
             | ReleaseError::Broken { .. }
@@ -327,7 +331,7 @@ pub(crate) async fn give_back(
     }
 }
 
-/// One call to a store that answers slowly: what was lost ends by itself soon after.
+/// One call to a slow store: what was lost expires soon after.
 const UNDOING_THE_LOST: Duration = Duration::from_secs(1);
 
 async fn undo_for(locks: &Locks, within: Duration, signals: &mut Signals) {

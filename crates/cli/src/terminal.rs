@@ -1,4 +1,4 @@
-//! The terminal that Ctrl-C and Ctrl-Z are typed at.
+//! The terminal at which Ctrl-C and Ctrl-Z are typed.
 
 use std::os::fd::OwnedFd;
 
@@ -11,13 +11,13 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr,
 #[derive(Debug)]
 pub(crate) struct Terminal {
     device: OwnedFd,
-    /// How it was set when it was ours; `None` if we began in the background.
+    /// Its settings when it was ours; `None` if we started in the background.
     modes: Option<Termios>,
 }
 
 impl Terminal {
-    /// `None` without one: in cron, under systemd, in most containers. Not asked of stdin: in `ls | leasehold run k -- less`
-    /// that is a pipe, and the keys come from the terminal all the same.
+    /// `None` without one: in cron, under systemd, in most containers. Stdin is not used for this:
+    /// in `ls | leasehold run k -- less` it is a pipe, although the keys come from the terminal.
     pub(crate) fn of_session() -> Option<Self> {
         let device = open("/dev/tty", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
         let foreground = tcgetpgrp(&device).ok();
@@ -26,28 +26,29 @@ impl Terminal {
         Some(Self { device, modes })
     }
 
-    /// Whether this group has it.
+    /// Returns true if this group is in the foreground.
     pub(crate) fn is_with(&self, group: Pid) -> bool {
         tcgetpgrp(&self.device) == Ok(group)
     }
 
-    /// Gives it to another group, if it is ours to give.
+    /// Brings another group to the foreground, if we are in the foreground.
     pub(crate) fn give_to(&self, group: Pid) {
         if self.is_with(getpgrp()) {
             let _ = tcsetpgrp(&self.device, group);
         }
     }
 
-    /// Sets it as it was, after a command that we killed: no shell does that for it, as we do not die of that signal.
+    /// Restores its settings after a command that we killed: no shell does that, because we do not
+    /// die of that signal.
     pub(crate) fn mend(&self) {
         let Some(modes) = &self.modes else { return };
         let foreground = tcgetpgrp(&self.device).ok();
         if foreground != Some(getpgrp()) {
-            // A group that lives has it rightly: the shell, when we were stopped.
+            // A live group has it rightly: the shell, if we were stopped.
             if foreground.is_some_and(|group| test_kill_process_group(group).is_ok()) {
                 return;
             }
-            // Who takes a terminal from the background is stopped, but for this.
+            // Without this, taking the terminal from the background would stop us.
             let mut stop = SigSet::empty();
             stop.add(Signal::SIGTTOU);
             let _ = stop.thread_block();

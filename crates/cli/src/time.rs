@@ -1,15 +1,15 @@
-//! How a length of time is written: on the command line, and to people.
+//! Durations as text: on the command line, and for people.
 
 use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};
 
 use humantime::format_rfc3339_seconds;
 
-/// Reads `30` (seconds), `500ms`, `30s`, `2m`, `1h30m`, `1.5s`.
+/// Parses `30` (seconds), `500ms`, `30s`, `2m`, `1h30m`, `1.5s`.
 ///
 /// # Errors
 ///
-/// [`NoTime`], for anything else.
+/// [`NoTime`] for anything else.
 pub(crate) fn parse(text: &str) -> Result<Duration, NoTime> {
     read(text).ok_or_else(|| NoTime(text.into()))
 }
@@ -23,7 +23,7 @@ fn read(text: &str) -> Option<Duration> {
         let (unit, behind) = split(behind, |c| !c.is_ascii_alphabetic());
         let nanos = match unit {
             "ms" => 1_000_000,
-            // Without a unit only if it stands alone: in `1m30` nobody knows thirty of what.
+            // Without a unit only if it is alone: in `1m30`, the unit of the 30 is unclear.
             "" if last_unit.is_none() && behind.is_empty() => 1_000_000_000,
             "s" => 1_000_000_000,
             "m" => 60_000_000_000,
@@ -31,7 +31,7 @@ fn read(text: &str) -> Option<Duration> {
             "d" => 86_400_000_000_000,
             _ => return None,
         };
-        // Greater before smaller, as everybody writes it: anything else is a slip.
+        // Greater units first, as is usual: anything else is a mistake.
         if last_unit.is_some_and(|last| nanos >= last) {
             return None;
         }
@@ -42,14 +42,14 @@ fn read(text: &str) -> Option<Duration> {
     Some(sum)
 }
 
-/// A decimal number of units. In whole numbers, so that `0.1` is a tenth.
+/// A decimal number of units. With integers, so that `0.1` is exactly a tenth.
 fn times(number: &str, nanos_each: u64) -> Option<Duration> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
         return None;
     }
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // Beyond the ninth digit there is nothing that a nanosecond could show.
+    // Digits after the ninth are below a nanosecond.
     let shown: String = fraction.chars().chain(std::iter::repeat('0')).take(9).collect();
     let billionths: u64 = shown.parse().ok()?;
     let nanos = u128::from(whole) * u128::from(nanos_each)
@@ -61,8 +61,8 @@ fn split(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(end).unwrap_or(text.len()))
 }
 
-/// A length of time for people, short and to two units at most: `850ms`, `9.4s`, `28s`, `12m04s`, `3h12m`, `4d03h`. Rounded down, so
-/// that nobody counts on more than there is.
+/// A duration for people, short and with at most two units: `850ms`, `9.4s`, `28s`, `12m04s`,
+/// `3h12m`, `4d03h`. Rounded down, so that nobody counts on more than there is.
 pub(crate) fn shown(time: Duration) -> String {
     let seconds = time.as_secs();
     let [minutes, hours, days] = [seconds / 60, seconds / 3600, seconds / 86_400];
@@ -78,17 +78,17 @@ pub(crate) fn shown(time: Duration) -> String {
 
 /// A moment in UTC, from milliseconds since 1970.
 pub(crate) fn moment(millis: u64) -> String {
-    // The last moment of the year 9999 is the last that can be written so.
+    // The end of the year 9999 is the last moment with this format.
     const LAST: Duration = Duration::from_secs(253_402_300_799);
     format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(millis).min(LAST)).to_string()
 }
 
-/// How long a lease has left.
+/// The remaining time of a lease.
 pub(crate) fn left(remaining: Option<Duration>) -> String {
     remaining.map_or_else(|| "no end".into(), shown)
 }
 
-/// What was written is no length of time.
+/// The text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoTime(String);
 

@@ -1,4 +1,5 @@
-//! While the command runs: its supervisor is told of each renewal and of a loss, and signals are passed on.
+//! Watches the running command: tells its supervisor of each renewal and of a loss, and passes
+//! signals on.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,10 +12,10 @@ use crate::command::Command;
 use crate::signals::{Event, Sender, Signals};
 use crate::supervisor::{self, Order, Outcome};
 
-/// How the command ended, and why it had to, if it had to.
+/// How the command ended, and why it had to end, if so.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// `None` if nobody can tell.
+    /// `None` if that is unknown.
     pub(crate) outcome: Option<Outcome>,
     pub(crate) doom: Option<Doom>,
 }
@@ -28,35 +29,39 @@ pub(crate) enum Doom {
     Foreseen,
     /// The lease was about to end: we were stopped.
     Stopped,
-    /// It held the lock for so long, which was all that it was allowed.
+    /// It held the lock for this long, which is the limit.
     HeldTooLong(Duration),
     /// Somebody killed the supervisor.
     Unminded,
 }
 
-/// A second wish to end within this time is meant: whoever presses Ctrl-C twice has seen that once was not enough.
+/// A second request to end within this time is deliberate: somebody pressed Ctrl-C again because
+/// once was not enough.
 const IMPATIENCE: Duration = Duration::from_secs(2);
 
-/// Timers count on a clock that stands still while the machine sleeps, and a lease does not: so look each second.
+/// Timers use a clock that stops while the machine sleeps, and a lease does not: so check each
+/// second.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
 /// In nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
-/// How often to look whether the supervisor was stopped while it kills.
+/// How often to check whether the supervisor was stopped while it kills.
 const SHORT_NAP: Duration = Duration::from_millis(5);
 
 /// Waits until the command has ended.
 ///
-/// A lease that is about to end gives it the grace from SIGTERM to SIGKILL, so that it is gone by then; the supervisor sees to
-/// that by itself. One that was lost without notice (deleted, taken) gives it that time too: the lock is gone in any case, and
-/// work ended in good order leaves less to mend.
+/// Before its lease ends, the command gets the grace period from SIGTERM to SIGKILL, so that it is
+/// gone by then; the supervisor does that on its own. If the lease was lost without notice
+/// (deleted, taken), the command gets that time too: the lock is lost in any case, and work that
+/// ends cleanly leaves less to repair.
 ///
-/// One that has held the lock for `max_hold` is told to end as well, and the lease is renewed until all of it is gone: what cannot be
-/// killed must not run beside the next holder.
+/// A command that has held the lock for `max_hold` is told to end too, and the lease is renewed
+/// until all of it is gone: a process that cannot be killed must not run at the same time as the
+/// next holder.
 ///
-/// A supervisor that does nothing, because somebody stopped it, is given half of the time that was meant for dying; then we do
-/// its work.
+/// A supervisor that does nothing, because somebody stopped it, gets half of the time that is
+/// reserved for killing; then we do its work.
 pub(crate) async fn watch(
     command: &mut Command,
     held: &Held,
@@ -70,10 +75,10 @@ pub(crate) async fn watch(
     let mut stopped = false;
     let mut unminded_by_us = false;
     let mut gone_by = u64::MAX;
-    // What was told to end by then is not given longer by a renewal.
+    // A renewal does not extend the time of a command that was told to end.
     let mut told_by = u64::MAX;
     let report = loop {
-        // Asked for before the end is read, so that none is missed in between.
+        // Created before the end is read, so that no renewal is missed in between.
         let renewed = held.renewed();
         let now = supervisor::now();
         let left = held.remaining();
@@ -87,7 +92,7 @@ pub(crate) async fn watch(
         }
         let overdue = gone_by.min(told_by).saturating_add(command.dying() / 2);
         let rest = match Duration::from_nanos(overdue.saturating_sub(now)) {
-            // Its supervisor kills what can be killed within milliseconds. What cannot be may take hours.
+            // Its supervisor kills within milliseconds what can be killed. The rest may take hours.
             Duration::ZERO if now - overdue > SECOND => LONGEST_NAP,
             rest => rest.max(SHORT_NAP),
         };
@@ -127,13 +132,14 @@ pub(crate) async fn watch(
     Ended { outcome: report.map(|report| report.outcome), doom }
 }
 
-/// Does what a signal is for. Says whether we were stopped.
+/// Handles a signal. Returns true if we were stopped.
 fn attend(command: &Command, event: Event, signals: &Signals, last_wish: &mut Option<Instant>) -> bool {
     let has_it = |from| command.shares_the_terminal() && from == Sender::Terminal;
     match event {
         Event::Wish { signal: Signal::INT | Signal::QUIT, from } if has_it(from) => {}
         Event::Wish { signal, .. } => pass_on(command, signal, last_wish),
-        // We stop when it has: it may have to put the screen in order first, or not mean to stop at all.
+        // We stop after the command has stopped: it may have to restore the screen first, or may
+        // not intend to stop at all.
         Event::Stop { from } if has_it(from) || command.stops_itself(from) => {}
         Event::Stop { .. } if command.shares_the_terminal() => command.suspend(),
         Event::Stop { .. } => {

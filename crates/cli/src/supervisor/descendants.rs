@@ -1,7 +1,8 @@
-//! All that runs below a process, in whatever group or session: found in /proc, signalled, waited for.
+//! All processes below a process, in any group or session: found in /proc, signalled, waited for.
 //!
-//! Whoever calls this is a child subreaper: what its parent left behind becomes the caller's own child. So it is the kernel
-//! that says when none is left (there are no children), and a process that was born while we looked is found in the next look.
+//! The caller is a child subreaper: orphans of its descendants become its own children. So the
+//! kernel says when none is left (there are no children), and a process that was created during one
+//! search is found by the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,23 +15,24 @@ use rustix::process::{
 
 use crate::say;
 
-/// Makes us the parent of all that loses its own below us. Our children do not inherit that.
+/// Makes us the parent of all orphans below us. Our children do not inherit that.
 pub(crate) fn adopt_orphans() -> rustix::io::Result<()> {
     set_child_subreaper(Some(getpid()))
 }
 
-/// Sends a signal to all below us, the nearest first. Gives back those that take none from us: sudo made them another user's.
+/// Sends a signal to all processes below us, the nearest first. Returns those that refuse it: sudo
+/// gave them to another user.
 pub(super) fn signal(signal: Signal) -> Vec<Pid> {
-    // One that has ended meanwhile needs none.
+    // A process that has ended meanwhile needs no signal.
     below(getpid()).into_iter().filter(|id| kill_process(*id, signal) == Err(Errno::PERM)).collect()
 }
 
-/// How many run below us.
+/// The number of processes below us.
 pub(super) fn count() -> i32 {
     i32::try_from(below(getpid()).len()).unwrap_or(i32::MAX)
 }
 
-/// Kills all below us, until none is left.
+/// Kills all processes below us, until none is left.
 pub(crate) fn kill_all() {
     let mut killing = Killing::default();
     while !reap(|_, _| {}) {
@@ -39,7 +41,7 @@ pub(crate) fn kill_all() {
     }
 }
 
-/// The killing of all below us, in rounds: what was born during one is met in the next.
+/// Kills all processes below us in rounds: a process created during one round is found by the next.
 #[derive(Debug, Default)]
 pub(super) struct Killing {
     rounds: u32,
@@ -47,7 +49,8 @@ pub(super) struct Killing {
 }
 
 impl Killing {
-    /// Kills all that there are, and says how long to wait for their end. Names those that it cannot kill, once each.
+    /// Kills all current processes, and returns how long to wait for their end. Reports each one
+    /// that it cannot kill once.
     pub(super) fn round(&mut self) -> Duration {
         for id in signal(Signal::KILL) {
             if self.spared.insert(id.as_raw_pid()) {
@@ -60,18 +63,19 @@ impl Killing {
             }
         }
         self.rounds += 1;
-        // A process that was killed is gone in a millisecond or so, but for one that waits for a broken disk, and that one
-        // is not worth a processor.
+        // A killed process is gone in about a millisecond, except for one that waits for a broken
+        // disk, which is not worth a busy loop.
         Duration::from_millis(u64::from(self.rounds.clamp(1, 50)))
     }
 }
 
-/// Waits for all children that have ended.
+/// Reaps all children that have ended.
 pub(crate) fn reap_all() {
     let _ = reap_with(WaitOptions::NOHANG, &mut |_, _| {});
 }
 
-/// Waits for all children that have ended, stopped or been continued. Returns whether none is left, ended or not.
+/// Reaps all children that have ended, and reports those that were stopped or continued. Returns
+/// true if none is left, ended or not.
 pub(super) fn reap(mut changed: impl FnMut(Pid, WaitStatus)) -> bool {
     reap_with(WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED, &mut changed)
 }
@@ -87,7 +91,7 @@ fn reap_with(options: WaitOptions, changed: &mut dyn FnMut(Pid, WaitStatus)) -> 
     }
 }
 
-/// Whether a process was started by us, or by one that was.
+/// Returns true if a process was started by us or by a descendant of ours.
 pub(crate) fn is_below_us(id: Pid) -> bool {
     let mut next = Some(id);
     while let Some(id) = next.filter(|id| *id != Pid::INIT) {
@@ -114,7 +118,8 @@ fn below(ancestor: Pid) -> Vec<Pid> {
     found.split_off(1)
 }
 
-/// The children of each thread of a process. `None` if it has ended, or where the kernel lists no children.
+/// The children of each thread of a process. `None` if it has ended, or if the kernel does not list
+/// children.
 fn children_listed(parent: Pid) -> Option<Vec<Pid>> {
     let tasks = fs::read_dir(format!("/proc/{parent}/task")).ok()?;
     let lists = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -123,7 +128,7 @@ fn children_listed(parent: Pid) -> Option<Vec<Pid>> {
     (!lists.is_empty()).then(|| ids.filter_map(id_of).collect())
 }
 
-/// The children of everybody, at the price of a look at every process of the machine.
+/// The children of all processes, which requires reading every process of the machine.
 fn children_by_parent() -> BTreeMap<i32, Vec<Pid>> {
     let mut all = BTreeMap::<i32, Vec<Pid>>::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -140,7 +145,8 @@ fn id_of(text: &str) -> Option<Pid> {
     text.parse().ok().and_then(Pid::from_raw)
 }
 
-/// The parent in a line of proc(5) `stat`. The program's name before it is in parentheses and may contain any.
+/// The parent in a line of proc(5) `stat`. The program's name before it is in parentheses and may
+/// contain any characters.
 fn parent_in(stat: &str) -> Option<i32> {
     let (_, behind_name) = stat.rsplit_once(") ")?;
     behind_name.split(' ').nth(1)?.parse().ok()

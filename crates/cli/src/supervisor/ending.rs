@@ -1,29 +1,30 @@
-//! When the command must be asked to end, and when it must be killed. Pure: the time is an argument, in nanoseconds of the
-//! lease clock.
+//! Decides when the command must be asked to end, and when it must be killed. Pure: the time is an
+//! argument, in nanoseconds of the lease clock.
 
 use super::order::Order;
 
-/// What is known of the command's end.
+/// The known limits of the command.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
-    /// The command must be gone by then.
+    /// The command must be gone by this time.
     end: u64,
-    /// From asking to killing.
+    /// The time from asking to killing.
     grace: u64,
-    /// Set once the command has to end. It then only comes nearer: who was told to end is not told to stay.
+    /// Set once the command has to end. After that it can only become earlier: an order to end is
+    /// not taken back.
     kill_at: Option<u64>,
     to_ask: bool,
     doomed: bool,
 }
 
-/// What to do now.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing before this.
+    /// Nothing before this time.
     Rest(u64),
-    /// Ask all that runs to end, once.
+    /// Ask all processes to end, once.
     Ask,
-    /// Kill all that runs.
+    /// Kill all processes.
     Kill,
 }
 
@@ -35,7 +36,7 @@ impl Ending {
     pub(super) fn handle(&mut self, now: u64, order: Order) {
         match order {
             Order::End(end) if self.kill_at.is_none() => self.end = end,
-            // A deleted lock may be anybody's by now, and is at the lease's end at the latest.
+            // A deleted lock may already have another holder, and will have one by the lease's end.
             Order::Lost if self.kill_at.is_none() => self.doom(now.saturating_add(self.grace).min(self.end)),
             Order::Kill => self.kill_at = Some(0),
             Order::End(_)
@@ -47,7 +48,7 @@ impl Ending {
         }
     }
 
-    /// Nobody will tell any more when the lease ends.
+    /// Handles the end of the connection: nobody will report the lease's end any more.
     pub(super) const fn handle_closed(&mut self) {
         self.doomed = true;
         self.kill_at = Some(0);
@@ -69,12 +70,12 @@ impl Ending {
         }
     }
 
-    /// Whether all that the command left must be gone, too.
+    /// Returns true if everything that the command left must end too.
     pub(super) const fn is_forced(&self) -> bool {
         self.kill_at.is_some()
     }
 
-    /// Whether the command had to end because of its lease.
+    /// Returns true if the command had to end because of its lease.
     pub(super) const fn is_doomed(&self) -> bool {
         self.doomed
     }
@@ -136,7 +137,7 @@ mod tests {
         let mut ordered = Ending::new(100, 30);
         ordered.handle(5, Order::Kill);
         assert_eq!(ordered.next(5), Step::Kill);
-        // Whoever pressed Ctrl-C twice lost no lease.
+        // Pressing Ctrl-C twice is not the loss of a lease.
         assert!(ordered.is_forced() && !ordered.is_doomed());
     }
 }

@@ -1,8 +1,8 @@
-//! The launcher: a process of ours between the supervisor and the command, which becomes the command.
+//! The launcher: a process between the supervisor and the command, which becomes the command.
 //!
-//! Before it does, it has the kernel kill it when the supervisor dies. So the command ends also when we and the supervisor are killed
-//! at once, and nobody is left to end it. The kernel forgets the wish where the program is setuid, setgid or has capabilities
-//! (`sudo`), and what the command starts does not inherit it.
+//! Before that, it asks the kernel to kill it when the supervisor dies. So the command ends even if
+//! we and the supervisor are killed at once. The kernel drops this request if the program is
+//! setuid, setgid or has capabilities (`sudo`), and children of the command do not inherit it.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -18,11 +18,11 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use super::link;
 
-/// Becomes the command. Returns only if that cannot be, and the supervisor then knows why.
+/// Becomes the command. Returns only if that fails; then the supervisor knows why.
 pub(super) fn launch(mut words: impl Iterator<Item = OsString>) {
     let supervisor = words.next().and_then(|number| number.to_str()?.parse().ok()).and_then(Pid::from_raw);
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    // If it died before the wish, nobody will ever send the signal.
+    // If the supervisor died before the request, nobody will ever send the signal.
     if supervisor.is_none() || getppid() != supervisor {
         return;
     }
@@ -32,9 +32,11 @@ pub(super) fn launch(mut words: impl Iterator<Item = OsString>) {
     }
 }
 
-/// Puts the command's stdin in the place of the connection, which it gives back: the kernel closes that when we become the command.
+/// Replaces the connection on stdin by the command's stdin, and returns the connection: the kernel
+/// closes it when we become the command.
 fn begin_as_the_command_does() -> rustix::io::Result<OwnedFd> {
-    // The standard library has us ignore SIGPIPE, and the command would too; what has a handler, a program begins without.
+    // The standard library makes us ignore SIGPIPE, and the command would inherit that; a signal
+    // with a handler is reset by exec.
     let _ = signal_hook::flag::register(Signal::PIPE.as_raw(), Arc::new(AtomicBool::new(false)));
     let link = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
     let stdin = link::receive_stdin(&link).ok_or(rustix::io::Errno::PIPE)?;
@@ -42,7 +44,8 @@ fn begin_as_the_command_does() -> rustix::io::Result<OwnedFd> {
     Ok(link)
 }
 
-/// By the directories of PATH, as a shell does; but a file without a `#!` line is never read by a shell.
+/// Searches the directories of PATH, as a shell does; but a file without a `#!` line is never run
+/// by a shell.
 fn become_program(words: &[OsString]) -> Errno {
     const DIRECTORIES: &str = "/bin:/usr/bin";
     let texts: Result<Vec<_>, _> = words.iter().map(|word| CString::new(word.clone().into_vec())).collect();

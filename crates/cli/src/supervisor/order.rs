@@ -1,26 +1,28 @@
-//! What we tell the supervisor: one record of nine bytes each, a letter and a number.
+//! Orders to the supervisor: records of nine bytes each, a letter and a number.
 
 use rustix::process::Signal;
 
 use crate::signals::PASSED_ON;
 
-/// What the supervisor is told.
+/// An order to the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// The command must be gone by this nanosecond of the lease clock.
     End(u64),
-    /// The lease was lost without notice: ask the command to end, and kill it after the grace.
+    /// The lease was lost without notice: ask the command to end, and kill it after the grace
+    /// period.
     Lost,
-    /// Kill the command and all that it started.
+    /// Kill the command and everything that it started.
     Kill,
     /// Pass this signal on to the command.
     Signal(Signal),
     /// Stop the command, as we are about to stop.
     Stop,
-    /// Ask the command to stop, as Ctrl-Z does, if it was stopped this often and not once more: then it has done so already, and
-    /// may even have gone on since.
+    /// Ask the command to stop, as Ctrl-Z does, if it was stopped exactly this often: otherwise it
+    /// has stopped already, and may even have been continued since.
     Suspend(u64),
-    /// Have the command go on after this stop, the first being 1, or any before; not after one that the teller has not heard of.
+    /// Continue the command after this stop, the first being 1, or any earlier one; not after a
+    /// stop of which the sender does not know.
     Continue(u64),
 }
 
@@ -42,7 +44,8 @@ impl Order {
         bytes
     }
 
-    /// Reads a record. `None` for anything else, also for the end of the connection, which has no bytes.
+    /// Decodes a record. `None` for anything else, including the end of the connection, which has
+    /// no bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (letter, number) = bytes.split_first()?;
         let number = u64::from_le_bytes(number.try_into().ok()?);
@@ -88,7 +91,7 @@ mod tests {
             b"K\x01\0\0\0\0\0\0\0",
             b"L\0\0\0\0\0\0\0\x01",
             b"S\0\0\0\0\0\0\0\0",
-            // SIGKILL has an order of its own; so have SIGSTOP and SIGTSTP.
+            // SIGKILL has its own order; so have SIGSTOP and SIGTSTP.
             b"S\x09\0\0\0\0\0\0\0",
             b"S\x13\0\0\0\0\0\0\0",
             b"S\x14\0\0\0\0\0\0\0",

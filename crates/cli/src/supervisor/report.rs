@@ -1,14 +1,15 @@
-//! What the supervisor tells us: records of six bytes. At its end, a letter, a number and whether the command had to end; before,
-//! each time that the command was stopped, a letter, its process and the signal.
+//! Reports of the supervisor: records of six bytes. At its end, a letter, a number and whether the
+//! command had to end; before that, at each stop of the command, a letter, its process and the
+//! signal.
 
 use rustix::process::{Pid, Signal};
 
-/// What the supervisor tells.
+/// A report of the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     Ended(Report),
     Stopped(Stop),
-    /// The command has ended, and so many processes that it started have not.
+    /// The command has ended, and this many processes that it started are still running.
     Left(i32),
 }
 
@@ -19,7 +20,7 @@ pub(crate) struct Stop {
     pub(crate) signal: Signal,
 }
 
-/// How it went.
+/// The end of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) outcome: Outcome,
@@ -27,10 +28,10 @@ pub(crate) struct Report {
     pub(crate) doomed: bool,
 }
 
-/// What became of the command.
+/// The outcome of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It ended, with what `wait` says of it, bit by bit.
+    /// It ended, with the status of `wait`, bit by bit.
     Ended(i32),
     /// It was not started, with the system's error number.
     NotStarted(i32),
@@ -58,7 +59,7 @@ impl News {
         bytes
     }
 
-    /// Reads a record. `None` for anything else: the supervisor died before it could say more.
+    /// Decodes a record. `None` for anything else: the supervisor died before it could report.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let [letter, number @ .., last] = *<&[u8; Self::LENGTH]>::try_from(bytes).ok()?;
         let number = i32::from_le_bytes(number);
@@ -68,7 +69,8 @@ impl News {
             b'N' => Some(ended(Outcome::NotStarted(number))),
             b'L' if number > 0 && last == 0 => Some(Self::Left(number)),
             b'S' => {
-                // No process has a number below one, and asking for one is taken for a mistake of ours.
+                // No process has a number below one, and rustix treats a request for one as a
+                // programming error.
                 let command = Pid::from_raw(number.max(0))?;
                 let signal = Signal::from_named_raw(last.into())?;
                 Some(Self::Stopped(Stop { command, signal }))

@@ -108,8 +108,8 @@ impl Guard {
     /// answer, the release is retried until the lease ends.
     ///
     /// # Errors
+    ///
     /// [`ReleaseError`], as for [`leasehold::Guard::release`](crate::Guard::release).
-    /// [`ReleaseError`], as [`leasehold::Guard::release`](crate::Guard::release) has them.
     pub fn release(self) -> Result<(), ReleaseError> {
         wait(self.0.release())
     }
