@@ -1,4 +1,4 @@
-//! Who is compared, and what plays each.
+//! The compared libraries, and the program that runs each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

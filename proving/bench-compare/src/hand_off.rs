@@ -1,4 +1,4 @@
-//! From one holder to the next.
+//! Workload: the hand-off from one holder to the next.
 
 use bench::figure::{Figures, Of};
 use bench::sample::Sample;

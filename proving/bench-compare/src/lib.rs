@@ -1,7 +1,8 @@
-//! Leasehold beside its peers: each contender in processes of its own, on the same workloads and the same server, in turns.
+//! Benchmarks of Leasehold and other lock libraries: each in separate processes, with the same
+//! workloads on the same server, in turns.
 //!
-//! Each is taken as it comes: the ttl is the same for all, everything else is the library's default. A rate is told beside the bare
-//! loop of the same process, because languages and clients differ more than locks do.
+//! Each library runs with its defaults, except that all use the same TTL. A rate is compared with
+//! the bare loop of the same process, because languages and clients differ more than locks do.
 
 pub mod contenders;
 pub mod hand_off;

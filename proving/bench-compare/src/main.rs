@@ -1,4 +1,4 @@
-//! `bench-compare`: Leasehold beside its peers.
+//! `bench-compare`: compares Leasehold with other lock libraries.
 
 use std::env;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Leasehold as one contender among the others, by its public API.
+//! Leasehold as one of the compared libraries, through its public API.
 
 use std::env;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The processes of one contender.
+//! The processes that run one library.
 
 use bench::child::Child;
 use bench::turn::{Turn, Turns, jain};

@@ -1,4 +1,4 @@
-//! How much is measured, and of whom.
+//! The extent of a comparison, and its libraries.
 
 use bench::venue::Venue;
 

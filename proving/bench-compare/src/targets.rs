@@ -1,4 +1,4 @@
-//! What is demanded of ours beside the others.
+//! The targets for Leasehold compared with the other libraries.
 
 use bench::targets::{Bound, Target, timed};
 

@@ -1,4 +1,4 @@
-//! Taking and releasing what nobody else wants.
+//! Workload: acquiring and releasing an uncontended lock.
 
 use bench::figure::{Figures, Of};
 use bench::sample::Sample;

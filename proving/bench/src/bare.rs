@@ -1,4 +1,4 @@
-//! Bare loops: what the same client does on the same server without us.
+//! Bare loops: the same client on the same server without Leasehold.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! The least hand-over: two scripts over bare redis-rs, one that takes the key or joins its line, and one that hands it to the first of the
-//! line and tells it. Fences and turns as ours, and nothing for whoever died, gave up or lost its connection.
+//! The minimal hand-over: two scripts over bare redis-rs, one that takes the key or joins its
+//! queue, and one that hands it to the first waiter and notifies it. It has fences and a queue like
+//! ours, and handles no dead waiter, no waiter that gave up and no lost connection.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! Instructions of a process of ours, counted by callgrind.
+//! The number of instructions of a process of ours, counted by callgrind.
 //!
-//! A path is walked by two processes, one of which has twice as far to go: what they differ by is that many cycles, and start-up,
-//! connecting and warming up are in neither. That takes no symbols and no marks in the code. Nothing else that a machine does adds an instruction.
+//! Two processes run a path, one of them twice as often. The difference is that many cycles,
+//! without start-up, connecting and warm-up. This needs no symbols and no marks in the code. No
+//! other load on the machine adds an instruction.
 
 use std::env;
 use std::fs;

@@ -1,4 +1,4 @@
-//! A process that does what it is told: a line of JSON each way.
+//! A process that follows orders: a line of JSON in each direction.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child as Process, ChildStdin, Command, Stdio};

@@ -1,4 +1,4 @@
-//! What time it is, and how much of the processor was used.
+//! The time, and the used processor time.
 
 use rustix::time::{ClockId, clock_gettime};
 

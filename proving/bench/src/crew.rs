@@ -1,4 +1,4 @@
-//! Processes that work together: this program, run again.
+//! Processes that work together: further runs of this program.
 
 use std::env;
 use std::error::Error;

@@ -1,4 +1,5 @@
-//! Another process that answers datagrams: at once, or when it has written to a database that both have open.
+//! A separate process that answers datagrams: at once, or after writing to a database that both
+//! have open.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A figure, and the collection of them that a run makes.
+//! A result, and the collection of results of a run.
 
 use std::fs;
 use std::io::Write as _;

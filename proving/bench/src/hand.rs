@@ -1,4 +1,5 @@
-//! One process of a crew: does what it is told, on one runtime with one thread, as a service would that is short of cores.
+//! One process of a crew: it follows orders on a runtime with one thread, like a service with few
+//! cores.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, Write as _};

@@ -1,7 +1,8 @@
-//! Leasehold's own figures: each beside a bare loop on the same client, in the same process and run, in turns with it.
+//! Leasehold's benchmarks: each is compared with a bare loop on the same client, in the same
+//! process and run, in turns.
 //!
-//! A verdict on time rests on the ratio to that loop, never on a time by itself; a verdict on a count (commands, turns, bytes)
-//! rests on nothing that another load on the machine could move.
+//! A target for a time uses the ratio to that loop, never a time alone. A target for a count
+//! (commands, turns, bytes) depends on nothing that another load on the machine could change.
 
 pub mod bare;
 mod bare_line;

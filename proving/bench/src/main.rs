@@ -1,4 +1,4 @@
-//! `bench`: measures, and says what it found.
+//! `bench`: runs the benchmarks, and prints the results.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

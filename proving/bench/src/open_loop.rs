@@ -1,6 +1,7 @@
-//! A load that does not wait for answers: batches of commands that come when chance has them come, however busy the server is.
+//! An open-loop load: batches of commands come at random times, however busy the server is.
 //!
-//! A loop that waits for its answer before it asks again slows down with the server, and never sees the queue that others see.
+//! A loop that waits for its answer before the next request slows down with the server, and never
+//! sees the queue that others see.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! What the processes of a workload are told to do, and what they answer: a line of JSON each.
+//! Orders to the processes of a workload, and their answers: a line of JSON each.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The figures for people: a table, and the page docs/performance.md.
+//! The results for people: a table, and the page docs/performance.md.
 
 use std::fmt::{self, Write as _};
 use std::path::Path;

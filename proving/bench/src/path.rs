@@ -1,4 +1,5 @@
-//! A hot path: what one cycle of it is, done so often and nothing besides, by a process that is counted from outside.
+//! A hot path: a process that runs only one kind of cycle, a given number of times, and is counted
+//! from outside.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The pictures of the page, out of its figures.
+//! The plots of the page, made from its results.
 
 use crate::crew::Trouble;
 use crate::figure::Figure;

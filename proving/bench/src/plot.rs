@@ -1,4 +1,4 @@
-//! Figures as pictures: SVG that can be read on a light ground and on a dark one.
+//! Results as plots: SVG that is readable on light and dark backgrounds.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What several measurements of one thing come to.
+//! The summary of several measurements of one quantity.
 
 /// Measurements of one thing, outliers kept. What could not be measured is NaN, and left out.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,4 +1,4 @@
-//! How much is measured.
+//! The extent of a measurement.
 
 use std::time::Duration;
 

@@ -1,8 +1,10 @@
-//! What a server, a cluster and a quorum hold: the page docs/sizing.md, from what the workload `capacity` measured.
+//! The capacity of a server, a cluster and a quorum: the page docs/sizing.md, from the results of
+//! the workload `capacity`.
 //!
-//! The model: a server works off its commands one after the other, each in about the same time, and they come from many clients that know
-//! nothing of each other, so that they come as chance has it (the superposition of many independent streams is nearly Poisson:
-//! Palm 1943, Khinchine 1955). That is an M/D/1 queue, whose mean wait is known ([`wait`]).
+//! The model: a server serves its commands one after the other, each in about the same time. They
+//! come from many independent clients, so they come at random (the superposition of many
+//! independent streams is nearly Poisson: Palm 1943, Khinchine 1955). That is an M/D/1 queue, whose
+//! mean wait is known ([`wait`]).
 
 use std::fmt::Write as _;
 

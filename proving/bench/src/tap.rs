@@ -1,4 +1,5 @@
-//! A way to a server on which the client's commands are counted: frames on the wire, whatever a script calls inside.
+//! A proxy to a server that counts the client's commands: frames on the wire, whatever a script
+//! calls inside.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};

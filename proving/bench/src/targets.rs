@@ -1,4 +1,4 @@
-//! What is demanded, in one place, and where each demand comes from.
+//! All targets in one place, each with its reason.
 
 /// A bound on a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]

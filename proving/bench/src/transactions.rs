@@ -1,4 +1,4 @@
-//! Bare transactions: what the file store's database library does without us.
+//! Bare transactions: the file store's database library without Leasehold.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! One turn at a lock as its holder saw it, and what can be read off all turns of a run.
+//! One turn of a lock as its holder saw it, and the results of all turns of a run.
 
 use std::collections::HashMap;
 

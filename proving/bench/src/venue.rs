@@ -1,4 +1,4 @@
-//! Where locks are measured.
+//! The stores in which locks are measured.
 
 use std::fmt;
 

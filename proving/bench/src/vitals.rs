@@ -1,4 +1,4 @@
-//! What a server says of itself: memory, processor, bytes on its sockets, time of commands.
+//! Statistics from a server: memory, processor time, bytes on its sockets, time of commands.
 
 use servers::Server;
 

@@ -1,4 +1,4 @@
-//! The bench's process that counts what is allocated; the bench starts it.
+//! A process of the benchmark that counts allocations; the benchmark starts it.
 
 use std::alloc::System;
 

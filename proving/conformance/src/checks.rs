@@ -1,4 +1,4 @@
-//! The list: what every store must do.
+//! The list of checks that every store must pass.
 
 use std::future::poll_fn;
 use std::sync::Arc;

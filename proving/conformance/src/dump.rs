@@ -1,4 +1,4 @@
-//! All that a store holds, and what of it is left out when two are compared.
+//! All records of a store, and what is left out when two stores are compared.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

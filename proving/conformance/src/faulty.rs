@@ -1,4 +1,4 @@
-//! A store between us and another one that loses, delays and refuses.
+//! A store that wraps another one and loses, delays and refuses its answers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,8 @@
-//! What every store must do, as a list of checks that each store's tests run in full; and the worlds to run them in.
+//! The list of checks that every store must pass, run in full by each store's tests, and the
+//! environments for them.
 //!
-//! A check fails by panicking. Real stores are checked in real time, with short leases; what needs exact time is checked in
-//! virtual time, on the memory store.
+//! A check fails by panicking. Real stores are checked in real time, with short leases. Checks that
+//! need exact times run in virtual time, on the memory store.
 
 pub mod checks;
 pub mod dump;

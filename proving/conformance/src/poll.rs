@@ -1,4 +1,4 @@
-//! Dropping a future at each of its await points in turn.
+//! Drops a future at each of its await points in turn.
 
 use std::pin::pin;
 use std::task::Poll;

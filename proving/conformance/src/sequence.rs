@@ -1,4 +1,5 @@
-//! Random histories for the differential test: what is asked, what strangers do meanwhile, and what must come of it.
+//! Random histories for the differential test: the requests, the writes of other programs in
+//! between, and the expected results.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

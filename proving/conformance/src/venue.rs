@@ -1,4 +1,4 @@
-//! The stores to check, each opened as often as there are processes.
+//! The stores to check, each opened once for every process.
 
 use std::fmt;
 use std::sync::Arc;

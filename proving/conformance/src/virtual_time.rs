@@ -1,4 +1,4 @@
-//! A runtime whose clock is tokio's paused one: an hour passes in a moment, and exactly.
+//! A runtime on tokio's paused clock: an hour passes in a moment, and times are exact.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

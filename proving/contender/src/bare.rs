@@ -1,4 +1,4 @@
-//! What most lock libraries do, without the library.
+//! The technique of most lock libraries, without a library.
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Value, cmd};

@@ -1,7 +1,7 @@
-//! One lock library of several, in a process of its own that does what it is told.
+//! One of several lock libraries, in a separate process that follows orders.
 //!
-//! A program in Rust implements [`Contender`] for a library and calls [`serve`]. Programs in other languages speak the same lines, an
-//! [`Order`] in and a [`Report`] out.
+//! A Rust program implements [`Contender`] for a library and calls [`serve`]. Programs in other
+//! languages use the same lines, an [`Order`] in and a [`Report`] out.
 
 mod bare;
 mod order;

@@ -1,4 +1,4 @@
-//! What a process is told to do, and what it answers: a line of JSON each.
+//! Orders to a process, and its answers: a line of JSON each.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The process around a library written in Rust: one runtime with one thread, as a service would have that is short of cores.
+//! The process around a Rust library: one runtime with one thread, like a service with few cores.
 
 use std::error::Error;
 use std::future::Future;

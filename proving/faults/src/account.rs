@@ -1,4 +1,4 @@
-//! What a history comes to, and what may not be in it.
+//! The evaluation of a history: its totals, and its violations.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -1,4 +1,4 @@
-//! Many workers at one lock, and what is done to them.
+//! Many workers that share one lock, and the faults that they suffer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

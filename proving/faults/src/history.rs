@@ -1,4 +1,5 @@
-//! What the workers of a run did and believed, and what befell them: a line of a file for each.
+//! The history of a run: the actions and beliefs of its workers and the faults, one line of a file
+//! each.
 
 use std::{
     fmt,

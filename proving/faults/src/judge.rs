@@ -1,4 +1,4 @@
-//! What must hold of every run, and what a busy machine may add to it.
+//! The invariants of every run, with the allowance for a busy machine.
 
 use std::{env, time::Duration};
 

@@ -1,7 +1,8 @@
-//! The line's bad days, on real processes.
+//! Faults of the queue, on real processes.
 //!
-//! A [`Crowd`] of workers waits for one lock, several tasks in each. Each writes down what it believes in a [`history`] that outlives it; what may
-//! not be is found there afterwards by an [`Account`]. What befalls the workers, their network and their server is the tests'.
+//! A [`Crowd`] of workers waits for one lock, with several tasks in each. Each worker records what
+//! it believes in a [`history`] that outlives it, in which an [`Account`] searches for violations
+//! afterwards. The tests cause the faults of the workers, their network and their server.
 
 mod account;
 mod crowd;

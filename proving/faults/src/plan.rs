@@ -1,4 +1,4 @@
-//! What a worker is to do.
+//! The plan of a worker.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,4 +1,5 @@
-//! How long the machine left this process without a turn: what it does to us, it does to workers and servers as well.
+//! Measures how long the machine gave this process no processor time: workers and servers suffer
+//! the same delays.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! Processes that hold locks together, alone and several at a time, each task in its own way.
+//! Processes that share locks, one or several at a time, each task in its own way.
 
 mod judge;
 

@@ -1,8 +1,11 @@
-//! Everything at once: random faults of processes, networks and servers, every noun, every store and topology, and one report.
+//! The soak test: random faults of processes, networks and servers, all kinds of locks, every store
+//! and topology, and one report.
 //!
-//! Each topology has its turn. Several processes, of several tasks each, ask for locks of every kind in every way, and two hands make
-//! faults that a seed chooses: one kills and stops the processes, the other fails the store and the ways to it. Both go on until the turn
-//! is over; then all is healed, everybody has to be served once more, and all go. What they believed is judged afterwards.
+//! The topologies run one after the other. Several processes, of several tasks each, request locks
+//! of every kind in every way, and two injectors cause faults that a seed chooses: one kills and
+//! stops the processes, the other fails the store and the connections to it. Both continue until
+//! the time is over. Then all faults are repaired, every process must be served once more, and all
+//! end. Their beliefs are judged afterwards.
 
 mod broken;
 mod calls;

@@ -1,4 +1,4 @@
-//! One visit to a lock: waited for or given up, held, let go, and written down all the while.
+//! One use of a lock: waited for or given up, held, released, and recorded throughout.
 
 use std::{future::poll_fn, pin::pin, process, sync::Arc, task::Poll, time::Duration};
 

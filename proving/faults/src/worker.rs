@@ -1,4 +1,4 @@
-//! What a worker does.
+//! The actions of a worker.
 
 use std::{
     error::Error,

@@ -1,4 +1,5 @@
-//! Changes to valid inputs: a few at a time, because most of what is all wrong is refused by its first byte.
+//! Changes to valid inputs: only a few at a time, because most random inputs are refused at their
+//! first byte.
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 

@@ -1,8 +1,9 @@
-//! Inputs near valid ones, and the hunt for one that breaks a promise.
+//! Fuzzing: inputs close to valid ones, in search of one that breaks a promise.
 //!
-//! What is hunted with is what strangers may hand to us: URLs, words of a command line, values at our keys, answers of a server, records of a
-//! pipe, and events in an order that nobody meant. A hunt of every day is short, and always the same; a long one (`cargo xtask fuzz`) begins
-//! elsewhere each time, and goes on until its time is up.
+//! The inputs are those that may come from outside: URLs, words of a command line, values at our
+//! keys, answers of a server, records of a pipe, and events in unexpected orders. The daily run is
+//! short, and always the same; a long run (`cargo xtask fuzz`) starts with other inputs each time,
+//! and continues until its time is up.
 
 mod asleep;
 mod edit;

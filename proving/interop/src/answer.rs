@@ -1,4 +1,4 @@
-//! What is said to a driver, and what it says.
+//! The requests to a driver, and its answers.
 //!
 //! | request | does | answers |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! A process in which a library does what it is told.
+//! A process that runs a library and follows orders.
 
 use std::{
     fmt,

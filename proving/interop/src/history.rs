@@ -1,4 +1,4 @@
-//! Who believed to hold a lock, and when.
+//! The history of a run: which process believed to hold a lock, and when.
 
 use std::fmt;
 

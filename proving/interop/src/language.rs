@@ -1,4 +1,4 @@
-//! The languages of the peers: what runs them, and where their libraries lie.
+//! The languages of the peers: their interpreters, and the locations of their libraries.
 
 use std::{
     env, fmt, fs, io,

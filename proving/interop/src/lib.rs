@@ -1,6 +1,8 @@
-//! Other languages' lock libraries, each in a process of its own, beside ours on one server.
+//! Other languages' lock libraries, each in a separate process, together with Leasehold on one
+//! server.
 //!
-//! A [`Peer`] is a library; a [`Driver`] is a process in which that library does what it is told, a line at a time.
+//! A [`Peer`] is a library; a [`Driver`] is a process that runs that library and follows orders,
+//! one line each.
 //! `cargo xtask peers` fetches the libraries.
 
 mod answer;

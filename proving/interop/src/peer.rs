@@ -1,4 +1,4 @@
-//! The libraries that ours is proven beside.
+//! The libraries with which Leasehold is tested.
 
 use std::{
     fmt,

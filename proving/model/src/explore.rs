@@ -1,4 +1,4 @@
-//! Every state that a world can come to, nearest first.
+//! Explores every state that a world can reach, nearest first.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};

@@ -1,7 +1,8 @@
-//! The rules, each of them to be left out.
+//! The rules, each of which can be left out.
 //!
-//! The core has no switch for it. A rule is left out around it: by what a store remembers before and after it serves a request
-//! (`server`), or by what a client tells its machines and sends (`store`, `quorum`).
+//! The core has no switches for them. A rule is left out around the core: by changing what a store
+//! remembers before and after it serves a request (`server`), or what a client passes to its
+//! machines and sends (`store`, `quorum`).
 
 /// A rule left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! What tells two states apart: all that they have, with times relative to now.
+//! Identifies states: two states are equal if all their parts are, with times relative to now.
 //!
 //! A state has a name of 128 bits, and only the names of the states that were visited are kept. The core's types say by `Hash` what
 //! matters of them. Their clocks begin far apart and far above every other number, so a time is known by its size, and stands in

@@ -1,4 +1,4 @@
-//! A majority of independent members: who holds, with which fence, and what is left behind.
+//! A majority of independent members: the holders, their fences, and what is left behind.
 //!
 //! There is no clock. A lease may end, and a quarantine, at any moment, and that is all that is known of time:
 //!

@@ -1,7 +1,7 @@
-//! A store: `apply` over its records, and the connections on which it can tell somebody something.
+//! A store: `apply` over its records, and the connections on which it can send pushes.
 //!
-//! This is where a store lacks a rule: what it remembers is changed before a request is applied, or after, so that it comes out as if
-//! that rule were not in the code.
+//! Rules of a store are left out here: its records are changed before or after a request is
+//! applied, so that the result is as if that rule were not in the code.
 
 use std::hash::{Hash, Hasher};
 

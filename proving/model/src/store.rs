@@ -1,4 +1,4 @@
-//! One store, the processes that have locks there, and the network between them.
+//! One store, the processes that have locks in it, and the network between them.
 //!
 //! What runs is core: `apply` is the store, and a client is `Acquire` and then `Keep`, with the `WaiterRegistry` and the `Unsettled` of
 //! its process. Around them is what the library's driver and a store over a network do: send what a machine says, and tell it what

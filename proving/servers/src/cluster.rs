@@ -1,4 +1,4 @@
-//! A cluster of a test's own.
+//! A cluster for one test.
 
 use std::{
     thread,

@@ -1,4 +1,4 @@
-//! Which servers the project is proven against, and where their programs lie.
+//! The servers with which the project is tested, and the locations of their programs.
 
 use std::{
     env,

@@ -1,4 +1,4 @@
-//! From a setup to a process that serves.
+//! Starts a process from a setup, and waits until it serves.
 
 use std::{
     fmt,

@@ -1,4 +1,5 @@
-//! Real servers for the tests: each on a free port of 127.0.0.1, with a directory of its own, gone when it is dropped.
+//! Real servers for the tests: each on a free port of 127.0.0.1, with its own directory, removed
+//! when it is dropped.
 //!
 //! ```no_run
 //! use servers::{Flavor, Server};
@@ -9,7 +10,8 @@
 //! server.restart();
 //! ```
 //!
-//! `cargo xtask servers` fetches the programs. One that cannot be had is a panic that says so, never a skipped test.
+//! `cargo xtask servers` downloads the programs. A missing one causes a panic that says so, never a
+//! skipped test.
 //!
 //! Everything here blocks the calling thread, and panics where a test could only unwrap.
 

@@ -1,4 +1,4 @@
-//! PgBouncer before a PostgreSQL server, in transaction mode.
+//! PgBouncer in front of a PostgreSQL server, in transaction mode.
 
 use std::env;
 use std::fs;

@@ -1,4 +1,4 @@
-//! A process of a test: ended with its owner, however the owner ends.
+//! A process for one test: it ends with its owner, however the owner ends.
 
 use std::{
     ffi::OsStr,

@@ -1,4 +1,5 @@
-//! The least of a Redis client: what a test needs to look at a server past the code under test.
+//! A minimal Redis client, with which a test inspects a server independently of the code under
+//! test.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! A server process of a test's own.
+//! A server process for one test.
 
 use std::{
     io,

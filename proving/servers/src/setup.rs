@@ -1,4 +1,4 @@
-//! What a server is started with.
+//! The settings with which a server is started.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -1,4 +1,4 @@
-//! A master and its replica, watched over by sentinels.
+//! A master and its replica, monitored by sentinels.
 
 use std::{
     thread,

@@ -1,4 +1,4 @@
-//! How connections end: given up, cut, with their process, with their node.
+//! The ends of connections: given up, cut, or ended with their process or their node.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! One connection to a node that everybody in a process shares: opened when needed, read in order, dropped when of no more use.
+//! One connection to a node that all parts of a process share: opened when needed, read in order,
+//! dropped when it is of no more use.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Many seeds, on all processors, and what they came to.
+//! Runs many seeds, on all processors, and summarises their results.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! What a process does: takes locks, works under them, lets them go, each time in another way.
+//! The actions of a process: it acquires locks, works under them and releases them, each time in
+//! another way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

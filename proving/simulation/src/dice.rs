@@ -1,4 +1,4 @@
-//! All the chance there is: drawn from the seed, in an order that the seed decides.
+//! The only source of randomness: drawn from the seed, in an order that the seed decides.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! Time, tasks and what is to happen: one thing at a time, in an order that the dice decide.
+//! Time, tasks and future events: one thing at a time, in an order that the dice decide.
 //!
-//! Tasks that can go on stand in a set and not in a queue, and the dice choose among them. So it does not matter in which order
-//! they were woken, which hangs on hash tables and on lots that tokio draws for itself.
+//! Runnable tasks are in a set and not in a queue, and the dice choose among them. So the order in
+//! which they were woken does not matter; it depends on hash tables and on tokio's own randomness.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

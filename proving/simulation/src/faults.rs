@@ -1,4 +1,4 @@
-//! Lets go wrong what the plan says, and lets it pass.
+//! Causes the faults of the plan, and ends them.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Rules that can be left out, one at a time, to see that the invariants find out.
+//! Rules that can be left out, one at a time, to see that the invariants notice it.
 //!
-//! Each is left out where the world is simulated (at a node, at the store that speaks to it, before the locks), so that no product
-//! code has a switch for it.
+//! Each is left out where the world is simulated (at a node, at the store that talks to it, before
+//! the locks), so that no product code has a switch for it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

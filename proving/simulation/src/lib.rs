@@ -1,14 +1,17 @@
 //! The real core and the real driver in a simulated world: clients, stores that misbehave, and time, all decided by a seed.
 //!
-//! What runs is [`leasehold::Locks`] over a single store or a quorum, with everything above and below that is not the network: the
-//! machines of the core, the keeper, the line. What is simulated is what they take from outside. Time is virtual and every
-//! process has its own clocks; chance comes from the seed alone; one task goes on at a time, and the seed decides which. Nodes are
-//! `core::apply` over records, behind connections that delay, lose, repeat, break and turn half-open.
+//! The real code is [`leasehold::Locks`] over a single store or a quorum, with everything except
+//! the network: the machines of the core, the keeper, the queue. Its environment is simulated. Time
+//! is virtual and every process has its own clocks; randomness comes only from the seed; one task
+//! runs at a time, and the seed decides which. Nodes are `core::apply` over records, behind
+//! connections that delay, lose, repeat, break and become half-open.
 //!
-//! A seed decides who there is, what they do, and what goes wrong when. After every step it is looked whether what is promised
-//! holds (see `watch`); a seed in which it does not is replayed, with its trace, by `cargo xtask simulate --seed N`.
+//! A seed decides the processes, their actions, and the faults with their times. After every step
+//! the promises are checked (see `watch`); a seed that breaks one is replayed, with its trace, by
+//! `cargo xtask simulate --seed N`.
 //!
-//! That the invariants can fail is tested as well: [`Flaw`] names rules that can be left out, and each is found within 500 seeds.
+//! Tests also show that the invariants can fail: [`Flaw`] names rules that can be left out, and
+//! each omission is found within 500 seeds.
 
 mod breaking;
 mod calling;

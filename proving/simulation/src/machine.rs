@@ -1,4 +1,4 @@
-//! A process, and what it takes from the world: its clocks, timers, tasks and randomness.
+//! A process, and its environment: its clocks, timers, tasks and randomness.
 
 use std::fmt;
 use std::pin::Pin;

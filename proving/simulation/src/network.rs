@@ -1,7 +1,8 @@
-//! Between processes and nodes: connections that delay, lose, repeat and break.
+//! The network between processes and nodes: connections that delay, lose, repeat and break.
 //!
-//! As with TCP, what is sent on one connection arrives in its order or not at all; but what was under way when a connection broke
-//! may arrive long after what was sent on the next one, and a node may take a connection for alive whose process is gone.
+//! As with TCP, messages on one connection arrive in order or not at all. But messages in flight
+//! when a connection broke may arrive long after those on the next one, and a node may consider a
+//! connection alive whose process is gone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;

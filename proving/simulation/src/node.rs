@@ -1,4 +1,4 @@
-//! A server: records, a clock, and the one semantics.
+//! A server: records, a clock, and the semantics of core.
 
 use std::collections::{BTreeSet, VecDeque};
 

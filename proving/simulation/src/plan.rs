@@ -1,4 +1,4 @@
-//! What a seed stands for: who there is, what they do, and what goes wrong when.
+//! The plan of a seed: the processes, their actions, and the faults with their times.
 
 use std::time::Duration;
 

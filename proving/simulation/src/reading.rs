@@ -1,4 +1,4 @@
-//! What a process knows of a node's clock: when that is surely past the not-after of a grant.
+//! A process's knowledge of a node's clock: when that is certainly past the not-after of a grant.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The store that speaks to a node for a process: one connection, calls within their limit, a not-after on what makes an owner.
+//! The store through which a process talks to a node: one connection, calls with time limits, and a
+//! not-after on each request that may create a holder.
 //!
 //! It has the essentials of the Redis store, and its waiters are those of the core.
 

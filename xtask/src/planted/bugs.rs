@@ -378,8 +378,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a pong counts before the messages in front of it",
         file: "crates/redis/src/ear.rs",
-        from: "        // What came before the pong lies in the stream now",
-        to: "        self.since = sent;\n        // What came before the pong lies in the stream now",
+        from: "        // Everything that came before the pong is in the stream now",
+        to: "        self.since = sent;\n        // Everything that came before the pong is in the stream now",
         tests: &[(
             Wire,
             "ear::tests::a_push_that_comes_in_one_read_with_its_pong_is_no_younger_than_the_pong_before",

@@ -1,4 +1,4 @@
-//! Plays one of Rust's other lock libraries: `rust-peers NAME URL`.
+//! Runs one of Rust's other lock libraries: `rust-peers NAME URL`.
 
 mod distributed_lock;
 mod redis_lock;

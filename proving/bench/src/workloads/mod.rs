@@ -1,4 +1,4 @@
-//! What is measured: a file each, and a line each in [`ALL`].
+//! The workloads: a file each, and a line each in [`ALL`].
 
 mod capacity;
 mod file;

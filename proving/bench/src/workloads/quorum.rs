@@ -1,4 +1,4 @@
-//! One lock in five servers, while nobody else wants it.
+//! An uncontended lock in five servers.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What every store must do when a lease is broken.
+//! Checks: breaking a lease.
 
 use std::sync::Arc;
 use std::time::Duration;

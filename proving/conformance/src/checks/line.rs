@@ -1,4 +1,4 @@
-//! Waiting in line.
+//! Checks: waiting in the queue.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

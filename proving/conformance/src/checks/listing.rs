@@ -1,4 +1,4 @@
-//! Seeing all that is held.
+//! Checks: listing all held locks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

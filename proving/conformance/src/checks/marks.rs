@@ -1,4 +1,4 @@
-//! What was done, as others find it.
+//! Checks: marks of jobs.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Being a member of a quorum.
+//! Checks: members of a quorum.
 
 use std::sync::Arc;
 use std::time::Duration;

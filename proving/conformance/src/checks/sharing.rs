@@ -1,4 +1,4 @@
-//! Readers and writers, and permits.
+//! Checks: readers and writers, and permits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

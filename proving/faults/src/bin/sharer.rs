@@ -1,4 +1,4 @@
-//! A process that holds locks together with others, with several tasks, until it is told to end by SIGTERM.
+//! A process whose tasks hold locks together with others, until SIGTERM ends it.
 
 use std::process::ExitCode;
 

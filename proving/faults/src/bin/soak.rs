@@ -1,4 +1,5 @@
-//! Random faults, every noun, every store and topology; see `soak --help`. It starts itself once more for each of its workers.
+//! The soak test: random faults, all kinds of locks, every store and topology; see `soak --help`.
+//! It starts itself again for each of its workers.
 
 use std::process::ExitCode;
 

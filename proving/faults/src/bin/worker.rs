@@ -1,4 +1,4 @@
-//! A process that waits for a lock, with several tasks, until it is told to end by SIGTERM.
+//! A process whose tasks wait for a lock, until SIGTERM ends it.
 
 use std::process::ExitCode;
 

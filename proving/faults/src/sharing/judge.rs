@@ -1,4 +1,4 @@
-//! Whether what all of them believed could be.
+//! Checks whether the beliefs of all processes are compatible.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

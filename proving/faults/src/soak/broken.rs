@@ -1,7 +1,8 @@
-//! Leases that an operator broke, and what their holders and those after them may expect.
+//! Leases that an operator broke, and the promises to their holders and to later holders.
 //!
-//! A holder believes until it hears of it, so it is no violation if somebody believes beside it meanwhile. But it hears soon, it never
-//! outlasts the lease that it had, and whoever comes after it has a greater fence.
+//! A holder relies on its lease until it is notified, so another holder in the meantime is not a
+//! violation. But it is notified soon, it never outlasts its lease, and every later holder has a
+//! greater fence.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,4 +1,4 @@
-//! Which faults met a call that was under way.
+//! The faults that affected a call in flight.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The workers of a soak, and what befalls them.
+//! The workers of a soak test, and their faults.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What the tasks of a worker are after: every noun of the library, in every way of asking.
+//! The work of a worker's tasks: every kind of lock, requested in every way.
 
 use std::{
     future::IntoFuture as _,

@@ -1,4 +1,4 @@
-//! What befalls stores and the ways to them.
+//! Faults of stores and of the connections to them.
 
 use std::fmt;
 

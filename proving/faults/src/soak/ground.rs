@@ -1,4 +1,4 @@
-//! Where a part of a soak takes place: a store of some topology, and how it fails.
+//! The environment of one part of a soak test: a store of some topology, and its faults.
 
 use std::{path::Path, time::Duration};
 

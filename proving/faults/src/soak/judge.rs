@@ -1,4 +1,4 @@
-//! What may not be in a history in which a store may have forgotten something.
+//! The invariants of a history in which a store may have forgotten something.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! What a soak is told.
+//! The options of a soak test.
 
 use std::{fmt, time::Duration};
 

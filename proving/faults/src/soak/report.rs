@@ -1,4 +1,4 @@
-//! What a soak says.
+//! The report of a soak test.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 

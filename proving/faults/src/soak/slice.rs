@@ -1,4 +1,4 @@
-//! One topology for a while: workers, faults, and what came of it.
+//! The run of one topology: workers, faults, and the result.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! An attempt: what its client knows of it.
+//! An attempt, as its client knows it.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Phase {

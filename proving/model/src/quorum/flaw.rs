@@ -1,4 +1,4 @@
-//! The rules that a quorum rests on, each of them to be left out.
+//! The rules of a quorum, each of which can be left out.
 
 /// A rule left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! A member: what it does when it is asked, and what is on its way to it.
+//! A member: how it serves requests, and the messages on their way to it.
 
 use super::attempt::{Attempt, Phase};
 use super::{Flaw, MOST};

@@ -1,4 +1,4 @@
-//! What comes of a step in a quorum.
+//! The effects of a step in a quorum.
 
 use super::{Attempt, Flaw, Memory, Phase, Quarantine, Quorum, Step};
 

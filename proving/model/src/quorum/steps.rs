@@ -1,4 +1,4 @@
-//! What can happen next in a quorum.
+//! The possible next steps in a quorum.
 
 use super::{At, CALLS, Flaw, Phase, Quorum, Step};
 

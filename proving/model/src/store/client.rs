@@ -1,4 +1,4 @@
-//! What a client does: it sends what its machines say, and tells them what came back.
+//! The actions of a client: it sends what its machines request, and passes the answers to them.
 
 use std::hash::{Hash, Hasher};
 use std::task::{Context, Poll, Waker};

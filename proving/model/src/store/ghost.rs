@@ -1,4 +1,4 @@
-//! What must hold, and what must be remembered to tell.
+//! The invariants, and the data needed to check them.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

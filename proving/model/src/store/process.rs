@@ -1,4 +1,4 @@
-//! A process: its connection, and what of core all its clients share.
+//! A process: its connection, and the parts of core that its clients share.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};

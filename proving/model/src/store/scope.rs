@@ -1,4 +1,4 @@
-//! How large a world is, and what may go wrong in it.
+//! The size of a world, and its possible faults.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the network and the store do with what was sent.
+//! The effects of the network and the store on what was sent.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! What is there when all have gone.
+//! Entries that are left in a store after all processes have ended.
 
 use std::{
     fs, thread,

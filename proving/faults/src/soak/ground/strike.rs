@@ -1,4 +1,4 @@
-//! Faults of each kind, from their beginning to their end.
+//! Causes and ends faults of each kind.
 
 use std::{
     thread,
