@@ -41,6 +41,7 @@ mod pauses;
 pub mod postgres;
 mod quorum;
 mod recipe;
+mod refusals;
 mod remembered;
 mod report;
 mod runtime;

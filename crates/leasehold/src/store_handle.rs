@@ -11,6 +11,7 @@ use leasehold_core::{
 
 use crate::lock::{GuardRegistry, Holding, PendingRelease, keep};
 use crate::pauses::Pauses;
+use crate::refusals::Refusals;
 use crate::report::Report;
 
 /// A store, the runtime that serves it, and the guards that this process has there.
@@ -22,6 +23,8 @@ pub(crate) struct StoreHandle {
     pub(crate) report: Arc<Report>,
     /// Rests after releases, if waiters poll.
     pub(crate) pauses: Option<Pauses>,
+    /// Rests after refusals.
+    pub(crate) refusals: Refusals,
 }
 
 impl StoreHandle {
@@ -35,7 +38,8 @@ impl StoreHandle {
         let report = Arc::new(Report::new(store.name()));
         let registry = Arc::new(GuardRegistry::new(report.clone()));
         runtime.spawn(Box::pin(keep(registry.clone(), store.clone(), runtime.clone())));
-        Arc::new(Self { store, runtime, drift, registry, report, pauses: poll.map(Pauses::new) })
+        let (pauses, refusals) = (poll.map(Pauses::new), Refusals::default());
+        Arc::new(Self { store, runtime, drift, registry, report, pauses, refusals })
     }
 
     /// Removes a guard that is released or dropped: its lease is not renewed any more.
@@ -45,6 +49,17 @@ impl StoreHandle {
         if let Some(pauses) = &self.pauses {
             pauses.note(&holding.attempt.claim, now);
         }
+    }
+
+    /// How long a request should rest before it asks: for others, or because it was only refused.
+    pub(crate) fn rest_first(&self, claim: &Claim, within: Option<Duration>, seed: u64) -> Duration {
+        let now = self.runtime.now();
+        let for_others = self.pauses.as_ref().map_or(Duration::ZERO, |pauses| pauses.left(claim, now, seed));
+        // A single try does not wait for others. Leave some of a time limit for asking.
+        let for_others = within.map_or(for_others, |within| for_others.min(within / 2));
+        let refused = self.refusals.left(claim, now, seed);
+        let is_limited = within.filter(|within| !within.is_zero());
+        for_others.max(is_limited.map_or(refused, |within| refused.min(within / 2)))
     }
 
     /// Refuses a request that the store cannot serve, before anything is sent.

@@ -766,3 +766,31 @@ async fn whether_something_was_done_is_asked_again_of_a_silent_store() {
         assert!(world.time.now() <= asked + limit, "{weather:?}");
     }
 }
+
+/// A loop around a try had 132,838 refusals in ten seconds.
+#[tokio::test(start_paused = true)]
+async fn a_program_that_asks_on_although_it_is_refused_rests_in_between() {
+    let world = World::begin();
+    world.store.set(Weather::Refused);
+    let began = world.time.passed();
+    let mutex = world.locks.mutex("k");
+    let refused = mutex.try_lock().await;
+    assert!(matches!(refused, Err(LockError::Refused { .. })), "{refused:?}");
+    assert_eq!(world.time.passed(), began, "the first refusal comes at once");
+    let mut refusals = 1;
+    while world.time.passed() < began + 10 * SECOND {
+        let refused =
+            if refusals % 2 == 0 { mutex.try_lock().await.map(drop) } else { mutex.lock().await.map(drop) };
+        assert!(matches!(refused, Err(LockError::Refused { .. })), "{refused:?}");
+        refusals += 1;
+        assert!(refusals < 30, "within {:?}", world.time.passed() - began);
+    }
+    assert!(refusals >= 10, "{refusals}");
+    // Other keys are not held up, and a mended store is asked within a second.
+    let before = world.time.passed();
+    world.store.set(Weather::Fair);
+    drop(world.locks.mutex("another").lock().await.unwrap());
+    assert_eq!(world.time.passed(), before);
+    drop(mutex.lock().await.unwrap());
+    assert!(world.time.passed() <= before + SECOND);
+}

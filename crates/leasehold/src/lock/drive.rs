@@ -68,11 +68,7 @@ fn run<'a>(
     let started = handle.runtime.now();
     let seed = low_bits(handle.runtime.random());
     let mut machine = Machine::new(started, terms.ttl, handle.drift, terms.patience, seed);
-    if let Some(pauses) = &handle.pauses {
-        let left = pauses.left(&terms.claim, started, seed);
-        // Leave some of the time limit for asking.
-        machine.rest_first(started + terms.patience.within.map_or(left, |within| left.min(within / 2)));
-    }
+    machine.rest_first(started + handle.rest_first(&terms.claim, terms.patience.within, seed));
     // Created before the first byte is sent, so that everything is undone if this future is
     // dropped.
     let mut request = PendingAttempt::new(handle, terms, started, span);

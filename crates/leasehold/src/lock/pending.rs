@@ -214,6 +214,9 @@ impl<'a> PendingAttempt<'a> {
         let waited = self.handle.runtime.now().saturating_since(self.started);
         let Some(attempt) = &self.attempt else { unreachable!("taken only by what ends it") };
         let key = attempt.claim.first_key().clone();
+        if matches!(outcome, Outcome::Refused(_)) {
+            self.handle.refusals.note(&key, self.handle.runtime.now());
+        }
         let error = failure(self.handle, key, waited, attempts, outcome);
         self.fails(error)
     }

@@ -1,0 +1,84 @@
+//! Rests before a request that would only be refused again.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold_core::{Backoff, Claim, Instant, Key};
+
+/// When the store last refused requests for each key, and how often in a row.
+///
+/// A refusal that will not pass by itself is returned at once. A program that ignores it and asks
+/// again in a loop would take a processor and a server with it.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    /// Whether there ever was one. Few programs have any.
+    any: AtomicBool,
+    last: Mutex<HashMap<Key, (u32, Instant)>>,
+}
+
+/// Refusals that are further apart are not in a row.
+const IN_A_ROW: Duration = Duration::from_secs(5);
+
+/// Of more keys, those whose row is over are forgotten now and then.
+const REMEMBERED: usize = 1024;
+
+impl Refusals {
+    /// A request for this key was refused now.
+    pub(crate) fn note(&self, key: &Key, now: Instant) {
+        self.any.store(true, Ordering::Relaxed);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() >= REMEMBERED {
+            last.retain(|_, (_, at)| now.saturating_since(*at) < IN_A_ROW);
+        }
+        let (count, at) = last.entry(key.clone()).or_insert((0, now));
+        *count = if now.saturating_since(*at) < IN_A_ROW { count.saturating_add(1) } else { 1 };
+        *at = now;
+    }
+
+    /// How long a request for these keys should rest first. `random` chooses within the jitter.
+    pub(crate) fn left(&self, claim: &Claim, now: Instant, random: u64) -> Duration {
+        if !self.any.load(Ordering::Relaxed) {
+            return Duration::ZERO;
+        }
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = |(count, at): &(u32, Instant)| {
+            (*at + Backoff::WHILE_SILENT.delay(count.saturating_sub(1), random)).saturating_since(now)
+        };
+        last.get(claim.first_key()).map_or(Duration::ZERO, rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos((1_000_000 + ms) * 1_000_000)
+    }
+
+    #[test]
+    fn each_refusal_in_a_row_makes_the_rest_longer_up_to_a_second() {
+        let (refusals, key) = (Refusals::default(), Key::new("k").unwrap());
+        let claim = Claim::exclusive(key.clone());
+        let left = |ms| refusals.left(&claim, at(ms), 0).as_millis();
+        assert_eq!(left(0), 0);
+        for rest in [10, 20, 40, 80, 160, 320, 500, 500] {
+            refusals.note(&key, at(0));
+            assert_eq!((left(0), left(600)), (rest, 0));
+        }
+        assert_eq!(refusals.left(&Claim::exclusive(Key::new("other").unwrap()), at(0), 0), Duration::ZERO);
+        refusals.note(&key, at(6000));
+        assert_eq!(left(6000), 10, "the row is over");
+    }
+
+    #[test]
+    fn keys_without_an_end_are_not_all_remembered() {
+        let refusals = Refusals::default();
+        for number in 0..20_000 {
+            refusals.note(&Key::new(number.to_string()).unwrap(), at(10 * number));
+        }
+        assert!(refusals.last.lock().unwrap().len() <= REMEMBERED);
+    }
+}
