@@ -10,7 +10,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let leadership = election.candidate("a").stand().await?;
     let mut standing = JoinSet::new();
-    standing.spawn(election.candidate("b").stand().into_future());
+    standing.spawn(election.candidate("b").stand());
     while election.candidates().await?.is_empty() {
         tokio::task::yield_now().await;
     }

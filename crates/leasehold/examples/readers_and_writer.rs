@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("a writer may come in: {}", doc.try_write().await?.is_some());
 
     // In line behind the readers, and before whoever comes to read after it.
-    let (alone, ()) = tokio::join!(doc.write().into_future(), async { drop((one, other)) });
+    let (alone, ()) = tokio::join!(doc.write(), async { drop((one, other)) });
     let alone = alone?;
     println!("a writer writes alone");
     println!("a reader may come in: {}", doc.try_read().await?.is_some());

@@ -1,6 +1,5 @@
 //! The list of checks that every store must pass.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -465,14 +464,13 @@ pub async fn a_waiter_is_served_when_the_lock_is_released(venue: &Venue) {
         (Locks::builder().over(venue.store()).unwrap(), Locks::builder().over(venue.store()).unwrap());
     for waits in [&here, &there] {
         let guard = here.mutex("k").lock().await.unwrap();
-        let mut request = waits.mutex("k").lock().within(LONG).into_future();
+        let mut request = waits.mutex("k").lock().within(LONG);
         // Polled until it waits: the answer that the key is taken has come.
         for _ in 0..3 {
             let _ = tokio::time::timeout(Duration::from_millis(10), &mut request).await;
         }
         guard.release().await.unwrap();
-        let served =
-            tokio::time::timeout(Duration::from_secs(5), poll_fn(|context| request.as_mut().poll(context)));
+        let served = tokio::time::timeout(Duration::from_secs(5), &mut request);
         let guard = served.await.expect("served after the release").unwrap();
         guard.release().await.unwrap();
     }

@@ -7,7 +7,7 @@ use super::wait;
 use crate::{Backoff, LockError, WaitStatus};
 
 /// A request for a lock. It does nothing until [`wait`](Self::wait) is called.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use = "a request does nothing until it is waited for"]
 pub struct Acquire(pub(super) crate::Acquire);
 
@@ -44,6 +44,6 @@ impl Acquire {
     /// [`LockError`]: the lock was not free within the limit, the store did not answer or refuses,
     /// or the request is invalid.
     pub fn wait(self) -> Result<Guard, LockError> {
-        wait(self.0.into_future()).map(Guard)
+        wait(self.0).map(Guard)
     }
 }

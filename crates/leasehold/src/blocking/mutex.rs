@@ -65,7 +65,7 @@ impl Mutex {
 
 /// A wait until a lock is free, as [`leasehold::Unlocked`](crate::Unlocked). It does nothing until
 /// [`wait`](Self::wait) is called.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use = "a wait does nothing until it is waited for"]
 pub struct Unlocked(crate::Unlocked);
 
@@ -86,6 +86,6 @@ impl Unlocked {
     ///
     /// [`LockError`]; on a timeout it says who holds the lock.
     pub fn wait(self) -> Result<(), LockError> {
-        wait(self.0.into_future())
+        wait(self.0)
     }
 }

@@ -1,7 +1,11 @@
 //! The request for a lock, for async callers.
 
-use std::future::IntoFuture;
+use std::fmt;
+use std::future::pending;
+use std::mem;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use leasehold_core::{Backoff, BoxFuture, HolderInfo, Misuse};
@@ -12,54 +16,66 @@ use super::holding::Held;
 use crate::error::{HoldError, LockError};
 use crate::locks::Askers;
 
-/// A request for a lock. It does nothing until it is awaited.
+/// A request for a lock. It does nothing until it is awaited or polled.
+///
+/// It is a future that owns everything it needs, so `tokio::spawn(mutex.lock())` compiles. Its
+/// settings have no effect after the first poll.
 ///
 /// # Cancel safety
 ///
 /// If the future is dropped at any point, the request is given up in the background: no lock is
 /// left behind. If the store is unreachable, a lock may be left that expires with its TTL. A new
 /// request starts from the beginning.
-#[derive(Clone, Debug)]
 #[must_use = "a request does nothing until it is awaited"]
-pub struct Acquire {
+pub struct Acquire(State);
+
+enum State {
+    /// Boxed, because there may be very many requests that wait.
+    Asked(Box<Asked>),
+    UnderWay(BoxFuture<'static, Result<Guard, LockError>>),
+}
+
+/// What is requested, and where.
+#[derive(Debug)]
+pub(super) struct Asked {
     /// Kept until the guard exists, because a request may outlive the locks that it came from.
-    askers: Arc<Askers>,
-    /// Boxed, because a future keeps what it was made from.
-    terms: Result<Box<Terms>, Misuse>,
+    pub(super) askers: Arc<Askers>,
+    pub(super) terms: Result<Terms, Misuse>,
 }
 
 impl Acquire {
     pub(crate) fn new(askers: Arc<Askers>, terms: Result<Terms, Misuse>) -> Self {
-        Self { askers, terms: terms.map(Box::new) }
+        Self(State::Asked(Box::new(Asked { askers, terms })))
+    }
+
+    /// Changes a valid request that has not been polled.
+    fn with(mut self, change: impl FnOnce(&mut Terms)) -> Self {
+        if let State::Asked(asked) = &mut self.0
+            && let Ok(terms) = &mut asked.terms
+        {
+            change(terms);
+        }
+        self
     }
 
     /// Limits the wait for a holder; zero is one try, whose error says who holds the lock. Without
     /// a limit, the request waits for as long as it takes.
     ///
     /// The wait for a store that does not answer never exceeds the outage limit.
-    pub fn within(mut self, limit: Duration) -> Self {
-        if let Ok(terms) = &mut self.terms {
-            terms.patience.within = Some(limit);
-        }
-        self
+    pub fn within(self, limit: Duration) -> Self {
+        self.with(|terms| terms.patience.within = Some(limit))
     }
 
     /// Limits the queue: if that many requests wait already, this one ends at once with
     /// [`LockError::LineFull`]. This is for services that reject work rather than let it pile up.
     /// Without it, the queue may grow without a limit.
-    pub fn line_limit(mut self, waiters: u64) -> Self {
-        if let Ok(terms) = &mut self.terms {
-            terms.line_limit = Some(waiters);
-        }
-        self
+    pub fn line_limit(self, waiters: u64) -> Self {
+        self.with(|terms| terms.line_limit = Some(waiters))
     }
 
     /// Sets the pauses between retries, for stores without a queue.
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
-        if let Ok(terms) = &mut self.terms {
-            terms.patience.backoff = backoff;
-        }
-        self
+    pub fn backoff(self, backoff: Backoff) -> Self {
+        self.with(|terms| terms.patience.backoff = backoff)
     }
 
     /// Calls this function each time the store has refused and the request keeps waiting, for
@@ -72,11 +88,8 @@ impl Acquire {
     /// let guard = request.on_wait(|waiting| eprintln!("held by {}", waiting.held_by)).await?;
     /// # drop(guard); Ok(()) }
     /// ```
-    pub fn on_wait(mut self, tell: impl Fn(&WaitStatus) + Send + Sync + 'static) -> Self {
-        if let Ok(terms) = &mut self.terms {
-            terms.on_wait = Some(OnWait(Arc::new(tell)));
-        }
-        self
+    pub fn on_wait(self, tell: impl Fn(&WaitStatus) + Send + Sync + 'static) -> Self {
+        self.with(|terms| terms.on_wait = Some(OnWait(Arc::new(tell))))
     }
 
     /// Acquires the lock, runs `work` under it, and releases it. The work is stopped at an await
@@ -132,16 +145,31 @@ pub struct WaitStatus {
     pub place: Option<u64>,
 }
 
-impl IntoFuture for Acquire {
+impl Future for Acquire {
     type Output = Result<Guard, LockError>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        let Self { askers, terms } = self;
-        match terms {
-            Ok(terms) => Box::pin(acquire(askers, terms)),
-            // A separate future, so that waiting requests do not reserve space for it.
-            Err(misuse) => Box::pin(std::future::ready(Err(misuse.into()))),
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if matches!(self.0, State::Asked(_))
+            && let State::Asked(asked) = mem::replace(&mut self.0, State::UnderWay(Box::pin(pending())))
+        {
+            match &asked.terms {
+                Ok(_) => self.0 = State::UnderWay(Box::pin(acquire(asked))),
+                // Separate, so that a request that waits does not keep room for it.
+                Err(misuse) => return Poll::Ready(Err(misuse.clone().into())),
+            }
+        }
+        match &mut self.0 {
+            State::UnderWay(acquiring) => acquiring.as_mut().poll(context),
+            State::Asked(_) => unreachable!("it was replaced above"),
+        }
+    }
+}
+
+impl fmt::Debug for Acquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            State::Asked(asked) => f.debug_tuple("Acquire").field(&asked.terms).finish(),
+            State::UnderWay(_) => f.debug_tuple("Acquire").finish_non_exhaustive(),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Waiting until a lock is free, without acquiring it.
 
-use std::future::IntoFuture;
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use leasehold_core::{
@@ -15,7 +17,8 @@ use crate::locks::Askers;
 use crate::store_handle::{StoreHandle, low_bits};
 
 /// A wait until a lock is free, without acquiring it and without joining its queue. It does nothing
-/// until it is awaited.
+/// until it is awaited or polled. It owns everything it needs, so it can be spawned; its settings have
+/// no effect after the first poll.
 ///
 /// When it resolves, somebody else may already hold the lock. So it is for programs that accept
 /// this, such as a deployment that waits for a migration to end. To acquire the lock, use
@@ -27,12 +30,13 @@ use crate::store_handle::{StoreHandle, low_bits};
 /// # Cancel safety
 ///
 /// Cancel safe.
-#[derive(Clone, Debug)]
 #[must_use = "a wait does nothing until it is awaited"]
 pub struct Unlocked {
     askers: Arc<Askers>,
     claim: Result<Claim, Misuse>,
     patience: Patience,
+    /// From the first poll on.
+    waiting: Option<BoxFuture<'static, Result<(), LockError>>>,
 }
 
 impl Unlocked {
@@ -41,28 +45,38 @@ impl Unlocked {
         claim: Result<Claim, Misuse>,
         outage_limit: Duration,
     ) -> Self {
-        Self { askers, claim, patience: Patience::new(None, outage_limit) }
+        Self { askers, claim, patience: Patience::new(None, outage_limit), waiting: None }
     }
 
     /// Limits the wait; zero checks once. Without a limit, it waits for as long as it takes.
-    pub const fn within(mut self, limit: Duration) -> Self {
+    pub fn within(mut self, limit: Duration) -> Self {
         self.patience.within = Some(limit);
         self
     }
 
     /// Sets the pauses between checks.
-    pub const fn backoff(mut self, backoff: Backoff) -> Self {
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.patience.backoff = backoff;
         self
     }
 }
 
-impl IntoFuture for Unlocked {
+impl Future for Unlocked {
     type Output = Result<(), LockError>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { unlocked(self.askers.handle(), self.claim?, self.patience).await })
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { askers, claim, patience, waiting } = self.get_mut();
+        let waiting = waiting.get_or_insert_with(|| {
+            let (askers, claim, patience) = (askers.clone(), claim.clone(), *patience);
+            Box::pin(async move { unlocked(askers.handle(), claim?, patience).await })
+        });
+        waiting.as_mut().poll(context)
+    }
+}
+
+impl fmt::Debug for Unlocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unlocked").field("claim", &self.claim).finish_non_exhaustive()
     }
 }
 

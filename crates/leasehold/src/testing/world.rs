@@ -174,7 +174,7 @@ impl World {
     /// let _other = world.locks().mutex("report").lock().await?;
     ///
     /// let minute = Duration::from_secs(60);
-    /// let asked = world.locks().mutex("report").lock().within(minute).into_future();
+    /// let asked = world.locks().mutex("report").lock().within(minute);
     /// let busy = world.within(2 * minute, asked).await.unwrap_err();
     /// assert!(matches!(busy, LockError::TimedOut { .. }));
     /// assert_eq!(world.passed(), minute);

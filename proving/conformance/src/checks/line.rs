@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{Guard, LockError, Locks, Renewal};
-use leasehold_core::{BoxFuture, GrantAnswer, Holder, Owner, Store, WaitMode, WaitQueue};
+use leasehold::{Acquire, Guard, LockError, Locks, Renewal};
+use leasehold_core::{GrantAnswer, Holder, Owner, Store, WaitMode, WaitQueue};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -43,8 +43,8 @@ async fn served(task: JoinHandle<Result<Guard, LockError>>) -> Guard {
     timeout(IN_TIME, task).await.expect("served in time").unwrap().unwrap()
 }
 
-fn request(locks: &Locks) -> BoxFuture<'static, Result<Guard, LockError>> {
-    locks.mutex("k").lock().within(LONG).into_future()
+fn request(locks: &Locks) -> Acquire {
+    locks.mutex("k").lock().within(LONG)
 }
 
 /// Twelve of two processes, taking turns: they are served in the order in which they joined, told of it, and do not ask.
