@@ -10,6 +10,8 @@ use crate::{Backoff, Drift, Handed, HoldAnswer, HolderInfo, Instant, Key, Lease,
 /// Whether and for how long a lease is renewed while its guard exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[doc(alias = "watchdog")]
+#[doc(alias = "heartbeat")]
 pub enum Renewal {
     /// While the guard exists. This is the default: work often takes longer than planned, and a
     /// dead holder stops renewing.

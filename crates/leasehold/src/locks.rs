@@ -92,6 +92,7 @@ impl Locks {
     ///
     /// [`ConnectError::Misuse`]: there is no store, a store is listed twice, or the longest TTL is
     /// too short.
+    #[doc(alias = "redlock")]
     pub fn quorum<Member: Into<AnyStore>>(
         stores: impl IntoIterator<Item = Member>,
         max_ttl: Duration,
@@ -120,6 +121,7 @@ impl Locks {
 
     /// The lock of this name. This does no I/O; a name that cannot be a key is an error of the
     /// request.
+    #[doc(alias = "lock")]
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
         let claim = self.key(name.as_ref()).map(Claim::exclusive);
         Mutex::new(self.askers.clone(), claim, Defaults::clone(&self.defaults))

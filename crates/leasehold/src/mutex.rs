@@ -41,6 +41,8 @@ impl Mutex {
 
     /// Sets the TTL: how long the lease lasts without renewal, and so how long a crashed holder
     /// keeps others out. 10 ms to a year.
+    #[doc(alias = "lease")]
+    #[doc(alias = "expiry")]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.defaults.ttl = Ttl::new(ttl);
         self

@@ -47,6 +47,7 @@ use state::QuorumState;
 /// by hand) is not noticed. Members that lose their state may repeat a fence if their clocks differ
 /// by more than `max_ttl` less 3 s.
 #[derive(Debug)]
+#[doc(alias = "redlock")]
 pub struct QuorumStore {
     quorum: Arc<QuorumState>,
 }

@@ -16,6 +16,7 @@ impl Acquire {
     /// a limit, the request waits for as long as it takes.
     ///
     /// The wait for a store that does not answer never exceeds the outage limit.
+    #[doc(alias = "timeout")]
     pub fn within(self, limit: Duration) -> Self {
         Self(self.0.within(limit))
     }

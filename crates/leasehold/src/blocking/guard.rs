@@ -1,6 +1,6 @@
 //! The guard of a held lock, for callers that block.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::wait;
 use crate::{Fence, Held, Holder, Key, Loss, ReleaseError, RenewError, Ttl};
@@ -11,6 +11,7 @@ use crate::{Fence, Held, Holder, Key, Loss, ReleaseError, RenewError, Ttl};
 /// releases the lock, and blocks until the store has confirmed that, for at most 2 s. Inside a
 /// runtime the drop does not block; the shutdown of that runtime waits instead.
 #[derive(Debug)]
+#[doc(alias = "lease")]
 #[must_use = "dropping the guard releases the lock"]
 pub struct Guard(pub(super) crate::Guard);
 
@@ -56,6 +57,15 @@ impl Guard {
         self.0.remaining()
     }
 
+    /// The end of the lease by the wall clock, if no renewal comes: for reports and for people.
+    ///
+    /// Wall clocks are set back and forth, so base no decision on it. [`is_held`](Self::is_held) and
+    /// [`remaining`](Self::remaining) do not depend on the wall clock.
+    #[must_use]
+    pub fn expires_at(&self) -> SystemTime {
+        self.0.expires_at()
+    }
+
     /// How often the store was asked before it granted the lock.
     #[must_use]
     pub fn attempts(&self) -> u32 {
@@ -95,12 +105,15 @@ impl Guard {
     }
 
     /// Extends the lease to at least `ttl` from now; later automatic renewals use that TTL too. A
-    /// renewal never shortens the time that is left.
+    /// renewal never shortens the time that is left. Returns how long the lease now lasts, as
+    /// [`remaining`](Self::remaining) does.
     ///
     /// # Errors
     ///
     /// [`RenewError`], as for [`leasehold::Guard::renew`](crate::Guard::renew).
-    pub fn renew(&self, ttl: Duration) -> Result<(), RenewError> {
+    #[doc(alias = "extend")]
+    #[doc(alias = "heartbeat")]
+    pub fn renew(&self, ttl: Duration) -> Result<Duration, RenewError> {
         wait(self.0.renew(ttl))
     }
 
@@ -110,6 +123,7 @@ impl Guard {
     /// # Errors
     ///
     /// [`ReleaseError`], as for [`leasehold::Guard::release`](crate::Guard::release).
+    #[doc(alias = "unlock")]
     pub fn release(self) -> Result<(), ReleaseError> {
         wait(self.0.release())
     }

@@ -62,6 +62,7 @@ impl Acquire {
     /// a limit, the request waits for as long as it takes.
     ///
     /// The wait for a store that does not answer never exceeds the outage limit.
+    #[doc(alias = "timeout")]
     pub fn within(self, limit: Duration) -> Self {
         self.with(|terms| terms.patience.within = Some(limit))
     }

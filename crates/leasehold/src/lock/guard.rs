@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use leasehold_core::{FaultKind, Fence, HoldAnswer, Holder, Key, Loss, Mark, Renewal, Ttl};
 
@@ -25,6 +25,7 @@ use crate::store_handle::{StoreHandle, rest};
 /// ([`LocksBuilder::over`](crate::LocksBuilder::over)) cannot be reopened for this either.
 ///
 /// A guard outlives the [`Locks`](crate::Locks) that it came from.
+#[doc(alias = "lease")]
 #[must_use = "dropping the guard releases the lock"]
 pub struct Guard {
     handle: Arc<StoreHandle>,
@@ -96,6 +97,15 @@ impl Guard {
         self.held.remaining()
     }
 
+    /// The end of the lease by the wall clock, if no renewal comes: for reports and for people.
+    ///
+    /// Wall clocks are set back and forth, so base no decision on it. [`is_held`](Self::is_held) and
+    /// [`remaining`](Self::remaining) do not depend on the wall clock.
+    #[must_use]
+    pub fn expires_at(&self) -> SystemTime {
+        self.held.expires_at()
+    }
+
     /// How often the store was asked before it granted the lock.
     #[must_use]
     pub fn attempts(&self) -> u32 {
@@ -123,7 +133,8 @@ impl Guard {
     }
 
     /// Extends the lease to at least `ttl` from now; later automatic renewals use that TTL too. A
-    /// renewal never shortens the time that is left.
+    /// renewal never shortens the time that is left. Returns how long the lease now lasts, as
+    /// [`remaining`](Self::remaining) does.
     ///
     /// # Errors
     ///
@@ -135,7 +146,9 @@ impl Guard {
     ///
     /// Cancel safe: the store may have renewed the lease, and the guard then relies on less than it
     /// could.
-    pub async fn renew(&self, ttl: Duration) -> Result<(), RenewError> {
+    #[doc(alias = "extend")]
+    #[doc(alias = "heartbeat")]
+    pub async fn renew(&self, ttl: Duration) -> Result<Duration, RenewError> {
         let ttl = Ttl::new(ttl)?;
         self.handle.check(ttl)?;
         let holding = &self.held.0;
@@ -155,7 +168,7 @@ impl Guard {
         match answer {
             Some(Ok(answer)) => {
                 self.handle.registry.handle_own_renewal(self.number, now, sent, ttl, answer);
-                if self.is_held() { Ok(()) } else { Err(RenewError::Lost(self.loss())) }
+                if self.is_held() { Ok(self.remaining()) } else { Err(RenewError::Lost(self.loss())) }
             }
             Some(Err(fault)) => Err(RenewError::Unreachable(fault)),
             None => unreachable!("a store answers each attempt"),
@@ -176,6 +189,7 @@ impl Guard {
     /// # Cancel safety
     ///
     /// Dropping the future does not keep the lock: the release continues in the background.
+    #[doc(alias = "unlock")]
     pub async fn release(mut self) -> Result<(), ReleaseError> {
         self.handle.leaves(&self.held.0, self.number);
         let holding = self.held.0.clone();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::{Attempt, Fault, Fence, Holder, Instant, Key, Lease, Loss, Runtime};
 use tokio::sync::Notify;
@@ -199,6 +199,18 @@ impl Held {
     #[must_use]
     pub fn loss(&self) -> Option<Loss> {
         self.0.loss().cloned()
+    }
+
+    /// The end of the lease by the wall clock, if no renewal comes: for reports and for people.
+    ///
+    /// Wall clocks are set back and forth, so base no decision on it. [`is_held`](Self::is_held) and
+    /// [`remaining`](Self::remaining) do not depend on the wall clock.
+    #[must_use]
+    pub fn expires_at(&self) -> SystemTime {
+        let (now, end) = (self.0.runtime.now(), self.0.end());
+        let by_wall_clock = self.0.runtime.since_epoch() + end.saturating_since(now);
+        // It may have ended already.
+        UNIX_EPOCH + by_wall_clock.saturating_sub(now.saturating_since(end))
     }
 
     /// How often the store was asked before it granted the lock.
