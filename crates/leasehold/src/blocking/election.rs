@@ -43,7 +43,7 @@ impl Election {
 
     /// The current leader, and then each next one, for those that follow a leader and are not
     /// candidates.
-    pub const fn leaders(&self) -> Leaders<'_> {
+    pub fn leaders(&self) -> Leaders {
         Leaders(self.0.leaders())
     }
 }
@@ -63,9 +63,9 @@ impl Candidate {
 
 /// The leaders, one after the other. From [`Election::leaders`].
 #[derive(Debug)]
-pub struct Leaders<'a>(crate::Leaders<'a>);
+pub struct Leaders(crate::Leaders);
 
-impl Leaders<'_> {
+impl Leaders {
     /// Blocks until the leader differs from the last one returned; `None` if there is no leader any
     /// more. The first call returns the current leader at once. The store is asked once a second.
     ///

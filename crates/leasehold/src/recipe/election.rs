@@ -1,9 +1,15 @@
 //! Leader election among several candidates.
 
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use leasehold_core::{Claim, FaultKind, HolderInfo, KeyState, Misuse, Owner, Renewal, Ttl, Waiter};
+use futures_core::Stream;
+use leasehold_core::{
+    BoxFuture, Claim, FaultKind, HolderInfo, KeyState, Misuse, Owner, Renewal, Ttl, Waiter,
+};
 
 use crate::defaults::Defaults;
 use crate::error::{HoldError, InspectError};
@@ -91,8 +97,40 @@ impl Election {
 
     /// The current leader, and then each next one, for those that follow a leader and are not
     /// candidates.
-    pub const fn leaders(&self) -> Leaders<'_> {
-        Leaders { election: self, told: None }
+    pub fn leaders(&self) -> Leaders {
+        Leaders { election: self.clone(), told: None, looking: None }
+    }
+
+    /// The leader, once it differs from the one that was returned last.
+    async fn leader_after(&self, told: &mut Told) -> Next {
+        let handle = self.askers.handle();
+        let mut silent_since = None;
+        let mut tries = 0;
+        loop {
+            let now = handle.runtime.now();
+            let again = match self.leader().await {
+                Ok(leader) => {
+                    let owner = leader.as_ref().map(|leader| leader.owner.clone());
+                    if told.as_ref() != Some(&owner) {
+                        *told = Some(owner);
+                        return Ok(leader);
+                    }
+                    (silent_since, tries) = (None, 0);
+                    now + Leaders::LOOK
+                }
+                Err(InspectError::Store(fault)) if fault.kind != FaultKind::Lasting => {
+                    let since = *silent_since.get_or_insert(now);
+                    let again = handle.runtime.now() + rest(tries, &*handle.runtime);
+                    if again >= since + self.defaults.outage_limit {
+                        return Err(InspectError::Store(fault));
+                    }
+                    tries += 1;
+                    again
+                }
+                Err(error) => return Err(error),
+            };
+            handle.runtime.sleep_until(again).await;
+        }
     }
 
     async fn state(&self) -> Result<KeyState, InspectError> {
@@ -139,15 +177,44 @@ impl Candidate {
     }
 }
 
-/// The leaders, one after the other. From [`Election::leaders`].
-#[derive(Debug)]
-pub struct Leaders<'a> {
-    election: &'a Election,
-    /// The last leader that was returned; the inner `None` means that nobody led.
-    told: Option<Option<Owner>>,
+/// The leaders, one after the other; from [`Election::leaders`].
+///
+/// It owns everything it needs. It is a [`Stream`] that never ends, of what
+/// [`next`](Self::next) returns.
+pub struct Leaders {
+    election: Election,
+    /// The owner that was returned last, if any; `None` within: nobody led.
+    told: Told,
+    /// What the stream waits for.
+    looking: Option<BoxFuture<'static, (Next, Told)>>,
 }
 
-impl Leaders<'_> {
+type Next = Result<Option<HolderInfo>, InspectError>;
+
+type Told = Option<Option<Owner>>;
+
+impl Stream for Leaders {
+    type Item = Result<Option<HolderInfo>, InspectError>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        let looking = this.looking.get_or_insert_with(|| {
+            let (election, mut told) = (this.election.clone(), this.told.clone());
+            Box::pin(async move { (election.leader_after(&mut told).await, told) })
+        });
+        let (next, told) = ready!(looking.as_mut().poll(context));
+        (this.told, this.looking) = (told, None);
+        Poll::Ready(Some(next))
+    }
+}
+
+impl fmt::Debug for Leaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leaders").field("election", &self.election).finish_non_exhaustive()
+    }
+}
+
+impl Leaders {
     /// How often the store is asked. Observers are not notified of holders, so that holding a lock
     /// costs nothing.
     const LOOK: Duration = Duration::from_secs(1);
@@ -165,33 +232,8 @@ impl Leaders<'_> {
     ///
     /// Cancel safe: a change that was not returned is returned by the next call.
     pub async fn next(&mut self) -> Result<Option<HolderInfo>, InspectError> {
-        let handle = self.election.askers.handle();
-        let mut silent_since = None;
-        let mut tries = 0;
-        loop {
-            let now = handle.runtime.now();
-            let again = match self.election.leader().await {
-                Ok(leader) => {
-                    let owner = leader.as_ref().map(|leader| leader.owner.clone());
-                    if self.told.as_ref() != Some(&owner) {
-                        self.told = Some(owner);
-                        return Ok(leader);
-                    }
-                    (silent_since, tries) = (None, 0);
-                    now + Self::LOOK
-                }
-                Err(InspectError::Store(fault)) if fault.kind != FaultKind::Lasting => {
-                    let since = *silent_since.get_or_insert(now);
-                    let again = handle.runtime.now() + rest(tries, &*handle.runtime);
-                    if again >= since + self.election.defaults.outage_limit {
-                        return Err(InspectError::Store(fault));
-                    }
-                    tries += 1;
-                    again
-                }
-                Err(error) => return Err(error),
-            };
-            handle.runtime.sleep_until(again).await;
-        }
+        // What the stream has asked for may be old by now.
+        self.looking = None;
+        self.election.leader_after(&mut self.told).await
     }
 }
