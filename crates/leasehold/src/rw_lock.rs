@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_core::{Claim, Key, Label, Misuse, Renewal, Ttl};
 
 use crate::defaults::Defaults;
-use crate::error::LockError;
+use crate::error::{InspectError, LockError};
 use crate::lock::{Acquire, Guard};
 use crate::locks::Askers;
 
@@ -117,6 +117,26 @@ impl RwLock {
     /// As [`Acquire`].
     pub async fn try_write(&self) -> Result<Option<Guard>, LockError> {
         self.write().once().await
+    }
+
+    /// Returns whether a reader or a writer holds the lock, or one of its keys, also of another
+    /// program. It looks at each key and acquires nothing; the answer may change a moment later.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`] if the store did not answer or refuses, or the name cannot be a key.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn is_locked(&self) -> Result<bool, InspectError> {
+        for key in &self.keys.clone()? {
+            let state = self.askers.handle().inspect(key).await.map_err(InspectError::Store)?;
+            if !state.holders.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn request(&self, claim: impl FnOnce(Vec<Key>) -> Result<Claim, Misuse>) -> Acquire {

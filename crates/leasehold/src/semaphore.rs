@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Key, Label, Misuse, Renewal, Ttl};
+use leasehold_core::{Claim, Key, Label, Misuse, Mode, Renewal, Ttl};
 
 use crate::defaults::Defaults;
-use crate::error::LockError;
+use crate::error::{InspectError, LockError};
 use crate::lock::{Acquire, Guard};
 use crate::locks::Askers;
 
@@ -131,5 +131,32 @@ impl Semaphore {
     /// As [`Acquire`].
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard>, LockError> {
         self.acquire_many(permits).once().await
+    }
+
+    /// Returns how many permits nobody holds: of several keys, the number at the key that has the
+    /// fewest. It is zero while the key is held in another way, also by a semaphore of another
+    /// number of permits. It looks at each key and acquires nothing; the answer may change a moment
+    /// later, and waiters go first.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`] if the store did not answer or refuses, or the name cannot be a key.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    #[doc(alias = "available_permits")]
+    pub async fn available(&self) -> Result<u32, InspectError> {
+        let mut available = self.permits;
+        for key in &self.keys.clone()? {
+            let state = self.askers.handle().inspect(key).await.map_err(InspectError::Store)?;
+            let held = state.holders.iter().map(|holder| match holder.mode {
+                Mode::Permits { weight, of } if of == self.permits => weight,
+                _ => self.permits,
+            });
+            let left = held.fold(self.permits, u32::saturating_sub);
+            available = available.min(left);
+        }
+        Ok(available)
     }
 }
