@@ -3,6 +3,7 @@
 
 mod hostile;
 mod limits;
+mod mixed_quorum;
 mod outages;
 mod pooler;
 mod world;

@@ -1,0 +1,55 @@
+//! A quorum of three kinds of stores.
+
+use std::time::Duration;
+
+use leasehold::{AnyStore, Locks};
+use servers::{Flavor, Server};
+use tempfile::TempDir;
+
+use crate::world::{db, server, take, until};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quorum_of_redis_postgresql_and_a_file_loses_one_of_them_and_leaves_nothing() {
+    let postgres = server(&[]).await;
+    let redis = tokio::task::spawn_blocking(|| Server::start(Flavor::Valkey91)).await.unwrap();
+    let directory = TempDir::new().unwrap();
+    // As if it had served for long.
+    db(&postgres)
+        .await
+        .batch_execute("UPDATE leasehold.meta SET value = '0' WHERE name = 'voided'")
+        .await
+        .unwrap();
+    let urls = [
+        format!("{}?quarantine=no", redis.url()),
+        postgres.url(),
+        format!("file:{}", directory.path().join("leases.db").display()),
+    ];
+    let quorum = || {
+        let members = urls.each_ref().map(|url| AnyStore::from_url(url).unwrap());
+        Locks::builder().ttl(2 * SECOND).outage_limit(20 * SECOND).quorum(members, 10 * SECOND).unwrap()
+    };
+    let (here, there) = (quorum(), quorum());
+    let guard = take(&here, "k").await;
+    assert!(there.mutex("k").try_lock().await.unwrap().is_none());
+    // The file, which is new, abstains for the longest ttl. Then two are enough, whichever they are.
+    let single = async |url: &str| Locks::connect(url).await.unwrap();
+    let file = single(&urls[2]).await;
+    until("the file takes part", async || !file.inspect("k").await.unwrap().holders.is_empty()).await;
+    let server = postgres.clone();
+    tokio::task::spawn_blocking(move || server.kill_9()).await.unwrap();
+    tokio::time::timeout(3 * SECOND, guard.lost()).await.unwrap_err();
+    assert!(guard.is_held());
+    let fence = guard.fence();
+    guard.release().await.unwrap();
+    let next = take(&there, "k").await;
+    assert!(next.fence() > fence);
+    let server = postgres.clone();
+    tokio::task::spawn_blocking(move || server.restart()).await.unwrap();
+    next.release().await.unwrap();
+    for url in &urls {
+        let member = single(url).await;
+        until("nothing is left", async || member.list("").await.unwrap().is_empty()).await;
+    }
+}
