@@ -19,6 +19,9 @@
 //! the fence, a service that must not run twice, readers and a writer, permits, a job that is done
 //! once, an election, a quorum, blocking threads, an existing client, and a test.
 
+// docs.rs names the feature that each item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod any_error;
 mod any_store;
 mod bare;

@@ -12,6 +12,9 @@
 //!
 //! Programs use the `leasehold` crate.
 
+// docs.rs names the feature that each item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod access;
 mod address;
 mod bare;
