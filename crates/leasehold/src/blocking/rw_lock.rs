@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::acquire::Acquire;
 use super::guard::Guard;
 use super::wait;
-use crate::{LockError, Renewal};
+use crate::{InspectError, LockError, Renewal};
 
 /// A lock that is shared by readers and exclusive for a writer, as
 /// [`leasehold::RwLock`](crate::RwLock): it describes what to acquire. Making and cloning it does
@@ -61,5 +61,15 @@ impl RwLock {
     /// [`LockError`], as [`try_read`](Self::try_read).
     pub fn try_write(&self) -> Result<Option<Guard>, LockError> {
         Ok(wait(self.0.try_write())?.map(Guard))
+    }
+
+    /// Returns whether a reader or a writer holds the lock, or one of its keys, in this or another
+    /// program. The answer may change a moment later.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`] if the store does not answer or refuses, or the name cannot be a key.
+    pub fn is_locked(&self) -> Result<bool, InspectError> {
+        wait(self.0.is_locked())
     }
 }

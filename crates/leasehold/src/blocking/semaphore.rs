@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::acquire::Acquire;
 use super::guard::Guard;
 use super::wait;
-use crate::{LockError, Renewal};
+use crate::{InspectError, LockError, Renewal};
 
 /// A number of permits, each with one holder at a time, as
 /// [`leasehold::Semaphore`](crate::Semaphore): it describes what to acquire. Making and cloning it
@@ -63,5 +63,16 @@ impl Semaphore {
     /// number is zero or greater than the number of all permits.
     pub fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard>, LockError> {
         Ok(wait(self.0.try_acquire_many(permits))?.map(Guard))
+    }
+
+    /// Returns how many permits nobody holds: of several keys, the number at the key that has the
+    /// fewest. The answer may change a moment later, and waiters go first.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`] if the store does not answer or refuses, or the name cannot be a key.
+    #[doc(alias = "available_permits")]
+    pub fn available(&self) -> Result<u32, InspectError> {
+        wait(self.0.available())
     }
 }
