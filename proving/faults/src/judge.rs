@@ -66,8 +66,8 @@ pub fn report(name: &str, crowd: &Crowd, account: &Account) {
     );
 }
 
-/// What there is at a server that should have gone with who wrote it. A key that nobody uses is remembered by its last fence, what was
-/// done by its mark, and a member of a quorum by the run that vouches for it; none of them for ever.
+/// What there is at a server that should have gone with its writer. The last fence of an unused key stays, the mark of what was done,
+/// the record of a break, and of a member of a quorum the run that vouches for it; none of them for ever.
 ///
 /// # Panics
 ///
@@ -80,7 +80,8 @@ pub fn left_behind(server: &Server) -> Vec<String> {
     let mut left = Vec::new();
     for key in keys {
         let name = String::from_utf8_lossy(&key).into_owned();
-        let may_last = ["leasehold:f", "leasehold:m"].iter().any(|kind| name.starts_with(kind));
+        let may_last =
+            ["leasehold:f", "leasehold:m", "leasehold:b"].iter().any(|kind| name.starts_with(kind));
         match server.command(&[b"PTTL", &key]).as_integer() {
             Some(-1) => left.push(format!("{name} has no end")),
             Some(ends_in) if ends_in >= 0 && !may_last => left.push(format!("{name} ends in {ends_in} ms")),
