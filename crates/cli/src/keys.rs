@@ -55,7 +55,7 @@ impl Keys {
 ///
 /// # Errors
 ///
-/// [`Failure`] if there is no such naming.
+/// [`Failure`] if the naming is unknown.
 pub(crate) fn naming(args: NamingArgs) -> Result<Naming, Failure> {
     let named = args.naming.or_else(|| std::env::var(environment::name("--naming")).ok());
     let naming = named.as_deref().map_or(Ok(Naming::Verbatim), str::parse);

@@ -90,7 +90,7 @@ impl Signals {
         self.blocked_before
     }
 
-    /// The next signal to pass on while there is no command: a stop is obeyed here.
+    /// The next signal to pass on. No command runs yet, so a stop signal stops this process.
     ///
     /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {

@@ -62,7 +62,7 @@ pub struct Marked {
     pub now: Stamp,
 }
 
-/// Who breaks a lease and why, as stated by themselves: it is kept in the [record](BreakRecord) of
+/// The operator who breaks a lease, and the reason, in their own words; kept in the [record](BreakRecord) of
 /// the break.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "there is no more to it")]

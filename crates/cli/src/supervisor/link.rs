@@ -24,7 +24,7 @@ pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 pub(super) struct Lent {
     /// Our stdin, which is to be the command's: the supervisor's own is the connection.
     pub(super) stdin: OwnedFd,
-    /// What our leases hang on, where they end with our process: as long as the supervisor has it open, they do not.
+    /// A store in a file ends our leases with our process; while the supervisor has this open, it does not.
     pub(super) lifeline: Option<OwnedFd>,
 }
 

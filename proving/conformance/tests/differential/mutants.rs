@@ -69,10 +69,6 @@ const NOT_IN_HISTORIES: [(&str, &str); 50] = [
         "left out:       others_last(s)",
         "few histories lengthen a share; the list of what every store must do has it",
     ),
-    (
-        "s.unsekeeped then",
-        "few histories release while more have ended than one request clears away; the store's own tests have it",
-    ),
     ("if not (shares and shares.last)", "it saves writing what has not changed"),
     ("if not (shares or shares.last)", "the same"),
     (

@@ -1,10 +1,5 @@
 //! Requests are futures that own what they need.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a program that uses the library spawns and waits as it likes"
-)]
-
 use std::time::Duration;
 
 use leasehold::{LockError, Locks};

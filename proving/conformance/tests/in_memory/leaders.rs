@@ -1,10 +1,5 @@
 //! Following who leads.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a program that uses the library spawns and waits as it likes"
-)]
-
 use std::future::poll_fn;
 use std::pin::Pin;
 

@@ -1,0 +1,5 @@
+//! Requests, guards and elections of a program with locks in memory, on tokio's runtime and clock.
+
+mod guards;
+mod leaders;
+mod requests;
