@@ -43,6 +43,7 @@ mod pauses;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod quorum;
+mod recent;
 mod recipe;
 mod refusals;
 mod remembered;

@@ -1,10 +1,11 @@
 //! Rests after a release, on keys that other libraries poll.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Claim, Instant, Key};
+use leasehold_core::{Backoff, Claim, Instant};
+
+use crate::recent::Recent;
 
 /// When this process last released each key, where it polls for them.
 ///
@@ -13,38 +14,34 @@ use leasehold_core::{Backoff, Claim, Instant, Key};
 #[derive(Debug)]
 pub(crate) struct Pauses {
     interval: Backoff,
-    released: Mutex<HashMap<Key, Instant>>,
+    released: Mutex<Recent<()>>,
 }
-
-/// Of more keys, those whose rest is over are forgotten now and then.
-const REMEMBERED: usize = 1024;
 
 impl Pauses {
     pub(crate) fn new(interval: Backoff) -> Self {
-        Self { interval, released: Mutex::default() }
+        let longest = interval.delay(0, u64::MAX);
+        Self { interval, released: Mutex::new(Recent::new(longest)) }
     }
 
     /// These keys are released now.
     pub(crate) fn note(&self, claim: &Claim, now: Instant) {
         let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
-        if released.len() >= REMEMBERED {
-            let longest = self.interval.delay(0, u64::MAX);
-            released.retain(|_, at| now.saturating_since(*at) < longest);
-        }
-        released.extend(claim.keys().map(|key| (key.clone(), now)));
+        claim.keys().for_each(|key| released.note(key, now, |_| ()));
     }
 
     /// For how long a request for these keys should rest first. `random` chooses within the interval.
     pub(crate) fn left(&self, claim: &Claim, now: Instant, random: u64) -> Duration {
         let rest = self.interval.delay(0, random);
         let released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
-        let latest = claim.keys().filter_map(|key| released.get(key)).max();
-        latest.map_or(Duration::ZERO, |at| (*at + rest).saturating_since(now))
+        let latest = claim.keys().filter_map(|key| released.get(key, now)).map(|((), at)| *at).max();
+        latest.map_or(Duration::ZERO, |at| (at + rest).saturating_since(now))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::Key;
+
     use super::*;
 
     fn claim(names: &[&str]) -> Claim {
@@ -66,15 +63,5 @@ mod tests {
         assert_eq!((left(&["a"], 10), left(&["b", "c"], 30), left(&["c"], 30)), (40, 40, 0));
         assert_eq!(left(&["a", "b"], 70), 0);
         assert!(pauses.left(&claim(&["b"]), at(20), u64::MAX) > Duration::from_millis(99));
-    }
-
-    #[test]
-    fn keys_without_an_end_are_not_all_remembered() {
-        let interval = Duration::from_millis(10);
-        let pauses = Pauses::new(Backoff::new(interval, interval).unwrap());
-        for number in 0..5000 {
-            pauses.note(&claim(&[&number.to_string()]), at(number));
-        }
-        assert!(pauses.released.lock().unwrap().len() <= REMEMBERED);
     }
 }

@@ -1,40 +1,39 @@
 //! Rests before a request that would only be refused again.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Claim, Instant, Key};
 
-/// When the store last refused requests for each key, and how often in a row.
+use crate::recent::Recent;
+
+/// How often in a row the store refused requests for each key.
 ///
 /// A refusal that will not pass by itself is returned at once. A program that ignores it and asks
 /// again in a loop would take a processor and a server with it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Refusals {
     /// Whether there ever was one. Few programs have any.
     any: AtomicBool,
-    last: Mutex<HashMap<Key, (u32, Instant)>>,
+    in_a_row: Mutex<Recent<u32>>,
 }
 
 /// Refusals that are further apart are not in a row.
 const IN_A_ROW: Duration = Duration::from_secs(5);
 
-/// Of more keys, those whose row is over are forgotten now and then.
-const REMEMBERED: usize = 1024;
+impl Default for Refusals {
+    fn default() -> Self {
+        Self { any: AtomicBool::new(false), in_a_row: Mutex::new(Recent::new(IN_A_ROW)) }
+    }
+}
 
 impl Refusals {
     /// A request for this key was refused now.
     pub(crate) fn note(&self, key: &Key, now: Instant) {
         self.any.store(true, Ordering::Relaxed);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.len() >= REMEMBERED {
-            last.retain(|_, (_, at)| now.saturating_since(*at) < IN_A_ROW);
-        }
-        let (count, at) = last.entry(key.clone()).or_insert((0, now));
-        *count = if now.saturating_since(*at) < IN_A_ROW { count.saturating_add(1) } else { 1 };
-        *at = now;
+        let mut in_a_row = self.in_a_row.lock().unwrap_or_else(PoisonError::into_inner);
+        in_a_row.note(key, now, |count| count.map_or(1, |count| count.saturating_add(1)));
     }
 
     /// How long a request for these keys should rest first. `random` chooses within the jitter.
@@ -42,11 +41,11 @@ impl Refusals {
         if !self.any.load(Ordering::Relaxed) {
             return Duration::ZERO;
         }
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_a_row = self.in_a_row.lock().unwrap_or_else(PoisonError::into_inner);
         let rest = |(count, at): &(u32, Instant)| {
             (*at + Backoff::WHILE_SILENT.delay(count.saturating_sub(1), random)).saturating_since(now)
         };
-        last.get(claim.first_key()).map_or(Duration::ZERO, rest)
+        in_a_row.get(claim.first_key(), now).map_or(Duration::ZERO, rest)
     }
 }
 
@@ -71,14 +70,5 @@ mod tests {
         assert_eq!(refusals.left(&Claim::exclusive(Key::new("other").unwrap()), at(0), 0), Duration::ZERO);
         refusals.note(&key, at(6000));
         assert_eq!(left(6000), 10, "the row is over");
-    }
-
-    #[test]
-    fn keys_without_an_end_are_not_all_remembered() {
-        let refusals = Refusals::default();
-        for number in 0..20_000 {
-            refusals.note(&Key::new(number.to_string()).unwrap(), at(10 * number));
-        }
-        assert!(refusals.last.lock().unwrap().len() <= REMEMBERED);
     }
 }

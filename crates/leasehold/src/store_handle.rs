@@ -28,7 +28,7 @@ pub(crate) struct StoreHandle {
 }
 
 impl StoreHandle {
-    /// Creates the place and starts its keeper.
+    /// Creates the handle and starts the keeper of its guards.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         runtime: Arc<dyn Runtime>,
@@ -52,8 +52,13 @@ impl StoreHandle {
     }
 
     /// How long a request should rest before it asks: for others, or because it was only refused.
-    pub(crate) fn rest_first(&self, claim: &Claim, within: Option<Duration>, seed: u64) -> Duration {
-        let now = self.runtime.now();
+    pub(crate) fn rest_first(
+        &self,
+        claim: &Claim,
+        within: Option<Duration>,
+        now: Instant,
+        seed: u64,
+    ) -> Duration {
         let for_others = self.pauses.as_ref().map_or(Duration::ZERO, |pauses| pauses.left(claim, now, seed));
         // A single try does not wait for others. Leave some of a time limit for asking.
         let for_others = within.map_or(for_others, |within| for_others.min(within / 2));

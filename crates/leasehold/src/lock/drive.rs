@@ -69,7 +69,7 @@ fn run<'a>(
     let started = handle.runtime.now();
     let seed = low_bits(handle.runtime.random());
     let mut machine = Machine::new(started, terms.ttl, handle.drift, terms.patience, seed);
-    machine.rest_first(started + handle.rest_first(&terms.claim, terms.patience.within, seed));
+    machine.rest_first(started + handle.rest_first(&terms.claim, terms.patience.within, started, seed));
     // Created before the first byte is sent, so that everything is undone if this future is
     // dropped.
     let mut request = PendingAttempt::new(handle, terms, started, span);
