@@ -44,6 +44,14 @@ struct Setting<'a> {
     user: &'a str,
 }
 
+#[cfg(test)]
+impl<'a> Setting<'a> {
+    /// A server on its own, of a user who may do everything.
+    fn of_one_server(at: &'a Arc<str>) -> Self {
+        Self { at, role: StoreRole::Alone, quarantine: true, confirmation: None, user: "default" }
+    }
+}
+
 /// The program itself logged its connection in; we do not know as which user.
 const SOMEBODY: &str = "USER";
 

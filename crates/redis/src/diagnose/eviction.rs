@@ -49,19 +49,13 @@ pub(super) fn judge(setting: &Setting<'_>, info: &Info) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Remedy, StoreRole};
+    use leasehold_core::Remedy;
 
     use super::*;
 
     fn judged(info: &str) -> Finding {
         let at = "redis://h".into();
-        let setting = Setting {
-            at: &at,
-            role: StoreRole::Alone,
-            quarantine: true,
-            confirmation: None,
-            user: "default",
-        };
+        let setting = Setting::of_one_server(&at);
         judge(&setting, &Info::read(info)).remove(0)
     }
 

@@ -95,7 +95,7 @@ mod tests {
 
     fn judged(role: StoreRole, quarantine: bool, aof: u8, config: &[(&'static str, &str)]) -> Finding {
         let at = "redis://h".into();
-        let setting = Setting { at: &at, role, quarantine, confirmation: None, user: "default" };
+        let setting = Setting { role, quarantine, ..Setting::of_one_server(&at) };
         judge(&setting, &Info::read(&format!("aof_enabled:{aof}")), &Config::of(config)).remove(0)
     }
 
@@ -123,13 +123,7 @@ mod tests {
     #[test]
     fn a_disk_that_refuses_is_said() {
         let at = "redis://h".into();
-        let setting = Setting {
-            at: &at,
-            role: StoreRole::Alone,
-            quarantine: true,
-            confirmation: None,
-            user: "default",
-        };
+        let setting = Setting::of_one_server(&at);
         let info = Info::read("aof_enabled:1\naof_last_write_status:err\nrdb_last_bgsave_status:ok");
         let findings = judge(&setting, &info, &Config::of(&[("appendfsync", "always")]));
         assert_eq!((findings.len(), findings[1].severity), (2, Severity::Unsafe));

@@ -95,13 +95,7 @@ mod tests {
 
     fn judged(info: &str, config: &[(&'static str, &str)]) -> Vec<Finding> {
         let at = "redis://h".into();
-        let setting = Setting {
-            at: &at,
-            role: StoreRole::Alone,
-            quarantine: true,
-            confirmation: None,
-            user: "default",
-        };
+        let setting = Setting::of_one_server(&at);
         judge(&setting, &Info::read(info), &Config::of(config))
     }
 

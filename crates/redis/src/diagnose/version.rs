@@ -35,20 +35,12 @@ fn numbered(version: &str) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::StoreRole;
-
     use super::*;
 
     #[test]
     fn versions_are_told_apart_by_name_and_number() {
         let at = "redis://h".into();
-        let setting = Setting {
-            at: &at,
-            role: StoreRole::Alone,
-            quarantine: true,
-            confirmation: None,
-            user: "default",
-        };
+        let setting = Setting::of_one_server(&at);
         let judged = |info: &str| judge(&setting, &Info::read(info)).remove(0);
         assert_eq!(judged("redis_version:6.0.16").severity, Severity::Warning);
         let valkey = judged("redis_version:7.2.4\nvalkey_version:9.1.0");
