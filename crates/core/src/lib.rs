@@ -38,6 +38,7 @@ mod share;
 mod signal;
 mod store;
 mod ttl;
+mod url_duration;
 mod waiting;
 
 pub use acquire::{Acquire, Handed, Outcome, Patience, Step};
@@ -84,4 +85,5 @@ pub use store::{
     Notice, Notices, Parts, ProcessStore, Store, WaitMode, Wake,
 };
 pub use ttl::Ttl;
+pub use url_duration::url_duration;
 pub use waiting::{Proof, WaiterRegistry};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold_core::{Escaped, Misuse};
+use leasehold_core::{Escaped, Misuse, url_duration};
 use percent_encoding::percent_decode_str;
 
 /// The content of a URL.
@@ -327,11 +327,8 @@ fn file(name: &str, path: String) -> Result<PathBuf, Misuse> {
 }
 
 fn limit(text: &str) -> Result<Duration, Misuse> {
-    let number = |unit: &str| text.strip_suffix(unit).and_then(|number| number.parse::<u32>().ok());
-    let limit = number("ms").map(|ms| Duration::from_millis(ms.into()));
-    let limit = limit.or_else(|| number("s").map(|s| Duration::from_secs(s.into())));
     let bounds = Duration::from_millis(10)..=Duration::from_secs(60);
-    match limit.filter(|limit| bounds.contains(limit)) {
+    match url_duration(text).filter(|limit| bounds.contains(limit)) {
         Some(limit) => Ok(limit),
         None => refuse("call-limit in the store URL is a time from 10ms to 60s, as in call-limit=500ms"),
     }

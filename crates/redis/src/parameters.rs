@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold_core::Misuse;
+use leasehold_core::{Misuse, url_duration};
 
 use crate::access::{Identity, Password, Protocol, Secret};
 use crate::address::{ENCODE, db_number, decode, refuse};
@@ -197,13 +197,10 @@ fn quarantine(value: &str) -> Result<bool, Misuse> {
 
 /// From 10 ms, below which every delay is a fault, to a minute, above which it limits nothing.
 fn limit(name: &str, value: &str) -> Result<Duration, Misuse> {
-    let number = |digits: &str| digits.parse::<u64>().ok().filter(|_| !digits.starts_with('+'));
-    let limit = match value.strip_suffix("ms") {
-        Some(digits) => number(digits).map(Duration::from_millis),
-        None => value.strip_suffix('s').and_then(number).map(Duration::from_secs),
-    };
-    match limit {
+    match url_duration(value) {
         Some(limit) if (Duration::from_millis(10)..=Duration::from_secs(60)).contains(&limit) => Ok(limit),
-        _ => refuse(format!("the store URL's {name} must be from 10ms to 60s: a number, and then ms or s")),
+        _ => {
+            refuse(format!("the store URL's {name} must be from 10ms to 60s: a number, and then ms, s or m"))
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::Misuse;
+use leasehold_core::{Misuse, url_duration};
 
 /// The URLs of the members, and the longest TTL if there is one.
 pub(super) type Members<'a> = (Vec<&'a str>, Option<Duration>);
@@ -50,19 +50,12 @@ fn begins_a_url(text: &str) -> bool {
 }
 
 fn time_of(text: &str) -> Result<Duration, Misuse> {
-    let (number, nanos_each) = [("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000)]
-        .into_iter()
-        .find_map(|(unit, nanos)| Some((text.strip_suffix(unit)?, nanos)))
-        .unwrap_or_default();
-    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    let number: Option<u64> = digits.then(|| number.parse().ok()).flatten();
-    match number.and_then(|number| number.checked_mul(nanos_each)) {
-        Some(nanos) => Ok(Duration::from_nanos(nanos)),
+    url_duration(text).ok_or_else(|| {
         // Not quoted: in a URL that is wrong, anything may be a password.
-        None => Err(Misuse::Url {
+        Misuse::Url {
             reason: "max-ttl of a quorum's URL must be a number, and then ms, s or m: quorum:max-ttl=60s,URL,URL,URL".into(),
-        }),
-    }
+        }
+    })
 }
 
 #[cfg(test)]
