@@ -37,15 +37,16 @@ enum State {
 
 /// What is requested, and where.
 #[derive(Debug)]
-pub(super) struct Asked {
+struct Asked {
     /// Kept until the guard exists, because a request may outlive the locks that it came from.
-    pub(super) askers: Arc<Askers>,
-    pub(super) terms: Result<Terms, Misuse>,
+    askers: Arc<Askers>,
+    /// Boxed, because a future keeps room for what it was made from.
+    terms: Result<Box<Terms>, Misuse>,
 }
 
 impl Acquire {
     pub(crate) fn new(askers: Arc<Askers>, terms: Result<Terms, Misuse>) -> Self {
-        Self(State::Asked(Box::new(Asked { askers, terms })))
+        Self(State::Asked(Box::new(Asked { askers, terms: terms.map(Box::new) })))
     }
 
     /// Changes a valid request that has not been polled.
@@ -153,10 +154,11 @@ impl Future for Acquire {
         if matches!(self.0, State::Asked(_))
             && let State::Asked(asked) = mem::replace(&mut self.0, State::UnderWay(Box::pin(pending())))
         {
-            match &asked.terms {
-                Ok(_) => self.0 = State::UnderWay(Box::pin(acquire(asked))),
+            let Asked { askers, terms } = *asked;
+            match terms {
+                Ok(terms) => self.0 = State::UnderWay(Box::pin(acquire(askers, terms))),
                 // Separate, so that a request that waits does not keep room for it.
-                Err(misuse) => return Poll::Ready(Err(misuse.clone().into())),
+                Err(misuse) => return Poll::Ready(Err(misuse.into())),
             }
         }
         match &mut self.0 {

@@ -9,10 +9,11 @@ use leasehold_core::{
     Acquire as Machine, Claim, Fault, Key, Label, Outcome, Patience, Renewal, Signal, Step, Ttl,
 };
 
-use super::acquire::{Asked, WaitStatus};
+use super::acquire::WaitStatus;
 use super::guard::Guard;
 use super::pending::PendingAttempt;
 use crate::error::LockError;
+use crate::locks::Askers;
 use crate::report::Span;
 use crate::store_handle::{StoreHandle, low_bits};
 
@@ -47,16 +48,14 @@ impl fmt::Debug for OnWait {
 ///
 /// There may be very many of these futures, so values that are needed only at the start are not
 /// kept across awaits.
-pub(super) async fn acquire(asked: Box<Asked>) -> Result<Guard, LockError> {
-    let Asked { askers, terms } = *asked;
-    let terms = terms?;
+pub(super) async fn acquire(askers: Arc<Askers>, terms: Box<Terms>) -> Result<Guard, LockError> {
     let handle = askers.handle();
     handle.admit(&terms.claim, terms.ttl)?;
     let span = Span::of(&terms.claim);
     let work = {
-        // Moved now, so that they are not kept during the wait.
+        // Drop the box now, so that it is not kept during the wait.
         let terms = terms;
-        run(handle, terms, &span)
+        run(handle, *terms, &span)
     };
     span.around(work).await
 }
