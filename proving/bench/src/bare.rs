@@ -1,4 +1,4 @@
-//! Bare loops: the same client on the same server without Leasehold.
+//! Bare loops: the same client and the same server, without Leasehold.
 
 use std::time::Duration;
 
@@ -9,21 +9,23 @@ use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value, cmd, pipe};
 use crate::crew::Trouble;
 use crate::{clock, venue::Site};
 
-/// How a bare loop takes and releases.
+/// How a bare loop acquires and releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the uncontended workload runs all of them")]
 pub enum Strategy {
     /// `SET NX PX`, and a script that compares and deletes: what most lock libraries do. No fence.
     Pair,
-    /// `SET NX PX` and `INCR` of a fence in one pipeline; a script that compares, deletes, and looks for a line.
+    /// `SET NX PX` and `INCR` of a fence in one pipeline; a script that compares, deletes, and
+    /// checks for a queue.
     FencedPair,
-    /// The same, with the server's own compare-and-delete.
+    /// The same, with the server's own compare-and-delete command.
     FencedNative,
-    /// One script that reads clock and fence and writes key and fence; and the script of [`FencedPair`](Self::FencedPair).
+    /// One script that reads the clock and the fence and writes the key and the fence; the release
+    /// script of [`FencedPair`](Self::FencedPair).
     Scripts,
 }
 
-/// A connection, with the scripts loaded.
+/// A connection with the scripts loaded.
 #[derive(Clone, Debug)]
 pub struct Bare {
     connection: MultiplexedConnection,
@@ -46,16 +48,17 @@ const GRANT: &str = "local clock = redis.call('TIME') \
     redis.call('SET', KEYS[2], fence, 'PX', ARGV[3]) \
     return fence";
 
-/// redis-rs gives up after half a second, which a busy machine can take; a loop that is slow is a figure, not a failure.
+/// Connection settings with a longer timeout: redis-rs gives up after half a second, which a busy
+/// machine can take, and a slow loop is a result rather than a failure.
 pub(crate) fn patient() -> AsyncConnectionConfig {
     const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
     AsyncConnectionConfig::new().set_connection_timeout(LIMIT).set_response_timeout(LIMIT)
 }
 
-/// As Leasehold's default.
+/// Leasehold's default TTL, in ms.
 const TTL: u64 = 30_000;
 
-/// How long a fence is remembered at such a ttl.
+/// How long a fence is kept at that TTL, in ms.
 const KEEP: u64 = 600_000;
 
 impl Bare {
@@ -63,7 +66,7 @@ impl Bare {
     ///
     /// # Errors
     ///
-    /// When it does not answer.
+    /// If it does not answer.
     pub async fn connect(site: &Site) -> Result<Self, Trouble> {
         Self::at(&site.url).await
     }
@@ -72,7 +75,7 @@ impl Bare {
     ///
     /// # Errors
     ///
-    /// When it does not answer.
+    /// If it does not answer.
     pub async fn at(url: &str) -> Result<Self, Trouble> {
         let client = redis::Client::open(url)?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&patient()).await?;
@@ -83,11 +86,11 @@ impl Bare {
         Ok(Self { connection, compare_and_delete, release, grant })
     }
 
-    /// Takes a key and releases it.
+    /// Acquires a key and releases it.
     ///
     /// # Errors
     ///
-    /// When the server does not do it: these loops have their keys to themselves.
+    /// If the server refuses, which it has no reason to: no other loop uses these keys.
     pub async fn cycle(&self, strategy: Strategy, key: &str, serial: u64) -> Result<(), Trouble> {
         let mut connection = self.connection.clone();
         let value = format!("{serial:032x}");
@@ -119,12 +122,13 @@ impl Bare {
         Ok(())
     }
 
-    /// Takes a key at all of these at once, and releases it at all of them at once; each time all must have answered. With a fence of
-    /// each by [`Strategy::Scripts`], without one by [`Strategy::Pair`].
+    /// Acquires a key at all members at once, then releases it at all of them at once; each step
+    /// waits for all answers. With a fence from each by [`Strategy::Scripts`], without one by
+    /// [`Strategy::Pair`].
     ///
     /// # Errors
     ///
-    /// When one does not do it.
+    /// If a member refuses.
     pub async fn cycle_at_all(members: &[Self], fenced: bool, key: &str, serial: u64) -> Result<(), Trouble> {
         let value = &format!("{serial:032x}");
         let (fence, line) = (&format!("fence:{{{key}}}"), &*format!("line:{{{key}}}"));
@@ -157,11 +161,11 @@ impl Bare {
         call
     }
 
-    /// How long a PING takes, in µs, after so long a rest.
+    /// The time of a PING after this rest, in µs.
     ///
     /// # Errors
     ///
-    /// When it is not answered.
+    /// If it is not answered.
     pub async fn round_trip(&self, rest: Duration) -> Result<f64, Trouble> {
         let mut connection = self.connection.clone();
         if !rest.is_zero() {
@@ -172,17 +176,17 @@ impl Bare {
         Ok((clock::now() - sent) as f64 / 1e3)
     }
 
-    /// Renews as many leases, each by its own command, in one pipeline: the least that renewing them can be.
+    /// Renews these leases, each by its own command, in one pipeline: the minimal renewal.
     ///
     /// # Errors
     ///
-    /// When the server does not answer.
+    /// If the server does not answer.
     pub async fn renew(&self, keys: &[String]) -> Result<(), Trouble> {
         let mut connection = self.connection.clone();
         Ok(self.all_of(keys).ignore().query_async(&mut connection).await?)
     }
 
-    /// The same pipeline as it goes on the wire.
+    /// The same pipeline as bytes on the wire.
     #[must_use]
     pub fn renewals(&self, keys: &[String]) -> Vec<u8> {
         self.all_of(keys).get_packed_pipeline()

@@ -1,6 +1,6 @@
 //! The minimal hand-over: two scripts over bare redis-rs, one that takes the key or joins its
-//! queue, and one that hands it to the first waiter and notifies it. It has fences and a queue like
-//! ours, and handles no dead waiter, no waiter that gave up and no lost connection.
+//! queue, and one that hands the key to the first waiter and notifies it. It has fences and a queue
+//! like ours, but handles no dead waiter, no waiter that gave up and no lost connection.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::clock;
 use crate::crew::Trouble;
 use crate::turn::Turn;
 
-/// Takes the key, or stands behind the others.
+/// Takes the key, or joins its queue.
 const JOIN: &str = "local clock = redis.call('TIME') \
     if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', 30000) then \
         local fence = clock[1] .. string.sub('00000' .. clock[2], -6) \
@@ -24,7 +24,7 @@ const JOIN: &str = "local clock = redis.call('TIME') \
     redis.call('RPUSH', KEYS[3], ARGV[1] .. ' ' .. ARGV[2]) \
     return false";
 
-/// Lets it go, to the first who stands there.
+/// Releases the key, and hands it to the first waiter.
 const HAND_OVER: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end \
     local first = redis.call('LPOP', KEYS[3]) \
     if not first then return redis.call('DEL', KEYS[1]) end \
@@ -61,7 +61,7 @@ impl BareLine {
         Ok(Self { connection, pushes, channel, join, hand_over })
     }
 
-    /// So many turns at a key.
+    /// Takes `each` turns at a key.
     pub(crate) async fn take_turns(
         &mut self,
         key: &str,
@@ -99,7 +99,7 @@ impl BareLine {
         Ok(turns)
     }
 
-    /// The fence with which the key is handed to this holder.
+    /// The fence with which the key is handed to this waiter.
     async fn told(&mut self, holder: &str) -> Result<u64, Trouble> {
         while let Some(PushInfo { kind, data }) = self.pushes.recv().await {
             let Some(Value::BulkString(said)) = data.last().filter(|_| kind == PushKind::Message) else {

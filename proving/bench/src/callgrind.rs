@@ -1,8 +1,8 @@
-//! The number of instructions of a process of ours, counted by callgrind.
+//! The number of instructions that a process of ours executes, counted by callgrind.
 //!
-//! Two processes run a path, one of them twice as often. The difference is that many cycles,
-//! without start-up, connecting and warm-up. This needs no symbols and no marks in the code. No
-//! other load on the machine adds an instruction.
+//! Two processes run a path, one of them twice as often. The difference is the cost of that many
+//! cycles, without start-up, connecting and warm-up. This needs no symbols and no marks in the
+//! code, and other load on the machine does not change it.
 
 use std::env;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::path::Walk;
 /// The environment variable that makes a missing valgrind a failure.
 pub const DEMANDED: &str = "BENCH_DEMANDS_VALGRIND";
 
-/// Why nothing can be counted here, in words, if so.
+/// The reason why instructions cannot be counted on this machine, if there is one.
 #[must_use]
 pub fn lacking() -> Option<String> {
     let said = Command::new("valgrind").arg("--version").output();
@@ -23,20 +23,21 @@ pub fn lacking() -> Option<String> {
         .then(|| "instructions are not counted: there is no valgrind; remedy: install it (apt-get install valgrind)".to_owned())
 }
 
-/// Whether whoever runs this will not have the count left out.
+/// True if a missing valgrind is to be an error rather than a skipped test.
 #[must_use]
 pub fn is_demanded() -> bool {
     env::var_os(DEMANDED).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Instructions of one cycle.
+/// Instructions per cycle.
 ///
 /// # Errors
 ///
-/// When valgrind is not there, or the walk fails.
+/// If valgrind is missing, or the walk fails.
 pub fn per_cycle(walk: &Walk) -> Result<f64, Trouble> {
     let farther = Walk { cycles: walk.cycles * 2, ..walk.clone() };
-    // Side by side where they do not meet: their keys differ, but a file is one.
+    // In parallel, unless both would use the same file: their keys differ, but a file has one
+    // writer.
     let first = Counted::start(walk)?;
     let (once, twice) = if walk.shares_a_file() {
         (first.instructions()?, Counted::start(&farther)?.instructions()?)
@@ -88,7 +89,7 @@ fn total(profile: &FilePath) -> Result<u64, Trouble> {
     Ok(sum(&text).ok_or("callgrind wrote no totals")?)
 }
 
-/// Out of callgrind's profile format, whose last line is `totals: N`.
+/// Reads the sum from callgrind's profile, whose last line is `totals: N`.
 fn sum(profile: &str) -> Option<u64> {
     profile.lines().rev().find_map(|line| line.strip_prefix("totals:"))?.trim().parse().ok()
 }

@@ -10,10 +10,10 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::crew::Trouble;
 
-/// No order takes so long; whoever is silent for longer will not answer.
+/// No order takes this long: a process that is silent for longer will not answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(300);
 
-/// A process that was started here, and is killed with this.
+/// A process that is killed when this is dropped.
 #[derive(Debug)]
 pub struct Child {
     process: Process,
@@ -22,11 +22,11 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts it.
+    /// Starts the process.
     ///
     /// # Errors
     ///
-    /// When it does not run.
+    /// If it cannot be started.
     pub fn start(command: &mut Command) -> Result<Self, Trouble> {
         let mut process = command
             .stdin(Stdio::piped())
@@ -46,22 +46,22 @@ impl Child {
         Ok(Self { process, orders, reports })
     }
 
-    /// Tells it to do something, and does not wait for the report.
+    /// Sends an order, and does not wait for the report.
     ///
     /// # Errors
     ///
-    /// When it is gone.
+    /// If the process has ended.
     pub fn send(&mut self, order: &impl Serialize) -> Result<(), Trouble> {
         let mut line = serde_json::to_string(order)?;
         line.push('\n');
         Ok(self.orders.write_all(line.as_bytes())?)
     }
 
-    /// Waits for what it says next.
+    /// Waits for the next report.
     ///
     /// # Errors
     ///
-    /// When it says nothing, or nothing that means anything.
+    /// If the process ends without a report, or its report cannot be read.
     pub fn receive<R: DeserializeOwned>(&mut self) -> Result<R, Trouble> {
         let line = self
             .reports
@@ -73,7 +73,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Fails only if it has ended, which is what is wanted.
+        // Fails only if the process has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! The time, and the used processor time.
+//! The current time, and the processor time used.
 
 use rustix::time::{ClockId, clock_gettime};
 

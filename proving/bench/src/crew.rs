@@ -9,26 +9,26 @@ use crate::order::{Order, Report};
 use crate::turn::{Turn, Turns};
 use crate::venue::Site;
 
-/// The first argument of a process that is one of a crew.
+/// The first argument of a process that belongs to a crew.
 pub const HAND: &str = "--one-of-a-crew";
 
-/// What can go wrong: in words.
+/// Any error of the benchmark, as text.
 pub type Trouble = Box<dyn Error + Send + Sync>;
 
-/// Several processes, each with a connection of its own. They end with this.
+/// Several processes, each with its own connection. They are killed when this is dropped.
 #[derive(Debug)]
 pub struct Crew(Vec<Hand>);
 
-/// One of them.
+/// One process of a crew.
 #[derive(Debug)]
 struct Hand(Child);
 
 impl Crew {
-    /// Starts so many.
+    /// Starts `hands` processes.
     ///
     /// # Errors
     ///
-    /// When a process cannot be started.
+    /// If a process cannot be started.
     pub fn start(site: &Site, hands: usize) -> Result<Self, Trouble> {
         (0..hands)
             .map(|number| Hand::start(site, number, "bench", &site.url))
@@ -36,43 +36,44 @@ impl Crew {
             .map(Self)
     }
 
-    /// Starts so many, each connected by a way on which its commands are counted; that takes time, so nothing is timed then.
+    /// Starts `hands` processes whose connections go through a proxy that counts commands. The
+    /// proxy costs time, so nothing is timed in such a crew.
     ///
     /// # Errors
     ///
-    /// When a process cannot be started.
+    /// If a process cannot be started.
     pub fn start_counted(site: &Site, hands: usize) -> Result<Self, Trouble> {
         let url = site.counted_url();
         (0..hands).map(|number| Hand::start(site, number, "bench", &url)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// One that counts what is allocated; its times mean nothing.
+    /// Starts one process that counts its allocations; its times are meaningless.
     ///
     /// # Errors
     ///
-    /// When the process cannot be started.
+    /// If the process cannot be started.
     pub fn start_weighed(site: &Site) -> Result<Self, Trouble> {
         Ok(Self(vec![Hand::start(site, 0, "bench-weighed", &site.url)?]))
     }
 
-    /// How many.
+    /// The number of processes.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there always are some")]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Tells one of them, and waits for its report.
+    /// Sends an order to one process, and waits for its report.
     ///
     /// # Errors
     ///
-    /// What it says, or that it said nothing.
+    /// The error that the process reports, or that it reported nothing.
     pub fn tell(&mut self, hand: usize, order: &Order) -> Result<Report, Trouble> {
         self.0[hand].send(order)?;
         self.0[hand].receive()
     }
 
-    /// Tells all of them at once, then waits for their reports.
+    /// Sends an order to all processes at once, then waits for their reports.
     ///
     /// # Errors
     ///
@@ -82,8 +83,8 @@ impl Crew {
         self.0.iter_mut().map(Hand::receive).collect()
     }
 
-    /// Starts waiters in all of them, as evenly as it goes. The first holds the key meanwhile, and gives it up when all are in
-    /// line, so that nobody has a start on the others.
+    /// Starts waiters in all processes, spread as evenly as possible. The first process holds the
+    /// key until all waiters are queued, so that none has a head start.
     ///
     /// # Errors
     ///
@@ -94,7 +95,7 @@ impl Crew {
         self.collect()
     }
 
-    /// The first part of [`take_turns`](Self::take_turns): all stand in line.
+    /// The first part of [`take_turns`](Self::take_turns): returns when all waiters are queued.
     ///
     /// # Errors
     ///
@@ -112,7 +113,8 @@ impl Crew {
         Ok(())
     }
 
-    /// The same race by the least hand-over that there can be, one waiter in each of them, and no start in line.
+    /// The same race with the minimal hand-over, one waiter per process, and without queueing them
+    /// up first.
     ///
     /// # Errors
     ///
@@ -123,7 +125,7 @@ impl Crew {
         Ok(Turns::new(reports.into_iter().flat_map(turns).collect()))
     }
 
-    /// Waits for all waiters of all of them.
+    /// Waits for all waiters of all processes.
     ///
     /// # Errors
     ///
@@ -134,19 +136,19 @@ impl Crew {
     }
 }
 
-/// What waiters do with a key.
+/// How waiters use a key.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "workloads spell it out")]
 pub struct Race<'a> {
     /// The key.
     pub key: &'a str,
-    /// How many wait, in all processes together.
+    /// The number of waiters in all processes together.
     pub waiters: usize,
-    /// How many turns each has.
+    /// The number of turns of each waiter.
     pub each: u32,
-    /// How long a turn lasts, in µs.
+    /// The duration of a turn, in µs.
     pub hold: u64,
-    /// How long each rests after a turn, in µs.
+    /// The pause after each turn, in µs.
     pub think: u64,
 }
 

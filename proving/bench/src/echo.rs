@@ -1,5 +1,5 @@
 //! A separate process that answers datagrams: at once, or after writing to a database that both
-//! have open.
+//! processes have open.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::order::Order;
 use crate::sample::Sample;
 use crate::transactions::Transactions;
 
-/// The number of a row.
+/// The longest datagram: the number of a row.
 const LONGEST: usize = 4;
 
 /// The process that asks.
@@ -23,11 +23,12 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// Has one of a crew answer.
+    /// Lets one process of a crew answer.
     pub(crate) fn start(crew: &mut Crew, hand: usize, directory: &Path) -> Result<Self, Trouble> {
         let (here, there) = (directory.join("here.sock"), directory.join("there.sock"));
         let socket = UnixDatagram::bind(&here)?;
-        // Longer than anything takes; an echo that died is a failure and not a wait.
+        // Longer than any answer takes; if the other process died, this is an error instead of a
+        // hang.
         socket.set_read_timeout(Some(Duration::from_secs(10)))?;
         let name = |path: &Path| path.display().to_string();
         let order = Order::Echo { here: name(&there), there: name(&here), directory: name(directory) };
@@ -35,7 +36,7 @@ impl Echo {
         Ok(Self { socket, there })
     }
 
-    /// The median time to an answer at once, in µs.
+    /// The median time to an immediate answer, in µs.
     pub(crate) fn round_trip(&self, count: u32) -> Result<f64, Trouble> {
         let mut trips = Sample::default();
         for _ in 0..count {
@@ -46,7 +47,8 @@ impl Echo {
         Ok(trips.median())
     }
 
-    /// The median time, in µs, in which one of two that take transactions in turns has written and the other knows of it.
+    /// The median time, in µs, from the start of one process's transaction until the other knows of
+    /// it, when two processes take turns.
     pub(crate) fn turns(&self, ledger: &mut Transactions, count: u32) -> Result<f64, Trouble> {
         let mut each = Sample::default();
         for serial in 0..count {
@@ -58,7 +60,7 @@ impl Echo {
         Ok(each.median())
     }
 
-    /// Of a row that was written here, the other first deletes it.
+    /// Asks once. If a row was written here, the other process first deletes it.
     fn ask(&self, written: Option<u32>) -> Result<(), Trouble> {
         let mut answer = [0; LONGEST];
         let question = written.map(u32::to_be_bytes);
@@ -68,11 +70,12 @@ impl Echo {
     }
 }
 
-/// Answers on a thread of its own, until a transaction fails or nobody hears the answers: who asks says that none came.
+/// Answers on its own thread until a transaction fails or the asking process is gone. The asking
+/// process reports a missing answer.
 ///
 /// # Errors
 ///
-/// When it cannot listen, or the database cannot be opened.
+/// If the socket or the database cannot be opened.
 pub(crate) fn answer(here: &str, there: String, directory: &str) -> Result<(), Trouble> {
     let socket = UnixDatagram::bind(here)?;
     let mut ledger = Transactions::open(directory.as_ref())?;

@@ -15,44 +15,45 @@ use crate::venue::Venue;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Figure {
-    /// `workload/venue/measure/case`; the case is missing where there is but one.
+    /// `workload/venue/measure/case`; the case is left out if there is only one.
     pub name: String,
     /// The median.
     pub value: f64,
-    /// Its unit; empty for a ratio or a count.
+    /// The unit; empty for a ratio or a count.
     pub unit: String,
-    /// What is demanded, in words.
+    /// The target, in words.
     pub target: Option<String>,
-    /// Whether it is met.
+    /// True if the target is met.
     pub met: Option<bool>,
     /// The quartiles.
     pub spread: Option<[f64; 2]>,
-    /// Whether missing the target is a failure, whatever else the machine does: it is counted, and demanded here and now.
+    /// True if a missed target is a failure on any machine: the measure is counted rather than
+    /// timed, and its target applies in this build.
     pub binding: bool,
 }
 
 impl Figure {
-    /// The parts of its name: workload, venue, measure, case.
+    /// The parts of the name: workload, venue, measure, case.
     #[must_use]
     pub fn parts(&self) -> [&str; 4] {
         let mut parts = self.name.splitn(4, '/');
         [(); 4].map(|()| parts.next().unwrap_or_default())
     }
 
-    /// Whether it fails a run on a busy machine, too.
+    /// True if this figure fails a run even on a busy machine.
     #[must_use]
     pub fn fails(&self) -> bool {
         self.binding && self.met == Some(false)
     }
 }
 
-/// How figures are told while they come.
+/// The form in which figures are printed as they arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a bench is read by people or by programs")]
 pub enum Telling {
-    /// For people: a table when all is done, and what is being measured meanwhile.
+    /// For people: progress while measuring, and a table at the end.
     Table,
-    /// For programs: a line of JSON each, at once.
+    /// For programs: one line of JSON per figure, as soon as it is known.
     Json,
 }
 
@@ -64,45 +65,45 @@ pub struct Figures {
     all: Vec<Figure>,
 }
 
-/// What a figure is of.
+/// The subject of a figure.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "workloads spell it out")]
 pub struct Of<'a> {
     /// The workload.
     pub workload: &'a str,
-    /// Where.
+    /// The venue.
     pub venue: Venue,
-    /// The case; empty where there is but one.
+    /// The case; empty if there is only one.
     pub case: &'a str,
 }
 
 impl Figures {
-    /// None yet.
+    /// An empty collection without targets.
     #[must_use]
     pub const fn new(telling: Telling) -> Self {
         Self::against(&TARGETS, telling)
     }
 
-    /// None yet, of which these things are demanded.
+    /// An empty collection that checks its figures against these targets.
     #[must_use]
     pub const fn against(targets: &'static [Target], telling: Telling) -> Self {
         Self { telling, targets, all: Vec::new() }
     }
 
-    /// Those that came so far.
+    /// The figures so far.
     #[must_use]
     pub fn all(&self) -> &[Figure] {
         &self.all
     }
 
-    /// What is going to be measured.
+    /// Announces the measurement that comes next.
     pub fn announce(&self, what: &str) {
         if self.telling == Telling::Table {
             eprintln!("bench: {what}");
         }
     }
 
-    /// One more. A measure that nothing was measured of gives none.
+    /// Adds a figure. A sample without measurements adds none.
     pub fn add(&mut self, of: Of<'_>, measure: &str, unit: &str, sample: impl Into<Sample>) {
         let sample = sample.into();
         let value = sample.median();
@@ -128,18 +129,19 @@ impl Figures {
         if self.telling == Telling::Json {
             let line = serde_json::to_string(&figure).expect("a figure is plain data");
             let mut out = std::io::stdout().lock();
-            // A reader that went away has read enough.
+            // The reader has closed the pipe, so there is nobody left to write to.
             let _ = writeln!(out, "{line}").and_then(|()| out.flush());
         }
         self.all.push(figure);
     }
 }
 
-/// What runs told in lines of JSON. Of a figure that several told, the last counts, in the place of the first.
+/// Reads figures that earlier runs wrote as lines of JSON. If several runs wrote the same figure,
+/// the last value replaces the first in its place.
 ///
 /// # Errors
 ///
-/// When a file cannot be read, or has a line that tells no figure.
+/// If a file cannot be read, or contains a line that is not a figure.
 pub fn told(files: &[PathBuf]) -> Result<Vec<Figure>, Trouble> {
     let mut all: Vec<Figure> = Vec::new();
     for file in files {
@@ -157,7 +159,7 @@ pub fn told(files: &[PathBuf]) -> Result<Vec<Figure>, Trouble> {
     Ok(all)
 }
 
-/// A number with three digits that mean something, or all of a whole number.
+/// A number rounded to three significant digits, or a whole number in full.
 #[must_use]
 pub fn shown(value: f64) -> String {
     let size = value.abs();

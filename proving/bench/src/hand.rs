@@ -21,10 +21,10 @@ use crate::echo;
 use crate::order::{Order, Report};
 use crate::turn::Turn;
 
-/// Live bytes of this process, in the program that counts them.
+/// The live bytes of this process, in the program that counts them.
 pub type LiveBytes = fn() -> usize;
 
-/// Serves a crew, if this process was started to: then it does not return.
+/// Serves a crew and exits, if this process was started for that.
 pub fn serve_if_told_to(live: Option<LiveBytes>) {
     let words: Vec<String> = env::args().skip(1).collect();
     let [hand, number, url, direct] = words.as_slice() else { return };
@@ -44,10 +44,10 @@ pub fn serve_if_told_to(live: Option<LiveBytes>) {
 
 struct Hand {
     number: u64,
-    /// Of the place itself.
+    /// The URL of the store itself.
     url: String,
     locks: Locks,
-    /// The same place, by a way on which nothing is counted.
+    /// The same store, through a connection that is not counted.
     direct: Locks,
     live: Option<LiveBytes>,
     waiters: Vec<JoinHandle<Result<Vec<Turn>, LockError>>>,
@@ -80,12 +80,14 @@ impl Hand {
         Ok(hand)
     }
 
-    /// Takes and hands over a key of its own once, so that connections, scripts and channels are there before anything counts.
+    /// Acquires and hands over a key of its own once, so that connections, scripts and channels
+    /// exist before anything is counted.
     async fn warm_up(&self) -> Result<(), Trouble> {
         let mutex = self.locks.mutex(format!("warm-up:{}", self.number));
         let guard = mutex.lock().await?;
         let waiter = tokio::spawn(mutex.lock().into_future());
-        // Long enough to have asked once; a waiter that has not is served all the same.
+        // Long enough for the waiter to have asked once; a waiter that has not is served all the
+        // same.
         sleep(Duration::from_millis(5)).await;
         guard.release().await?;
         waiter.await??.release().await?;
@@ -100,7 +102,7 @@ impl Hand {
                     return;
                 }
             }
-            // Whoever started this is gone.
+            // The process that started this one is gone.
             process::exit(0);
         });
         answer(&Report::Done);
@@ -167,7 +169,7 @@ impl Hand {
         loop {
             match self.direct.inspect(key).await {
                 Ok(state) if state.waiters.len() >= waiters => return Ok(()),
-                // So many may ask at once that an answer takes longer than it may.
+                // With so many concurrent requests, an answer can take longer than the time limit.
                 Err(InspectError::Store(fault)) if !fault.is_lasting() => {}
                 looked => drop(looked?),
             }
@@ -175,7 +177,8 @@ impl Hand {
         }
     }
 
-    /// Beside as many tasks of the same shape that wait for nothing, so that only what is ours is left over.
+    /// Compared with as many tasks of the same shape that wait for nothing, so that only the
+    /// waiters' own memory remains.
     async fn weigh_waiters(&self, key: &str, waiters: usize) -> Result<Report, Trouble> {
         let guard = self.direct.mutex(key).lock().await?;
         let mutex = self.locks.mutex(key);
@@ -187,7 +190,8 @@ impl Hand {
             tasks.push(tokio::spawn(mutex.lock().into_future()));
         }
         self.until_in_line(key, waiters).await?;
-        // All that was sent has been answered; that not all have read their answers yet would weigh, too.
+        // Every request has been answered; answers that have not been read yet would be counted,
+        // too.
         let with_us = at_rest(live).await.saturating_sub(before);
         tasks.iter().for_each(JoinHandle::abort);
         guard.release().await?;
@@ -195,7 +199,7 @@ impl Hand {
         Ok(Report::Weight(self.live.map(|_| each)))
     }
 
-    /// What so many tasks weigh by themselves; they are gone afterwards.
+    /// The live bytes of this many tasks without a lock; they have ended when this returns.
     async fn live_after(
         &self,
         tasks: &mut Vec<JoinHandle<Result<Guard, LockError>>>,
@@ -209,7 +213,7 @@ impl Hand {
         let weight = live().saturating_sub(before);
         for task in tasks.drain(..) {
             task.abort();
-            // It was aborted, and says so.
+            // The task reports that it was aborted.
             let _ = task.await;
         }
         weight
@@ -232,7 +236,7 @@ impl Hand {
     }
 }
 
-/// What a process weighs that has nothing to do: the same in several looks.
+/// The live bytes of the idle process: the value that several readings agree on.
 async fn at_rest(live: impl Fn() -> usize) -> usize {
     const SAME: u32 = 5;
     const APART: Duration = Duration::from_millis(2);
@@ -263,7 +267,7 @@ async fn takes_turns(
         }
         let (fence, asks) = (guard.fence().get(), guard.attempts());
         let released = clock::now();
-        // A release that fails shows as a turn that comes too early, or never.
+        // A release that fails shows up as a turn that comes too early, or never.
         let _ = guard.release().await;
         turns.push(Turn { waiter, asked, had, released, fence, asks });
         if !think.is_zero() {
@@ -299,7 +303,7 @@ fn spin(number: u64, file: &str, turns: u32) -> Result<Report, Trouble> {
 fn answer(report: &Report) {
     let line = serde_json::to_string(report).expect("a report is plain data");
     let mut out = std::io::stdout().lock();
-    // Nobody reads it when whoever started this is gone.
+    // If this fails, the process that started this one is gone.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 

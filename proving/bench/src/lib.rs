@@ -1,8 +1,8 @@
-//! Leasehold's benchmarks: each is compared with a bare loop on the same client, in the same
-//! process and run, in turns.
+//! Leasehold's benchmarks. Each alternates with a bare loop on the same client, in the same process
+//! and run.
 //!
-//! A target for a time uses the ratio to that loop, never a time alone. A target for a count
-//! (commands, turns, bytes) depends on nothing that another load on the machine could change.
+//! A target for a time is set on the ratio to that loop, never on a time alone. A target for a
+//! count (commands, turns, bytes) depends on nothing that other load on the machine could change.
 
 pub mod bare;
 mod bare_line;

@@ -14,26 +14,28 @@ use bench::workloads::ALL;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 
-/// Measures Leasehold beside bare loops on the same client, in the same process and run
+/// Measures Leasehold next to bare loops on the same client, in the same process and run
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", disable_version_flag = true)]
 struct Words {
-    /// A minute's worth everywhere; fails where a count, which noise does not move, misses its target
+    /// The short form, about a minute; fails if a count, which noise does not change, misses its
+    /// target
     #[arg(long)]
     short: bool,
-    /// A line of JSON for each figure
+    /// Print a line of JSON for each figure
     #[arg(long)]
     json: bool,
     /// Write docs/performance.md with its plots, and docs/sizing.md, from the figures
     #[arg(long, conflicts_with_all = ["short", "on", "workloads"])]
     write: bool,
-    /// Write the same from what runs with --json said before, and measure nothing; of what several say, the last counts
+    /// Measure nothing; write the same pages from the output of earlier runs with --json, where the
+    /// last value of a figure counts
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["short", "json", "write", "on", "workloads"])]
     pages: Vec<PathBuf>,
-    /// Measure here only; may be given several times
+    /// Measure this store only; may be given several times
     #[arg(long, value_name = "VENUE", value_parser = venues())]
     on: Vec<String>,
-    /// Measure these only
+    /// Measure these workloads only
     #[arg(value_name = "NAME", value_parser = workloads())]
     workloads: Vec<String>,
 }
@@ -66,7 +68,8 @@ fn main() -> ExitCode {
     if words.write && write_pages(figures.all()).inspect_err(complain).is_err() {
         return ExitCode::FAILURE;
     }
-    // A time that misses its target is a finding; a count that does is a failure, and only the short form is a test.
+    // A time that misses its target is printed; a count that misses it is a failure, and only the
+    // short form is a test.
     let failures: Vec<_> = figures.all().iter().filter(|figure| figure.fails()).collect();
     for figure in &failures {
         let target = figure.target.as_deref().unwrap_or_default();
@@ -87,7 +90,7 @@ fn write_pages(figures: &[Figure]) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// No name at all names everything.
+/// True if `name` is among `names`, or no name was given.
 fn wanted(names: &[String], name: &str) -> bool {
     names.is_empty() || names.iter().any(|wanted| wanted == name)
 }
@@ -100,7 +103,7 @@ fn workloads() -> PossibleValuesParser {
     PossibleValuesParser::new(ALL.map(|workload| workload.name))
 }
 
-/// Where this was built, unless it is run by cargo in a tree that was moved since.
+/// The docs of the tree in which this was built, unless cargo runs it in a tree that was moved.
 fn docs() -> PathBuf {
     let built =
         env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);

@@ -1,7 +1,7 @@
-//! An open-loop load: batches of commands come at random times, however busy the server is.
+//! An open-loop load: batches of commands arrive at random times, however busy the server is.
 //!
-//! A loop that waits for its answer before the next request slows down with the server, and never
-//! sees the queue that others see.
+//! A closed loop waits for the answer before the next request, so it slows down with the server and
+//! never sees the queue that other clients see.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,35 +14,36 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::crew::Trouble;
 use crate::sample::Sample;
 
-/// One batch: what is sent, and how many bytes answer it.
+/// One batch: the bytes to send, and the length of the answer.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "workloads spell it out")]
 pub struct Batch {
-    /// Commands, as they go on the wire.
+    /// The commands, as sent.
     pub bytes: Vec<u8>,
-    /// Bytes of their answers.
+    /// The length of their answers in bytes.
     pub answers: usize,
 }
 
-/// When batches come.
+/// The arrival times of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "whoever handles these must handle all of them")]
 pub enum Arrivals {
-    /// By chance: a Poisson process. The same seed has them come at the same times.
+    /// Random: a Poisson process. The same seed gives the same times.
     AtRandom {
-        /// Of the dice.
+        /// The seed.
         seed: u64,
     },
-    /// Each as long after the one before: where a server is not busy all the time, none finds another before it.
+    /// At equal intervals: as long as the server is not overloaded, no batch finds another before
+    /// it.
     Evenly,
 }
 
-/// Sends so many batches at such a rate per second, and gives how long each took in µs, from when it should have been sent to its last
-/// answer.
+/// Sends `count` batches at `rate` per second. Returns for each the µs from when it was due to its
+/// last answer.
 ///
 /// # Errors
 ///
-/// When the server closes the connection.
+/// If the server closes the connection.
 pub fn took(
     port: u16,
     batch: &Batch,
@@ -77,7 +78,8 @@ pub fn took(
     Ok(times.iter().zip(done).map(|(due, done)| done.duration_since(*due).as_secs_f64() * 1e6).collect())
 }
 
-/// Seconds between two arrivals of a Poisson process, from a number that is evenly spread between 0 and 1.
+/// Seconds between two arrivals of a Poisson process, from a uniformly distributed number between 0
+/// and 1.
 fn gap(chance: f64, rate: f64) -> f64 {
     -(1.0 - chance).ln() / rate
 }

@@ -4,105 +4,107 @@ use serde::{Deserialize, Serialize};
 
 use crate::turn::Turn;
 
-/// What a process is told to do. Each is answered by one [`Report`].
+/// An order to a process. Each order is answered by one [`Report`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_enums, reason = "both sides are in this crate")]
 pub enum Order {
-    /// Starts waiters for a key, each of which takes it so often, and does not wait for them. [`Report::Done`].
+    /// Starts waiters, each of which acquires a key `each` times, and returns at once.
+    /// [`Report::Done`].
     Take {
         /// The key.
         key: String,
-        /// How many wait.
+        /// The number of waiters.
         waiters: usize,
-        /// How many turns each has.
+        /// The number of turns of each waiter.
         each: u32,
-        /// How long each turn lasts, in µs; zero does not even yield.
+        /// The duration of a turn, in µs; zero does not even yield.
         hold: u64,
-        /// How long each rests after a turn, in µs.
+        /// The pause after each turn, in µs.
         think: u64,
     },
     /// Waits for all waiters. [`Report::Turns`].
     Collect,
-    /// Takes a key so often by the least hand-over that there can be. [`Report::Turns`].
+    /// Acquires a key `each` times by the minimal hand-over. [`Report::Turns`].
     TakeBare {
         /// The key.
         key: String,
-        /// How many turns it has.
+        /// The number of turns.
         each: u32,
-        /// How long each turn lasts, in µs.
+        /// The duration of a turn, in µs.
         hold: u64,
-        /// How long it rests after a turn, in µs.
+        /// The pause after each turn, in µs.
         think: u64,
     },
-    /// Takes a key, by a way that is not counted, and holds it. [`Report::Done`].
+    /// Acquires a key through a connection that is not counted, and holds it. [`Report::Done`].
     Hold {
         /// The key.
         key: String,
     },
-    /// Waits until so many stand in the line of a key. [`Report::Done`].
+    /// Waits until the key's queue has this many waiters. [`Report::Done`].
     InLine {
         /// The key.
         key: String,
-        /// How many.
+        /// The number of waiters.
         waiters: usize,
     },
-    /// Releases what it holds. [`Report::Done`].
+    /// Releases the key that this process holds. [`Report::Done`].
     Yield,
-    /// Lets so many stand in the line of a key that is held, weighs them, and drops them. [`Report::Weight`].
+    /// Queues waiters on a held key, measures their memory, and drops them. [`Report::Weight`].
     WeighWaiters {
         /// The key.
         key: String,
-        /// How many.
+        /// The number of waiters.
         waiters: usize,
     },
-    /// Takes so many keys and keeps them. [`Report::Weight`].
+    /// Acquires this many keys and keeps them. [`Report::Weight`].
     Keep {
-        /// How many.
+        /// The number of guards.
         guards: usize,
-        /// Their ttl, in ms: each is renewed after a third of it.
+        /// Their TTL, in ms; each is renewed after a third of it.
         ttl: u64,
     },
-    /// Does nothing but keep what it has, for so many ms. [`Report::Kept`].
+    /// Only keeps the held guards renewed, for `millis` ms. [`Report::Kept`].
     Rest {
-        /// How long.
+        /// The duration, in ms.
         millis: u64,
     },
-    /// Takes and releases a key of the file store so often, without async: where it is taken it tries again.
-    /// [`Report::Turns`].
+    /// Acquires and releases a key of the file store `turns` times, without async; retries while
+    /// the key is held. [`Report::Turns`].
     Spin {
         /// The file.
         file: String,
-        /// How often.
+        /// The number of turns.
         turns: u32,
     },
-    /// Answers datagrams, some after a bare transaction. [`Report::Done`] as soon as it listens.
+    /// Answers datagrams, some of them after a bare transaction. [`Report::Done`] as soon as it
+    /// listens.
     Echo {
-        /// Where it listens.
+        /// The address that it listens on.
         here: String,
-        /// Where it answers to.
+        /// The address that it answers to.
         there: String,
-        /// Where the database of the transactions is.
+        /// The directory of the transactions' database.
         directory: String,
     },
 }
 
-/// What a process answers.
+/// The answer of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_enums, reason = "both sides are in this crate")]
 pub enum Report {
-    /// It was done.
+    /// The order was carried out.
     Done,
     /// All turns of its waiters.
     Turns(Vec<Turn>),
-    /// Live bytes for each of those that were to be weighed; `None` in the program that does not count.
+    /// Live bytes per waiter or guard; `None` in the program that does not count allocations.
     Weight(Option<f64>),
-    /// What was used and lost during a rest.
+    /// The processor time used and the guards lost during a rest.
     Kept {
         /// Processor time, in ns.
         processor: u64,
         /// Guards that were lost.
         lost: usize,
     },
-    /// Why it could not be done.
+    /// The order failed for this reason.
     Failed(String),
 }

@@ -10,20 +10,20 @@ use crate::pictures::{self, Picture};
 use crate::targets::TARGETS;
 use crate::workloads::ALL;
 
-/// What the figures were taken on.
+/// The machine on which the figures were measured.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "tests make one up")]
 pub struct Machine {
-    /// The processor, as it calls itself.
+    /// The processor's own name.
     pub processor: String,
-    /// How many of its threads may be used.
+    /// The number of its threads that may be used.
     pub threads: usize,
-    /// The kernel's version, as far as it says anything: `6.12`.
+    /// The kernel's major and minor version: `6.12`.
     pub kernel: String,
 }
 
 impl Machine {
-    /// This one.
+    /// This machine.
     #[must_use]
     pub fn this() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -44,7 +44,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// A line for each figure, in columns.
+/// One line per figure, in columns.
 #[must_use]
 pub fn table(figures: &[Figure]) -> String {
     let row = |figure: &Figure| {
@@ -76,11 +76,11 @@ fn cells(figure: &Figure) -> [String; 4] {
     [value, spread, figure.target.clone().unwrap_or_default(), met.to_owned()]
 }
 
-/// Draws a page's pictures into docs/plots. Gives those that there was something to draw for.
+/// Draws a page's plots into docs/plots. Returns those for which there were figures.
 ///
 /// # Errors
 ///
-/// What cannot be drawn, or written.
+/// If a plot cannot be drawn or written.
 pub fn draw(docs: &Path, pictures: &[Picture], figures: &[Figure]) -> Result<Vec<Picture>, Trouble> {
     let plots = docs.join("plots");
     fs::create_dir_all(&plots)?;
@@ -94,13 +94,13 @@ pub fn draw(docs: &Path, pictures: &[Picture], figures: &[Figure]) -> Result<Vec
     Ok(drawn)
 }
 
-/// A picture as a page has it.
+/// The Markdown that shows a plot.
 #[must_use]
 pub fn shown_on_a_page(picture: &Picture) -> String {
     format!("![{}](plots/{})\n\n", picture.shows, picture.file)
 }
 
-/// Writes the page into docs, with its pictures.
+/// Writes the page and its plots into `docs`.
 ///
 /// # Errors
 ///

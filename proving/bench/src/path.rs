@@ -15,30 +15,30 @@ use crate::transactions::Transactions;
 /// The first argument of a process that walks a path.
 pub const WALKS: &str = "--walks-a-path";
 
-/// How much was allocated so far: how often, and how many bytes.
+/// The allocations so far: their number and their bytes.
 pub type Allocated = fn() -> [usize; 2];
 
-/// What is done in a cycle.
+/// The work of one cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "both sides are in this crate")]
 pub enum Path {
-    /// Takes and releases, through the library.
+    /// Acquires and releases a lock through the library.
     Cycle,
     /// The same in a bare loop.
     Bare(Strategy),
-    /// Renews a guard that is held.
+    /// Renews a held guard.
     Renewal,
-    /// One script, in a bare loop.
+    /// Runs one renewal script, in a bare loop.
     BareRenewal,
-    /// Takes and releases in a majority of all places.
+    /// Acquires and releases a lock in a quorum of all places.
     Quorum,
-    /// Takes and releases at all places, in a bare loop.
+    /// Acquires and releases a key at all places, in a bare loop.
     RawQuorum,
-    /// Two transactions on the file store's database library.
+    /// Runs two transactions on the file store's database library.
     Transactions,
 }
 
-/// All of them, with the names that are told to a process.
+/// All paths, with their names on the command line.
 const ALL: [(&str, Path); 10] = [
     ("cycle", Path::Cycle),
     ("pair", Path::Bare(Strategy::Pair)),
@@ -59,22 +59,22 @@ impl fmt::Display for Path {
     }
 }
 
-/// So many cycles of a path, by so many tasks at once, at these places.
+/// `cycles` cycles of a path by each of `tasks` concurrent tasks, at these places.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "workloads spell it out")]
 pub struct Walk {
     /// The path.
     pub path: Path,
-    /// Cycles of each task.
+    /// The cycles of each task.
     pub cycles: u32,
-    /// Tasks, on one thread and one connection.
+    /// The number of tasks, on one thread and one connection.
     pub tasks: u32,
-    /// URLs; of a path in a majority several. Of bare transactions, a directory.
+    /// URLs, several for a quorum; for bare transactions, a directory.
     pub places: Vec<String>,
 }
 
 impl Walk {
-    /// The arguments of a process that walks it.
+    /// The arguments that tell a process to walk it.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let mut words = vec![WALKS.to_owned(), self.path.to_string()];
@@ -83,7 +83,8 @@ impl Walk {
         words
     }
 
-    /// Whether another process that walks there is in its way, whatever the key.
+    /// True if another process that walks at the same place would disturb this one, whatever the
+    /// key.
     #[must_use]
     pub fn shares_a_file(&self) -> bool {
         self.path == Path::Transactions || self.places.iter().any(|place| place.starts_with("file:"))
@@ -96,8 +97,8 @@ impl Walk {
     }
 }
 
-/// Walks, if this process was started to: then it does not return. Where allocations are counted it says how many one cycle takes,
-/// and their bytes.
+/// Walks and exits if this process was started for that. If allocations are counted, prints how
+/// many a cycle makes, and their bytes.
 pub fn walk_if_told_to(allocated: Option<Allocated>) {
     let words: Vec<String> = env::args().skip(1).collect();
     let Some((WALKS, rest)) = words.split_first().map(|(first, rest)| (first.as_str(), rest)) else { return };
@@ -114,10 +115,10 @@ pub fn walk_if_told_to(allocated: Option<Allocated>) {
     process::exit(0);
 }
 
-/// Long enough that nothing is renewed meanwhile, however slow the walk.
+/// So long that nothing is renewed during a walk, however slow it is.
 const TTL: Duration = Duration::from_secs(3_600);
 
-/// What is done once and kept, as pools and caches, is done by then.
+/// After this many cycles, everything that is made once and kept (pools, caches) exists.
 const WARM_UP: u32 = 8;
 
 async fn walk(walk: Walk, allocated: Option<Allocated>) -> Result<Option<[f64; 2]>, Trouble> {
@@ -128,7 +129,7 @@ async fn walk(walk: Walk, allocated: Option<Allocated>) -> Result<Option<[f64; 2
         return Ok(None);
     }
     let ground = Ground::of(path, &places).await?;
-    // So that a shorter and a longer walk do not meet.
+    // A shorter and a longer walk use different keys.
     let name = format!("walk of {cycles}");
     ground.at_once(path, tasks, &name, 0..WARM_UP).await?;
     let before = allocated.map(|allocated| allocated());
@@ -140,7 +141,7 @@ async fn walk(walk: Walk, allocated: Option<Allocated>) -> Result<Option<[f64; 2
     }))
 }
 
-/// What a path is walked on.
+/// The prepared places of a path.
 #[derive(Clone)]
 enum Ground {
     Locks(Locks),
@@ -168,7 +169,7 @@ impl Ground {
         })
     }
 
-    /// Each task on a key of its own.
+    /// Runs the tasks concurrently, each on its own key.
     async fn at_once(&self, path: Path, tasks: u32, name: &str, serials: Range<u32>) -> Result<(), Trouble> {
         let walking: Vec<_> = (0..tasks)
             .map(|task| tokio::spawn(self.clone().alone(path, format!("{name}:{task}"), serials.clone())))
@@ -184,7 +185,7 @@ impl Ground {
             (Self::Locks(locks), Path::Renewal) => renewals(&locks.mutex(key).ttl(TTL), serials.len()).await,
             (Self::Locks(locks), _) => {
                 for _ in serials {
-                    // Made anew each time, as a request handler makes it.
+                    // A new mutex each time, as a request handler would make it.
                     locks.mutex(&*key).ttl(TTL).lock().await?.release().await?;
                 }
                 Ok(())

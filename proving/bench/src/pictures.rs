@@ -4,21 +4,21 @@ use crate::crew::Trouble;
 use crate::figure::Figure;
 use crate::plot::{Curve, curves};
 
-/// A picture of a page.
+/// A plot of a page.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the comparison has pictures of its own")]
 pub struct Picture {
     /// The name of its file, in docs/plots.
     pub file: &'static str,
-    /// The workload that it stands with.
+    /// The workload whose section shows it.
     pub workload: &'static str,
-    /// What is to be seen, for whoever cannot see it.
+    /// The alternative text.
     pub shows: &'static str,
-    /// Draws it: nothing, where nothing of it was measured.
+    /// Draws it; `None` if its figures were not measured.
     pub draw: fn(&[Figure]) -> Result<Option<String>, Trouble>,
 }
 
-/// All pictures of the page.
+/// All plots of the page.
 pub const ALL: [Picture; 3] = [
     Picture {
         file: "throughput.svg",
@@ -80,7 +80,7 @@ fn waiters(figures: &[Figure]) -> Result<Option<String>, Trouble> {
     curves("waiters", "server time for a script, µs", &measured(all))
 }
 
-/// A measure's values by the number that its cases begin with: `16 tasks`.
+/// The values of a measure by the number that its case begins with: `16 tasks`.
 #[must_use]
 pub fn by_count(figures: &[Figure], [workload, venue, measure]: [&str; 3]) -> Vec<(f64, f64)> {
     let of = figures.iter().filter_map(|figure| {
@@ -92,7 +92,7 @@ pub fn by_count(figures: &[Figure], [workload, venue, measure]: [&str; 3]) -> Ve
     of.collect()
 }
 
-/// Without those that were not measured.
+/// Removes curves without points.
 #[must_use]
 pub fn measured(all: impl IntoIterator<Item = Curve>) -> Vec<Curve> {
     all.into_iter().filter(|curve| !curve.points.is_empty()).collect()

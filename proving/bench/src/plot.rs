@@ -9,23 +9,23 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::crew::Trouble;
 use crate::figure::shown;
 
-/// A line of a picture, and what it is called beside it.
+/// A curve of a plot, and its label.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::exhaustive_structs, reason = "pictures spell it out")]
 pub struct Curve {
-    /// Its name.
+    /// The label.
     pub name: String,
-    /// Its points, by x. All are above zero.
+    /// The points, ordered by x. All coordinates are positive.
     pub points: Vec<(f64, f64)>,
 }
 
-/// An axis's name, with its unit.
+/// The label of an axis, with its unit.
 pub type Axis<'a> = &'a str;
 
-/// Text, axes and grid: as far from white as from black.
+/// The colour of text, axes and grid: as far from white as from black.
 const INK: RGBColor = RGBColor(0x7d, 0x82, 0x8a);
 
-/// Each has contrast enough on white and on black. The first is for whoever the picture is about.
+/// Colours that contrast with both white and black. The first is for the subject of the plot.
 const COLOURS: [RGBColor; 12] = [
     RGBColor(0xe4, 0x57, 0x2e),
     RGBColor(0x3b, 0x82, 0xc4),
@@ -43,16 +43,16 @@ const COLOURS: [RGBColor; 12] = [
 
 const WIDTH: u32 = 860;
 const HEIGHT: u32 = 420;
-/// What is left beside the curves for their names, and beside the bars for theirs.
+/// Space for the labels of curves and bars.
 const NAMES: u32 = 190;
-/// Its sizes, below, are by em square: what is written is a fifth less.
+/// The font. The sizes below are those of the em square; letters are a fifth smaller.
 const FONT: &str = "sans-serif";
 
-/// Curves over two logarithmic axes: what is measured here spans decades. Nothing of no points.
+/// Draws curves over two logarithmic axes, because the values span decades. `None` without points.
 ///
 /// # Errors
 ///
-/// When it cannot be drawn.
+/// If it cannot be drawn.
 pub fn curves(x: Axis<'_>, y: Axis<'_>, curves: &[Curve]) -> Result<Option<String>, Trouble> {
     let points = || curves.iter().flat_map(|curve| curve.points.iter());
     let Some((across, up)) = span(points().map(|point| point.0)).zip(span(points().map(|point| point.1)))
@@ -91,11 +91,12 @@ pub fn curves(x: Axis<'_>, y: Axis<'_>, curves: &[Curve]) -> Result<Option<Strin
     Ok(Some(svg))
 }
 
-/// Bars from the left over a logarithmic axis, the first on top, with their names and values. Nothing of no bars.
+/// Draws horizontal bars over a logarithmic axis, the first on top, with names and values. `None`
+/// without bars.
 ///
 /// # Errors
 ///
-/// When it cannot be drawn.
+/// If it cannot be drawn.
 pub fn bars(x: Axis<'_>, bars: &[(String, f64)]) -> Result<Option<String>, Trouble> {
     let Some(across) = span(bars.iter().map(|bar| bar.1)) else { return Ok(None) };
     let least = across.start;
@@ -105,7 +106,7 @@ pub fn bars(x: Axis<'_>, bars: &[(String, f64)]) -> Result<Option<String>, Troub
         let whole = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
         let mut chart = ChartBuilder::on(&whole)
             .margin(14)
-            // Room for the value of the longest.
+            // Space for the value of the longest bar.
             .margin_right(60)
             .x_label_area_size(46)
             .y_label_area_size(NAMES)
@@ -138,7 +139,7 @@ pub fn bars(x: Axis<'_>, bars: &[(String, f64)]) -> Result<Option<String>, Troub
     Ok(Some(svg))
 }
 
-/// Each curve's colour and width.
+/// The colour and width of each curve.
 fn styles() -> impl Iterator<Item = (RGBColor, u32)> {
     COLOURS.into_iter().cycle().zip([3].into_iter().chain(std::iter::repeat(2)))
 }
@@ -153,7 +154,7 @@ fn name(beside: &DrawingArea<SVGBackend<'_>, Shift>, curves: &[Curve]) -> Result
     Ok(())
 }
 
-/// From a little below the least to a little above the greatest.
+/// The range of an axis: from a little below the minimum to a little above the maximum.
 fn span(values: impl Iterator<Item = f64> + Clone) -> Option<Range<f64>> {
     let least = values.clone().min_by(f64::total_cmp)?;
     let most = values.max_by(f64::total_cmp)?;

@@ -1,14 +1,15 @@
 //! The summary of several measurements of one quantity.
 
-/// Measurements of one thing, outliers kept. What could not be measured is NaN, and left out.
+/// Measurements of one quantity, outliers included. A failed measurement is NaN, and is left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample(Vec<f64>);
 
 impl Sample {
-    /// The least measurement that this share of them does not exceed (the nearest rank): one of them, never one between. NaN of
-    /// none.
+    /// The smallest measurement that this share of them does not exceed (nearest rank): always one
+    /// of the measurements, never a value between two. NaN without measurements.
     ///
-    /// Exact, because the measurements are all at hand; a histogram would round them, and knows no ratios.
+    /// Exact, because all measurements are kept; a histogram would round them, and cannot give
+    /// ratios.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
@@ -24,24 +25,26 @@ impl Sample {
         self.quantile(0.5)
     }
 
-    /// Their sum over their number; NaN of none. For what a model says of a mean: elsewhere an outlier moves it too far.
+    /// The arithmetic mean; NaN without measurements. Only for comparison with a model's mean:
+    /// elsewhere an outlier moves it too far.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }
 
-    /// The quartiles; half of the measurements lie between them. `None` where there is but one.
+    /// The quartiles; half of the measurements lie between them. `None` if there is only one.
     #[must_use]
     pub fn spread(&self) -> Option<[f64; 2]> {
         (self.0.len() > 1).then(|| [self.quantile(0.25), self.quantile(0.75)])
     }
 
-    /// One more measurement.
+    /// Adds a measurement.
     pub fn push(&mut self, value: f64) {
         self.0.extend((!value.is_nan()).then_some(value));
     }
 
-    /// Each measurement over the one that was taken beside it; none where one of the two has more, because then nobody knows which.
+    /// Each measurement divided by the one taken alongside it. Empty if the numbers of measurements
+    /// differ, because then they cannot be paired.
     #[must_use]
     pub fn over(&self, other: &Self) -> Self {
         if self.0.len() != other.0.len() {

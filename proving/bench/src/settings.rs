@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::venue::{ALL, Venue};
 
-/// How much is measured, and where.
+/// How much is measured, and at which venues.
 #[derive(Clone, Debug)]
 pub struct Settings {
     short: bool,
@@ -12,7 +12,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Everywhere if no venue is named; the short form then leaves out servers that differ little from another.
+    /// Settings for these venues, or for all if none is named; the short form then leaves out
+    /// servers that differ little from another.
     #[must_use]
     pub fn new(short: bool, named: Vec<Venue>) -> Self {
         let all =
@@ -21,24 +22,25 @@ impl Settings {
         Self { short, venues }
     }
 
-    /// Where.
+    /// The venues.
     pub fn venues(&self) -> impl Iterator<Item = Venue> + use<> {
         self.venues.clone().into_iter()
     }
 
-    /// One of two: for the full form, or for the short one.
+    /// The value for the full form, or the one for the short form.
     #[must_use]
     pub fn pick<T>(&self, full: T, short: T) -> T {
         if self.short { short } else { full }
     }
 
-    /// How often each measurement is repeated, in turns with those beside it. Odd, so that a median is one of them.
+    /// How often each measurement is repeated, alternating with those it is compared with. Odd, so
+    /// that the median is one of them.
     #[must_use]
     pub fn repetitions(&self) -> usize {
         self.pick(7, 3)
     }
 
-    /// How long each contender runs in one repetition.
+    /// The running time of each competitor in one repetition.
     #[must_use]
     pub fn slice(&self) -> Duration {
         self.pick(Duration::from_millis(250), Duration::from_millis(15))

@@ -1,8 +1,8 @@
-//! The capacity of a server, a cluster and a quorum: the page docs/sizing.md, from the results of
-//! the workload `capacity`.
+//! The capacity of a server, a cluster and a quorum: generates the page docs/sizing.md from the
+//! results of the workload `capacity`.
 //!
-//! The model: a server serves its commands one after the other, each in about the same time. They
-//! come from many independent clients, so they come at random (the superposition of many
+//! The model: a server executes its commands one after the other, each in about the same time. They
+//! come from many independent clients, so they arrive at random (the superposition of many
 //! independent streams is nearly Poisson: Palm 1943, Khinchine 1955). That is an M/D/1 queue, whose
 //! mean wait is known ([`wait`]).
 
@@ -11,30 +11,30 @@ use std::fmt::Write as _;
 use crate::figure::{Figure, shown};
 use crate::page::Machine;
 
-/// The most renewals that a process sends at once.
+/// The largest number of renewals that a process sends at once.
 pub const BATCH: usize = 200;
 
-/// How long a command waits for its turn, on average, at a server that is busy for this share of the time, where what comes takes it
-/// `service` each (M/D/1 by the formula of Pollaczek 1930 and Khinchine 1932: λ·E\[S²\] ÷ 2(1 − ρ), and all S are alike). Of
-/// batches, `service` is that of a whole one.
+/// The mean time that a command waits at a server that is busy for this share of the time, if each
+/// arrival takes `service` (M/D/1 by the formula of Pollaczek 1930 and Khinchine 1932: λ·E\[S²\] ÷
+/// 2(1 − ρ), where all S are equal). If batches arrive, `service` is the time of a whole batch.
 #[must_use]
 pub fn wait(busy: f64, service: f64) -> f64 {
     if busy >= 1.0 { f64::INFINITY } else { busy * service / (2.0 * (1.0 - busy)) }
 }
 
-/// The share of the time for which a server may be busy: what is left is for bursts, for a master that takes over another's keys, and for the
-/// rest that it does.
+/// The share of the time for which a server may be busy. The rest is for bursts, for a master that
+/// takes over another's keys, and for the server's other work.
 const BUSY: f64 = 0.7;
 
-/// Leasehold's default, in seconds; a lease is renewed after a third of it.
+/// Leasehold's default TTL, in seconds; a lease is renewed after a third of it.
 const TTL: f64 = 30.0;
 
-/// What a server is assumed to have, for what breaks first.
+/// The assumed memory of a server, to tell which limit comes first.
 const MEMORY: f64 = 4.0 * GIB;
 const NETWORK: f64 = 1e9 / 8.0;
 const GIB: f64 = 1_073_741_824.0;
 
-/// What one kind of server takes for each thing: µs of its one thread, bytes.
+/// The costs of one kind of server: µs of its one thread, and bytes.
 #[derive(Clone, Debug, PartialEq)]
 struct Costs {
     server: String,
@@ -52,11 +52,11 @@ struct Costs {
     member_renewal: f64,
 }
 
-/// One of them.
+/// One of these costs.
 type Cost = fn(&Costs) -> f64;
 
 impl Costs {
-    /// `None` where something was not measured.
+    /// The costs from measured figures; `None` if one was not measured.
     fn of(server: &str, figures: &[Figure]) -> Option<Self> {
         let value = |measure: &str| {
             let name = format!("capacity/{server}/{measure}");
@@ -80,11 +80,11 @@ impl Costs {
     }
 }
 
-/// A way to arrange servers.
+/// An arrangement of servers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Layout {
     name: &'static str,
-    /// Among how many servers the keys are divided.
+    /// The number of servers that the keys are divided among.
     shares: f64,
     majority: bool,
 }
@@ -105,17 +105,17 @@ impl Layout {
         if self.majority { costs.member_renewal } else { costs.renewal_alone }
     }
 
-    /// How many a second, where one takes each server of its keys so many µs.
+    /// Operations per second, if one takes each server of its keys this many µs.
     fn rate(self, micros: f64) -> f64 {
         self.shares * BUSY * 1e6 / micros
     }
 
-    /// For what share of the time a server is busy that keeps this many locks.
+    /// The share of the time for which a server is busy if it keeps this many locks.
     fn busy(self, costs: &Costs, locks: f64) -> f64 {
         locks / self.shares * 3.0 / TTL * self.renewal(costs) / 1e6
     }
 
-    /// The most locks that can be kept, by what each thing allows that could run out; the least comes first.
+    /// The most locks that can be kept, by each limit; the smallest comes first.
     fn limits(self, costs: &Costs) -> [(f64, &'static str); 3] {
         let renewals = TTL / 3.0;
         let mut limits = [
@@ -128,7 +128,7 @@ impl Layout {
     }
 }
 
-/// The page. `None` where no server was measured.
+/// The page; `None` if no server was measured.
 #[must_use]
 pub fn page(figures: &[Figure], machine: &Machine) -> Option<String> {
     let mut servers: Vec<&str> = Vec::new();
@@ -231,7 +231,7 @@ fn holds(text: &mut String, all: &[Costs]) {
     }
 }
 
-/// Round trips that are met: in one rack, in one region, between regions; in µs.
+/// Typical round trips in µs: in one rack, in one region, between regions.
 const ROUND_TRIPS: [(&str, f64); 4] =
     [("0.1 ms", 100.0), ("0.5 ms", 500.0), ("1 ms", 1_000.0), ("30 ms", 30_000.0)];
 
@@ -306,7 +306,7 @@ fn checked(text: &mut String, all: &[Costs], figures: &[Figure]) {
     text.push('\n');
 }
 
-/// Two digits that mean something, in words that are read at a glance: more would promise too much.
+/// Two significant digits, in words: more would promise too much.
 fn thousands(value: f64) -> String {
     let two_digits = |value: f64| if value >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") };
     if value >= 1e6 {

@@ -1,5 +1,5 @@
-//! A proxy to a server that counts the client's commands: frames on the wire, whatever a script
-//! calls inside.
+//! A proxy in front of a server that counts the client's commands. A script counts as one command,
+//! whatever it calls.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Stands before a server and counts. Nothing is timed behind it. What goes on through it ends with the client or the server.
+/// The proxy. It is slower than a direct connection, so nothing is timed through it. A connection
+/// through it ends when either side closes it.
 #[derive(Debug)]
 pub struct Tap {
     port: u16,
@@ -16,11 +17,11 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Before a port of 127.0.0.1.
+    /// Starts a proxy for a server's port on 127.0.0.1.
     ///
     /// # Panics
     ///
-    /// When there is no port to be had.
+    /// If no port is free.
     #[must_use]
     pub fn before(server: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("127.0.0.1 has a free port");
@@ -32,7 +33,7 @@ impl Tap {
                 if closing.load(Ordering::Acquire) {
                     return;
                 }
-                // A client whose server is gone finds its connection closed.
+                // If the server is gone, the client sees a closed connection.
                 let _ = pass(client, server, &commands);
             }
         });
@@ -45,7 +46,7 @@ impl Tap {
         self.port
     }
 
-    /// How many commands have passed.
+    /// The number of commands so far.
     #[must_use]
     pub fn commands(&self) -> u64 {
         self.commands.load(Ordering::Acquire)
@@ -55,12 +56,12 @@ impl Tap {
 impl Drop for Tap {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Release);
-        // The listener sits in `accept`; a visitor makes it look.
+        // The listener blocks in `accept`; a connection wakes it.
         drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
     }
 }
 
-/// Passes on both ways, on two threads, until either side closes.
+/// Copies in both directions, on two threads, until either side closes.
 fn pass(client: TcpStream, server: u16, commands: &Arc<AtomicU64>) -> io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
     client.set_nodelay(true)?;
@@ -71,7 +72,8 @@ fn pass(client: TcpStream, server: u16, commands: &Arc<AtomicU64>) -> io::Result
         let mut frames = Frames::default();
         let mut chunk = vec![0; 64 * 1024];
         while let Ok(read @ 1..) = from.read(&mut chunk) {
-            // Counted before it is passed on, so that whoever has the answer finds it counted.
+            // Counted before it is forwarded, so that a command is counted before its answer
+            // arrives.
             commands.fetch_add(frames.complete_with(&chunk[..read]), Ordering::AcqRel);
             if to.write_all(&chunk[..read]).is_err() {
                 break;
@@ -87,18 +89,19 @@ fn pass(client: TcpStream, server: u16, commands: &Arc<AtomicU64>) -> io::Result
     Ok(())
 }
 
-/// Where in a client's stream we are: commands are arrays of bulk strings, `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`.
+/// The position in a client's stream: commands are arrays of bulk strings,
+/// `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`.
 #[derive(Debug, Default)]
 struct Frames {
     /// Bulk strings of the current command that are not complete yet.
     words: u64,
-    /// Bytes of the current bulk string that are not read yet, its line end among them.
+    /// Bytes of the current bulk string that have not been read yet, including its line end.
     bytes: usize,
     line: Vec<u8>,
 }
 
 impl Frames {
-    /// How many commands these bytes complete.
+    /// The number of commands that these bytes complete.
     fn complete_with(&mut self, mut chunk: &[u8]) -> u64 {
         let mut complete = 0;
         while !chunk.is_empty() {
@@ -127,7 +130,7 @@ impl Frames {
                 (b'$', Some(bytes)) => {
                     self.bytes = usize::try_from(bytes).expect("a word fits in memory") + 2;
                 }
-                // A command typed on one line, which no client library sends.
+                // An inline command, which no client library sends.
                 _ => complete += 1,
             }
         }

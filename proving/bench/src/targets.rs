@@ -11,7 +11,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Whether a value is within.
+    /// True if the value is within the bound.
     #[must_use]
     pub fn is_met_by(self, value: f64) -> bool {
         match self {
@@ -30,7 +30,7 @@ impl std::fmt::Display for Bound {
     }
 }
 
-/// What is demanded of one measure, wherever it is taken.
+/// The target of one measure, at every venue.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the comparison has demands of its own")]
 pub struct Target {
@@ -38,23 +38,23 @@ pub struct Target {
     pub workload: &'static str,
     /// The measure.
     pub measure: &'static str,
-    /// The case that it is demanded of; `None`: of all that are not named.
+    /// The case that it applies to; `None` for all cases that are not named.
     pub case: Option<&'static str>,
     /// The bound.
     pub bound: Bound,
-    /// Whether the figure is counted, so that no other load on the machine moves it.
+    /// True if the figure is counted, so that no other load on the machine changes it.
     pub counted: bool,
-    /// Where the bound comes from.
+    /// The reason for the bound.
     pub because: &'static str,
 }
 
-/// What is demanded of a figure.
+/// The target of a figure.
 #[must_use]
 pub fn of(workload: &str, measure: &str, case: &str) -> Option<&'static Target> {
     among(&TARGETS, workload, measure, case)
 }
 
-/// The same of other demands.
+/// The same, from a given list of targets.
 #[must_use]
 pub fn among<'a>(targets: &'a [Target], workload: &str, measure: &str, case: &str) -> Option<&'a Target> {
     let mut fitting =
@@ -63,7 +63,7 @@ pub fn among<'a>(targets: &'a [Target], workload: &str, measure: &str, case: &st
     named.or_else(|| fitting.find(|target| target.case.is_none()))
 }
 
-/// All demands, those on a case before those on all others.
+/// All targets; those of one case precede those of all others.
 pub const TARGETS: [Target; 41] = [
     timed("uncontended", "again ÷ floor", Some("1 task"), Bound::AtLeast(0.95), ALONE),
     timed("uncontended", "again ÷ floor", None, Bound::AtLeast(0.90), FLOOR),
@@ -111,9 +111,11 @@ pub const TARGETS: [Target; 41] = [
     walked("allocations per renewal", "1 task", [22.0, 24.0], ALLOCATED),
 ];
 
-/// A bound on what is counted on a path: of an optimised build of this crate, and of what the tests of the workspace make, which is not
-/// optimised and has every feature, metrics and traces too. It is some 5 to 15 % above what was counted last, and for the tests up to
-/// 30 %: they run beside each other, and a busy machine brings answers apart that came together. What is allocated does not hang on that.
+/// A bound on what is counted on a path, for an optimised build of this crate and for the tests'
+/// build, which is not optimised and has every feature, including metrics and traces. It is 5 to 15
+/// % above the last count, and for the tests up to 30 %: they run concurrently, and on a busy
+/// machine answers arrive separately that would otherwise arrive together. Allocations do not
+/// depend on that.
 const fn walked(
     measure: &'static str,
     case: &'static str,
@@ -125,36 +127,37 @@ const fn walked(
     Target { case: Some(case), ..counted("instructions", measure, bound, because) }
 }
 
-/// A demand that is not met yet. Until it is, the figure must not get worse than this.
+/// A target that is not met yet. Until it is met, the figure must not get worse than this.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct NotYet {
     /// The workload.
     pub workload: &'static str,
-    /// Where.
+    /// The venue.
     pub venue: &'static str,
     /// The measure.
     pub measure: &'static str,
-    /// The worst that passes.
+    /// The worst value that passes.
     pub at_most: f64,
 }
 
-/// Counted demands that are not met yet: a line to delete with the change that meets one.
+/// Counted targets that are not met yet. The change that meets one deletes its line.
 pub const NOT_YET: [NotYet; 2] = [
-    // The store's own records are in the same process, and are among them: its key, its fence and its lock.
+    // Includes the store's own records, which are in the same process: the key, its fence and its
+    // lock.
     NotYet { workload: "held", venue: "memory", measure: "bytes per guard", at_most: 700.0 },
-    // The pages that SQLite keeps at hand are among them.
+    // Includes the pages that SQLite caches.
     NotYet { workload: "held", venue: "file", measure: "bytes per guard", at_most: 550.0 },
 ];
 
-/// Whether a demand is known not to be met yet, and how far from it a figure may be until it is.
+/// The known shortfall of a figure, and the worst value that passes until it is met.
 #[must_use]
 pub fn not_yet(workload: &str, venue: &str, measure: &str) -> Option<&'static NotYet> {
     let is_it = |known: &&NotYet| (known.workload, known.venue, known.measure) == (workload, venue, measure);
     NOT_YET.iter().find(is_it)
 }
 
-/// Whether a figure that misses its demand is let pass for now.
+/// True if a figure that misses its target passes for now.
 #[must_use]
 pub fn passes_for_now(workload: &str, venue: &str, measure: &str, value: f64) -> bool {
     not_yet(workload, venue, measure).is_some_and(|known| value <= known.at_most)
@@ -188,7 +191,7 @@ const FILE_GAP: &str = "what must be done is one datagram each way and one immed
 const MAJORITY: &str = "three of five are enough; the others are waited for by nobody";
 const STOPPED: &str = "whoever does not answer holds nobody up";
 
-/// A demand on what is timed.
+/// A target for a time.
 #[must_use]
 pub const fn timed(
     workload: &'static str,

@@ -6,16 +6,16 @@ use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::crew::Trouble;
 
-/// A database of its own, set up as the file store sets itself up.
+/// A database in a file of its own, with the same settings as the file store's.
 #[derive(Debug)]
 pub struct Transactions(Connection);
 
 impl Transactions {
-    /// In this directory.
+    /// Creates the database in this directory.
     ///
     /// # Errors
     ///
-    /// When it cannot be made there.
+    /// If the database cannot be created.
     pub fn open(directory: &Path) -> Result<Self, Trouble> {
         let connection = Connection::open(directory.join("bare.db"))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -26,11 +26,11 @@ impl Transactions {
         Ok(Self(connection))
     }
 
-    /// One immediate transaction, which writes or deletes one row.
+    /// Runs one immediate transaction, which writes or deletes one row.
     ///
     /// # Errors
     ///
-    /// When the file refuses.
+    /// If SQLite refuses.
     pub fn write(&mut self, taken: bool, serial: u32) -> Result<(), Trouble> {
         let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let (taking, freeing) =
@@ -39,11 +39,11 @@ impl Transactions {
         Ok(transaction.commit()?)
     }
 
-    /// So many pairs of them.
+    /// Runs `count` pairs of transactions: one that writes the row, one that deletes it.
     ///
     /// # Errors
     ///
-    /// When the file refuses.
+    /// If SQLite refuses.
     pub fn pairs(&mut self, count: u32) -> Result<(), Trouble> {
         for serial in 0..count {
             self.write(true, serial)?;

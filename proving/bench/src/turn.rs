@@ -6,50 +6,51 @@ use serde::{Deserialize, Serialize};
 
 use crate::sample::Sample;
 
-/// One turn; times in nanoseconds of the clock that all processes share.
+/// One turn; times are nanoseconds of the clock that all processes share.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Turn {
-    /// Whose it was: unique in a run.
+    /// The waiter's number, unique in a run.
     pub waiter: u64,
-    /// When it asked for the lock.
+    /// When the waiter requested the lock.
     pub asked: u64,
-    /// When it had its guard.
+    /// When the waiter got its guard.
     pub had: u64,
-    /// When it called for the release.
+    /// When the waiter called `release`.
     pub released: u64,
-    /// Its fence, by which turns have an order.
+    /// The turn's fence, by which turns are ordered.
     pub fence: u64,
-    /// How often it asked the store.
+    /// The number of requests to the store.
     pub asks: u32,
 }
 
-/// All turns of a run, in the order of their fences.
+/// All turns of a run, ordered by fence.
 #[derive(Clone, Debug)]
 pub struct Turns(Vec<Turn>);
 
 impl Turns {
-    /// Puts them in order.
+    /// Sorts the turns.
     #[must_use]
     pub fn new(mut turns: Vec<Turn>) -> Self {
         turns.sort_by_key(|turn| turn.fence);
         Self(turns)
     }
 
-    /// How many.
+    /// The number of turns.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether there are none")]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// From each call for a release to the next holder's guard, in µs, where the next holder was waiting already.
+    /// Times from a call of `release` to the next holder's guard, in µs, where the next holder was
+    /// already waiting.
     #[must_use]
     pub fn gaps(&self) -> Sample {
         let pairs = self.0.windows(2).filter(|pair| pair[1].asked < pair[0].released);
         pairs.map(|pair| pair[1].had.saturating_sub(pair[0].released) as f64 / 1e3).collect()
     }
 
-    /// From each ask to the guard, in µs, whoever had it before.
+    /// Times from the request to the guard, in µs, whichever waiter held the lock before.
     #[must_use]
     pub fn waits(&self) -> Sample {
         self.0.iter().map(|turn| turn.had.saturating_sub(turn.asked) as f64 / 1e3).collect()
@@ -63,21 +64,21 @@ impl Turns {
         self.0.len() as f64 * 1e9 / ended.saturating_sub(begun).max(1) as f64
     }
 
-    /// When the first of them had its guard.
+    /// When the first holder got its guard.
     #[must_use]
     pub fn first_had(&self) -> u64 {
         self.0.iter().map(|turn| turn.had).min().unwrap_or_default()
     }
 
-    /// Asks of the store and one release each, over all turns.
+    /// Calls per turn: the requests to the store, and one release.
     #[must_use]
     pub fn calls_per_turn(&self) -> f64 {
         let asks: u64 = self.0.iter().map(|turn| u64::from(turn.asks)).sum();
         asks as f64 / self.0.len() as f64 + 1.0
     }
 
-    /// Pairs that were served the other way round than they asked. Means something where each asked only after the one
-    /// before was seen in line.
+    /// Pairs of waiters that were served in the reverse order of their requests. Meaningful if each
+    /// requested the lock only after the one before it was seen in the queue.
     #[must_use]
     pub fn inversions(&self) -> usize {
         let later =
@@ -85,8 +86,8 @@ impl Turns {
         self.0.iter().enumerate().map(|(n, turn)| later(n, turn)).sum()
     }
 
-    /// How many turns each waiter had had when the first had all of its own: a run in which everybody ends with as many
-    /// shows nothing later than that.
+    /// The number of turns that each waiter had had when the first waiter finished. After that, the
+    /// others only catch up, because every waiter has the same number of turns in the end.
     #[must_use]
     pub fn shares(&self, waiters: usize, each: u32) -> Vec<u32> {
         let mut had: HashMap<u64, u32> = HashMap::new();
@@ -105,8 +106,8 @@ impl Turns {
 
 /// Jain's index of fairness: 1 when all have the same share, 1/n when one has everything.
 ///
-/// Jain, Chiu and Hawe, *A Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared Computer
-/// Systems*, DEC-TR-301, 1984.
+/// Jain, Chiu and Hawe, *A Quantitative Measure of Fairness and Discrimination for Resource
+/// Allocation in Shared Computer Systems*, DEC-TR-301, 1984.
 #[must_use]
 pub fn jain(shares: &[u32]) -> f64 {
     let sum: f64 = shares.iter().map(|share| f64::from(*share)).sum();
@@ -114,7 +115,7 @@ pub fn jain(shares: &[u32]) -> f64 {
     sum.powi(2) / (shares.len() as f64 * squares)
 }
 
-/// The least share over the greatest.
+/// The smallest share divided by the largest.
 #[must_use]
 pub fn least_of_most(shares: &[u32]) -> f64 {
     let least = shares.iter().min().copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The stores in which locks are measured.
+//! The stores that are measured.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::tap::Tap;
 
-/// Every venue, by the name that is typed.
+/// Every venue.
 pub const ALL: [Venue; 6] = [
     Venue { kind: Kind::Memory, name: "memory" },
     Venue { kind: Kind::File, name: "file" },
@@ -17,7 +17,7 @@ pub const ALL: [Venue; 6] = [
     Venue { kind: Kind::Redis(Flavor::Valkey91), name: "valkey-9.1" },
 ];
 
-/// A kind of store, and for a server which.
+/// A kind of store, and for a server its make and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Venue {
     kind: Kind,
@@ -32,19 +32,19 @@ enum Kind {
 }
 
 impl Venue {
-    /// The one of this name.
+    /// The venue with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         ALL.into_iter().find(|venue| venue.name == name)
     }
 
-    /// What is typed for it, and stands in figures.
+    /// The name on the command line and in figures.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.name
     }
 
-    /// Whether several processes can share it.
+    /// True if several processes can share it.
     #[must_use]
     pub const fn is_shared(self) -> bool {
         !matches!(self.kind, Kind::Memory)
@@ -56,17 +56,17 @@ impl Venue {
         if let Kind::Redis(flavor) = self.kind { Some(flavor) } else { None }
     }
 
-    /// Whether it is the file store.
+    /// True for the file store.
     #[must_use]
     pub const fn is_file(self) -> bool {
         matches!(self.kind, Kind::File)
     }
 
-    /// Makes it ready, empty.
+    /// Opens an empty store.
     ///
     /// # Panics
     ///
-    /// When the server cannot be had, with the remedy; or there is no room for the file.
+    /// If the server is missing (with the remedy), or the file cannot be created.
     #[must_use]
     pub fn open(self) -> Site {
         let (mut server, mut directory) = (None, None);
@@ -96,12 +96,12 @@ impl fmt::Display for Venue {
     }
 }
 
-/// A venue that is ready. What it started is gone with it.
+/// An open venue. The server or file that it started is removed when this is dropped.
 #[derive(Debug)]
 pub struct Site {
-    /// What it is.
+    /// The venue.
     pub venue: Venue,
-    /// Its URL.
+    /// The URL of the store.
     pub url: String,
     tap: Option<Tap>,
     server: Option<Server>,
@@ -109,31 +109,31 @@ pub struct Site {
 }
 
 impl Site {
-    /// Its URL, by a way on which commands are counted where there is a wire.
+    /// The URL of the store through a proxy that counts commands, if there is a wire.
     #[must_use]
     pub fn counted_url(&self) -> String {
         self.tap.as_ref().map_or_else(|| self.url.clone(), |tap| format!("redis://127.0.0.1:{}", tap.port()))
     }
 
-    /// How many commands went that way so far. `None` where there is no wire.
+    /// The number of commands through that proxy so far; `None` where there is no wire.
     #[must_use]
     pub fn commands(&self) -> Option<u64> {
         self.tap.as_ref().map(Tap::commands)
     }
 
-    /// The server, where there is one.
+    /// The server, if there is one.
     #[must_use]
     pub const fn server(&self) -> Option<&Server> {
         self.server.as_ref()
     }
 
-    /// The directory of the file, where there is one.
+    /// The directory of the file, if there is one.
     #[must_use]
     pub fn directory(&self) -> Option<&std::path::Path> {
         self.directory.as_ref().map(TempDir::path)
     }
 
-    /// What the server says of the scripts that it ran: how often, and for how many µs in all. `None` where there is no server.
+    /// The server's own statistics about the scripts that it ran; `None` without a server.
     #[must_use]
     pub fn scripts(&self) -> Option<ScriptTime> {
         let reply = self.server.as_ref()?.text(&["INFO", "commandstats"]);
@@ -145,17 +145,18 @@ fn bulk(reply: &Reply) -> &str {
     reply.as_text().unwrap_or_default()
 }
 
-/// How often scripts ran, and for how many µs in all.
+/// The number of scripts that ran, and their total time in µs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScriptTime {
-    /// How often.
+    /// The number of scripts.
     pub calls: u64,
-    /// For how long in all.
+    /// Their total time, in µs.
     pub micros: u64,
 }
 
 impl ScriptTime {
-    /// Out of `INFO commandstats`. What a script calls is in its own time, and is not added.
+    /// Reads `INFO commandstats`. The time of commands that a script calls is part of the script's,
+    /// so it is not added.
     fn of(info: &str) -> Self {
         let mut sum = Self::default();
         for line in info.lines() {
@@ -174,7 +175,7 @@ impl ScriptTime {
         sum
     }
 
-    /// µs per script since an earlier look; NaN when none ran.
+    /// µs per script since an earlier reading; NaN if none ran.
     #[must_use]
     pub fn per_call_since(self, earlier: Self) -> f64 {
         (self.micros - earlier.micros) as f64 / (self.calls - earlier.calls) as f64

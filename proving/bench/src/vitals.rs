@@ -1,39 +1,40 @@
-//! Statistics from a server: memory, processor time, bytes on its sockets, time of commands.
+//! Statistics of a server: memory, processor time, bytes on its sockets, time spent on commands.
 
 use servers::Server;
 
-/// What a server has used so far.
+/// Resources that a server has used so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vitals {
-    /// Bytes that it has in use now, without those that it reads from and writes to clients by.
+    /// Bytes in use, without the buffers of its clients.
     pub memory: f64,
-    /// µs of its processor time, those in the kernel included.
+    /// µs of processor time, including time in the kernel.
     pub processor: f64,
-    /// Bytes that it has read.
+    /// Bytes that it has read from its sockets.
     pub received: f64,
-    /// Bytes that it has written.
+    /// Bytes that it has written to its sockets.
     pub sent: f64,
-    /// Calls from outside that do a lock's work.
+    /// Calls by clients that do a lock's work.
     pub calls: f64,
     /// µs that it spent in those calls.
     pub busy: f64,
 }
 
-/// What is called from outside; what a script calls stands in the same list, and is in the script's own time.
+/// The commands that clients call. Commands that a script calls are in the same list, but their
+/// time is already part of the script's.
 const CALLED: [&str; 4] = ["cmdstat_evalsha", "cmdstat_eval", "cmdstat_delifeq", "cmdstat_delex"];
 
 impl Vitals {
-    /// Asks.
+    /// Asks the server.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// If the server does not answer.
     #[must_use]
     pub fn of(server: &Server) -> Self {
         Self::read(server.text(&["INFO", "all"]).as_text().unwrap_or_default())
     }
 
-    /// Asks twice: what was used by now, and what asking adds to it.
+    /// Asks twice: returns the usage so far, and what the asking itself adds to it.
     ///
     /// # Panics
     ///
@@ -45,7 +46,7 @@ impl Vitals {
         [second, own]
     }
 
-    /// What was used since an earlier look.
+    /// The usage since an earlier reading.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! What the bench counts, and no other load on the machine can move, on every store that has a line: commands, order,
-//! fairness, bytes.
+//! Counts of the benchmark that no other load on the machine changes, on every store with a queue:
+//! commands, order, fairness, bytes.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use bench::page::Machine;
 use bench::sizing;
 use bench::targets;
 
-/// Makes one test of each store.
+/// Defines a test for each store.
 macro_rules! at_each_store {
     ($($promise:ident)*) => {
         $(mod $promise {
@@ -38,7 +38,7 @@ macro_rules! at_each_store {
 
 at_each_store! { counts_meet_their_targets hot_paths_stay_as_short_as_they_are }
 
-/// Every measure that is counted; of the first two, one where there is a wire and one where there is none.
+/// Every counted measure. Of the first two, there is one with a wire and one without.
 const COUNTED: [[&str; 2]; 6] = [
     ["line/*/commands per turn", "line/*/calls per turn"],
     ["line/*/Jain index", "line/*/Jain index"],
@@ -127,7 +127,7 @@ fn short(words: &[&str]) -> Vec<Figure> {
 #[test]
 fn what_is_timed_is_measured_on_a_server_and_on_a_file() {
     let figures = short(&["--on", "file", "--on", "valkey-9.1", "uncontended", "hand_off", "held", "file"]);
-    // The least hand-over is there to compare with; nothing is demanded of the ratio.
+    // The minimal hand-over is there for comparison; the ratio has no target.
     for (measure, demanded) in [
         ("uncontended/valkey-9.1/again ÷ floor/64 tasks", true),
         ("uncontended/valkey-9.1/fresh ÷ floor/1 task", true),

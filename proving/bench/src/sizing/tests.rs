@@ -23,7 +23,8 @@ fn costs() -> Costs {
     }
 }
 
-/// The queue itself, command by command (Lindley 1952): who comes next waits for what is left of those before.
+/// The queue simulated command by command (Lindley 1952): each command waits until those before it
+/// are done.
 fn simulated_wait(busy: f64, service: f64, commands: u32) -> f64 {
     let mut chance = StdRng::seed_from_u64(11);
     let (mut waits, mut backlog) = (0.0, 0.0_f64);
@@ -48,7 +49,7 @@ fn the_formula_says_what_a_queue_does() {
 fn a_cluster_holds_more_and_a_quorum_does_not() {
     let [one, three, six, five] = LAYOUTS.map(|layout| layout.limits(&costs())[0]);
     assert_eq!(one, (700_000.0, "processor"));
-    // Within what floating-point numbers round.
+    // Within the rounding error of floating-point numbers.
     assert!((three.0 / one.0 - 3.0).abs() < 1e-9 && (six.0 / one.0 - 6.0).abs() < 1e-9);
     assert!(five.0 < one.0, "a member does more for each lock than a server alone");
 }

@@ -29,11 +29,12 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// Nothing is renewed by itself before the end of the measurement.
+/// So long that nothing is renewed before the end of the measurement.
 const LONG: Duration = Duration::from_secs(600);
 
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
-    // One server of each make, where none was named: the others would cost a minute, and say the same.
+    // Unless servers are named, one of each make: the others would take a minute each and show the
+    // same.
     let all = settings.venues().count() > 2;
     for venue in settings.venues() {
         if all && ["redis-6.2", "redis-8.2"].contains(&venue.name()) {
@@ -67,7 +68,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Each kind of call by itself, on many keys.
+    /// Each kind of call alone, on many keys.
     async fn memory(&mut self) -> Result<(), Trouble> {
         let count = self.settings.pick(100_000, 500);
         let empty = Vitals::of(self.server);
@@ -122,7 +123,7 @@ impl Bench<'_> {
         let each = |used: f64| used / f64::from(count);
         self.add("server processor per renewal, alone", "µs", each(used.processor));
         self.add("bytes per renewal", "B", each(used.received + used.sent));
-        // By the keeper, which renews after a third of the ttl: three times in one ttl.
+        // Renewed by the keeper after a third of the TTL: three times per TTL.
         let (guards, ttl) = self.settings.pick((10_000, 4_000), (200, 2_000));
         let ttl = Duration::from_millis(ttl);
         let guards = take(&self.locks, "kept", guards, ttl).await?;
@@ -154,7 +155,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Two connections with four tasks each, who all want one key and do not hold it.
+    /// Two connections with four tasks each, which all want one key and release it at once.
     async fn hand_offs(&mut self) -> Result<(), Trouble> {
         let each = self.settings.pick(500, 30);
         let other = Locks::connect(&self.site.url).await?;
@@ -202,11 +203,12 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What the model says of a server that is busy for half of the time, and what is so.
+    /// The model's prediction for a server that is busy half of the time, and the measurement.
     ///
-    /// Batches that come at random are timed beside as many that come evenly, at the same rate: those find nothing before them, and are
-    /// served by a server that is as warm. A server that rests in between is slower than one that does not, so that neither the
-    /// service nor the rate could be had from one that nobody keeps busy.
+    /// Batches that arrive at random are compared with as many that arrive evenly at the same rate.
+    /// The evenly spaced ones find no queue, and are served by an equally warm server. A server
+    /// that rests in between is slower than one that does not, so neither the service time nor the
+    /// rate could be measured on an otherwise idle one.
     async fn half_load(&mut self) -> Result<(), Trouble> {
         let count = self.settings.pick(1_000, 30);
         let bare = Bare::at(&self.site.url).await?;
@@ -257,16 +259,16 @@ async fn cycles(locks: &Locks, key: &str, count: u32) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// What a load made of a server, all in µs but the share of the time for which it was busy.
+/// What a load did to a server; all in µs, except the share of the time for which it was busy.
 struct Load {
-    /// From when a batch should have been sent to its last answer, on average.
+    /// The mean time from when a batch was due to its last answer.
     took: f64,
-    /// The processor time of a batch.
+    /// The processor time per batch.
     service: f64,
     busy: f64,
 }
 
-/// 64 at a time, each a key of its own.
+/// Acquires keys, 64 at a time.
 async fn take(locks: &Locks, name: &str, count: usize, ttl: Duration) -> Result<Vec<Guard>, Trouble> {
     let mut guards = Vec::with_capacity(count);
     for first in (0..count).step_by(64) {

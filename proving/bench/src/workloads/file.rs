@@ -60,7 +60,7 @@ fn cycles(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(),
             spin(&mut four_hands, site, turns / 4)?,
             pairs_per_second(&mut ledger, turns)?,
         ];
-        // The first is for warming up.
+        // The first repetition is a warm-up.
         if repetition > 0 {
             for (sample, speed) in
                 [&mut store, &mut four, &mut spun, &mut four_spun, &mut bare].into_iter().zip(lap)
@@ -108,13 +108,14 @@ fn gap(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Tr
     let echo = Echo::start(&mut crew, 1, directory(site)?)?;
     let mut ledger = Transactions::open(directory(site)?)?;
     let each = settings.pick(200, 50);
-    // Short and many, so that a gap and what it is compared with are of the same moment: what else the machine does moves all of them.
+    // Short and many, so that a gap and its baseline are measured at nearly the same moment and
+    // other load affects both.
     for repetition in 0..=settings.pick(41, 5) {
         let floor = echo.round_trip(each)? + transaction(&mut ledger, each)?;
         let turns = echo.turns(&mut ledger, each)?;
         let race = Race { key: "gap", waiters: 2, each, hold: 0, think: 0 };
         let gap = crew.take_turns(&race)?.gaps().median();
-        // The first is for warming up.
+        // The first repetition is a warm-up.
         if repetition > 0 {
             floors.push(floor);
             bare.push(turns);
@@ -135,7 +136,7 @@ fn pairs_per_second(ledger: &mut Transactions, count: u32) -> Result<f64, Troubl
     Ok(f64::from(count) * 1e9 / (clock::now() - begun) as f64)
 }
 
-/// The median time of one, in µs.
+/// The median time of a transaction, in µs.
 fn transaction(ledger: &mut Transactions, count: u32) -> Result<f64, Trouble> {
     let mut each = Sample::default();
     for serial in 0..count {

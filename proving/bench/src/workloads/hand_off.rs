@@ -25,14 +25,14 @@ pub(super) const WORKLOAD: Workload = Workload {
 
 const PROCESSES: usize = 8;
 
-/// A way to use the key.
+/// A way in which processes use the key.
 struct Use {
     case: &'static str,
     hold: u64,
     think: u64,
-    /// Turns of each process in one repetition, in the full and in the short form.
+    /// The turns of each process in one repetition, in the full and in the short form.
     each: [u32; 2],
-    /// What its gap is compared with.
+    /// True if the gap is compared with the round trip after a rest.
     cold: bool,
 }
 
@@ -71,7 +71,7 @@ fn one_use(
             Some(_) => timed(site, || Ok(crew.take_bare_turns(&race)?.gaps()))?,
             None => (Sample::default(), f64::NAN),
         };
-        // The first is for warming up.
+        // The first repetition is a warm-up.
         if repetition > 0 {
             trips.push(trip);
             bare.push(bare_gaps.median());
@@ -98,7 +98,8 @@ fn one_use(
     Ok(())
 }
 
-/// What a race comes to, and the µs that the server took for each script of it; NaN where there is no server.
+/// The result of a race, and the µs that the server took per script during it; NaN without a
+/// server.
 fn timed(site: &Site, race: impl FnOnce() -> Result<Sample, Trouble>) -> Result<(Sample, f64), Trouble> {
     let before = site.scripts();
     let gaps = race()?;
@@ -106,7 +107,7 @@ fn timed(site: &Site, race: impl FnOnce() -> Result<Sample, Trouble>) -> Result<
     Ok((gaps, time))
 }
 
-/// The median, in µs; NaN where there is no wire.
+/// The median round trip, in µs; NaN where there is no wire.
 fn round_trip(settings: &Settings, site: &Site, cold: bool) -> Result<f64, Trouble> {
     if site.server().is_none() {
         return Ok(f64::NAN);

@@ -33,7 +33,7 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
         figures.add(of, "bytes per guard", "B", bytes);
         drop(crew);
         if let Some(server) = site.server() {
-            // The guards of the process that is gone.
+            // Removes the guards of the process that has ended.
             server.text(&["FLUSHALL"]);
         } else if venue.is_shared() {
             drop(site);
@@ -45,7 +45,7 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// For two thirds of the ttl, in which each guard is renewed twice.
+/// Runs for two thirds of the TTL, in which each guard is renewed twice.
 fn renewals(
     settings: &Settings,
     figures: &mut Figures,
@@ -83,7 +83,7 @@ async fn bare_renewals(settings: &Settings, site: &Site) -> Result<Sample, Troub
         for _ in 0..rounds {
             bare.renew(&keys).await?;
         }
-        // The first is for warming up.
+        // The first repetition is a warm-up.
         if repetition > 0 {
             each.push((clock::processor() - before) as f64 / 1e3 / f64::from(rounds * 200));
         }

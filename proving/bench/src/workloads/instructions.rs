@@ -55,7 +55,8 @@ fn on_a_server(settings: &Settings, bench: &mut Bench<'_>, venue: Venue) -> Resu
     for (tasks, case) in cases {
         let url = bench.site.url.clone();
         bench.one_place(case, tasks, Some((Path::Bare(Strategy::Pair), url)))?;
-        // All else is the same wherever the release is a script; once is enough for a test.
+        // Everything else costs the same on all servers whose release is a script, so a test needs
+        // only one of them.
         if !settings.pick(true, is_native) {
             return Ok(());
         }
@@ -83,11 +84,11 @@ struct Bench<'a> {
     counts: bool,
 }
 
-/// Enough that what a process does once in a while, as growing a table, is little beside it.
+/// Enough cycles that occasional work, such as growing a table, hardly counts.
 const CYCLES: u32 = if cfg!(debug_assertions) { 64 } else { 512 };
 
 impl Bench<'_> {
-    /// Taking and releasing at one place, beside a bare path where there is one.
+    /// Acquiring and releasing in one store, next to a bare path where there is one.
     fn one_place(&mut self, case: &str, tasks: u32, bare: Option<(Path, String)>) -> Result<(), Trouble> {
         let place = [self.site.url.clone()];
         let ours = self.instructions(Path::Cycle, tasks, &place)?;
@@ -102,7 +103,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// NaN where they are not counted.
+    /// Instructions per cycle; NaN if they are not counted.
     fn instructions(&self, path: Path, tasks: u32, places: &[String]) -> Result<f64, Trouble> {
         if !self.counts {
             return Ok(f64::NAN);

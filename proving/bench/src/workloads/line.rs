@@ -21,7 +21,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// Waiters, and the turns of each in the full and in the short form.
+/// Numbers of waiters, and the turns of each waiter in the full and in the short form.
 const RACES: [(usize, [u32; 2]); 4] = [(1, [500, 50]), (8, [100, 10]), (64, [30, 12]), (1_000, [3, 2])];
 
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
@@ -43,7 +43,7 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// One server of each make: the others' minutes would be the same.
+/// True for one server of each make: the others would only repeat the result.
 fn stays_for_a_minute(venue: Venue) -> bool {
     ["redis-7.0", "valkey-9.1"].contains(&venue.name())
 }
@@ -63,7 +63,8 @@ impl Bench<'_> {
     fn turns(&mut self) -> Result<(), Trouble> {
         let one_process = self.crew.len() == 1;
         for (waiters, [full, short]) in RACES {
-            // Each process says every half second that it still waits, and a busy machine makes that many a turn.
+            // Each process confirms every half second that it still waits, and on a busy machine
+            // that adds up to many calls per turn.
             if waiters == 1_000 && !self.settings.pick(true, one_process) {
                 continue;
             }
@@ -114,7 +115,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Whoever releases asks again at once.
+    /// Each holder requests the key again as soon as it has released it.
     fn nobody_starves(&mut self) -> Result<(), Trouble> {
         let (waiters, each) = (8, self.settings.pick(1_000, 100));
         let race = Race { key: "no rest", waiters, each, hold: 0, think: 0 };
@@ -124,7 +125,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Commands per second and process, from when all are in line until the holder goes.
+    /// Commands per second and process, from when all waiters are queued until the holder releases.
     fn long_hold(&mut self, seconds: u64) -> Result<(), Trouble> {
         let Some(_) = self.site.commands() else { return Ok(()) };
         let key = format!("held for {seconds} s");

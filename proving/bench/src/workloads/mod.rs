@@ -1,4 +1,4 @@
-//! The workloads: a file each, and a line each in [`ALL`].
+//! The workloads: one file each, and one entry each in [`ALL`].
 
 mod capacity;
 mod file;
@@ -14,17 +14,17 @@ use crate::crew::Trouble;
 use crate::figure::Figures;
 use crate::settings::Settings;
 
-/// Something to measure.
+/// A workload of the benchmark.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Workload {
-    /// What is typed for it, and stands in figures.
+    /// The name on the command line and in figures.
     pub name: &'static str,
-    /// What it is, as a heading of the page of figures.
+    /// The title, a heading of the page of figures.
     pub title: &'static str,
-    /// How it is measured, for the page of figures.
+    /// The method, for the page of figures.
     pub method: &'static str,
-    /// Measures it.
+    /// Runs the measurement.
     pub run: fn(&Settings, &mut Figures) -> Result<(), Trouble>,
 }
 
@@ -41,10 +41,11 @@ pub const ALL: [Workload; 9] = [
     instructions::WORKLOAD,
 ];
 
-/// How many servers a majority is measured over.
+/// The number of servers in a measured quorum.
 const MEMBERS: usize = 5;
 
-/// Runs a future to its end on a runtime with one thread: a second one would double the processor time of a client.
+/// Runs a future to its end on a runtime with one thread: a second one would double the processor
+/// time of a client.
 fn on_one_thread<T>(future: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }

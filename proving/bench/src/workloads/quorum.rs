@@ -29,7 +29,8 @@ pub(super) const WORKLOAD: Workload = Workload {
 
 const TASKS: [(usize, &str); 4] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks"), (256, "256 tasks")];
 
-/// Longer than this takes; the servers count from the first moment on.
+/// Longer than this workload takes. A restarted server votes only after this time, which starts
+/// when it is first seen.
 const MAX_TTL: Duration = Duration::from_secs(60);
 
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
@@ -49,7 +50,7 @@ fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Ours and the raw loop, in turns.
+/// Leasehold and the raw loop, alternating.
 async fn beside_raw(
     settings: &Settings,
     figures: &mut Figures,
@@ -58,7 +59,7 @@ async fn beside_raw(
     of: Of<'_>,
 ) -> Result<(), Trouble> {
     for server in sites.iter().filter_map(Site::server) {
-        // What the cases before left would make this one's servers slower.
+        // Data of the previous cases would slow this case's servers down.
         server.text(&["FLUSHALL"]);
     }
     let mut raw = Vec::new();
@@ -73,11 +74,11 @@ async fn beside_raw(
     ];
     let mut laps: [Laps; 3] = Default::default();
     for repetition in 0..=settings.repetitions() {
-        // Each comes first in turn.
+        // Each competitor is first in turn.
         for n in 0..contenders.len() {
             let n = (n + repetition) % contenders.len();
             let (speed, processor) = closed_loop(settings, tasks, &contenders[n]).await?;
-            // The first is for warming up: connections, scripts, the servers' memory.
+            // The first repetition is a warm-up for connections, scripts and the servers' memory.
             if repetition > 0 {
                 laps[n].speed.push(speed);
                 laps[n].processor.push(processor);
@@ -95,7 +96,7 @@ async fn beside_raw(
     Ok(())
 }
 
-/// What a contender did in each repetition.
+/// The results of a competitor, one per repetition.
 #[derive(Default)]
 struct Laps {
     /// Thousands of cycles per second.
@@ -112,7 +113,8 @@ enum Contender {
 }
 
 impl Contender {
-    /// Of its own: what ours has still to release at the slowest members must not be in the way of the raw loop.
+    /// A key per competitor: Leasehold's releases to the slowest members may still be under way,
+    /// and must not delay the raw loop.
     fn key(&self, task: usize) -> String {
         match self {
             Self::Ours(_) => format!("ours:{task}"),
@@ -130,7 +132,7 @@ impl Contender {
     }
 }
 
-/// Thousands of cycles per second, and µs of processor time for each.
+/// Thousands of cycles per second, and µs of processor time per cycle.
 async fn closed_loop(
     settings: &Settings,
     tasks: usize,
@@ -160,14 +162,15 @@ async fn closed_loop(
     Ok((cycles * 1e6 / took, used / cycles / 1e3))
 }
 
-/// How long an acquisition takes with one of five stopped, over five that answer.
+/// The time of an acquisition with one of five members stopped, divided by the time with five that
+/// answer.
 async fn one_stopped(
     settings: &Settings,
     figures: &mut Figures,
     venue: Venue,
     sites: &[Site],
 ) -> Result<(), Trouble> {
-    // A sixth takes the place of the one that is stopped, so that the healthy five are always five.
+    // A sixth server replaces the stopped one, so that the healthy quorum always has five.
     let hung = venue.open();
     let servers: Vec<&Server> = sites.iter().filter_map(Site::server).collect();
     let stopped = hung.server().into_iter();
@@ -178,7 +181,7 @@ async fn one_stopped(
         place.mutex("warm").lock().await?.release().await?;
     }
     hung.server().into_iter().for_each(Server::stop);
-    // Until it is known that one does not answer.
+    // Wait until the quorum has noticed that one member does not answer.
     tokio::time::sleep(Duration::from_secs(1)).await;
     for place in &places {
         place.mutex("warm").lock().await?.release().await?;

@@ -51,17 +51,17 @@ async fn one_case(
     case: &str,
 ) -> Result<(), Trouble> {
     if let Some(server) = site.server() {
-        // What the cases before left would make this one's server slower.
+        // Data of the previous cases would slow this case's server down.
         server.text(&["FLUSHALL"]);
     }
     let field = Contender::field(site).await?;
     let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
     for repetition in 0..=settings.repetitions() {
-        // Each comes first, and last, in turn.
+        // Each competitor is first, and last, in turn.
         for n in 0..field.len() {
             let n = (n + repetition) % field.len();
             let lap = closed_loop(settings, tasks, &field[n]).await?;
-            // The first is for warming up: connections, scripts, the server's memory.
+            // The first repetition is a warm-up for connections, scripts and the server's memory.
             if repetition > 0 {
                 laps[n].speed.push(lap.0);
                 laps[n].processor.push(lap.1);
@@ -84,7 +84,7 @@ async fn one_case(
     Ok(())
 }
 
-/// What a contender did in each repetition.
+/// The results of a competitor, one per repetition.
 #[derive(Default)]
 struct Laps {
     /// Thousands of cycles per second.
@@ -107,7 +107,7 @@ enum How {
 }
 
 impl Contender {
-    /// Ours, and where there is a server the loops to compare with.
+    /// Leasehold, and on a server the loops that it is compared with.
     async fn field(site: &Site) -> Result<Vec<Self>, Trouble> {
         let locks = Locks::connect(&site.url).await?;
         let ours = |name, fresh| Self { name, how: How::Ours(locks.clone()), fresh };
@@ -131,7 +131,7 @@ impl Contender {
     }
 }
 
-/// The best that can be done with a fence on a key that was met before.
+/// The fastest known way to lock with a fence, on a key that was used before.
 pub(super) fn floor(venue: Venue) -> Strategy {
     match venue.flavor() {
         Some(Flavor::Valkey91) => Strategy::FencedNative,
@@ -139,7 +139,7 @@ pub(super) fn floor(venue: Venue) -> Strategy {
     }
 }
 
-/// Thousands of cycles per second, and µs of processor time for each.
+/// Thousands of cycles per second, and µs of processor time per cycle.
 async fn closed_loop(
     settings: &Settings,
     tasks: usize,

@@ -53,7 +53,7 @@ fn drains(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(),
             continue;
         }
         let (mut server_time, mut gaps) = (Sample::default(), Sample::default());
-        // As many grants at each length, so that all are known equally well; but not for ever.
+        // Enough grants at each length for equal precision, within reasonable time.
         let times = settings.pick((2_000 / waiters).clamp(3, 100), 1);
         for _ in 0..times {
             let race = Race { key: case, waiters, each: 1, hold: 0, think: 0 };
@@ -94,7 +94,7 @@ fn weights(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<()
 fn the_dead(settings: &Settings, figures: &mut Figures, site: &Site, server: &Server) -> Result<(), Trouble> {
     let dead = settings.pick(10_000, 1_000);
     let (mut longest, mut gaps) = (Sample::default(), Sample::default());
-    // Everything longer than a tenth of a millisecond, and all of it.
+    // The log must contain every script longer than 0.1 ms.
     server.text(&["CONFIG", "SET", "slowlog-log-slower-than", "100"]);
     server.text(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
     for repetition in 0..settings.pick(3, 1) {
@@ -123,7 +123,7 @@ fn since(released: u64, turns: &Turns) -> f64 {
     turns.first_had().saturating_sub(released) as f64 / 1e6
 }
 
-/// In ms; what is not in the log took less than a tenth of one.
+/// The longest script, in ms. A script that is not in the log took less than 0.1 ms.
 fn longest_script(log: &Reply) -> f64 {
     let Reply::Array(Some(entries)) = log else { return f64::NAN };
     let scripts = entries.iter().filter_map(|entry| match entry {
