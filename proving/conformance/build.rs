@@ -1,5 +1,5 @@
-//! Makes the examples of `leasehold` ready to be compiled into their tests: without what they say of themselves at the top, which may
-//! stand only at the top of a crate.
+//! Makes the examples of `leasehold` ready to be compiled into their tests: without what they say
+//! of themselves at the top, which may stand only at the top of a crate.
 
 use std::path::Path;
 use std::{env, fs, io};

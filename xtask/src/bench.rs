@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: Leasehold's own figures, by the program in `proving/bench`, which says what it takes.
+//! `cargo xtask bench`: Leasehold's own figures, by the program in `proving/bench`, which says what
+//! it takes.
 
 use std::process::ExitCode;
 

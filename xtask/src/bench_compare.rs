@@ -1,5 +1,5 @@
-//! `cargo xtask bench-compare`: Leasehold beside other lock libraries, by the program in `proving/bench-compare`, which says what it
-//! takes.
+//! `cargo xtask bench-compare`: Leasehold beside other lock libraries, by the program in
+//! `proving/bench-compare`, which says what it takes.
 
 use std::process::ExitCode;
 

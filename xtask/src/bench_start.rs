@@ -1,5 +1,6 @@
-//! `cargo xtask bench-start`: how much later a command starts under a lock than under timeout(1), which starts it the same way
-//! and takes no lock. Runs are interleaved, so that a machine that is busy is busy for all.
+//! `cargo xtask bench-start`: how much later a command starts under a lock than under timeout(1),
+//! which starts it the same way and takes no lock. Runs are interleaved, so that a machine that is
+//! busy is busy for all.
 
 use std::{
     path::Path,

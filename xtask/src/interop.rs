@@ -1,4 +1,5 @@
-//! `cargo xtask interop`: all the other languages' libraries and ours on one key, for as long as is said.
+//! `cargo xtask interop`: all the other languages' libraries and ours on one key, for as long as is
+//! said.
 
 use std::process::ExitCode;
 
@@ -10,7 +11,8 @@ use crate::{
 /// When nothing is said.
 const SECONDS: u64 = 60;
 
-/// The two tests in which everybody is there at once, one after the other: on one server, and over three.
+/// The two tests in which everybody is there at once, one after the other: on one server, and over
+/// three.
 const TESTS: &str = "everybody_gets_in_and_nobody_is_there_at_once";
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {

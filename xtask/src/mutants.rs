@@ -1,8 +1,10 @@
-//! `cargo xtask mutants`: small changes of every kind in the machines of the core and in the quorum, and whether a test goes red for each.
+//! `cargo xtask mutants`: small changes of every kind in the machines of the core and in the
+//! quorum, and whether a test goes red for each.
 //!
-//! `planted` asks whether the bugs are caught that somebody thought of; this asks it of those that nobody did, of which there are more than a
-//! thousand. So each is tried on the quickest tests first, and only those that these let live on the slower ones. What is left out, and why,
-//! is in `.cargo/mutants.toml`.
+//! `planted` asks whether the bugs are caught that somebody thought of; this asks it of those that
+//! nobody did, of which there are more than a thousand. So each is tried on the quickest tests
+//! first, and only those that these let live on the slower ones. What is left out, and why, is in
+//! `.cargo/mutants.toml`.
 
 use std::{
     env, fs,
@@ -18,21 +20,23 @@ use crate::{
     tool,
 };
 
-/// What makes them. It is a tool of its own: as a library it would bring its whole tree into the lock file.
+/// What makes them. It is a tool of its own: as a library it would bring its whole tree into the
+/// lock file.
 const CARGO_MUTANTS: &str = "27.1.0";
 
 /// Its exit code when the time of some changes was up: a test that hangs tells, too.
 const SOME_HUNG: i32 = 3;
 
-/// Files of one package, and the tests that are to tell, the quickest first. None of these needs a server: those lie where the copy of the
-/// source, in which the changes are made, does not look.
+/// Files of one package, and the tests that are to tell, the quickest first. None of these needs a
+/// server: those lie where the copy of the source, in which the changes are made, does not look.
 struct Part {
     package: &'static str,
     files: &'static str,
     tests: &'static [&'static [&'static str]],
 }
 
-/// The checks of every store, on those in memory, and the tests of a quorum in time that passes at will.
+/// The checks of every store, on those in memory, and the tests of a quorum in time that passes at
+/// will.
 const IN_MEMORY: &[&str] = &["--test-package=conformance", "--", "--test=every_store", "memory"];
 const AT_WILL: &[&str] = &["--test-package=conformance", "--", "--test=quorum", "--test=testing_kit"];
 
@@ -82,7 +86,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 /// Those that the first tests let live are tried on the next. The last step says who lives still.
 fn tried(tool: &Path, part: &Part, files: &[String]) -> Step {
     let output = target().join("mutants").join(part.package);
-    // Of an earlier run only the account is left by then, and who was caught in it would not be tried.
+    // Of an earlier run only the account is left by then, and who was caught in it would not be
+    // tried.
     let found = output.join("mutants.out");
     if let Err(error) = if found.exists() { fs::remove_dir_all(&found) } else { fs::create_dir_all(&output) }
     {
@@ -111,7 +116,8 @@ fn tried(tool: &Path, part: &Part, files: &[String]) -> Step {
     last.unwrap_or_else(|| Step::left_out(format!("no tests for {}", part.package)))
 }
 
-/// The program: that of this system, if it is of the wanted version, else the one in `target/tools`, built if it is not there.
+/// The program: that of this system, if it is of the wanted version, else the one in
+/// `target/tools`, built if it is not there.
 fn provide(root: &Path) -> Result<PathBuf, String> {
     let program = root.join("bin/cargo-mutants");
     if let Some(there) =

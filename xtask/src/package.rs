@@ -1,4 +1,5 @@
-//! `cargo xtask package`: the crates as a registry would get them, each built from the packages of the others alone.
+//! `cargo xtask package`: the crates as a registry would get them, each built from the packages of
+//! the others alone.
 
 use std::{
     env, fs, io,
@@ -38,10 +39,11 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 
 /// Removes the packages that an earlier run unpacked in cargo's home.
 ///
-/// To build a package, cargo makes a registry of the other packages in the target directory and unpacks them from it. It
-/// unpacks a name and version only once from a registry at the same path, and compiles it only once in the same target
-/// directory. So each run starts with an empty target directory, and with nothing unpacked: otherwise it would build the
-/// packages of an earlier commit.
+/// To build a package, cargo makes a registry of the other packages in the target directory and
+/// unpacks them from it. It unpacks a name and version only once from a registry at the same path,
+/// and compiles it only once in the same target directory. So each run starts with an empty target
+/// directory, and with nothing unpacked: otherwise it would build the packages of an earlier
+/// commit.
 fn remove_unpacked() -> io::Result<()> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
     let Some(sources) = home.map(|home| home.join("registry/src")) else { return Ok(()) };
@@ -50,7 +52,8 @@ fn remove_unpacked() -> io::Result<()> {
     }
     for registry in fs::read_dir(sources)? {
         let registry = registry?;
-        // A registry of the network is named after its host, one at a path has no name before the hyphen.
+        // A registry of the network is named after its host, one at a path has no name before the
+        // hyphen.
         if !registry.file_name().to_string_lossy().starts_with('-') {
             continue;
         }

@@ -1,4 +1,5 @@
-//! `cargo xtask pages`: the manual and the completions, written by the command itself into `target/pages`.
+//! `cargo xtask pages`: the manual and the completions, written by the command itself into
+//! `target/pages`.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,7 +1,9 @@
-//! `cargo xtask peers`: the lock libraries of other languages, fetched into `target/peers`, and Rust's others, built there.
+//! `cargo xtask peers`: the lock libraries of other languages, fetched into `target/peers`, and
+//! Rust's others, built there.
 //!
-//! A stamp is written beside them once all are there; what has none, or another one, is fetched anew. A language that is not
-//! on this machine, or too old, is left out, by the name of each library, and its tests say `ignored`.
+//! A stamp is written beside them once all are there; what has none, or another one, is fetched
+//! anew. A language that is not on this machine, or too old, is left out, by the name of each
+//! library, and its tests say `ignored`.
 
 use std::{
     fs, io,
@@ -26,7 +28,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Fetches what is missing, and gives what had to be left out. Says what it does only if there is something to do.
+/// Fetches what is missing, and gives what had to be left out. Says what it does only if there is
+/// something to do.
 pub(crate) fn fetch() -> Result<Vec<String>, ExitCode> {
     let place = Language::fetched_into();
     let _turn = match take_turn(&place) {
@@ -57,7 +60,8 @@ pub(crate) fn fetch() -> Result<Vec<String>, ExitCode> {
     if failed { Err(ExitCode::FAILURE) } else { Ok(left_out) }
 }
 
-/// A workspace of its own, with a lock file of its own. Cargo knows by itself whether there is something to do.
+/// A workspace of its own, with a lock file of its own. Cargo knows by itself whether there is
+/// something to do.
 fn rust() -> Step {
     let manifest = "proving/bench-compare/peers/Cargo.toml";
     let place = Language::fetched_into().join("rust");
@@ -95,13 +99,15 @@ fn provide(language: Language) -> Result<(), String> {
     fs::write(language.stamp_file(), stamp).map_err(in_words)
 }
 
-/// Exactly what the lock file names, by its hashes. None of these libraries needs a script of its own to be installed.
+/// Exactly what the lock file names, by its hashes. None of these libraries needs a script of its
+/// own to be installed.
 fn node(home: &Path) -> Result<(), String> {
     let quiet = ["--no-audit", "--no-fund", "--loglevel=error"];
     tool::run(Command::new("npm").args(["ci", "--ignore-scripts"]).args(quiet).current_dir(home)).map(drop)
 }
 
-/// Into a virtual environment. It has no pip in it, because Debian keeps that apart from Python; the one outside does it.
+/// Into a virtual environment. It has no pip in it, because Debian keeps that apart from Python;
+/// the one outside does it.
 fn python(home: &Path) -> Result<(), String> {
     tool::run(Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(home))?;
     let packages = "import sysconfig; print(sysconfig.get_path('purelib'))";
@@ -114,7 +120,8 @@ fn python(home: &Path) -> Result<(), String> {
             .arg("--requirement")
             .arg(home.join("requirements.txt")),
     )?;
-    // The manifest names what each needs in its turn, and must be seen to name it all: that hangs on the Python.
+    // The manifest names what each needs in its turn, and must be seen to name it all: that hangs
+    // on the Python.
     tool::run(Command::new(home.join("bin/python")).args(["-c", "import pottery, redis.lock, redis_lock"]))
         .map(drop)
 }

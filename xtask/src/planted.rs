@@ -1,7 +1,9 @@
-//! `cargo xtask planted`: bugs of every kind that a lock can have, each put into a copy of the source, and the tests that must tell.
+//! `cargo xtask planted`: bugs of every kind that a lock can have, each put into a copy of the
+//! source, and the tests that must tell.
 //!
-//! A promise is worth what the test is that would go red without it. So each rule on which the promises stand is broken once, by a small exact change
-//! of the product itself, and tests that are green without the change must be red with it. The copy lies in `target/planted` and has a target
+//! A promise is worth what the test is that would go red without it. So each rule on which the
+//! promises stand is broken once, by a small exact change of the product itself, and tests that are
+//! green without the change must be red with it. The copy lies in `target/planted` and has a target
 //! directory of its own, so that a second run builds little.
 
 mod bug;

@@ -1,7 +1,7 @@
 //! `cargo xtask servers`: the servers of the tests, fetched into `target/servers`.
 //!
-//! Each is made in a directory beside its place, tried, and then renamed into it: what lies in its place is whole and is the
-//! version it says. What is there already is left alone.
+//! Each is made in a directory beside its place, tried, and then renamed into it: what lies in its
+//! place is whole and is the version it says. What is there already is left alone.
 
 pub(crate) mod debian;
 mod postgres;

@@ -4,7 +4,8 @@ use std::process::{Command, ExitCode};
 
 use crate::step::workspace;
 
-/// As the tests build it, so that nothing is built twice. Its output is all there is to see, so no account follows.
+/// As the tests build it, so that nothing is built twice. Its output is all there is to see, so no
+/// account follows.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let ran = Command::new(cargo)

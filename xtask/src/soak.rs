@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: random faults, every noun, every store and topology, by the program in `proving/faults`, which says what it takes.
+//! `cargo xtask soak`: random faults, every noun, every store and topology, by the program in
+//! `proving/faults`, which says what it takes.
 
 use std::process::ExitCode;
 

@@ -9,11 +9,13 @@ use crate::{
     step::{Step, account},
 };
 
-/// Packages whose tests are left to `--all`: they build or fetch other lock libraries, measure, or run a fault for a minute.
+/// Packages whose tests are left to `--all`: they build or fetch other lock libraries, measure, or
+/// run a fault for a minute.
 const LONG_PACKAGES: [&str; 4] = ["bench", "bench-compare", "faults", "interop"];
 
-/// Tests that are left to `--all`, by a part of their names: the same lists once more on further servers and topologies, and one
-/// mutant after the other. Redis 7.0 and Valkey 9.1, a cluster of each and a quorum are tested every day.
+/// Tests that are left to `--all`, by a part of their names: the same lists once more on further
+/// servers and topologies, and one mutant after the other. Redis 7.0 and Valkey 9.1, a cluster of
+/// each and a quorum are tested every day.
 const LONG_TESTS: [&str; 5] = ["redis_6_2", "redis_8_2", "cluster_6_2", "fred_on_", "mutants::"];
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
@@ -30,11 +32,12 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         Ok(left_out) => left_out,
         Err(failed) => return failed,
     };
-    // The tests of the command run its binary, which cargo builds only for tests of its own package.
+    // The tests of the command run its binary, which cargo builds only for tests of its own
+    // package.
     let mut steps = vec![Step::cargo(&["build", "-p", "leasehold-cli"], &[])];
     if steps[0].passed() {
-        // Before the other tests, so that what they say in closing stands last. Arguments choose among the other tests, and
-        // a filter of nextest's means nothing to rustdoc.
+        // Before the other tests, so that what they say in closing stands last. Arguments choose
+        // among the other tests, and a filter of nextest's means nothing to rustdoc.
         if arguments.is_empty() {
             steps.push(Step::cargo(&["test", "--workspace", "--doc"], &[]));
         }
@@ -48,7 +51,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     account("test", &steps)
 }
 
-/// The command that runs the tests: nextest where it is installed, because it runs the tests of all crates side by side.
+/// The command that runs the tests: nextest where it is installed, because it runs the tests of all
+/// crates side by side.
 fn runner(everyday: bool, arguments: &[String]) -> Vec<String> {
     let is_there = has_nextest();
     let mut line: Vec<String> = Vec::new();
@@ -77,7 +81,8 @@ fn runner(everyday: bool, arguments: &[String]) -> Vec<String> {
     line
 }
 
-/// What the tests leave out where instructions cannot be counted; they fail instead where that is demanded.
+/// What the tests leave out where instructions cannot be counted; they fail instead where that is
+/// demanded.
 fn callgrind() -> Option<String> {
     let lacking = !answers("valgrind", &["--version"]);
     lacking.then(|| {
@@ -85,7 +90,8 @@ fn callgrind() -> Option<String> {
     })
 }
 
-/// nextest runs each test in a process of its own, and the tests of all crates side by side; cargo's own runner does as well.
+/// nextest runs each test in a process of its own, and the tests of all crates side by side;
+/// cargo's own runner does as well.
 fn has_nextest() -> bool {
     answers("cargo-nextest", &["nextest", "--version"])
 }

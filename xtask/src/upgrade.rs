@@ -13,8 +13,8 @@ use crate::{
     tool,
 };
 
-/// The last state that knew lines and quorums, and nothing of keys that several hold together. What it writes on a server stands as
-/// data in the tests of the Redis store.
+/// The last state that knew lines and quorums, and nothing of keys that several hold together. What
+/// it writes on a server stands as data in the tests of the Redis store.
 const OLDER: &str = "3afda86da0db0ed441c6e3e50a75e7c3f3575209";
 
 /// One test after the other; the arguments choose among them.

@@ -1,5 +1,5 @@
-//! What was typed: a file for each task, and one for the options that several share. What it comes to is for
-//! [`settings`](crate::settings) and [`wanted`](crate::wanted) to say.
+//! What was typed: a file for each task, and one for the options that several share. What it comes
+//! to is for [`settings`](crate::settings) and [`wanted`](crate::wanted) to say.
 
 mod bench;
 mod breaking;

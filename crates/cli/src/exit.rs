@@ -13,7 +13,8 @@ use crate::say;
 pub(crate) enum End {
     /// With this exit code.
     Code(u8),
-    /// Of this signal, so that whoever waits for us sees what became of the command: a Ctrl-C ends a shell's loop.
+    /// Of this signal, so that whoever waits for us sees what became of the command: a Ctrl-C ends
+    /// a shell's loop.
     Signal(i32),
 }
 
@@ -33,7 +34,8 @@ impl End {
     pub(crate) const NOT_A_LOCK: Self = Self::Code(65);
     /// `EX_UNAVAILABLE`: the store does not answer, or refuses.
     pub(crate) const NO_STORE: Self = Self::Code(69);
-    /// The lease was lost while the command ran. `EX_SOFTWARE` in sysexits.h, which no command of ours means.
+    /// The lease was lost while the command ran. `EX_SOFTWARE` in sysexits.h, which no command of
+    /// ours means.
     pub(crate) const LOST: Self = Self::Code(70);
     /// `EX_TEMPFAIL`: somebody else holds the lock.
     pub(crate) const BUSY: Self = Self::Code(75);
@@ -53,7 +55,8 @@ impl End {
 fn die_of(signal: i32) -> ! {
     // Nothing of ours is worth a core file; the command has left its own.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    // The first process of a container survives signals that it sends to itself, and other than by them cannot die of one.
+    // The first process of a container survives signals that it sends to itself, and other than by
+    // them cannot die of one.
     if getpid() != Pid::INIT {
         // Returns for signals without a name, such as the real-time ones.
         let _ = signal_hook::low_level::emulate_default_handler(signal);

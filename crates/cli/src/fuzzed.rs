@@ -39,7 +39,8 @@ const LINES: [&[&str]; 23] = [
     &["leasehold"],
 ];
 
-/// Whatever is typed, it is a task, a page, or one that is refused with code 64 in words that repeat no password.
+/// Whatever is typed, it is a task, a page, or one that is refused with code 64 in words that
+/// repeat no password.
 #[test]
 fn every_line_of_words_is_understood_or_refused_without_its_password() {
     hunt(3_000, words_near(&LINES), |words| {
@@ -51,7 +52,8 @@ fn every_line_of_words_is_understood_or_refused_without_its_password() {
             }
             Err(Misread::Wrong(failure)) => {
                 holds(failure.code() == 64 && !failure.reason().is_empty(), || format!("{failure:?}"))?;
-                // A word in a place where no URL stands may be repeated, and so may one that has lost what makes it a URL.
+                // A word in a place where no URL stands may be repeated, and so may one that has
+                // lost what makes it a URL.
                 let whole =
                     words.iter().filter_map(|word| word.to_str()).filter(|word| word.contains(SECRET));
                 let known = |word: &str| {
@@ -64,7 +66,8 @@ fn every_line_of_words_is_understood_or_refused_without_its_password() {
     });
 }
 
-/// A word that is no option, because of a byte that is no letter, was repeated with the URL that was glued to it.
+/// A word that is no option, because of a byte that is no letter, was repeated with the URL that
+/// was glued to it.
 #[test]
 fn an_option_that_is_none_is_named_without_the_password_behind_it() {
     let word = OsString::from_vec(b"-\x80store=rediss://:Zq7Zq7@h".to_vec());
@@ -89,7 +92,8 @@ const URLS: [&str; 10] = [
     "",
 ];
 
-/// What is shown of a URL that the library takes has nothing of what the library takes for a password.
+/// What is shown of a URL that the library takes has nothing of what the library takes for a
+/// password.
 #[test]
 fn what_is_shown_of_a_store_has_nothing_of_a_password() {
     hunt(10_000, text_near(&URLS), |text| {

@@ -1,5 +1,6 @@
-//! The URL of a store, as far as the command must understand it: whether there is a password in it, how it reads without, and
-//! whether two of them are one place. What a URL means is for the library to say.
+//! The URL of a store, as far as the command must understand it: whether there is a password in it,
+//! how it reads without, and whether two of them are one place. What a URL means is for the library
+//! to say.
 
 use std::fmt;
 use std::path::Path;
@@ -11,11 +12,13 @@ use crate::exit::Failure;
 pub(crate) struct StoreUrl(String);
 
 impl StoreUrl {
-    /// Takes what was written. A file is named by its absolute path from here on, wherever the command goes.
+    /// Takes what was written. A file is named by its absolute path from here on, wherever the
+    /// command goes.
     ///
     /// # Errors
     ///
-    /// What only a command can see is wrong. Never quotes the URL: in one that is wrong, anything may be the password.
+    /// What only a command can see is wrong. Never quotes the URL: in one that is wrong, anything
+    /// may be the password.
     pub(crate) fn new(text: &str) -> Result<Self, Failure> {
         let path_like = text.starts_with(['/', '.', '~']) || !text.contains(':');
         if text.is_empty() {
@@ -33,7 +36,8 @@ impl StoreUrl {
             return Err(Failure::usage(format!("the kind of this store URL is not known: {WRITE}")));
         }
         if !text.starts_with("file:") && text.contains(char::is_control) {
-            // Parsers of URLs leave line breaks out without a word, and what remains names another host.
+            // Parsers of URLs leave line breaks out without a word, and what remains names another
+            // host.
             return Err(Failure::usage(
                 "the store URL has a control character, maybe a line break: leave it out, or write it as %XX",
             ));
@@ -173,7 +177,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The servers in any order, the database, which is named as the user where it has no name, and the schema.
+/// The servers in any order, the database, which is named as the user where it has no name, and the
+/// schema.
 fn place_of_postgres(parts: &Parts<'_>) -> String {
     let of = |name: &str| {
         let named = |parameter: &&str| parameter.split_once('=').is_some_and(|(given, _)| given == name);

@@ -30,7 +30,8 @@ use crate::print::plain;
 use crate::signals::{Event, Signals, stop};
 use crate::store_location::StoreLocation;
 
-/// How often the screen is drawn when nothing is typed: time left is shown in seconds, and below ten in tenths.
+/// How often the screen is drawn when nothing is typed: time left is shown in seconds, and below
+/// ten in tenths.
 const FRAME: Duration = Duration::from_millis(250);
 
 /// What came of something that was asked of the store besides the locks.

@@ -1,4 +1,5 @@
-//! What is to be known and belongs to no single task. `leasehold help` prints it, and the manual page has it.
+//! What is to be known and belongs to no single task. `leasehold help` prints it, and the manual
+//! page has it.
 
 /// A page.
 #[derive(Debug)]

@@ -214,8 +214,8 @@ fn without_dashes(words: &[OsString]) -> Option<Failure> {
     )
 }
 
-/// Where the command begins in words without `--`: at the first word behind the key that is none of our options. `None` if
-/// there is no key, or an option before it that we do not know.
+/// Where the command begins in words without `--`: at the first word behind the key that is none of
+/// our options. `None` if there is no key, or an option before it that we do not know.
 fn command_start(words: &[OsString], task: &str) -> Option<usize> {
     let takes_value = options(task);
     let mut before_key = usize::from(task == "every");
@@ -299,7 +299,8 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
             Failure::usage("nothing to do: `leasehold run KEY -- COMMAND` runs a command under a lock")
         }
         (ErrorKind::InvalidSubcommand, Some(given)) => {
-            // A slip of a name has the letters of one. Anything else may be what was meant for --store.
+            // A slip of a name has the letters of one. Anything else may be what was meant for
+            // --store.
             let is_name = given.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
             let name = if is_name { shown(&given) } else { "…".into() };
             let failure = Failure::usage(format!("there is no task {name}: `leasehold --help` lists them"));

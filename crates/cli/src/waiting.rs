@@ -1,4 +1,5 @@
-//! What is told while we wait: to people for whom and for how long, to programs an event for each holder.
+//! What is told while we wait: to people for whom and for how long, to programs an event for each
+//! holder.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -123,7 +124,8 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// Whoever waits in line is told of its turn, and of nothing that happens before: so look, if somebody wants to know.
+    /// Whoever waits in line is told of its turn, and of nothing that happens before: so look, if
+    /// somebody wants to know.
     async fn look(&mut self) {
         let Some(wait) = &mut self.wait else { return };
         if !self.rewrites && !self.wanted.status.is_heard() {
@@ -177,8 +179,8 @@ impl<'a> Telling<'a> {
     }
 }
 
-/// Whether to write a line where none is rewritten, for `waited` so far and a last line so long ago, about the same key or not. A log has
-/// none of a short wait, unless it is to have all.
+/// Whether to write a line where none is rewritten, for `waited` so far and a last line so long
+/// ago, about the same key or not. A log has none of a short wait, unless it is to have all.
 fn is_due(aloud: bool, waited: Duration, last: Option<(Duration, bool)>) -> bool {
     match last {
         None => aloud || waited >= FRAME,

@@ -100,8 +100,9 @@ impl Wanted {
         Ok(Self { keys, mode, patience, busy, ttl, max_hold, label, place, signal, status, quiet, verbose })
     }
 
-    /// How long a store may be silent before it has answered for the first time. Whoever waits two seconds for a lock does not want to wait ten
-    /// for a server; a second is enough for one that is up.
+    /// How long a store may be silent before it has answered for the first time. Whoever waits two
+    /// seconds for a lock does not want to wait ten for a server; a second is enough for one that
+    /// is up.
     pub(crate) fn first_outage_limit(&self) -> Duration {
         let default = match self.patience {
             Patience::OneTry => SHORT_OUTAGE_LIMIT,
@@ -124,7 +125,8 @@ impl Wanted {
 }
 
 impl Patience {
-    /// How long is left to wait; connecting is part of the wait, and if it took all of it, one try is left.
+    /// How long is left to wait; connecting is part of the wait, and if it took all of it, one try
+    /// is left.
     pub(crate) fn left(self, since: Instant) -> Option<Duration> {
         match self {
             Self::OneTry => Some(Duration::ZERO),
@@ -172,7 +174,8 @@ fn ttl(asked: Option<Duration>, max_hold: Option<Duration>) -> Result<Ttl, Failu
     }
 }
 
-/// An option's length of time, or else what the environment has in its place: LEASEHOLD_TTL for --ttl.
+/// An option's length of time, or else what the environment has in its place: LEASEHOLD_TTL for
+/// --ttl.
 pub(crate) fn default_time(option: &str, text: Option<String>) -> Result<Option<Duration>, Failure> {
     if text.is_some() {
         return time_of(option, text);

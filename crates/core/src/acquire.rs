@@ -174,7 +174,8 @@ impl Acquire {
         }
     }
 
-    /// Before the first ask, rests until then; nothing changes for an instant that has passed, or after an ask.
+    /// Before the first ask, rests until then; nothing changes for an instant that has passed, or
+    /// after an ask.
     pub fn rest_first(&mut self, until: Instant) {
         if matches!(self.state, State::Ready) && self.asks == 0 {
             self.state = State::Resting { until };

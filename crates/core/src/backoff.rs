@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::Misuse;
 
-/// Growing, jittered delays: the n-th lies between half of `first · 2ⁿ` and the whole of it, and never above `most`.
+/// Growing, jittered delays: the n-th lies between half of `first · 2ⁿ` and the whole of it, and
+/// never above `most`.
 ///
 /// The jitter keeps waiters that started together from asking together. (Brooker, *Exponential
 /// Backoff and Jitter*, 2015, which calls it equal jitter.)

@@ -34,7 +34,8 @@ mod serde;
 pub struct Fence(u64);
 
 impl Fence {
-    /// 2⁵³ − 1, the greatest integer that a double holds exactly; Lua's and JavaScript's numbers are doubles.
+    /// 2⁵³ − 1, the greatest integer that a double holds exactly; Lua's and JavaScript's numbers
+    /// are doubles.
     pub const MAX: Self = Self((1 << 53) - 1);
 
     /// Takes a number as a fence; `None` above [`Fence::MAX`].

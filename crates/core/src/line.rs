@@ -171,8 +171,8 @@ impl WaitQueue {
     /// this time, a lost wake-up may remain unnoticed.
     pub const RE_ASK: Duration = Duration::from_secs(5);
 
-    /// How long a queue is kept without any request. Three times [`WaitQueue::RE_ASK`]: two requests may
-    /// get lost.
+    /// How long a queue is kept without any request. Three times [`WaitQueue::RE_ASK`]: two
+    /// requests may get lost.
     pub const KEPT_FOR: Duration = Duration::from_secs(15);
 
     /// The number of waiters that are searched for one of another process, which will be notified

@@ -62,8 +62,8 @@ pub struct Marked {
     pub now: Stamp,
 }
 
-/// The operator who breaks a lease, and the reason, in their own words; kept in the [record](BreakRecord) of
-/// the break.
+/// The operator who breaks a lease, and the reason, in their own words; kept in the
+/// [record](BreakRecord) of the break.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "there is no more to it")]
 pub struct BreakNote {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::Misuse;
 
-/// How long a lease lasts without renewal, in whole milliseconds; between [`Ttl::MIN`] and [`Ttl::MAX`].
+/// How long a lease lasts without renewal, in whole milliseconds; between [`Ttl::MIN`] and
+/// [`Ttl::MAX`].
 ///
 /// A live holder renews long before the end, so the TTL is how long a crashed holder keeps others
 /// out.

@@ -1,7 +1,8 @@
-//! How many locks a second are taken and released: `cargo run --release -p leasehold-file --example cycles`.
+//! How many locks a second are taken and released: `cargo run --release -p leasehold-file --example
+//! cycles`.
 //!
-//! One key over and over, in a temporary directory; in one thread without async, and through the store as an async program
-//! uses it, by one task and by many; beside transactions of SQLite alone.
+//! One key over and over, in a temporary directory; in one thread without async, and through the
+//! store as an async program uses it, by one task and by many; beside transactions of SQLite alone.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;
@@ -39,7 +40,8 @@ fn attempt(who: u64, task: u64, fresh: bool) -> Attempt {
     Attempt::new(claim, Holder::from_bits((u128::from(task) << 64) + u128::from(who)), None, Ttl::DEFAULT)
 }
 
-/// A row that is written and one that is removed, in a transaction each, which is the least that a lock can be.
+/// A row that is written and one that is removed, in a transaction each, which is the least that a
+/// lock can be.
 fn by_bare_transactions(file: &Path) -> u64 {
     let connection = rusqlite::Connection::open(file).expect("a file");
     connection

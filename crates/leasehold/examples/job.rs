@@ -1,5 +1,5 @@
-//! A job under a lock, whose writes carry its fence. `LEASEHOLD_STORE=redis://localhost cargo run --example job`; without it, the locks
-//! are this process's alone.
+//! A job under a lock, whose writes carry its fence. `LEASEHOLD_STORE=redis://localhost cargo run
+//! --example job`; without it, the locks are this process's alone.
 
 use std::sync::Mutex;
 

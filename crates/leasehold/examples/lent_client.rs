@@ -1,4 +1,5 @@
-//! Locks over a client of the fred crate, which the program has already: with the features `redis` and `fred`.
+//! Locks over a client of the fred crate, which the program has already: with the features `redis`
+//! and `fred`.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Builder::from_config(config).set_policy(ReconnectPolicy::default()).build()?;
     client.init().await?;
 
-    // Configured as the program's own, with a connection of its own: nothing that is said there holds the locks up.
+    // Configured as the program's own, with a connection of its own: nothing that is said there
+    // holds the locks up.
     let lent = client.clone_new();
     lent.init().await?;
     let runtime = Arc::new(TokioRuntime::current().ok_or("outside of a tokio runtime")?);

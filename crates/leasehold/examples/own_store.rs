@@ -1,6 +1,6 @@
-//! A store of your own, and locks over it: records in a map, requests served by the one semantics that every store has.
-//! `cargo run --example own_store`. Yours would load the records of a request's keys, call the same functions, and save
-//! what they changed, in one transaction.
+//! A store of your own, and locks over it: records in a map, requests served by the one semantics
+//! that every store has. `cargo run --example own_store`. Yours would load the records of a
+//! request's keys, call the same functions, and save what they changed, in one transaction.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -32,7 +32,8 @@ impl MapStore {
         request: impl FnOnce(&mut Records, &ApplyContext<'_>) -> Result<Served<T>, Quarantined>,
     ) -> Result<T, Fault> {
         let now = self.runtime.now();
-        // No fence is below the wall clock in microseconds, so that fences rise even when all records are lost.
+        // No fence is below the wall clock in microseconds, so that fences rise even when all
+        // records are lost.
         let floor = u64::try_from(self.runtime.since_epoch().as_micros()).ok().and_then(Fence::new);
         let context =
             ApplyContext::new(Stamp::from_micros(now.as_nanos() / 1000), floor.unwrap_or(Fence::MAX));

@@ -1,4 +1,5 @@
-//! A lock in a majority of three stores, of which one is down. In earnest, three servers: redis://10.0.0.1 and so on.
+//! A lock in a majority of three stores, of which one is down. In earnest, three servers:
+//! redis://10.0.0.1 and so on.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! A service that must not run twice: the second instance says who is at it, and the first stops when it loses its lock.
+//! A service that must not run twice: the second instance says who is at it, and the first stops
+//! when it loses its lock.
 
 use std::time::Duration;
 

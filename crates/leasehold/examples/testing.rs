@@ -1,4 +1,5 @@
-//! How a program is tested that uses locks, with the feature `testing`: its clock is moved by hand, so this takes no time.
+//! How a program is tested that uses locks, with the feature `testing`: its clock is moved by hand,
+//! so this takes no time.
 
 use std::time::Duration;
 

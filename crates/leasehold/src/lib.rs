@@ -1,8 +1,8 @@
 //! A distributed lock manager: a process takes a lease on a key, and until the lease ends nobody
 //! else is granted that key.
 //!
-//! Leases live in this process, in a file on this machine, on a Redis, Valkey or KeyDB server, in a PostgreSQL database, or in a
-//! majority of several of these; the API is the same.
+//! Leases live in this process, in a file on this machine, on a Redis, Valkey or KeyDB server, in a
+//! PostgreSQL database, or in a majority of several of these; the API is the same.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

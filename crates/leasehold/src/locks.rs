@@ -38,14 +38,16 @@ impl Locks {
     ///
     /// - `memory:` — this process alone
     /// - `file:/path/to/leases.db` — the processes of one machine
-    /// - `redis://[user:password@]host[:port][/db]`, `rediss://…` with TLS, `redis+unix:///path/to/socket`;
+    /// - `redis://[user:password@]host[:port][/db]`, `rediss://…` with TLS,
+    ///   `redis+unix:///path/to/socket`;
     ///   also `valkey://…`, `valkeys://…` and `unix:///path/to/socket`
     /// - `redis+sentinel://[user:password@]host[:port],host…/master-name`, or
     ///   `rediss+sentinel://…`: the master that the sentinels report
     /// - `redis+cluster://[user:password@]host[:port][,host[:port]]…`, `rediss+cluster://…` — a
     ///   cluster; any of its nodes
     ///
-    /// - `postgres://[user:password@]host[:port]/database` — a PostgreSQL database, with the feature
+    /// - `postgres://[user:password@]host[:port]/database` — a PostgreSQL database, with the
+    ///   feature
     ///   `postgres`
     /// - `quorum:[max-ttl=60s,]URL,URL,URL` — a majority of the stores at these URLs, for
     ///   configuration that is one string. Unlike [`Locks::quorum`], this waits until a majority of
@@ -76,7 +78,8 @@ impl Locks {
     /// shorter `within` fail with [`LockError::NoQuorum`](crate::LockError::NoQuorum), which says
     /// so. In tests, `redis://…?quarantine=no` serves at once.
     ///
-    /// One string can name a quorum too: [`Locks::connect`]`("quorum:redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3")`.
+    /// One string can name a quorum too:
+    /// [`Locks::connect`]`("quorum:redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3")`.
     ///
     /// ```no_run
     /// # fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -9,8 +9,8 @@ use crate::recent::Recent;
 
 /// When this process last released each key, where it polls for them.
 ///
-/// A process that released a key and asked again at once would nearly always be first: others find the key free only if they poll in
-/// between.
+/// A process that released a key and asked again at once would nearly always be first: others find
+/// the key free only if they poll in between.
 #[derive(Debug)]
 pub(crate) struct Pauses {
     interval: Backoff,
@@ -29,7 +29,8 @@ impl Pauses {
         claim.keys().for_each(|key| released.note(key, now, |_| ()));
     }
 
-    /// For how long a request for these keys should rest first. `random` chooses within the interval.
+    /// For how long a request for these keys should rest first. `random` chooses within the
+    /// interval.
     pub(crate) fn left(&self, claim: &Claim, now: Instant, random: u64) -> Duration {
         let rest = self.interval.delay(0, random);
         let released = self.released.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::{Instant, Key};
 
-/// The last time that something happened to each key, with what is known of it, for as long as that counts.
+/// The last time that something happened to each key, with what is known of it, for as long as that
+/// counts.
 #[derive(Debug)]
 pub(crate) struct Recent<T> {
     entries: HashMap<Key, (T, Instant)>,
@@ -21,7 +22,8 @@ impl<T> Recent<T> {
         Self { entries: HashMap::new(), counts_for, sweep_at: FEW }
     }
 
-    /// Notes that it happened now; `change` makes the new value from the last one, if that still counts.
+    /// Notes that it happened now; `change` makes the new value from the last one, if that still
+    /// counts.
     pub(crate) fn note(&mut self, key: &Key, now: Instant, change: impl FnOnce(Option<&T>) -> T) {
         if self.entries.len() >= self.sweep_at {
             let counts_for = self.counts_for;

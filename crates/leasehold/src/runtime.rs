@@ -250,7 +250,8 @@ mod tests {
         assert_eq!(ids.len(), 10_000);
     }
 
-    /// A forked child shares the parent's memory, and so the generator's state; only the process id tells them apart.
+    /// A forked child shares the parent's memory, and so the generator's state; only the process id
+    /// tells them apart.
     #[test]
     fn a_generator_that_finds_itself_in_another_process_is_seeded_anew() {
         let mut parent = Dice::new();

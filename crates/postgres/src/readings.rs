@@ -79,7 +79,8 @@ mod tests {
         let readings = Readings::default();
         readings.note(at(100), said(50_000));
         readings.note(at(200), said(40_100));
-        // It ends when the clock says 40 150 and its length, which is that length after instant 250.
+        // It ends when the clock says 40 150 and its length, which is that length after instant
+        // 250.
         assert_eq!(readings.before(said(40_150)), Some(at(200)));
     }
 }

@@ -167,8 +167,8 @@ fn driver(language: Language, name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers").join(format!("{name}.{ending}"))
 }
 
-/// The version of a package in a manifest that has a line for each: `"ioredis": "5.11.1",`, `redis==8.1.0`, or
-/// `rslock = { version = "=0.10.0" }`.
+/// The version of a package in a manifest that has a line for each: `"ioredis": "5.11.1",`,
+/// `redis==8.1.0`, or `rslock = { version = "=0.10.0" }`.
 fn version_of<'a>(manifest: &'a str, package: &str) -> Option<&'a str> {
     manifest.lines().find_map(|line| {
         let rest = line.trim_start().trim_start_matches('"').strip_prefix(package)?;

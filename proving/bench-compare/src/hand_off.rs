@@ -90,7 +90,8 @@ fn tell(field: &[Contender], laps: Vec<Laps>, figures: &mut Figures, site: &Site
     }
 }
 
-/// What processes of their own send by a way on which it is counted, for each turn; connections and scripts are there before.
+/// What processes of their own send by a way on which it is counted, for each turn; connections and
+/// scripts are there before.
 fn commands(settings: &Settings, site: &Site, who: Contender) -> Result<f64, Trouble> {
     let mut cast = Cast::start(who, &site.counted_url(), PROCESSES)?;
     cast.turns(who, &order(settings, "warm-up"))?;

@@ -55,7 +55,8 @@ impl Cast {
                 return Err(format!("{contender}: does not tell its turns").into());
             };
             shares.push(u32::try_from(turns.len())?);
-            // Nobody else's have fences; since no two hold it at once, they have the order in which they had it.
+            // Nobody else's have fences; since no two hold it at once, they have the order in which
+            // they had it.
             all.extend(turns.into_iter().map(|[asked, had, released]| Turn {
                 waiter,
                 asked,

@@ -35,7 +35,8 @@ impl Settings {
         if self.short { short } else { full }
     }
 
-    /// How often each measurement is repeated, in turns with those beside it. Odd, so that a median is one of them.
+    /// How often each measurement is repeated, in turns with those beside it. Odd, so that a median
+    /// is one of them.
     #[must_use]
     pub const fn repetitions(&self) -> usize {
         if self.short { 3 } else { 5 }
@@ -47,7 +48,8 @@ impl Settings {
         self.pick(250, 60)
     }
 
-    /// For how many ms the contenders want one key in a repetition: whoever asks again after a fifth of a second has few turns in it.
+    /// For how many ms the contenders want one key in a repetition: whoever asks again after a
+    /// fifth of a second has few turns in it.
     #[must_use]
     pub const fn contest(&self) -> u64 {
         self.pick(2_000, 500)

@@ -1,4 +1,5 @@
-//! The short form, with every part in it: our own process, those of Rust's other libraries, and one of each other language.
+//! The short form, with every part in it: our own process, those of Rust's other libraries, and one
+//! of each other language.
 
 use std::process::{Command, Output};
 
@@ -34,7 +35,8 @@ fn every_contender_is_measured_on_both_workloads() {
         if who.waits == Waits::Never {
             continue;
         }
-        // Each turn takes a grant and a release at least, and Jain's index of four is a quarter at least.
+        // Each turn takes a grant and a release at least, and Jain's index of four is a quarter at
+        // least.
         assert!(value(&format!("hand_off/redis-7.0/commands per turn/{who}")) >= 2.0 - 0.1, "{figures:?}");
         assert!(
             (0.25..=1.0).contains(&value(&format!("hand_off/redis-7.0/Jain index/{who}"))),
@@ -42,7 +44,8 @@ fn every_contender_is_measured_on_both_workloads() {
         );
         assert!(value(&format!("hand_off/redis-7.0/turns/{who}")) > 0.0);
     }
-    // Whoever asks again is overtaken by whoever released; where all stand in line, three turns are before one at most.
+    // Whoever asks again is overtaken by whoever released; where all stand in line, three turns are
+    // before one at most.
     let [ours, asks] =
         ["leasehold", "rslock"].map(|who| value(&format!("hand_off/redis-7.0/wait p99/{who}")));
     assert!(ours < asks, "{ours} ms beside {asks} ms");

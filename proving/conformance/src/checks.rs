@@ -161,7 +161,8 @@ fn attempt(keys: &[&str], ttl: Duration) -> Attempt {
     Attempt::new(claim, Holder::from_bits(runtime.random()), None, Ttl::new(ttl).unwrap())
 }
 
-/// A machine that is busy may deliver a request too late: it was not granted then, and is asked anew.
+/// A machine that is busy may deliver a request too late: it was not granted then, and is asked
+/// anew.
 async fn ask(store: &dyn Store, attempt: &Attempt) -> GrantAnswer {
     loop {
         match store.grant(attempt, WaitMode::Try).await.unwrap() {
@@ -358,7 +359,8 @@ pub async fn fences_rise_in_grant_order_whoever_holds(venue: &Venue) {
             match store.grant(&one, WaitMode::Try).await {
                 Ok(GrantAnswer::Granted { fence }) => break fence,
                 Ok(_) => {}
-                // A lease as short as this may end before a majority has answered, on a machine that is busy.
+                // A lease as short as this may end before a majority has answered, on a machine
+                // that is busy.
                 Err(fault) => assert!(!fault.is_lasting(), "{fault}"),
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -405,7 +407,8 @@ pub async fn any_key_and_label_will_do(venue: &Venue) {
     }
 }
 
-/// Eight tasks over two stores: never two inside, and fences rise in the order in which they were inside.
+/// Eight tasks over two stores: never two inside, and fences rise in the order in which they were
+/// inside.
 pub async fn one_at_a_time_under_contention(venue: &Venue) {
     let inside = Arc::new(AtomicU32::new(0));
     let highest = Arc::new(AtomicU64::new(0));
@@ -438,7 +441,8 @@ pub async fn a_request_dropped_at_any_await_leaves_nothing(venue: &Venue) {
         for polls in 0..25 {
             let holder = attempt(&["k"], LONG);
             if taken {
-                // What was asked for the last time may still be on its way, and given back right after it comes.
+                // What was asked for the last time may still be on its way, and given back right
+                // after it comes.
                 take_within(&*store, &holder, Duration::from_secs(5)).await;
             }
             let guard = poll_and_drop(locks.mutex("k").lock().into_future(), polls).await;

@@ -60,7 +60,8 @@ impl Voucher {
 pub struct LineDump {
     /// Who waits, in order, and with which ticket.
     pub order: Vec<(Ticket, Holder)>,
-    /// What is known of each of them, who has not been heard since the key was handed over, and who is passed over.
+    /// What is known of each of them, who has not been heard since the key was handed over, and who
+    /// is passed over.
     pub fields: BTreeMap<String, String>,
     /// How long the line is remembered.
     pub left: Option<Duration>,
@@ -117,7 +118,8 @@ pub struct ShareDump {
     pub weight: u32,
     /// Its fence, if it has one yet.
     pub fence: Option<u64>,
-    /// Where its holder was told of it that has not been heard since, or `-`; and the label behind it.
+    /// Where its holder was told of it that has not been heard since, or `-`; and the label behind
+    /// it.
     pub rest: String,
     /// How long it lasts.
     pub left: Duration,
@@ -143,9 +145,10 @@ impl SharesDump {
     }
 }
 
-/// Left out of the comparison, by name: how much of a ttl has passed since it was set (up to ten seconds), and so which of two
-/// shares ends first that lasted as long as each other; and the value of a fence, a ticket or a waiting time that came from a clock
-/// (within two minutes of ours; their order is compared).
+/// Left out of the comparison, by name: how much of a ttl has passed since it was set (up to ten
+/// seconds), and so which of two shares ends first that lasted as long as each other; and the value
+/// of a fence, a ticket or a waiting time that came from a clock (within two minutes of ours; their
+/// order is compared).
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a tolerance has no more to it")]
 pub struct Tolerance {
@@ -210,7 +213,8 @@ impl Tolerance {
             voucher.since = voucher.since.map(|since| self.number(since));
         }
         for line in dump.lines.values_mut() {
-            // The whole of its time: on a machine that is busy a history may take some of the fifteen seconds.
+            // The whole of its time: on a machine that is busy a history may take some of the
+            // fifteen seconds.
             line.left = line.left.map(|_| WaitQueue::KEPT_FOR);
             for (ticket, _) in &mut line.order {
                 *ticket = self.ticket(*ticket);
@@ -229,8 +233,8 @@ impl Tolerance {
         }
     }
 
-    /// An answer that names one of several who hold a key, as if it had named whom the other side did: of two shares whose ends
-    /// are compared as one, each may be said to end first.
+    /// An answer that names one of several who hold a key, as if it had named whom the other side
+    /// did: of two shares whose ends are compared as one, each may be said to end first.
     pub fn name_alike(self, answer: &mut Answer, right: &Answer, holders: &[HolderInfo]) {
         if let (Some(named), Some(right)) = (named(answer), named(&mut right.clone()))
             && named.mode != Mode::Exclusive

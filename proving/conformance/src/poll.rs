@@ -4,9 +4,11 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Polls a future up to `times`, whenever it is ready to go on, and then drops it; says whether it had come to its end.
+/// Polls a future up to `times`, whenever it is ready to go on, and then drops it; says whether it
+/// had come to its end.
 ///
-/// Between polls the rest of the world goes on: the future is polled again when it is woken, or after a hundredth of a second.
+/// Between polls the rest of the world goes on: the future is polled again when it is woken, or
+/// after a hundredth of a second.
 pub async fn poll_and_drop<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
     let mut future = pin!(future);
     for _ in 0..times {
@@ -22,7 +24,8 @@ pub async fn poll_and_drop<T>(future: impl Future<Output = T>, times: usize) -> 
     None
 }
 
-/// Gives way once: the waker that the future took is this task's own, so its wake-up brings us back.
+/// Gives way once: the waker that the future took is this task's own, so its wake-up brings us
+/// back.
 async fn woken_or_late() {
     let mut first = true;
     let woken =

@@ -41,8 +41,8 @@ pub enum Step {
     SetFence(Key, u64, Duration),
     /// The line ends.
     ForgetLine(Key),
-    /// The shares of a key have just ended, all of them or that of one holder; and the marker with them, unless it still stands for
-    /// the rest of the millisecond.
+    /// The shares of a key have just ended, all of them or that of one holder; and the marker with
+    /// them, unless it still stands for the rest of the millisecond.
     EndShares(Key, Option<Holder>, bool),
     /// What is known of the shares of a key is lost.
     ForgetShares(Key),
@@ -58,10 +58,12 @@ pub const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
 /// The longest ttl of that quorum.
 const LONGEST: Duration = Duration::from_secs(5000);
 
-/// Above it, fences come from the fence before and are compared exactly; below it, from a clock, and are compared with one.
+/// Above it, fences come from the fence before and are compared exactly; below it, from a clock,
+/// and are compared with one.
 pub const ABOVE_ANY_CLOCK: u64 = 1 << 52;
 
-/// How long a lock that is handed over may remain unclaimed, in all histories: so long that nothing ends by itself.
+/// How long a lock that is handed over may remain unclaimed, in all histories: so long that nothing
+/// ends by itself.
 pub const WINDOW: Duration = Duration::from_secs(400);
 
 /// A generator with a seed, so that a failure can be run again.
@@ -102,8 +104,9 @@ fn unheard() -> Vec<Channel> {
     [3, 4].map(channel_of).to_vec()
 }
 
-/// A history of so many steps, and some before them that lead to where those alone seldom come: a line; a lock that was handed over
-/// and not claimed; a channel that is passed over; more waiters gone than one request clears away.
+/// A history of so many steps, and some before them that lead to where those alone seldom come: a
+/// line; a lock that was handed over and not claimed; a channel that is passed over; more waiters
+/// gone than one request clears away.
 #[must_use]
 pub fn history(dice: &mut Dice, steps: usize, wall: Stamp) -> Vec<Step> {
     let mut all = Vec::new();
@@ -146,7 +149,8 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
     let handed = [line.clone(), vec![let_go]].concat();
     let struck =
         [handed.clone(), vec![ends.clone(), Step::Ask(Request::Advance(vec![key.clone()]))]].concat();
-    // Who was handed one key has not been heard since, and asks for two of which the other is taken.
+    // Who was handed one key has not been heard since, and asks for two of which the other is
+    // taken.
     let other = Claim::exclusive(keys().remove(1));
     let both = Claim::exclusive_all(keys().into_iter().take(2)).expect("two keys");
     let took_other = Step::Ask(Request::Grant { attempt: of(&other, 5), wait: None, not_after: None });
@@ -184,8 +188,9 @@ fn opening(dice: &mut Dice) -> Vec<Step> {
     }
 }
 
-/// What leads to where several hold a key: readers with a writer in line behind them, and readers behind that one; permits of which
-/// too few are left; shares that were handed over and not claimed; more of them than one request hands over or clears away.
+/// What leads to where several hold a key: readers with a writer in line behind them, and readers
+/// behind that one; permits of which too few are left; shares that were handed over and not
+/// claimed; more of them than one request hands over or clears away.
 fn together(dice: &mut Dice) -> Vec<Step> {
     let key = keys().remove(0);
     let only = || [key.clone()];
@@ -211,7 +216,8 @@ fn together(dice: &mut Dice) -> Vec<Step> {
         asks(&read, 4, &heard[1]),
         asks(&read, last, &heard[0]),
     ];
-    // The writer goes, and those behind it are handed what it waited for; or the readers go, and it has its turn.
+    // The writer goes, and those behind it are handed what it waited for; or the readers go, and it
+    // has its turn.
     let handed = [behind.clone(), vec![goes(3)]].concat();
     let lies = vec![Step::EndShares(key.clone(), Some(Holder::from_bits(4)), false)];
     let few = vec![
@@ -293,7 +299,8 @@ fn step(dice: &mut Dice, wall: Stamp) -> Step {
             Step::Crowd(request, count)
         }
         36 | 37 => {
-            // Also what is nearly ours: another version, a cut id, capitals, something behind the id.
+            // Also what is nearly ours: another version, a cut id, capitals, something behind the
+            // id.
             let value = dice.pick(&[
                 "x",
                 "",
@@ -357,7 +364,8 @@ fn waits(dice: &mut Dice, wall: Stamp) -> Request {
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Also one that began to vouch lately, or when the clock stood later than it does; another; and what is no run at all.
+/// Also one that began to vouch lately, or when the clock stood later than it does; another; and
+/// what is no run at all.
 fn vouch(dice: &mut Dice, wall: Stamp) -> Step {
     let before = |back: Duration| Stamp::from_micros(wall.as_micros() - back.as_micros() as u64);
     let since = |stamp: Stamp| format!("{RUN} {}", stamp.as_micros());
@@ -546,8 +554,8 @@ impl Oracle {
         }
     }
 
-    /// Takes one step; what came of what was asked, and who held those keys before it or after it. The clock moves on by a tick
-    /// with each request, as every store's does.
+    /// Takes one step; what came of what was asked, and who held those keys before it or after it.
+    /// The clock moves on by a tick with each request, as every store's does.
     pub fn take(&mut self, step: &Step) -> Vec<(Served, Vec<HolderInfo>)> {
         let requests = self.tickets.requests(step);
         let served = requests.into_iter().map(|request| {

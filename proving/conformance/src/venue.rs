@@ -69,7 +69,8 @@ impl Venue {
         Self::of_a_quorum("quorum of memory", open)
     }
 
-    /// A store of an application's own, which each process opens for itself: the list of checks, for those who write one.
+    /// A store of an application's own, which each process opens for itself: the list of checks,
+    /// for those who write one.
     #[must_use]
     pub fn of_your_own(
         name: &str,
@@ -197,7 +198,8 @@ impl Venue {
         }
     }
 
-    /// A server of its own, to which each process has a client of the fred crate already, configured to try again what fails.
+    /// A server of its own, to which each process has a client of the fred crate already,
+    /// configured to try again what fails.
     ///
     /// # Panics
     ///
@@ -256,7 +258,8 @@ impl Venue {
         }
     }
 
-    /// A majority of three servers of their own, which need not sit out the quarantine of a first start.
+    /// A majority of three servers of their own, which need not sit out the quarantine of a first
+    /// start.
     ///
     /// # Panics
     ///
@@ -334,7 +337,8 @@ impl Venue {
         self.server.as_deref()
     }
 
-    /// Whether the lock itself is handed to who waited longest, for a window, and not only the word that it may ask.
+    /// Whether the lock itself is handed to who waited longest, for a window, and not only the word
+    /// that it may ask.
     #[must_use]
     pub const fn hands_over(&self) -> bool {
         self.hands_over

@@ -57,7 +57,8 @@ fn threads_that_block_take_turns() {
     });
 }
 
-/// A task may do so much and must then pause, says tokio; what blocks inside one never comes to the pause, and hung for ever.
+/// A task may do so much and must then pause, says tokio; what blocks inside one never comes to the
+/// pause, and hung for ever.
 #[test]
 fn a_task_of_a_runtime_of_one_thread_may_block_for_as_many_locks_as_it_likes() {
     on_every_store(|connect| {

@@ -1,4 +1,5 @@
-//! What programs that block see of their locks and of others', and that they can do all that the others can.
+//! What programs that block see of their locks and of others', and that they can do all that the
+//! others can.
 
 use std::sync::Arc;
 use std::thread;
@@ -100,7 +101,8 @@ macro_rules! sources {
     ($($file:literal)*) => { concat!($(include_str!(concat!("../../../crates/leasehold/src/", $file)), "\n"),*) };
 }
 
-/// A noun, its sources, those of its blocking twin, and what that has under another name or not at all.
+/// A noun, its sources, those of its blocking twin, and what that has under another name or not at
+/// all.
 type Twins = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 #[test]

@@ -1,4 +1,5 @@
-//! Readers, permits, and what is done once, for programs that block: in a plain thread, and in an async runtime all the same.
+//! Readers, permits, and what is done once, for programs that block: in a plain thread, and in an
+//! async runtime all the same.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -26,7 +27,8 @@ fn on_every_store(test: impl Fn(&(dyn Fn() -> Locks + Sync))) {
     test(&|| Locks::connect(&server.url()).unwrap());
 }
 
-/// Runs a test in a plain thread, in a task of a runtime of one thread, and in one of a runtime of several.
+/// Runs a test in a plain thread, in a task of a runtime of one thread, and in one of a runtime of
+/// several.
 fn in_every_surrounding(test: impl Fn() + Send + Sync + Clone + 'static) {
     test();
     let runtimes: [fn() -> Runtime; 2] = [

@@ -1,4 +1,5 @@
-//! A writer whose lock is lost cannot commit, and one that was checked keeps everybody else out until its transaction ends.
+//! A writer whose lock is lost cannot commit, and one that was checked keeps everybody else out
+//! until its transaction ends.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -82,7 +83,8 @@ impl Psql {
     }
 }
 
-/// The writer begins its transaction, is stopped for longer than its lease, and wakes up when another has written.
+/// The writer begins its transaction, is stopped for longer than its lease, and wakes up when
+/// another has written.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_was_stopped_and_wakes_up_late_cannot_commit() {
     let server = server().await;
@@ -116,7 +118,8 @@ async fn a_writer_that_was_stopped_and_wakes_up_late_cannot_commit() {
     assert!(matches!(&refused, CheckError::Lost { .. }), "{refused:?}");
 }
 
-/// Without the row lock of the check, the next holder would read what the first has not committed yet, and write over it.
+/// Without the row lock of the check, the next holder would read what the first has not committed
+/// yet, and write over it.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_checked_keeps_others_out_until_its_transaction_ends_also_past_its_lease() {
     let server = server().await;
@@ -156,7 +159,8 @@ async fn a_reader_that_was_checked_keeps_a_writer_out_until_its_transaction_ends
     assert!(matches!(reader.check(&transaction).await, Err(CheckError::Lost { .. })));
 }
 
-/// A lease that has ended is refused also while nobody else has been granted the lock, and renewals do not disturb who was checked.
+/// A lease that has ended is refused also while nobody else has been granted the lock, and renewals
+/// do not disturb who was checked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_has_ended_is_refused_and_a_renewal_does_not_wait_for_a_transaction() {
     let server = server().await;

@@ -59,8 +59,8 @@ fn line_of_k() -> String {
     format!("leasehold:l{{{}}}k", tag(slot_of(b"k")))
 }
 
-/// Key by key, with pauses in which a slot is neither here nor there, and all at once: whoever asks meanwhile waits a little, and
-/// nobody is told of it.
+/// Key by key, with pauses in which a slot is neither here nor there, and all at once: whoever asks
+/// meanwhile waits a little, and nobody is told of it.
 async fn slots_move_under_load(flavor: Flavor) {
     let cluster = Arc::new(Cluster::start(flavor, 3, 0));
     let ledger = Arc::new(Ledger::default());
@@ -125,7 +125,8 @@ async fn nobody_is_told_of_slots_that_move_under_load_on_9_1() {
     slots_move_under_load(Flavor::Valkey91).await;
 }
 
-/// Free or in line, an acquisition costs a grant and a release; finding the owners costs nothing then.
+/// Free or in line, an acquisition costs a grant and a release; finding the owners costs nothing
+/// then.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquisition_takes_two_commands() {
     const EACH: u64 = 100;
@@ -138,7 +139,8 @@ async fn an_acquisition_takes_two_commands() {
     for name in NAMES {
         cycle(name).await;
     }
-    // Who holds a lock for a moment listens for breaks, at every node; that is asked once, and not to be counted below.
+    // Who holds a lock for a moment listens for breaks, at every node; that is asked once, and not
+    // to be counted below.
     let guard = locks.mutex("plain").lock().await.unwrap();
     let nodes = cluster.nodes().len() as u64;
     cluster.wait_until("it listens at every node", || asked(&cluster, &["subscribe"]) == nodes);
@@ -168,7 +170,8 @@ async fn an_acquisition_takes_two_commands() {
             task.await.unwrap();
         }
     };
-    // Those who meet first ask in batches that leave them out, and send the node the texts of the scripts for a queue.
+    // Those who meet first ask in batches that leave them out, and send the node the texts of the
+    // scripts for a queue.
     contend(2).await;
     let before = asked(&cluster, &["evalsha", "eval"]);
     contend(EACH).await;
@@ -236,8 +239,8 @@ async fn who_was_passed_over_because_the_slot_moved_gets_its_turn_soon() {
     guard.release().await.unwrap();
 }
 
-/// Neither node has all that may belong to the key while it is carried, so neither serves it; what was asked meanwhile is done when it is
-/// there.
+/// Neither node has all that may belong to the key while it is carried, so neither serves it; what
+/// was asked meanwhile is done when it is there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_is_released_while_its_slot_moves_is_handed_on_when_it_is_there() {
     for (flavor, waiting) in [
@@ -274,7 +277,8 @@ async fn a_lock_that_is_released_while_its_slot_moves_is_handed_on_when_it_is_th
     }
 }
 
-/// A renewal waits for every node that it goes to, but for none of them so long that another's leases end.
+/// A renewal waits for every node that it goes to, but for none of them so long that another's
+/// leases end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stops_costs_no_lease_at_the_others() {
     let configure = |setup: servers::Setup| setup.arg("cluster-require-full-coverage", "no");
@@ -307,7 +311,8 @@ async fn a_node_that_stops_costs_no_lease_at_the_others() {
     }
 }
 
-/// The replica takes its master's place within the time that the cluster takes for it; the lease is there if it was replicated.
+/// The replica takes its master's place within the time that the cluster takes for it; the lease is
+/// there if it was replicated.
 async fn a_master_dies(flavor: Flavor) {
     let cluster = Arc::new(Cluster::start(flavor, 3, 1));
     let (here, there) = (locks(&cluster).await, locks(&cluster).await);
@@ -326,7 +331,8 @@ async fn a_master_dies(flavor: Flavor) {
                 let mut longest = longest.lock().unwrap();
                 *longest = (*longest).max(begun.elapsed());
                 drop(longest);
-                // Who holds when the master dies may have been forgotten; so the fences are what is judged.
+                // Who holds when the master dies may have been forgotten; so the fences are what is
+                // judged.
                 ledger.enter(b"k", guard.fence().get());
                 ledger.leave(b"k");
                 drop(guard);

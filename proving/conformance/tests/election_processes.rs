@@ -24,8 +24,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 const STORE: &str = "LEASEHOLD_ELECTION_STORE";
 const JOURNAL: &str = "LEASEHOLD_ELECTION_JOURNAL";
 
-/// What a candidate's process does: leads, and writes its fence for as long as it believes that it leads. A line on stdin is the
-/// wish that it resigns.
+/// What a candidate's process does: leads, and writes its fence for as long as it believes that it
+/// leads. A line on stdin is the wish that it resigns.
 #[test]
 fn a_candidate_of_another_test_leads() {
     let (Ok(store), Some(journal)) = (env::var(STORE), env::var_os(JOURNAL)) else { return };
@@ -112,8 +112,8 @@ fn of_two(test: impl Fn(Candidate, Candidate, u64)) {
             thread::sleep(Duration::from_millis(5));
         }
         test(leader, next, term);
-        // Terms follow each other: once a greater fence has written, no smaller one does, but for the one write that may have been
-        // under way when its leader was stopped.
+        // Terms follow each other: once a greater fence has written, no smaller one does, but for
+        // the one write that may have been under way when its leader was stopped.
         let written = fs::read_to_string(&journal).unwrap();
         let terms: Vec<u64> = written.lines().map(|line| line.parse().unwrap()).collect();
         let late = terms.windows(2).filter(|pair| pair[1] < pair[0]).count();

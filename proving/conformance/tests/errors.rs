@@ -1,4 +1,5 @@
-//! What a program can do with an error: one type for all, a cause to match, and the chain down to it.
+//! What a program can do with an error: one type for all, a cause to match, and the chain down to
+//! it.
 
 use std::error::Error as _;
 use std::time::Duration;

@@ -1,7 +1,9 @@
-//! The programs of `crates/leasehold/examples`: each is run as it stands, on each store that it can have, and says what it should.
+//! The programs of `crates/leasehold/examples`: each is run as it stands, on each store that it can
+//! have, and says what it should.
 //!
-//! They are compiled into these tests (by `build.rs`), because only so it is certain that what runs is what is there. Each test runs itself again in
-//! a process of its own, where it is the example and nothing else.
+//! They are compiled into these tests (by `build.rs`), because only so it is certain that what runs
+//! is what is there. Each test runs itself again in a process of its own, where it is the example
+//! and nothing else.
 
 use std::process::Command;
 
@@ -139,7 +141,8 @@ example!(own_store, "own_store.rs", |test| {
     assert_eq!(super::said(test, None), ["free for others: false", "free for others: true"]);
 });
 
-/// An example that nobody runs is not known to work. A store has ten methods and more, so that one may be longer.
+/// An example that nobody runs is not known to work. A store has ten methods and more, so that one
+/// may be longer.
 #[test]
 fn every_example_is_run_here_and_fits_on_a_page() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/leasehold/examples");

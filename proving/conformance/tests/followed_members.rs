@@ -1,4 +1,5 @@
-//! Members of a quorum that are more than one server: a cluster, and the master that sentinels name.
+//! Members of a quorum that are more than one server: a cluster, and the master that sentinels
+//! name.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,7 +68,8 @@ async fn a_cluster_votes_once_it_has_abstained_for_all_of_its_slots_together() {
         drop(granted(&locks, b"plain").await);
         tokio::time::sleep(SECOND).await;
 
-        // From here on it is the cluster's vote that makes a majority, also for names that nobody asked for before.
+        // From here on it is the cluster's vote that makes a majority, also for names that nobody
+        // asked for before.
         other.stop();
         let mut last = 0;
         for name in NAMES {
@@ -113,7 +115,8 @@ async fn a_node_that_lost_its_data_abstains_for_what_it_may_have_forgotten() {
     let fence = guard.fence();
     let node = cluster.owner(slot_of(b"plain"));
     node.text(&["FLUSHALL"]);
-    // The two others hold it; and the node that forgot it lets nobody else have it with one of them.
+    // The two others hold it; and the node that forgot it lets nobody else have it with one of
+    // them.
     other.stop();
     let rival = quorum(&one, &cluster.url(), &other);
     one.text(&["DEL", "plain"]);

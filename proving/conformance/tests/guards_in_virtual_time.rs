@@ -99,7 +99,8 @@ async fn a_request_outlives_the_locks_that_it_came_from() {
     assert!(waiting.await.unwrap().unwrap().is_held());
 }
 
-/// Once nobody can ask and nobody holds, the keeper ends: it is the last but this test to know the store.
+/// Once nobody can ask and nobody holds, the keeper ends: it is the last but this test to know the
+/// store.
 #[tokio::test(start_paused = true)]
 async fn nothing_runs_on_when_locks_and_guards_are_gone() {
     let World { locks, memory, store, .. } = World::begin();
@@ -110,7 +111,8 @@ async fn nothing_runs_on_when_locks_and_guards_are_gone() {
     assert_eq!(Arc::strong_count(&memory), 1);
 }
 
-/// The word of it comes before the answer to the grant does, and might be of a lease before this one: the store is asked.
+/// The word of it comes before the answer to the grant does, and might be of a lease before this
+/// one: the store is asked.
 #[tokio::test(start_paused = true)]
 async fn a_guard_whose_lease_was_broken_on_its_way_is_lost_as_soon_as_the_store_says_so() {
     let world = World::begin();
@@ -312,8 +314,8 @@ async fn a_wait_ends_when_it_should_and_says_who_holds() {
     assert_eq!(world.memory.waiting(), 0, "the place in line is given up");
 }
 
-/// A place in line outlasts the ttl of whoever stands there. When the store was silent for longer than that, dropped requests left their
-/// places behind: nobody tried any more to take them back.
+/// A place in line outlasts the ttl of whoever stands there. When the store was silent for longer
+/// than that, dropped requests left their places behind: nobody tried any more to take them back.
 #[tokio::test(start_paused = true)]
 async fn a_place_in_line_is_given_up_also_when_the_store_was_silent_for_longer_than_the_ttl() {
     let world = World::with(|builder| builder.ttl(SECOND));
@@ -460,7 +462,8 @@ async fn a_release_that_fails_does_not_eat_what_the_work_gave_back() {
     assert_eq!(work.await, Ok(7));
 }
 
-/// The release found another holder, and its answer was thrown away: the caller took the work for work that had been alone.
+/// The release found another holder, and its answer was thrown away: the caller took the work for
+/// work that had been alone.
 #[tokio::test(start_paused = true)]
 async fn work_that_ends_before_the_loss_was_noticed_is_returned_with_the_loss() {
     let world = World::begin();
@@ -537,7 +540,8 @@ async fn a_release_after_the_close_says_that_it_was_closed() {
     assert!(world.is_empty());
 }
 
-/// Each of these printed every guard of the process, and every record of the store: 12.5 MB at ten thousand guards.
+/// Each of these printed every guard of the process, and every record of the store: 12.5 MB at ten
+/// thousand guards.
 #[tokio::test(start_paused = true)]
 async fn what_is_printed_of_a_guard_or_of_locks_does_not_grow_with_the_guards() {
     let world = World::begin();
@@ -616,7 +620,8 @@ async fn thousands_of_guards_are_renewed_in_batches_and_none_is_lost() {
     assert!(guards.iter().all(leasehold::Guard::is_held));
 }
 
-/// A store that had all of them at once could not answer within the limit of a request, and would be asked for all of them again.
+/// A store that had all of them at once could not answer within the limit of a request, and would
+/// be asked for all of them again.
 #[tokio::test(start_paused = true)]
 async fn however_many_leases_are_due_a_store_has_few_requests_at_once_and_a_silent_one_keeps_few_waiting() {
     const MS: Duration = Duration::from_millis(1);
@@ -713,7 +718,8 @@ async fn who_waits_is_told_for_whom_and_who_does_not_wait_is_not() {
     guard.release().await.unwrap();
 }
 
-/// A mark is asked for again for as long as the lease lasts, and no longer; and not where asking again is of no use.
+/// A mark is asked for again for as long as the lease lasts, and no longer; and not where asking
+/// again is of no use.
 #[tokio::test(start_paused = true)]
 async fn what_is_done_is_marked_as_soon_as_a_silent_store_is_back() {
     for weather in [Weather::Lost, Weather::AnswerLost] {

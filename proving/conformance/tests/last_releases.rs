@@ -1,7 +1,8 @@
 //! Programs that end with a lock in hand: it is free when they have ended.
 //!
-//! The runtime ended before the background release was sent, in a third of the runs of the README's own program, and the lock was then held
-//! for the rest of its lease. Each test runs itself again in a process of its own, where it is the program and nothing else.
+//! The runtime ended before the background release was sent, in a third of the runs of the README's
+//! own program, and the lock was then held for the rest of its lease. Each test runs itself again
+//! in a process of its own, where it is the program and nothing else.
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader};
@@ -13,7 +14,8 @@ use servers::{Flavor, Server};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-/// Tells a test that is run again which program it is, and where its locks are: store URLs, of a quorum several.
+/// Tells a test that is run again which program it is, and where its locks are: store URLs, of a
+/// quorum several.
 const PROGRAM: &str = "LEASEHOLD_TEST_PROGRAM";
 const STORES: &str = "LEASEHOLD_TEST_STORES";
 
@@ -209,7 +211,8 @@ fn a_program_that_ends_leaves_no_lock_in_a_file() {
     leave_nothing("a_program_that_ends_leaves_no_lock_in_a_file", &programs, &[url]);
 }
 
-/// A server that hangs delays the end of a program by two seconds in all, whatever it held, and not by the rest of the lease.
+/// A server that hangs delays the end of a program by two seconds in all, whatever it held, and not
+/// by the rest of the lease.
 #[test]
 fn a_program_ends_although_the_server_is_silent() {
     if is_program() {

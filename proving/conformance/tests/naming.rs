@@ -1,5 +1,6 @@
-//! Locks under the names of other libraries. Those that can be run here are met in `proving/interop`; of RedLock.net, ShedLock and
-//! exclusive-lock, which are not there, this has the keys and values that they write, as their sources say.
+//! Locks under the names of other libraries. Those that can be run here are met in
+//! `proving/interop`; of RedLock.net, ShedLock and exclusive-lock, which are not there, this has
+//! the keys and values that they write, as their sources say.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use tokio::time::timeout;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Each naming, the name of a lock, and what its library has written at the server when it holds that.
+/// Each naming, the name of a lock, and what its library has written at the server when it holds
+/// that.
 fn written() -> [(Naming, &'static str, &'static str, &'static str); 4] {
     [
         (Naming::RedLockNet, "invoice:42", "redlock:invoice:42", "5e0d1d39-6c55-4a1e-8c2c-5e3f4d7f9b7a"),
@@ -49,7 +51,8 @@ async fn what_redlock_net_shedlock_and_exclusive_lock_write_keeps_us_out_and_our
     }
 }
 
-/// A prefix that a library was told stands in the place of its default, and one of our own within the name.
+/// A prefix that a library was told stands in the place of its default, and one of our own within
+/// the name.
 #[tokio::test]
 async fn a_prefix_is_a_part_of_the_name() {
     let locks = Locks::builder().prefix("billing:").naming(Naming::RedLockNet).in_memory().unwrap();
@@ -59,8 +62,8 @@ async fn a_prefix_is_a_part_of_the_name() {
     assert_eq!(locks.list("5").await.unwrap().len(), 0);
 }
 
-/// exclusive-lock has one key for `a b`, `a.b` and `a/b`, and one for all names in Chinese; its users found out when two applications
-/// kept each other from starting.
+/// exclusive-lock has one key for `a b`, `a.b` and `a/b`, and one for all names in Chinese; its
+/// users found out when two applications kept each other from starting.
 #[tokio::test]
 async fn two_names_that_exclusive_lock_takes_for_one_are_told_once_and_are_one_lock() {
     let locks = Locks::builder().naming(Naming::ExclusiveLock).in_memory().unwrap();

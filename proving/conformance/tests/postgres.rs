@@ -1,4 +1,5 @@
-//! The list of checks, in full, on PostgreSQL of the version that `LEASEHOLD_TEST_POSTGRES` names, and in part on the newest.
+//! The list of checks, in full, on PostgreSQL of the version that `LEASEHOLD_TEST_POSTGRES` names,
+//! and in part on the newest.
 
 use conformance::venue::Venue;
 

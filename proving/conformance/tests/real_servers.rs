@@ -165,7 +165,8 @@ async fn what_is_no_lock_is_an_error_and_stays_intact() {
     assert_eq!(server.text(&["PTTL", "k"]), Reply::Integer(-1));
 }
 
-/// node-redlock: EVALSHA, and EVAL where the script is not there. It loses locks to one transient error, and that is one.
+/// node-redlock: EVALSHA, and EVAL where the script is not there. It loses locks to one transient
+/// error, and that is one.
 #[tokio::test(flavor = "multi_thread")]
 async fn scripts_that_the_server_forgot_are_sent_again_unnoticed() {
     let server = Server::start(Flavor::Redis62);
@@ -180,8 +181,9 @@ async fn scripts_that_the_server_forgot_are_sent_again_unnoticed() {
     }
 }
 
-/// A user with permissions for other keys said all the time that a lease was broken at a server that lost it. The quorum believed that,
-/// and never let this server take the lease again: the next failure of another would have ended it.
+/// A user with permissions for other keys said all the time that a lease was broken at a server
+/// that lost it. The quorum believed that, and never let this server take the lease again: the next
+/// failure of another would have ended it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_takes_a_lease_again_whatever_strangers_say_of_a_break() {
     let rules = "on >secret ~other:* &leasehold:* -@all +publish";

@@ -5,7 +5,8 @@ use std::path::Path;
 
 const PAGE: &str = include_str!("../../../docs/replacing.md");
 
-/// The rows of the tables, each under its heading. The heads of the tables and what is under them are none.
+/// The rows of the tables, each under its heading. The heads of the tables and what is under them
+/// are none.
 fn rows() -> Vec<(&'static str, &'static str)> {
     let (mut heading, mut rows) = ("", Vec::new());
     for line in PAGE.lines() {

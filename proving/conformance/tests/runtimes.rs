@@ -34,7 +34,8 @@ fn when_the_runtime_that_connected_ends_guards_are_lost_and_requests_say_why() {
     });
 }
 
-/// A runtime that ends before it has run the keeper even once: a guard was believed that nobody would ever keep.
+/// A runtime that ends before it has run the keeper even once: a guard was believed that nobody
+/// would ever keep.
 #[test]
 fn a_runtime_that_ends_at_once_takes_its_guards_along() {
     let connected = Builder::new_current_thread().enable_all().build().unwrap();
@@ -102,7 +103,8 @@ fn locks_in_memory_can_be_made_and_dropped_without_any_runtime() {
     assert!(taken.is_ok() && begun.elapsed() < Duration::from_secs(5));
 }
 
-/// Tokio's clock raced ahead of leases and waits, which went by real time: an hour's timeout of the test fired after 58 ms.
+/// Tokio's clock raced ahead of leases and waits, which went by real time: an hour's timeout of the
+/// test fired after 58 ms.
 #[tokio::test(start_paused = true)]
 async fn locks_in_memory_follow_a_clock_that_a_test_has_paused() {
     const HOUR: Duration = Duration::from_secs(3600);

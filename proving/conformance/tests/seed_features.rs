@@ -1,5 +1,5 @@
-//! What users of five lock libraries had, and write with ours: a test for each feature that no other test names. The list of all of them
-//! is `docs/replacing.md`.
+//! What users of five lock libraries had, and write with ours: a test for each feature that no
+//! other test names. The list of all of them is `docs/replacing.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,8 +39,9 @@ async fn redislock_acquire_tries_once_waits_so_long_or_for_ever() {
     drop(timeout(LONG, for_ever).await.unwrap().unwrap().unwrap());
 }
 
-/// redislock: `release()` of one's own lock alone, an error if that had expired. redisLocker: `unLock` gives null, 0, 1 or −1 for what
-/// these errors say; its late unlock deleted the lock of another task of the same process.
+/// redislock: `release()` of one's own lock alone, an error if that had expired. redisLocker:
+/// `unLock` gives null, 0, 1 or −1 for what these errors say; its late unlock deleted the lock of
+/// another task of the same process.
 #[tokio::test(flavor = "multi_thread")]
 async fn redislock_release_and_redis_locker_unlock_touch_ones_own_lock_alone_and_say_what_was_there() {
     let (server, here, _) = two().await;
@@ -78,8 +79,8 @@ async fn redislock_extend_and_redis_locker_extension_last_from_now_for_the_holde
     assert!(server.text(&["PTTL", "k"]).as_integer().unwrap() <= 5000, "it lengthened the thief's");
 }
 
-/// redislock: `createLock` with `timeout`, `retries` and `delay`; `setDefaults`. An acquire on a handle that held one already orphaned
-/// the first key: here each has a guard of its own.
+/// redislock: `createLock` with `timeout`, `retries` and `delay`; `setDefaults`. An acquire on a
+/// handle that held one already orphaned the first key: here each has a guard of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn redislock_defaults_are_the_builders_and_each_lock_may_differ() {
     let locks = Locks::builder().ttl(7 * SECOND).label("web-3").in_memory().unwrap();
@@ -141,7 +142,8 @@ async fn redis_locker_locks_many_keys_by_one_object() {
     here.close(LONG).await.unwrap();
 }
 
-/// redisLocker: `waitLock(key, expire, interval, waitTime)` overshot its time, and swallowed every error.
+/// redisLocker: `waitLock(key, expire, interval, waitTime)` overshot its time, and swallowed every
+/// error.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_locker_wait_lock_does_not_overshoot_and_swallows_no_error() {
     let (server, here, there) = two().await;
@@ -191,8 +193,9 @@ async fn redis_dlm_locks_over_a_mix_of_stores() {
     there.mutex("k").lock().await.unwrap().release().await.unwrap();
 }
 
-/// redis-dlm: `duration`, `retryCount`, `retryDelay`, `maxHoldTime`, `driftFactor` and `driftConstant`, for a manager and for each call.
-/// What it could not use it replaced by its defaults without a word, and it took a duration above the maxHoldTime.
+/// redis-dlm: `duration`, `retryCount`, `retryDelay`, `maxHoldTime`, `driftFactor` and
+/// `driftConstant`, for a manager and for each call. What it could not use it replaced by its
+/// defaults without a word, and it took a duration above the maxHoldTime.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_dlm_settings_have_each_its_place_and_none_is_replaced_without_a_word() {
     let drift = Drift::new(10, Duration::from_millis(2)).unwrap();
@@ -211,8 +214,8 @@ async fn redis_dlm_settings_have_each_its_place_and_none_is_replaced_without_a_w
     }
 }
 
-/// redis-dlm: `lock.key`, `uid`, `duration`, `startTime`, `remainingTime`. One uid served for every acquire: here each attempt has its
-/// own, of which nobody can guess another.
+/// redis-dlm: `lock.key`, `uid`, `duration`, `startTime`, `remainingTime`. One uid served for every
+/// acquire: here each attempt has its own, of which nobody can guess another.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_dlm_lock_says_its_key_holder_ttl_and_times() {
     let locks = Locks::in_memory();
@@ -239,8 +242,8 @@ async fn redis_dlm_extend_does_not_pass_the_longest_hold() {
     timeout(3 * SECOND, guard.lost()).await.expect("it ends with the longest hold");
 }
 
-/// redis-dlm charged the time of its retries to the lease, took the lock, and said that it had taken too long; and a lock that was held
-/// and a server that was dead were one error.
+/// redis-dlm charged the time of its retries to the lease, took the lock, and said that it had
+/// taken too long; and a lock that was held and a server that was dead were one error.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_dlm_waiting_takes_nothing_off_the_lease_and_held_is_not_dead() {
     let (server, here, there) = two().await;
@@ -249,7 +252,8 @@ async fn redis_dlm_waiting_takes_nothing_off_the_lease_and_held_is_not_dead() {
     sleep(2 * SECOND).await;
     guard.release().await.unwrap();
     let late = timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
-    // It waited for twice its ttl. A lock that is handed over is counted from when this process last heard of the server.
+    // It waited for twice its ttl. A lock that is handed over is counted from when this process
+    // last heard of the server.
     assert!(late.is_held() && late.remaining() > SECOND / 10, "{:?}", late.remaining());
     let held = here.mutex("k").lock().within(Duration::ZERO).await.unwrap_err();
     assert!(matches!(held, LockError::TimedOut { .. }), "{held:?}");
@@ -272,8 +276,8 @@ async fn redlock_several_resources_are_all_or_none() {
     both.release().await.unwrap();
 }
 
-/// node-redlock: `attempts` and `attemptsRemaining`. How often was asked is in the guard and in the error; how long is left to wait is
-/// the caller's to say.
+/// node-redlock: `attempts` and `attemptsRemaining`. How often was asked is in the guard and in the
+/// error; how long is left to wait is the caller's to say.
 #[tokio::test(flavor = "multi_thread")]
 async fn redlock_attempts_are_counted_in_guards_and_errors() {
     let (_server, here, there) = two().await;

@@ -14,15 +14,16 @@ pub enum Order {
         /// For how long.
         millis: u64,
     },
-    /// The same without the library: `SET NX PX` and a script that compares and deletes, by the same client or its language's usual
-    /// one. [`Report::Cycles`].
+    /// The same without the library: `SET NX PX` and a script that compares and deletes, by the
+    /// same client or its language's usual one. [`Report::Cycles`].
     Bare {
         /// As in [`Cycle`](Self::Cycle).
         tasks: usize,
         /// As in [`Cycle`](Self::Cycle).
         millis: u64,
     },
-    /// One task takes a key, holds it, releases it and rests, until so many ms are over. [`Report::Turns`].
+    /// One task takes a key, holds it, releases it and rests, until so many ms are over.
+    /// [`Report::Turns`].
     Turns {
         /// The key, which other processes want too.
         key: String,
@@ -35,8 +36,9 @@ pub enum Order {
     },
 }
 
-/// When a turn was asked for, when the library said that it had the lock, and when the library was asked to release it: nanoseconds
-/// of `CLOCK_MONOTONIC`, which is one for all processes of a machine.
+/// When a turn was asked for, when the library said that it had the lock, and when the library was
+/// asked to release it: nanoseconds of `CLOCK_MONOTONIC`, which is one for all processes of a
+/// machine.
 pub type Times = [u64; 3];
 
 /// What a process answers.

@@ -16,10 +16,12 @@ use crate::order::{Order, Report, Times};
 /// What can go wrong: in words.
 pub type Trouble = Box<dyn Error + Send + Sync>;
 
-/// The ttl of every lock of a comparison: longer than anything lasts in it, so that no lease ends and few are renewed.
+/// The ttl of every lock of a comparison: longer than anything lasts in it, so that no lease ends
+/// and few are renewed.
 pub const TTL: Duration = Duration::from_secs(10);
 
-/// Clients give up after half a second, which a busy machine can take; a loop that is slow is a figure, not a failure.
+/// Clients give up after half a second, which a busy machine can take; a loop that is slow is a
+/// figure, not a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Nanoseconds on the clock that all processes of this machine share.
@@ -34,8 +36,8 @@ pub trait Contender: Clone + Send + Sync + 'static {
     /// Connects.
     fn connect(url: &str) -> impl Future<Output = Result<Self, Trouble>> + Send;
 
-    /// Takes a lock for [`TTL`], waiting for it as the library does by itself, holds it and releases it. `None` where the library gave
-    /// up waiting.
+    /// Takes a lock for [`TTL`], waiting for it as the library does by itself, holds it and
+    /// releases it. `None` where the library gave up waiting.
     fn visit(&self, key: &str, hold: Duration)
     -> impl Future<Output = Result<Option<Visit>, Trouble>> + Send;
 }

@@ -11,7 +11,8 @@ use crate::{
     sharing::Wish,
 };
 
-/// One request, from the moment before it was sent until it came to nothing, or what it was granted was let go.
+/// One request, from the moment before it was sent until it came to nothing, or what it was granted
+/// was let go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stay {
@@ -27,7 +28,8 @@ pub struct Stay {
     pub stands: Option<u64>,
     /// When it had a guard, and with which fence.
     pub granted: Option<(u64, u64)>,
-    /// Until when that was believed: to its end, until its release was asked for, or its process was killed.
+    /// Until when that was believed: to its end, until its release was asked for, or its process
+    /// was killed.
     pub believed_until: u64,
     /// When the store had confirmed that what was done under it is noted.
     pub done: Option<u64>,
@@ -35,7 +37,8 @@ pub struct Stay {
     pub over: u64,
     /// When its lease was to end, as far as that was written down.
     pub ends: u64,
-    /// It believed when it let go, and the store said before that lease was over that it was wrong: when, and in which words.
+    /// It believed when it let go, and the store said before that lease was over that it was wrong:
+    /// when, and in which words.
     pub deceived: Option<(u64, String)>,
     /// It believed no more when it let go: it was told, or its lease had ended.
     pub knew: bool,
@@ -228,7 +231,8 @@ impl Account {
         beliefs.windows(2).map(handover).collect()
     }
 
-    /// Pairs of which the first knew that it stood in line before the second asked, and waited on while the second was served.
+    /// Pairs of which the first knew that it stood in line before the second asked, and waited on
+    /// while the second was served.
     #[must_use]
     pub fn overtaken(&self) -> Vec<(&Stay, &Stay)> {
         let mut served: Vec<&Stay> = self.stays.iter().filter(|stay| stay.granted.is_some()).collect();
@@ -297,7 +301,8 @@ impl Stay {
             What::Renewed { until } => (self.believed_until, self.ends) = (*until, *until),
             What::Done => self.done = Some(at),
             What::LetsGo { held } => {
-                // Who believes then does so whatever was written of its lease's end, which may be old.
+                // Who believes then does so whatever was written of its lease's end, which may be
+                // old.
                 self.believed_until = if *held { at } else { self.believed_until.min(at) };
                 (self.over, self.knew) = (at, !held);
             }

@@ -35,7 +35,8 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Nobody yet. The crowd itself looks at the store by the URL of this plan, so no fault should be in its way.
+    /// Nobody yet. The crowd itself looks at the store by the URL of this plan, so no fault should
+    /// be in its way.
     ///
     /// # Panics
     ///
@@ -82,13 +83,15 @@ impl Crowd {
         let (mut process, _) = self.workers.remove(&worker).expect("it is one of the crowd");
         self.pen.note(now(), worker, 0, What::Killed);
         process.kill();
-        // The first answer is given when the server has read the end of the dead one's connection, or with that; so it has before
-        // it gives the second, and nothing is handed to the dead one any more.
+        // The first answer is given when the server has read the end of the dead one's connection,
+        // or with that; so it has before it gives the second, and nothing is handed to the dead one
+        // any more.
         self.look();
         self.note_if_it_had_the_lock(worker);
     }
 
-    /// SIGSTOP. Not while it writes to a file, which would keep the file from everybody: of that the file store has a test of its own.
+    /// SIGSTOP. Not while it writes to a file, which would keep the file from everybody: of that
+    /// the file store has a test of its own.
     ///
     /// # Panics
     ///
@@ -149,7 +152,8 @@ impl Crowd {
         state.holders.is_empty() && state.waiters.is_empty()
     }
 
-    /// The longest that the machine left this process without a turn. Servers and workers are not better off.
+    /// The longest that the machine left this process without a turn. Servers and workers are not
+    /// better off.
     #[must_use]
     pub fn longest_stall(&self) -> Duration {
         self.pulse.longest_stall()
@@ -167,7 +171,8 @@ impl Crowd {
         Account::of(&self.history())
     }
 
-    /// Waits until every task of every worker has had the lock since an instant. Says how long that took.
+    /// Waits until every task of every worker has had the lock since an instant. Says how long that
+    /// took.
     ///
     /// # Panics
     ///
@@ -220,8 +225,8 @@ impl Crowd {
     }
 }
 
-/// Whether a process is in the middle of a transaction that writes to a file: the kernel lists the lock of that, the 120th byte of
-/// the file beside the log.
+/// Whether a process is in the middle of a transaction that writes to a file: the kernel lists the
+/// lock of that, the 120th byte of the file beside the log.
 fn keeps_a_file(worker: u32) -> bool {
     let pid = worker.to_string();
     let locks = fs::read_to_string("/proc/locks").expect("the kernel lists the locks of files");

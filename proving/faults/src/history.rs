@@ -13,7 +13,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::sharing::Wish;
 
-/// Nanoseconds since the machine was booted: the clock that leases are counted by, one for all processes.
+/// Nanoseconds since the machine was booted: the clock that leases are counted by, one for all
+/// processes.
 #[must_use]
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
@@ -183,7 +184,8 @@ impl FromStr for Entry {
     }
 }
 
-/// Writes a history. Each entry is handed to the kernel whole and at once, so that a killed process loses nothing.
+/// Writes a history. Each entry is handed to the kernel whole and at once, so that a killed process
+/// loses nothing.
 #[derive(Debug)]
 pub struct Pen {
     file: File,
@@ -239,7 +241,8 @@ pub(crate) fn length(path: &Path) -> io::Result<u64> {
     Ok(from + bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1) as u64)
 }
 
-/// What was written to the history in this file since it was so long, as far as it is whole; from then on it is longer by that.
+/// What was written to the history in this file since it was so long, as far as it is whole; from
+/// then on it is longer by that.
 pub(crate) fn read_on(path: &Path, length: &mut u64) -> io::Result<Vec<Entry>> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(*length))?;

@@ -6,7 +6,8 @@ use servers::{Reply, Server};
 
 use crate::{Account, Crowd, Handover};
 
-/// What a machine that is busy with other things may add to any bound, also one that leaves nobody without a turn for long.
+/// What a machine that is busy with other things may add to any bound, also one that leaves nobody
+/// without a turn for long.
 pub(crate) const BUSY: Duration = Duration::from_millis(750);
 
 /// What the machine may have added to any bound in this run.
@@ -66,8 +67,9 @@ pub fn report(name: &str, crowd: &Crowd, account: &Account) {
     );
 }
 
-/// What there is at a server that should have gone with its writer. The last fence of an unused key stays, the mark of what was done,
-/// the record of a break, and of a member of a quorum the run that vouches for it; none of them for ever.
+/// What there is at a server that should have gone with its writer. The last fence of an unused key
+/// stays, the mark of what was done, the record of a break, and of a member of a quorum the run
+/// that vouches for it; none of them for ever.
 ///
 /// # Panics
 ///

@@ -29,7 +29,8 @@ pub struct Plan {
     pub think: Duration,
     /// How long a request waits for stores that do not answer.
     pub outage_limit: Duration,
-    /// How many of a hundred requests are dropped at some await, and guards dropped instead of released.
+    /// How many of a hundred requests are dropped at some await, and guards dropped instead of
+    /// released.
     pub dropped_percent: u32,
 }
 
@@ -37,7 +38,8 @@ impl Plan {
     /// The key that everybody wants.
     pub const KEY: &str = "the lock";
 
-    /// The longest ttl of a quorum: as short as it may be, so that a member which forgot is soon counted again.
+    /// The longest ttl of a quorum: as short as it may be, so that a member which forgot is soon
+    /// counted again.
     pub const MAX_TTL: Duration = Duration::from_secs(5);
 
     /// Ten tasks that hold for a millisecond, and ask again at once; leases of two seconds.

@@ -230,7 +230,8 @@ async fn hold_on(guard: Guard, hold: Duration, tell: impl Fn(&str, u64, u64)) {
     let _ = guard.release().await;
 }
 
-/// One write a line, so that those of several processes do not mix, and one that dies has said all that it believed.
+/// One write a line, so that those of several processes do not mix, and one that dies has said all
+/// that it believed.
 #[derive(Debug)]
 struct Pen(File);
 

@@ -28,7 +28,8 @@ use ground::NAMES;
 use options::{Asked, Options};
 use report::Report;
 
-/// A turn is no longer than this: a soak of an hour comes to each topology several times, each time with new servers.
+/// A turn is no longer than this: a soak of an hour comes to each topology several times, each time
+/// with new servers.
 const LONGEST_TURN: Duration = Duration::from_secs(60);
 
 /// `EX_USAGE`.
@@ -78,7 +79,8 @@ fn one_turn(name: &str, seed: u64, end: Instant, options: &Options, report: &mut
         Ok(directory) => directory,
         Err(error) => return report.broke(name, printed, &error.to_string()),
     };
-    // What cannot be done to a server is a panic that says so; the other topologies have their turns all the same.
+    // What cannot be done to a server is a panic that says so; the other topologies have their
+    // turns all the same.
     let ran =
         catch_unwind(AssertUnwindSafe(|| slice::run(name, seed, end, &options.faults, directory.path())));
     let clean = match ran {

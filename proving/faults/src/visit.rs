@@ -32,7 +32,8 @@ impl Voice {
             sleep(nap).await;
             left -= nap;
             let longer = believed(guard);
-            // What is counted in another way may differ by some microseconds; and of what has ended nothing is left from now.
+            // What is counted in another way may differ by some microseconds; and of what has ended
+            // nothing is left from now.
             if longer > until + 1_000_000 && guard.is_held() {
                 until = longer;
                 self.note(What::Renewed { until });
@@ -60,9 +61,11 @@ impl Voice {
     }
 }
 
-/// Waits for an answer, but drops the request at some await; `None` if the answer had not come by then.
+/// Waits for an answer, but drops the request at some await; `None` if the answer had not come by
+/// then.
 pub(crate) async fn for_some_polls<T>(request: impl Future<Output = T>, dice: &mut StdRng) -> Option<T> {
-    // Each of the first polls leaves it at another await; the later ones are those that a wake-up brings.
+    // Each of the first polls leaves it at another await; the later ones are those that a wake-up
+    // brings.
     let polls = dice.random_range(1..=6);
     let patience = Duration::from_micros(dice.random_range(0..200_000));
     let mut request = pin!(request);

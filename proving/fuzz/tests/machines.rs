@@ -1,7 +1,8 @@
 //! The machines of a client, driven by events in any order, at any time, with any numbers in them.
 //!
-//! Their own tests drive them as a driver does, which asks before it tells. Here nobody keeps to that: answers come that nobody waits for,
-//! clocks stand still or leap to the end of time, and holders last for ever.
+//! Their own tests drive them as a driver does, which asks before it tells. Here nobody keeps to
+//! that: answers come that nobody waits for, clocks stand still or leap to the end of time, and
+//! holders last for ever.
 
 use std::{
     task::{Context, Poll, Waker},
@@ -118,8 +119,8 @@ fn at_acquire() -> impl Strategy<Value = AtAcquire> {
     ]
 }
 
-/// A lease is never longer than its ttl from the sending of the ask, or from the beginning that the store told of; what is over stays over; and
-/// nobody is told to wait for what has passed.
+/// A lease is never longer than its ttl from the sending of the ask, or from the beginning that the
+/// store told of; what is over stays over; and nobody is told to wait for what has passed.
 #[test]
 fn an_acquisition_believes_nothing_that_was_not_sent_for() {
     let events = vec((at_acquire(), leap()), 1..60);
@@ -203,7 +204,8 @@ fn renewal() -> impl Strategy<Value = Renewal> {
     prop_oneof![Just(Renewal::Automatic), Just(Renewal::Off), foreign_time().prop_map(Renewal::AtMost),]
 }
 
-/// What is believed ends no later than the latest ttl from a sending that was answered; what is lost is never had again.
+/// What is believed ends no later than the latest ttl from a sending that was answered; what is
+/// lost is never had again.
 #[test]
 fn a_lease_is_kept_by_answers_alone() {
     let events = vec((at_keep(), leap()), 1..60);
@@ -285,7 +287,8 @@ fn at_round() -> impl Strategy<Value = AtRound> {
     ]
 }
 
-/// A fence that is granted was answered by a majority, exactly, and nobody answered a greater one; members that are not there change nothing.
+/// A fence that is granted was answered by a majority, exactly, and nobody answered a greater one;
+/// members that are not there change nothing.
 #[test]
 fn a_round_grants_only_what_a_majority_answered() {
     let events = vec((at_round(), leap()), 1..80);
@@ -375,8 +378,9 @@ fn at_line() -> impl Strategy<Value = AtLine> {
     ]
 }
 
-/// A push may get lost. So whatever a store answers, and whatever is pushed: of those of this process that stand in the line of a key, somebody
-/// asks again within the time after which a lost push must be noticed.
+/// A push may get lost. So whatever a store answers, and whatever is pushed: of those of this
+/// process that stand in the line of a key, somebody asks again within the time after which a lost
+/// push must be noticed.
 #[test]
 fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
     const WHO: u128 = 4;
@@ -426,7 +430,8 @@ fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
     });
 }
 
-/// Somebody asks just now, or will soon, if anybody stands there. Who is told something does as it is told.
+/// Somebody asks just now, or will soon, if anybody stands there. Who is told something does as it
+/// is told.
 fn is_asked_for(waiting: &WaiterRegistry, asking: &mut [bool], stands: &mut [bool], now: Instant) -> Verdict {
     let mut next = None;
     for who in 0..stands.len() {

@@ -1,5 +1,5 @@
-//! What strangers leave at our keys on a real server: every request about it ends, in an answer or in words, and what is somebody else's stays as
-//! it is.
+//! What strangers leave at our keys on a real server: every request about it ends, in an answer or
+//! in words, and what is somebody else's stays as it is.
 
 use std::time::Duration;
 
@@ -117,7 +117,8 @@ fn value(connection: &mut Connection) -> Option<Vec<u8>> {
 fn ask(connection: &mut Connection, request: &Request) -> Verdict {
     let before = value(connection);
     let call = call_for(request, Duration::from_secs(2));
-    // An error of the server's is a fault with its words, as where a side key has another type than ours.
+    // An error of the server's is a fault with its words, as where a side key has another type than
+    // ours.
     let said: Result<Value, _> = call.by_text().query(connection);
     let after = value(connection);
     let Some(before) = before else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! URLs of stores: whatever is written, it is read or refused in one line, and its password is seen by nobody.
+//! URLs of stores: whatever is written, it is read or refused in one line, and its password is seen
+//! by nobody.
 
 use std::sync::Arc;
 
@@ -40,7 +41,8 @@ const URLS: [&str; 27] = [
     "",
 ];
 
-/// The URL without what stands where a password may stand: behind the first colon of a login, and in a parameter of that name.
+/// The URL without what stands where a password may stand: behind the first colon of a login, and
+/// in a parameter of that name.
 fn without_passwords(url: &str) -> String {
     // As parsers of URLs have it, these are not there at all.
     let url = url.replace(['\n', '\r', '\t'], "");
@@ -66,7 +68,8 @@ fn a_url_is_read_or_refused_in_one_line_without_its_password() {
     });
 }
 
-/// A host or a user may be anything, so what stands elsewhere than in a password's place may be told.
+/// A host or a user may be anything, so what stands elsewhere than in a password's place may be
+/// told.
 #[test]
 fn the_name_of_a_server_has_nothing_of_a_password() {
     // The stores are never asked anything.

@@ -88,7 +88,8 @@ fn a_push_that_is_read_says_what_was_published() {
     });
 }
 
-/// Whatever a server, or what stands before it, may answer: a code mostly, and then fields of the kinds that we know, or others.
+/// Whatever a server, or what stands before it, may answer: a code mostly, and then fields of the
+/// kinds that we know, or others.
 fn answers() -> impl Strategy<Value = Value> {
     let bytes = prop_oneof![
         4 => bytes_near(&VALUES),

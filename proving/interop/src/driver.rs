@@ -15,8 +15,8 @@ use crate::{Answer, Language, Peer, peer::program};
 /// Longer than any library is told to wait, on a machine that is busy compiling.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
-/// A driver. It has no children, is killed when this is dropped, and ends by itself when its standard input does, which is
-/// also when this process was killed.
+/// A driver. It has no children, is killed when this is dropped, and ends by itself when its
+/// standard input does, which is also when this process was killed.
 #[derive(Debug)]
 pub struct Driver {
     name: String,
@@ -37,7 +37,8 @@ impl Driver {
         Self::run(peer.language(), peer.name(), &peer.program(), urls)
     }
 
-    /// Starts the driver of redis-semaphore's `Semaphore` with one permit. Its key is `semaphore:NAME`.
+    /// Starts the driver of redis-semaphore's `Semaphore` with one permit. Its key is
+    /// `semaphore:NAME`.
     ///
     /// # Panics
     ///
@@ -87,7 +88,8 @@ impl Driver {
         self.tell(format_args!("take {name} {} {}", ttl.as_millis(), patience.as_millis()));
     }
 
-    /// The same for a lock that never ends, waited for without an end. Only python-redis-lock has that.
+    /// The same for a lock that never ends, waited for without an end. Only python-redis-lock has
+    /// that.
     #[track_caller]
     pub fn begin_to_take_for_ever(&mut self, name: &str) {
         self.tell(format_args!("take {name} 0 -1"));
@@ -149,7 +151,8 @@ impl Driver {
         }
     }
 
-    /// Closes its standard input, as the end of this process does, and says whether it ended of that within the limit.
+    /// Closes its standard input, as the end of this process does, and says whether it ended of
+    /// that within the limit.
     pub fn hang_up(&mut self, limit: Duration) -> bool {
         self.requests = None;
         // Its standard output closes with it.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A holder's belief, from the moment at which it had the answer to the moment before it asked for the release.
+/// A holder's belief, from the moment at which it had the answer to the moment before it asked for
+/// the release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Belief {

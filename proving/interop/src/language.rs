@@ -35,7 +35,8 @@ impl Language {
         Self::fetched_into().join(self.name())
     }
 
-    /// The directory of all fetched libraries: `target/peers` of this workspace, whatever `CARGO_TARGET_DIR` says.
+    /// The directory of all fetched libraries: `target/peers` of this workspace, whatever
+    /// `CARGO_TARGET_DIR` says.
     pub fn fetched_into() -> PathBuf {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
         workspace.expect("this crate lies two levels down").join("target/peers")
@@ -51,7 +52,8 @@ impl Language {
         names.iter().map(|name| place.join(name)).collect()
     }
 
-    /// What it takes, to fetch with and to run, and this machine does not have: programs that are missing or too old.
+    /// What it takes, to fetch with and to run, and this machine does not have: programs that are
+    /// missing or too old.
     pub fn lacking(self) -> Vec<&'static str> {
         let wanted: &[(&str, &[&str])] = match self {
             Self::Node => &[
@@ -71,8 +73,9 @@ impl Language {
         Peer::ALL.into_iter().filter(move |peer| peer.language() == self)
     }
 
-    /// What is written beside the libraries once they are all there: the interpreter that they were fetched for, because a
-    /// virtual environment does not survive another one, and the text of the manifests.
+    /// What is written beside the libraries once they are all there: the interpreter that they were
+    /// fetched for, because a virtual environment does not survive another one, and the text of the
+    /// manifests.
     ///
     /// # Errors
     ///
@@ -91,8 +94,8 @@ impl Language {
         self.home().join("stamp")
     }
 
-    /// Whether the libraries that the manifests name are there, all of them. What they were fetched for is not looked at:
-    /// that takes longer than most tests.
+    /// Whether the libraries that the manifests name are there, all of them. What they were fetched
+    /// for is not looked at: that takes longer than most tests.
     pub fn has_libraries(self) -> bool {
         let stamp = fs::read_to_string(self.stamp_file()).unwrap_or_default();
         let there = stamp.split_once('\n').map(|(_, manifests)| manifests);

@@ -65,13 +65,15 @@ impl Peer {
         }
     }
 
-    /// The key on the server of a lock that is called `name` in this library: what a mixed fleet gives to ours.
+    /// The key on the server of a lock that is called `name` in this library: what a mixed fleet
+    /// gives to ours.
     pub fn key(self, name: &str) -> String {
         format!("{}{name}", self.prefix())
     }
 
-    /// What its driver must be given as a name to lock this very key: the rest after the library's own prefix, or, with `=`
-    /// before it, the key, which the driver puts where the library keeps its own.
+    /// What its driver must be given as a name to lock this very key: the rest after the library's
+    /// own prefix, or, with `=` before it, the key, which the driver puts where the library keeps
+    /// its own.
     pub fn name_of(self, key: &str) -> String {
         key.strip_prefix(self.prefix()).map_or_else(|| format!("={key}"), str::to_owned)
     }

@@ -68,7 +68,8 @@ async fn a_write_with_a_fence_is_refused_behind_a_greater_one() {
 /// Tells a test which is run again that it is the manual's program now.
 const AS_PAYER: &str = "LEASEHOLD_TEST_AS_PAYER";
 
-/// From nothing but a database, as the first page of the manual has it: the table is made, the invoice paid, and who comes late refused.
+/// From nothing but a database, as the first page of the manual has it: the table is made, the
+/// invoice paid, and who comes late refused.
 #[test]
 fn the_first_program_of_the_manual_does_what_the_manual_says_of_it() {
     if env::var_os(AS_PAYER).is_some() {
@@ -110,7 +111,8 @@ fn the_first_program_of_the_manual_does_what_the_manual_says_of_it() {
     runtime.block_on(async { assert_eq!(paid(&connect(&server).await).await, 20) });
 }
 
-/// A greater fence waits for a smaller one that is at it, and then what is smaller is refused: there is no gap between look and write.
+/// A greater fence waits for a smaller one that is at it, and then what is smaller is refused:
+/// there is no gap between look and write.
 #[tokio::test]
 async fn who_is_at_it_holds_up_the_next_and_nobody_slips_in_between() {
     let server = Postgres::start();

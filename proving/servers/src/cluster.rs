@@ -16,7 +16,8 @@ const AGREES_WITHIN: Duration = Duration::from_secs(30);
 /// A handshake takes a tenth of a second.
 const MEETS_AGAIN: Duration = Duration::from_secs(3);
 
-/// After so long, in milliseconds, a master that is silent counts as dead, and its replica takes its place soon after.
+/// After so long, in milliseconds, a master that is silent counts as dead, and its replica takes
+/// its place soon after.
 const NODE_TIMEOUT: &str = "2000";
 
 /// Masters that share the slots evenly, and maybe replicas of theirs.
@@ -105,7 +106,8 @@ impl Cluster {
         other
     }
 
-    /// Moves a slot to another master, with all its keys: [`begin`](Self::begin), [`carry`](Self::carry), [`end`](Self::end).
+    /// Moves a slot to another master, with all its keys: [`begin`](Self::begin),
+    /// [`carry`](Self::carry), [`end`](Self::end).
     ///
     /// # Panics
     ///
@@ -156,8 +158,9 @@ impl Cluster {
 
     /// A slot has arrived, and all nodes know.
     ///
-    /// A node counts its epoch up by what it has heard. If it has not heard of the move before, the next may be older than what another
-    /// node knows; that one takes the slot away again, and its keys are deleted.
+    /// A node counts its epoch up by what it has heard. If it has not heard of the move before, the
+    /// next may be older than what another node knows; that one takes the slot away again, and its
+    /// keys are deleted.
     ///
     /// # Panics
     ///

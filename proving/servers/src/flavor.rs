@@ -59,7 +59,8 @@ impl Flavor {
         Self::fetched_into().join(self.name()).join(self.program())
     }
 
-    /// The directory of all fetched servers: `target/servers` of this workspace, whatever `CARGO_TARGET_DIR` says.
+    /// The directory of all fetched servers: `target/servers` of this workspace, whatever
+    /// `CARGO_TARGET_DIR` says.
     pub fn fetched_into() -> PathBuf {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
         workspace.expect("this crate lies two levels down").join("target/servers")

@@ -51,7 +51,8 @@ pub(crate) fn run(
             let taken = log.contains("Address already in use");
             return Err(if taken { NotReady::PortTaken } else { NotReady::Ended(status.to_string()) });
         }
-        // An answer alone does not do: whoever won a race for the port would give one too. The log is this server's.
+        // An answer alone does not do: whoever won a race for the port would give one too. The log
+        // is this server's.
         let sign = if setup.sentinel { "Sentinel ID is" } else { "eady to accept connections" };
         if log.contains(sign) && answers(setup, directory, port) {
             return Ok(process);
@@ -63,7 +64,8 @@ pub(crate) fn run(
     }
 }
 
-/// Whether a PING is answered. An error is an answer, from a server whose default user is off, unless it is still loading.
+/// Whether a PING is answered. An error is an answer, from a server whose default user is off,
+/// unless it is still loading.
 fn answers(setup: &Setup, directory: &Path, port: u16) -> bool {
     let pong = connect(setup, directory, port).and_then(|mut connection| connection.text(&["PING"]));
     match pong {

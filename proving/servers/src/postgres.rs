@@ -50,7 +50,8 @@ pub struct Wheel {
     pub version: u32,
     /// The package, as pip takes it.
     pub requirement: &'static str,
-    /// The directory in it under which PostgreSQL is. Its libraries are elsewhere, and the programs find them from there.
+    /// The directory in it under which PostgreSQL is. Its libraries are elsewhere, and the programs
+    /// find them from there.
     programs: &'static str,
 }
 
@@ -129,7 +130,8 @@ impl Postgres {
         self.directory.path()
     }
 
-    /// The directory of the programs of the tests: of the version that `LEASEHOLD_TEST_POSTGRES` names, or of the oldest one that there is.
+    /// The directory of the programs of the tests: of the version that `LEASEHOLD_TEST_POSTGRES`
+    /// names, or of the oldest one that there is.
     ///
     /// # Panics
     ///
@@ -282,7 +284,8 @@ impl Drop for Postgres {
     }
 }
 
-/// Where files are made and removed in no time, if there is such a place: a database is some thirty megabytes.
+/// Where files are made and removed in no time, if there is such a place: a database is some thirty
+/// megabytes.
 fn in_memory() -> PathBuf {
     Some(PathBuf::from("/dev/shm")).filter(|place| place.is_dir()).unwrap_or_else(env::temp_dir)
 }

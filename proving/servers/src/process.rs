@@ -12,7 +12,8 @@ use std::{
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-/// How long a server may take to end in good order before it is killed. It has next to nothing to save.
+/// How long a server may take to end in good order before it is killed. It has next to nothing to
+/// save.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running child; killed and reaped on drop, and killed by the kernel if this process is killed.
@@ -84,14 +85,16 @@ impl Process {
         }
     }
 
-    /// SIGSTOP; returns when the process has in fact stopped, so that it answers nothing afterwards.
+    /// SIGSTOP; returns when the process has in fact stopped, so that it answers nothing
+    /// afterwards.
     ///
     /// # Errors
     ///
     /// If it has ended.
     pub fn stop(&mut self) -> io::Result<()> {
         self.signal(Signal::STOP)?;
-        // NOWAIT leaves the end of the process to be reaped by the standard library, which alone knows the child.
+        // NOWAIT leaves the end of the process to be reaped by the standard library, which alone
+        // knows the child.
         let until = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         loop {
             match waitid(WaitId::Pid(self.pid()), until) {
@@ -131,8 +134,9 @@ impl Drop for Process {
     }
 }
 
-/// A command whose process the kernel kills when this process dies, also of `kill -9`: util-linux's `setpriv` asks for
-/// that and then becomes the program. Where there is none, a server can outlive its tests, and nothing else changes.
+/// A command whose process the kernel kills when this process dies, also of `kill -9`: util-linux's
+/// `setpriv` asks for that and then becomes the program. Where there is none, a server can outlive
+/// its tests, and nothing else changes.
 pub(crate) fn dying_with_us(program: &Path) -> Command {
     static SETPRIV: LazyLock<bool> = LazyLock::new(|| {
         Command::new("setpriv")
@@ -152,8 +156,9 @@ pub(crate) fn dying_with_us(program: &Path) -> Command {
 
 type Order = (Command, mpsc::Sender<io::Result<Child>>);
 
-/// The death of a parent means, to the kernel, the death of the *thread* that made the child. So one thread that lasts as
-/// long as the process makes them all; otherwise a server would die with the test, or the runtime's worker, that started it.
+/// The death of a parent means, to the kernel, the death of the *thread* that made the child. So
+/// one thread that lasts as long as the process makes them all; otherwise a server would die with
+/// the test, or the runtime's worker, that started it.
 fn spawn_from_lasting_thread(command: Command) -> io::Result<Child> {
     static ORDERS: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
         let (sender, orders) = mpsc::channel::<Order>();

@@ -16,16 +16,18 @@ use rustix::{
 
 use crate::Server;
 
-/// A server on this machine accepts at once, unless its backlog is full; then the client is let go instead of kept waiting.
+/// A server on this machine accepts at once, unless its backlog is full; then the client is let go
+/// instead of kept waiting.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Stands between a client and a server, and loses the connection between them when told to. Dropping it closes all
-/// connections and ends its threads.
+/// Stands between a client and a server, and loses the connection between them when told to.
+/// Dropping it closes all connections and ends its threads.
 ///
-/// While it is a black hole, connections stay open and new ones are accepted, but nothing passes either way, not even an end
-/// or a reset. While it is mute, only what the server says does not pass: requests are done, and nobody hears of it.
-/// [`heal`](Self::heal) lets through what was sent meanwhile, as TCP's retransmission would. While it is slow, all that passes
-/// is late. And it can break a connection in the middle of a word.
+/// While it is a black hole, connections stay open and new ones are accepted, but nothing passes
+/// either way, not even an end or a reset. While it is mute, only what the server says does not
+/// pass: requests are done, and nobody hears of it. [`heal`](Self::heal) lets through what was sent
+/// meanwhile, as TCP's retransmission would. While it is slow, all that passes is late. And it can
+/// break a connection in the middle of a word.
 ///
 /// Each of these takes effect at once: when the call returns, no byte passes that should not.
 #[derive(Debug)]
@@ -117,7 +119,8 @@ impl Proxy {
         self.gate.cut_all();
     }
 
-    /// On how many connections the client was the last to say something that was let through, so that an answer is under way.
+    /// On how many connections the client was the last to say something that was let through, so
+    /// that an answer is under way.
     pub fn unanswered(&self) -> usize {
         self.gate.state().links.values().filter(|link| link.unanswered).count()
     }
@@ -208,7 +211,8 @@ impl Gate {
         }
         while !bytes.is_empty() {
             let Some(mut open) = self.open_for(link, towards) else { return false };
-            // The gate cannot be shut between the look and the write, because the lock is held; so the write may not block.
+            // The gate cannot be shut between the look and the write, because the lock is held; so
+            // the write may not block.
             let passed = match send(to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(sent) => Passed::Bytes(sent),
                 Err(Errno::AGAIN | Errno::INTR) => Passed::NothingYet,
@@ -272,7 +276,8 @@ fn shut_down(ends: impl Iterator<Item = Arc<TcpStream>>) {
 }
 
 fn accept(listener: &TcpListener, gate: &Gate, upstream: u16) {
-    // The scope waits for the threads of all connections, so that the end of this thread is the end of the proxy.
+    // The scope waits for the threads of all connections, so that the end of this thread is the end
+    // of the proxy.
     thread::scope(|scope| {
         for client in listener.incoming() {
             let Ok(client) = client else { continue };

@@ -36,7 +36,8 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the program cannot be found, with the remedy; if the server does not answer within half a minute, with the end of its log.
+    /// If the program cannot be found, with the remedy; if the server does not answer within half a
+    /// minute, with the end of its log.
     #[track_caller]
     pub fn start(flavor: Flavor) -> Self {
         Self::setup(flavor).start()
@@ -49,7 +50,8 @@ impl Server {
 
     #[track_caller]
     pub(crate) fn launch(setup: Setup) -> Self {
-        // No closures around the panics here and below: they would show this file instead of the test's line.
+        // No closures around the panics here and below: they would show this file instead of the
+        // test's line.
         let program = match setup.flavor.find() {
             Ok(program) => program,
             Err(not_found) => panic!("{not_found}"),
@@ -112,8 +114,8 @@ impl Server {
         self.process().kill();
     }
 
-    /// Ends the server in good order if it runs, and starts it again on the same port, in the same directory, with the same
-    /// setup. Without [`Setup::append_only`] it comes back empty.
+    /// Ends the server in good order if it runs, and starts it again on the same port, in the same
+    /// directory, with the same setup. Without [`Setup::append_only`] it comes back empty.
     ///
     /// # Panics
     ///
@@ -126,7 +128,8 @@ impl Server {
         *process = loop {
             match run(&self.setup, &self.program, self.directory.path(), self.port, deadline) {
                 Ok(process) => break process,
-                // A connection of somebody's may have been given this port to come from; it will not last.
+                // A connection of somebody's may have been given this port to come from; it will
+                // not last.
                 Err(NotReady::PortTaken) if Instant::now() < deadline => {
                     thread::sleep(Duration::from_millis(20));
                 }
@@ -159,7 +162,8 @@ impl Server {
         }
     }
 
-    /// A connection for a test's own commands, past any proxy, with the password given if there is one.
+    /// A connection for a test's own commands, past any proxy, with the password given if there is
+    /// one.
     ///
     /// # Errors
     ///

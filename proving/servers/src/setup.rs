@@ -32,7 +32,8 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// The private key of that certificate.
     pub key: PathBuf,
-    /// The authority of client certificates. With it, a client must show one; without it, none is asked for.
+    /// The authority of client certificates. With it, a client must show one; without it, none is
+    /// asked for.
     pub client_authority: Option<PathBuf>,
 }
 
@@ -74,7 +75,8 @@ impl Setup {
         Server::launch(self)
     }
 
-    /// One more line of configuration, with or without the dashes of the command line: `.arg("--maxmemory", "1mb")`.
+    /// One more line of configuration, with or without the dashes of the command line:
+    /// `.arg("--maxmemory", "1mb")`.
     ///
     /// The value stands in the configuration file as given, so several words are several values.
     pub fn arg(mut self, name: &str, value: &str) -> Self {
@@ -106,7 +108,8 @@ impl Setup {
         self.arg("user", &format!("{name} {rules}"))
     }
 
-    /// Keeps an append-only file: what was written survives [`Server::kill_9`] and [`Server::restart`].
+    /// Keeps an append-only file: what was written survives [`Server::kill_9`] and
+    /// [`Server::restart`].
     pub fn append_only(self) -> Self {
         self.arg("appendonly", "yes")
     }
@@ -123,8 +126,8 @@ impl Setup {
         self
     }
 
-    /// Speaks TLS on [`Server::port`], and nothing else there. A Unix socket comes with it, through which
-    /// [`Server::command`] talks.
+    /// Speaks TLS on [`Server::port`], and nothing else there. A Unix socket comes with it, through
+    /// which [`Server::command`] talks.
     ///
     /// # Panics
     ///

@@ -10,7 +10,8 @@ use crate::{Flavor, Reply, Server, Setup, launch::READY_WITHIN};
 /// The name of the master.
 const MASTER: &str = "locks";
 
-/// Two servers, of which one is the master, and three sentinels. A master that is silent for half a second is replaced, in about two.
+/// Two servers, of which one is the master, and three sentinels. A master that is silent for half a
+/// second is replaced, in about two.
 #[derive(Debug)]
 pub struct Watched {
     /// At first, the first is the master.
@@ -67,7 +68,8 @@ impl Watched {
         watched
     }
 
-    /// `redis+sentinel://127.0.0.1:PORT,…/locks`, or `rediss+sentinel:` if they speak TLS. No password is in it.
+    /// `redis+sentinel://127.0.0.1:PORT,…/locks`, or `rediss+sentinel:` if they speak TLS. No
+    /// password is in it.
     pub fn url(&self) -> String {
         let scheme = if self.servers[0].url().starts_with("rediss") { "rediss" } else { "redis" };
         let hosts: Vec<_> = self.sentinels.iter().map(|one| format!("127.0.0.1:{}", one.port())).collect();
@@ -102,7 +104,8 @@ impl Watched {
         }
     }
 
-    /// The same once: they refuse while they are at it already. What they began they may give up again, and then do nothing more.
+    /// The same once: they refuse while they are at it already. What they began they may give up
+    /// again, and then do nothing more.
     ///
     /// # Errors
     ///
@@ -136,7 +139,8 @@ impl Watched {
                 && self.says(sentinel, "num-slaves") == "1"
                 && self.says(sentinel, "flags") == "master"
         });
-        // A sentinel that makes a server a replica closes all of its connections, and ours may be among them.
+        // A sentinel that makes a server a replica closes all of its connections, and ours may be
+        // among them.
         let info = self.servers[1 - master].connect().and_then(|mut one| one.text(&["INFO", "replication"]));
         let follows = info.is_ok_and(|info| {
             let info = info.as_text().unwrap_or_default();

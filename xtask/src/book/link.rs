@@ -15,7 +15,8 @@ pub(super) struct Links {
     pub(super) pages: Vec<(&'static str, &'static str)>,
 }
 
-/// Where the files of the repository are that are no pages of the book: the book lies in `target/book`.
+/// Where the files of the repository are that are no pages of the book: the book lies in
+/// `target/book`.
 const REPOSITORY: &str = "../..";
 /// And what rustdoc wrote.
 const DOC: &str = "../doc";
@@ -61,7 +62,8 @@ impl Links {
         workspace().join(&path).exists().then(|| format!("{REPOSITORY}/{path}{anchor}"))
     }
 
-    /// The page that rustdoc wrote of an item, and the place in it: a page of the manual is one of the book.
+    /// The page that rustdoc wrote of an item, and the place in it: a page of the manual is one of
+    /// the book.
     fn item(&self, item: &str) -> Option<String> {
         if let Some(page) = item.strip_prefix("manual::") {
             return self.pages.iter().any(|(name, _)| *name == page).then(|| format!("{page}.md"));

@@ -1,4 +1,5 @@
-//! Archives whose bytes depend on nothing but their contents: sorted entries, one time, root as the owner.
+//! Archives whose bytes depend on nothing but their contents: sorted entries, one time, root as the
+//! owner.
 
 use std::{collections::BTreeSet, io::Write as _};
 

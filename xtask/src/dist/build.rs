@@ -1,5 +1,5 @@
-//! The release binary: static against musl, which unlike the GNU C library looks up names and users without loading anything at
-//! run time.
+//! The release binary: static against musl, which unlike the GNU C library looks up names and users
+//! without loading anything at run time.
 
 use std::{
     env, fs,

@@ -1,4 +1,5 @@
-//! The package for Debian and Ubuntu: an `ar` archive of a version, a control archive and the files.
+//! The package for Debian and Ubuntu: an `ar` archive of a version, a control archive and the
+//! files.
 
 use super::{
     archive::{Entry, gzip, tar},

@@ -1,4 +1,5 @@
-//! The package for npm: the binary is its command, so that nothing of Node runs between the shell and it.
+//! The package for npm: the binary is its command, so that nothing of Node runs between the shell
+//! and it.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! The image: nothing but the binary and the licences, as a tar archive of an OCI image layout, which `docker load` takes as well.
+//! The image: nothing but the binary and the licences, as a tar archive of an OCI image layout,
+//! which `docker load` takes as well.
 
 use std::time::{Duration, UNIX_EPOCH};
 

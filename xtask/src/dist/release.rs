@@ -1,4 +1,5 @@
-//! The contents of a release, which every package carries: the binary, its manual, its completions, the guide and the licences.
+//! The contents of a release, which every package carries: the binary, its manual, its completions,
+//! the guide and the licences.
 
 use std::{env, fs, path::Path, process::Command};
 
@@ -29,7 +30,8 @@ pub(super) struct Release {
     pub(super) epoch: u64,
     pub(super) level: Compression,
     pub(super) binary: Vec<u8>,
-    /// As `leasehold pages` writes them: `man/man1/*.1`, `bash/leasehold`, `zsh/_leasehold`, `fish/leasehold.fish`.
+    /// As `leasehold pages` writes them: `man/man1/*.1`, `bash/leasehold`, `zsh/_leasehold`,
+    /// `fish/leasehold.fish`.
     pub(super) pages: Vec<Entry>,
     pub(super) documents: Vec<Entry>,
 }
@@ -97,7 +99,8 @@ impl Release {
         gzip(&tar(entries, self.epoch)?, self.level)
     }
 
-    /// The pages where they belong under a prefix such as `usr/`, with the shells' directories for completions of packages.
+    /// The pages where they belong under a prefix such as `usr/`, with the shells' directories for
+    /// completions of packages.
     pub(super) fn installed_pages(&self, prefix: &str, zsh: &str) -> Vec<Entry> {
         let place = |entry: &Entry| {
             let path = match entry.path.split_once('/') {

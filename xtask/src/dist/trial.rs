@@ -1,4 +1,5 @@
-//! Installs packages from their files into a temporary place, by the tools that users install them with, and runs them there.
+//! Installs packages from their files into a temporary place, by the tools that users install them
+//! with, and runs them there.
 
 use std::{
     fs,
@@ -17,7 +18,8 @@ fn place() -> Result<TempDir, String> {
     tempfile::tempdir().map_err(|error| error.to_string())
 }
 
-/// The program takes a lock, runs a command and gives its exit code, with nothing in the environment.
+/// The program takes a lock, runs a command and gives its exit code, with nothing in the
+/// environment.
 fn runs(program: &Path, release: &Release) -> Result<(), String> {
     let place = place()?;
     let version = tool::run(Command::new(program).arg("--version"))?;
@@ -60,7 +62,8 @@ pub(super) fn archive(archive: &Path, release: &Release) -> Result<(), String> {
     runs(&root.join("leasehold"), release)
 }
 
-/// What the formula takes from the archive is there, and the checksum is that of the archive. Homebrew itself is not run.
+/// What the formula takes from the archive is there, and the checksum is that of the archive.
+/// Homebrew itself is not run.
 pub(super) fn formula(formula: &Path, archive: &Path) -> Result<(), String> {
     let text = fs::read_to_string(formula).map_err(|error| format!("{}: {error}", formula.display()))?;
     let bytes = fs::read(archive).map_err(|error| format!("{}: {error}", archive.display()))?;
@@ -137,7 +140,8 @@ pub(super) fn npm(package: &Path, release: &Release) -> Result<(), String> {
     if version.contains(&release.version) { Ok(()) } else { Err(format!("npx says {version:?}")) }
 }
 
-/// Walks the image as a container engine does: from the index to the configuration and the layers, each by its checksum.
+/// Walks the image as a container engine does: from the index to the configuration and the layers,
+/// each by its checksum.
 pub(super) fn image(image: &Path, release: &Release) -> Result<(), String> {
     let place = place()?;
     let bytes = fs::read(image).map_err(|error| format!("{}: {error}", image.display()))?;

@@ -1,4 +1,5 @@
-//! The package for pip: a wheel with the binary as a script, and a module, so that `python -m leasehold` finds it.
+//! The package for pip: a wheel with the binary as a script, and a module, so that `python -m
+//! leasehold` finds it.
 
 use std::io::{Cursor, Write as _};
 
@@ -36,8 +37,8 @@ fn version(release: &Release) -> String {
         .fold(release.version.clone(), |version, (theirs, pythons)| version.replace(theirs, pythons))
 }
 
-/// The machines that it is for: a static binary runs with either C library, another one only for sure where it was made, which
-/// pip installs and an index refuses.
+/// The machines that it is for: a static binary runs with either C library, another one only for
+/// sure where it was made, which pip installs and an index refuses.
 fn tags(release: &Release) -> Vec<String> {
     let platforms: &[&str] =
         if release.is_static { &["manylinux_2_17", "manylinux2014", "musllinux_1_1"] } else { &["linux"] };

@@ -22,7 +22,8 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    /// Makes it the same as the source is now. What is the same already is not touched, so that cargo does not build it anew.
+    /// Makes it the same as the source is now. What is the same already is not touched, so that
+    /// cargo does not build it anew.
     pub(super) fn take() -> Result<Self, String> {
         let place = target().join("planted");
         let copy = Self { tree: place.join("tree"), build: place.join("build") };

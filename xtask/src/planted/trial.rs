@@ -26,10 +26,12 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Past this many seconds, tests are ended: a bug may well have made them wait for ever, and then it is caught.
+/// Past this many seconds, tests are ended: a bug may well have made them wait for ever, and then
+/// it is caught.
 const LIMIT: &str = "180";
 
-/// Runs these tests, and says of each what came of it. An error if they cannot be built, for then nothing is known.
+/// Runs these tests, and says of each what came of it. An error if they cannot be built, for then
+/// nothing is known.
 pub(super) fn run(
     copy: &Copy,
     suite: Suite,
@@ -64,7 +66,8 @@ fn output(command: &mut Command) -> Result<Output, String> {
         .map_err(|error| format!("{} cannot be run: {error}", command.get_program().to_string_lossy()))
 }
 
-/// What the harness says of a test. If it never came to say it, the test hung or took all others with it.
+/// What the harness says of a test. If it never came to say it, the test hung or took all others
+/// with it.
 fn verdict(said: &str, test: &str) -> Verdict {
     let failed = said.rsplit_once("\nfailures:\n").map_or("", |(_, names)| names);
     let begins = format!("test {test} ... ");

@@ -1,4 +1,5 @@
-//! Programs as Debian packages them, Redis 7.0 and PgBouncer, unpacked without installing anything and without being root.
+//! Programs as Debian packages them, Redis 7.0 and PgBouncer, unpacked without installing anything
+//! and without being root.
 
 use std::{
     ffi::OsString,
@@ -14,7 +15,8 @@ use crate::tool;
 /// The package with the server; the one called redis-server has only a service around it.
 const PACKAGE: &str = "redis-tools";
 
-/// Under which name that package has the server: one program, which looks at the name that it is called by.
+/// Under which name that package has the server: one program, which looks at the name that it is
+/// called by.
 const PROGRAM: &str = "usr/bin/redis-check-rdb";
 
 /// The pooler that stands before PostgreSQL.
@@ -38,13 +40,15 @@ const LIBRARIES: [(&str, &str); 14] = [
     ("libzstd.", "libzstd1"),
 ];
 
-/// Finds the libraries that were fetched with the server, and becomes the server: its process id is the one of this script.
+/// Finds the libraries that were fetched with the server, and becomes the server: its process id is
+/// the one of this script.
 const WRAPPER: &str = r#"#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
 LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$here/bin/$(basename "$0")" "$@"
 "#;
 
-/// Returns a directory with the server, the libraries that this machine lacks, and a script that brings them together.
+/// Returns a directory with the server, the libraries that this machine lacks, and a script that
+/// brings them together.
 pub(super) fn make(flavor: Flavor, workshop: &Path) -> Result<PathBuf, String> {
     make_of(PACKAGE, PROGRAM, flavor.program(), workshop)
 }
@@ -127,7 +131,8 @@ impl<'a> Apt<'a> {
         if self.fresh {
             return Err(first);
         }
-        // The machine's package lists are missing, or so old that the archive has moved on: lists of our own, then.
+        // The machine's package lists are missing, or so old that the archive has moved on: lists
+        // of our own, then.
         let update = self.update();
         self.try_download(package, into).map_err(|second| match update {
             Ok(()) => second,
@@ -141,8 +146,8 @@ impl<'a> Apt<'a> {
         tool::run(&mut command).map(drop)
     }
 
-    /// Makes package lists in the workshop. What comes of it shows in the next download: hooks of the machine's that only
-    /// root can run fail here and do no harm.
+    /// Makes package lists in the workshop. What comes of it shows in the next download: hooks of
+    /// the machine's that only root can run fail here and do no harm.
     fn update(&mut self) -> Result<(), String> {
         self.fresh = true;
         tool::directory(self.workshop, "apt/lists/partial")?;

@@ -9,7 +9,8 @@ use servers::{Pooler, Postgres, Wheel};
 use super::{debian, wheel};
 use crate::tool;
 
-/// Fetches the newest version, and an older one if this machine has none or the tests are told to use it.
+/// Fetches the newest version, and an older one if this machine has none or the tests are told to
+/// use it.
 pub(super) fn provide(place: &Path) -> Result<(), String> {
     let [older, newest] = Wheel::ALL;
     let there = Postgres::all_programs();

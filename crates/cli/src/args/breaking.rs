@@ -8,10 +8,11 @@ use super::{NamingArgs, PlaceArgs};
 
 /// End somebody else's lease, by its fence
 ///
-/// For a holder that hangs, or that cannot be reached. The fence says which holding is meant, as `leasehold show` shows it, so it is
-/// the confirmation too: if the lock has changed hands since, nothing is broken. The next in line has the lock at once. The holder
-/// is told where the store can tell it, and a `leasehold run` then ends its command; else with its next renewal. Until then it works
-/// on: what the lock guards is safe only if it refuses smaller fences.
+/// For a holder that hangs, or that cannot be reached. The fence says which holding is meant, as
+/// `leasehold show` shows it, so it is the confirmation too: if the lock has changed hands since,
+/// nothing is broken. The next in line has the lock at once. The holder is told where the store can
+/// tell it, and a `leasehold run` then ends its command; else with its next renewal. Until then it
+/// works on: what the lock guards is safe only if it refuses smaller fences.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold break [OPTIONS] KEY --fence N",
@@ -29,7 +30,8 @@ pub(crate) struct BreakArgs {
 
     /// Print one JSON object
     ///
-    /// key, broken, and holding: what was broken, or who holds the lock instead (null: nobody), as `leasehold show --json` has it.
+    /// key, broken, and holding: what was broken, or who holds the lock instead (null: nobody), as
+    /// `leasehold show --json` has it.
     #[arg(long)]
     pub(crate) json: bool,
 

@@ -5,7 +5,8 @@ use clap_complete::Shell;
 
 /// Print the completions for a shell: bash, zsh or fish
 ///
-/// For bash, `eval "$(leasehold completions bash)"` in ~/.bashrc. Keys that are held or waited for are completed too, and behind -- the command.
+/// For bash, `eval "$(leasehold completions bash)"` in ~/.bashrc. Keys that are held or waited for
+/// are completed too, and behind -- the command.
 #[derive(Args, Debug)]
 #[command(hide = true)]
 pub(crate) struct CompletionsArgs {

@@ -8,9 +8,10 @@ use super::{NamingArgs, PlaceArgs};
 
 /// Say what would endanger the locks of a store
 ///
-/// Eviction, persistence, replicas, clocks, permissions, waiters that are not told of their turn, what is left over, a file that others
-/// can write: each finding says what it is, why it matters for a lock, and the command that mends it. Changes nothing. On a server it
-/// looks at some keys and not at all of them, and says at how many.
+/// Eviction, persistence, replicas, clocks, permissions, waiters that are not told of their turn,
+/// what is left over, a file that others can write: each finding says what it is, why it matters
+/// for a lock, and the command that mends it. Changes nothing. On a server it looks at some keys
+/// and not at all of them, and says at how many.
 ///
 /// It sees what the store's user may see: name one who may run INFO and CONFIG GET, too.
 #[derive(Args, Debug)]
@@ -22,14 +23,17 @@ use super::{NamingArgs, PlaceArgs};
 pub(crate) struct DoctorArgs {
     /// Print one JSON object
     ///
-    /// store, worst, and findings: each with severity (\"note\", \"unseen\", \"warning\" or \"unsafe\"), about, at, what, why and remedy:
-    /// null, or an object with kind (\"advice\", \"redis-cli\" or \"shell\": where the text is a command) and text.
+    /// store, worst, and findings: each with severity (\"note\", \"unseen\", \"warning\" or
+    /// \"unsafe\"), about, at, what, why and remedy: null, or an object with kind (\"advice\",
+    /// \"redis-cli\" or \"shell\": where the text is a command) and text.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Also look whether a lock of this name can be taken: by the key and those beside it, as this user
+    /// Also look whether a lock of this name can be taken: by the key and those beside it, as this
+    /// user
     ///
-    /// For a user who may use certain keys only. It asks about the key, its mark and its last break, and takes nothing.
+    /// For a user who may use certain keys only. It asks about the key, its mark and its last
+    /// break, and takes nothing.
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<OsString>,
 

@@ -8,11 +8,13 @@ use super::JobArgs;
 
 /// Run a command once in each period, whoever starts it
 ///
-/// COMMAND is due when PERIOD has passed since it was last begun, by the store's clock, or when it was never done. If it is not due, or somebody is
-/// at it, nothing is run, and the exit code is 0: this never waits, so that a scheduler on each of many machines can start it as often
-/// as it likes. When COMMAND fails, or dies, or its lease is lost, it stays due.
+/// COMMAND is due when PERIOD has passed since it was last begun, by the store's clock, or when it
+/// was never done. If it is not due, or somebody is at it, nothing is run, and the exit code is 0:
+/// this never waits, so that a scheduler on each of many machines can start it as often as it
+/// likes. When COMMAND fails, or dies, or its lease is lost, it stays due.
 ///
-/// PERIOD is from 1s to a hundred years. What ShedLock calls lock at least for is PERIOD, and lock at most for is --max-hold.
+/// PERIOD is from 1s to a hundred years. What ShedLock calls lock at least for is PERIOD, and lock
+/// at most for is --max-hold.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold every [OPTIONS] PERIOD KEY -- COMMAND [ARG]...",
@@ -23,11 +25,13 @@ pub(crate) struct EveryArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
 
-    /// Run COMMAND whether or not it is due, unless somebody is at it; the next period begins with it
+    /// Run COMMAND whether or not it is due, unless somebody is at it; the next period begins with
+    /// it
     #[arg(long)]
     pub(crate) now: bool,
 
-    /// How long after it was begun it is due again, and the name of what is done, which is that of its lock
+    /// How long after it was begun it is due again, and the name of what is done, which is that of
+    /// its lock
     #[arg(value_names = ["PERIOD", "KEY"], num_args = 0..)]
     pub(crate) words: Vec<OsString>,
 

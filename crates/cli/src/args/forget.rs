@@ -8,8 +8,9 @@ use super::{NamingArgs, PlaceArgs};
 
 /// Forget that `once` or `every` ran a command, so that the next one runs it again
 ///
-/// Takes back the note that is left when COMMAND has ended with 0; `leasehold show KEY` shows it. Whoever runs COMMAND now is not
-/// disturbed, and leaves a new note. With several stores, each of them must answer.
+/// Takes back the note that is left when COMMAND has ended with 0; `leasehold show KEY` shows it.
+/// Whoever runs COMMAND now is not disturbed, and leaves a new note. With several stores, each of
+/// them must answer.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold forget [OPTIONS] KEY",

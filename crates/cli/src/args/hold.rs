@@ -8,9 +8,10 @@ use super::TakingArgs;
 
 /// Hold a lock for a script, as long as it reads
 ///
-/// Waits for the lock, prints its fence on a line of its own, and holds it until the reader of that line has closed its end of
-/// the pipe, which every process does when it ends. When the lease is lost, the pipe is closed and the exit code is 70. If
-/// stdout is no pipe but a terminal or a file, the lock is held until SIGINT, SIGTERM or SIGHUP.
+/// Waits for the lock, prints its fence on a line of its own, and holds it until the reader of that
+/// line has closed its end of the pipe, which every process does when it ends. When the lease is
+/// lost, the pipe is closed and the exit code is 70. If stdout is no pipe but a terminal or a file,
+/// the lock is held until SIGINT, SIGTERM or SIGHUP.
 ///
 /// A script is not ended when its lock is lost: it must look. `leasehold run` ends what it runs.
 #[derive(Args, Debug)]

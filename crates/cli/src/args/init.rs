@@ -6,15 +6,17 @@ use clap::Args;
 
 /// Make a store that several users of this machine share, or the tables of a PostgreSQL database
 ///
-/// With --store it makes the tables in the schema that the URL names, in one transaction, unless they are there. It takes a user who may
-/// create a schema; who uses the locks needs less (docs/postgres.md). --print-sql prints the statements, and connects to nothing.
+/// With --store it makes the tables in the schema that the URL names, in one transaction, unless
+/// they are there. It takes a user who may create a schema; who uses the locks needs less
+/// (docs/postgres.md). --print-sql prints the statements, and connects to nothing.
 ///
-/// Otherwise run it as root: it makes the directory DIR for the users of a group, with the file leases.db in it, and prints the store's URL.
-/// Without it each user has a default store of their own, and `leasehold run deploy` and `sudo leasehold run deploy` do not exclude
-/// each other.
+/// Otherwise run it as root: it makes the directory DIR for the users of a group, with the file
+/// leases.db in it, and prints the store's URL. Without it each user has a default store of their
+/// own, and `leasehold run deploy` and `sudo leasehold run deploy` do not exclude each other.
 ///
-/// Nobody but root can replace the file. The users of the group can write to it: each of them can take, break or spoil any lock in it,
-/// keep it from the others, and end processes that use it. Nothing else of each other's is in their reach.
+/// Nobody but root can replace the file. The users of the group can write to it: each of them can
+/// take, break or spoil any lock in it, keep it from the others, and end processes that use it.
+/// Nothing else of each other's is in their reach.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold init [OPTIONS] DIR --group NAME\n       leasehold init --store URL [--print-sql]",
@@ -34,7 +36,8 @@ pub(crate) struct InitArgs {
     #[arg(long, requires = "store")]
     pub(crate) print_sql: bool,
 
-    /// The directory, which must be empty or not there yet; one that was made so for the same group is completed
+    /// The directory, which must be empty or not there yet; one that was made so for the same group
+    /// is completed
     #[arg(value_name = "DIR", num_args = 0..)]
     pub(crate) directories: Vec<OsString>,
 }

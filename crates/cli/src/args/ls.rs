@@ -8,12 +8,14 @@ use super::{NamingArgs, PlaceArgs};
 
 /// List the locks that are held or waited for
 ///
-/// Those whose names begin with PREFIX, literally, in the order of their bytes. Locks of other programs are listed only where one of
-/// leasehold's waits for them: on a server, nothing tells them from other strings.
+/// Those whose names begin with PREFIX, literally, in the order of their bytes. Locks of other
+/// programs are listed only where one of leasehold's waits for them: on a server, nothing tells
+/// them from other strings.
 ///
 /// HELD is how long a lock has been held, LEFT is how long its lease lasts unless it is renewed.
 ///
-/// A server is looked through a thousand keys at a time, which keeps nobody waiting but takes a while where there are millions.
+/// A server is looked through a thousand keys at a time, which keeps nobody waiting but takes a
+/// while where there are millions.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold ls [OPTIONS] PREFIX|--all",
@@ -27,18 +29,22 @@ pub(crate) struct LsArgs {
 
     /// Print JSON, one object a line
     ///
-    /// One for each lock, as `leasehold show --json` prints it, without mark and last_break; with --marks, key and the fields of mark.
+    /// One for each lock, as `leasehold show --json` prints it, without mark and last_break; with
+    /// --marks, key and the fields of mark.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// List only locks that have been held for so long or longer; the exit code is 1 if there are any
+    /// List only locks that have been held for so long or longer; the exit code is 1 if there are
+    /// any
     ///
-    /// For monitoring: 0 when no lock has been held for so long. The time since the grant counts, not since the last renewal. Another
-    /// program's locks are not listed, because nobody knows when they were taken.
+    /// For monitoring: 0 when no lock has been held for so long. The time since the grant counts,
+    /// not since the last renewal. Another program's locks are not listed, because nobody knows
+    /// when they were taken.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) held_for: Option<String>,
 
-    /// List what `once` and `every` ran, instead of locks: when it was last begun, by whom, and when it is due
+    /// List what `once` and `every` ran, instead of locks: when it was last begun, by whom, and
+    /// when it is due
     #[arg(long, conflicts_with = "held_for")]
     pub(crate) marks: bool,
 

@@ -8,8 +8,9 @@ use super::{NamingArgs, PlaceArgs};
 
 /// Print figures about the locks of a store, as Prometheus reads them
 ///
-/// For the textfile collector of a node_exporter: locks held, requests waiting, the longest of each, leases broken within a day, and how long
-/// work of `every` is overdue. No figure names a key. It looks through the store as `leasehold ls` does.
+/// For the textfile collector of a node_exporter: locks held, requests waiting, the longest of
+/// each, leases broken within a day, and how long work of `every` is overdue. No figure names a
+/// key. It looks through the store as `leasehold ls` does.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold metrics [OPTIONS] [PREFIX]",

@@ -8,12 +8,13 @@ use super::{JobArgs, WaitingArgs};
 
 /// Run a command once, ever, whoever starts it
 ///
-/// If COMMAND has been run to its end under this name, nothing is run, and the exit code is 0. If somebody is at it, this waits, and then
-/// finds it done, or does it. It is done when COMMAND ends with 0, and the store has noted that; when it fails, or dies, or its lease is lost,
-/// it is left to the next.
+/// If COMMAND has been run to its end under this name, nothing is run, and the exit code is 0. If
+/// somebody is at it, this waits, and then finds it done, or does it. It is done when COMMAND ends
+/// with 0, and the store has noted that; when it fails, or dies, or its lease is lost, it is left
+/// to the next.
 ///
-/// So with exit code 0 it is done, now or before. Who crashes between the last step of COMMAND and the note leaves it to the next, who runs it
-/// again: let COMMAND be such that this does no harm.
+/// So with exit code 0 it is done, now or before. Who crashes between the last step of COMMAND and
+/// the note leaves it to the next, who runs it again: let COMMAND be such that this does no harm.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold once [OPTIONS] KEY -- COMMAND [ARG]...",

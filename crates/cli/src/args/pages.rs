@@ -6,8 +6,8 @@ use clap::Args;
 
 /// Write the manual pages, and the completions for bash, zsh and fish, into a directory
 ///
-/// For whoever packages or installs the command: DIR/man/man1/*.1, DIR/bash/leasehold, DIR/zsh/_leasehold and
-/// DIR/fish/leasehold.fish.
+/// For whoever packages or installs the command: DIR/man/man1/*.1, DIR/bash/leasehold,
+/// DIR/zsh/_leasehold and DIR/fish/leasehold.fish.
 #[derive(Args, Debug)]
 #[command(hide = true)]
 pub(crate) struct PagesArgs {

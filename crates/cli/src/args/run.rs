@@ -8,11 +8,14 @@ use super::{RunningArgs, TakingArgs};
 
 /// Run a command while holding a lock
 ///
-/// Waits for the lock, runs COMMAND under it, releases it, and ends as COMMAND ended. Several keys are taken together or not at all. COMMAND and all that it started never
-/// outlive the lease: when it is lost, or when leasehold is killed or stopped, they are ended.
+/// Waits for the lock, runs COMMAND under it, releases it, and ends as COMMAND ended. Several keys
+/// are taken together or not at all. COMMAND and all that it started never outlive the lease: when
+/// it is lost, or when leasehold is killed or stopped, they are ended.
 ///
-/// Exceptions: processes of another user (sudo) cannot be killed by leasehold; it names them, and keeps the lock while it can renew it. When leasehold and
-/// its supervisor are killed with SIGKILL at the same moment, COMMAND dies with them unless it is setuid, but processes that COMMAND started may live on.
+/// Exceptions: processes of another user (sudo) cannot be killed by leasehold; it names them, and
+/// keeps the lock while it can renew it. When leasehold and its supervisor are killed with SIGKILL
+/// at the same moment, COMMAND dies with them unless it is setuid, but processes that COMMAND
+/// started may live on.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold run [OPTIONS] KEY... -- COMMAND [ARG]...",

@@ -10,7 +10,8 @@ pub(crate) struct TakingArgs {
     #[command(flatten)]
     pub(crate) waiting: WaitingArgs,
 
-    /// Hold the lock together with all others who share it; who does not share it is kept out, and keeps us out
+    /// Hold the lock together with all others who share it; who does not share it is kept out, and
+    /// keeps us out
     #[arg(long, conflicts_with = "permits")]
     pub(crate) shared: bool,
 

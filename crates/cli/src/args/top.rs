@@ -8,11 +8,13 @@ use super::{NamingArgs, PlaceArgs};
 
 /// Watch who holds what and who waits, on the terminal
 ///
-/// All locks that are held or waited for, or those whose names begin with PREFIX, and the line of the one that is chosen. A lock can be
-/// broken from there, after a confirmation that names its key, holder and fence; if it has changed hands since, nothing is broken.
+/// All locks that are held or waited for, or those whose names begin with PREFIX, and the line of
+/// the one that is chosen. A lock can be broken from there, after a confirmation that names its
+/// key, holder and fence; if it has changed hands since, nothing is broken.
 ///
-/// A server gets no more than twenty commands a second for it, however many keys there are. Among a million keys it takes some twenty
-/// seconds until all locks are found, and as long until a new one is; what is found is looked at again about once a second.
+/// A server gets no more than twenty commands a second for it, however many keys there are. Among a
+/// million keys it takes some twenty seconds until all locks are found, and as long until a new one
+/// is; what is found is looked at again about once a second.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold top [OPTIONS] [PREFIX]",

@@ -8,11 +8,13 @@ use super::{NamingArgs, PlaceArgs};
 
 /// Print what happens to locks, a line for each event
 ///
-/// For all locks, or those whose names begin with PREFIX: who holds them and who waits as they are found, and from then on who takes one,
-/// gives it back, begins or ceases to wait, and which lease is broken.
+/// For all locks, or those whose names begin with PREFIX: who holds them and who waits as they are
+/// found, and from then on who takes one, gives it back, begins or ceases to wait, and which lease
+/// is broken.
 ///
-/// It looks at each lock about once a second, as `leasehold top` does, with no more than twenty commands a second; what begins and ends
-/// between two looks is not seen. To miss nothing of one run, have it write its own events: `leasehold help events`.
+/// It looks at each lock about once a second, as `leasehold top` does, with no more than twenty
+/// commands a second; what begins and ends between two looks is not seen. To miss nothing of one
+/// run, have it write its own events: `leasehold help events`.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "leasehold watch [OPTIONS] [PREFIX]",
@@ -22,9 +24,10 @@ use super::{NamingArgs, PlaceArgs};
 pub(crate) struct WatchArgs {
     /// Print JSON, one object a line
     ///
-    /// Each has event, at (milliseconds since 1970 by this machine's clock) and v (1): watching (store), caught_up (all that was there before has been
-    /// found), held, ended, waiting, left (it waits no more and was not seen to hold the lock), broken, fault (reason), back (the store answers
-    /// again). docs/json.md describes their fields.
+    /// Each has event, at (milliseconds since 1970 by this machine's clock) and v (1): watching
+    /// (store), caught_up (all that was there before has been found), held, ended, waiting, left
+    /// (it waits no more and was not seen to hold the lock), broken, fault (reason), back (the
+    /// store answers again). docs/json.md describes their fields.
     #[arg(long)]
     pub(crate) json: bool,
 

@@ -38,8 +38,8 @@ enum Event {
     Closed,
 }
 
-/// Whatever the supervisor is told, in whatever order and at whatever time: at the end that it believes it kills, and once it has begun to end
-/// the command, nobody's word makes that later.
+/// Whatever the supervisor is told, in whatever order and at whatever time: at the end that it
+/// believes it kills, and once it has begun to end the command, nobody's word makes that later.
 #[test]
 fn a_command_never_outlives_the_end_that_was_believed_when_its_ending_began() {
     let time = || prop_oneof![6 => 0..2_000_u64, 1 => any::<u64>()];

@@ -1,5 +1,6 @@
-//! The connection between us and the supervisor: a pair of sockets that keep records apart. Its end is the end of either side,
-//! however that died; and the supervisor's is its stdin, so that no descriptor needs a name.
+//! The connection between us and the supervisor: a pair of sockets that keep records apart. Its end
+//! is the end of either side, however that died; and the supervisor's is its stdin, so that no
+//! descriptor needs a name.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -24,7 +25,8 @@ pub(crate) fn pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 pub(super) struct Lent {
     /// Our stdin, which is to be the command's: the supervisor's own is the connection.
     pub(super) stdin: OwnedFd,
-    /// A store in a file ends our leases with our process; while the supervisor has this open, it does not.
+    /// A store in a file ends our leases with our process; while the supervisor has this open, it
+    /// does not.
     pub(super) lifeline: Option<OwnedFd>,
 }
 
@@ -117,14 +119,16 @@ pub(crate) fn receive_news(link: impl AsFd) -> io::Result<Option<News>> {
     receive::<{ News::LENGTH + 1 }, _>(link, News::parse)
 }
 
-/// One record, read into a byte more than it has, so that a longer one is none. After what is no record there will be none.
+/// One record, read into a byte more than it has, so that a longer one is none. After what is no
+/// record there will be none.
 fn receive<const ROOM: usize, T>(link: impl AsFd, parse: fn(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
     let mut bytes = [0; ROOM];
     loop {
         match recv(&link, &mut bytes[..], RecvFlags::DONTWAIT) {
             Ok((length, _)) => return Ok(parse(&bytes[..length])),
             Err(Errno::AGAIN) => return Err(ErrorKind::WouldBlock.into()),
-            // Said once, before what there is to receive, when the other side ended without having read all.
+            // Said once, before what there is to receive, when the other side ended without having
+            // read all.
             Err(Errno::CONNRESET | Errno::INTR) => {}
             Err(_) => return Ok(None),
         }

@@ -29,8 +29,8 @@ pub(crate) enum Role {
 const OURSELVES: &str = "/proc/self/exe";
 
 impl Role {
-    /// By the name that it is started with, which nobody types. `leasehold` is not in it: a `pkill -9 -f leasehold` leaves the
-    /// supervisor, which then ends all that the command started.
+    /// By the name that it is started with, which nobody types. `leasehold` is not in it: a `pkill
+    /// -9 -f leasehold` leaves the supervisor, which then ends all that the command started.
     const fn name(self) -> &'static str {
         match self {
             Self::Supervisor => "lease-minder",
@@ -43,7 +43,8 @@ impl Role {
     }
 }
 
-/// What the supervisor is started with. The program stands behind it as it was given, as everybody may see it.
+/// What the supervisor is started with. The program stands behind it as it was given, as everybody
+/// may see it.
 #[derive(Debug)]
 pub(crate) struct Start {
     /// From asking to killing, in nanoseconds.
@@ -77,7 +78,8 @@ pub(crate) fn process(
         wait_for_all.to_string(),
     ]);
     process.arg(program).args(arguments);
-    // What ends or stops our group, a terminal or a `kill -9` of all of it, must leave somebody to end the command.
+    // What ends or stops our group, a terminal or a `kill -9` of all of it, must leave somebody to
+    // end the command.
     process.process_group(0);
     process
 }
@@ -98,7 +100,8 @@ impl Start {
         })
     }
 
-    /// Starts the command, by its launcher. Gives back its process, and where the launcher says why it could not become it.
+    /// Starts the command, by its launcher. Gives back its process, and where the launcher says why
+    /// it could not become it.
     ///
     /// Not by the standard library, which would have it begin with no signal blocked.
     pub(super) fn command(&self, stdin: OwnedFd) -> io::Result<(Pid, OwnedFd)> {
@@ -129,11 +132,11 @@ fn text(word: OsString) -> io::Result<CString> {
     CString::new(word.into_vec()).map_err(|_| ErrorKind::InvalidInput.into())
 }
 
-/// Survives what ends or stops other processes. Gives back what wakes it: a child of its own that has changed, and the death
-/// of the one that started us.
+/// Survives what ends or stops other processes. Gives back what wakes it: a child of its own that
+/// has changed, and the death of the one that started us.
 ///
-/// By blocking all signals: a program begins with what its starter ignores, and the command must not ignore what nobody had it
-/// ignore.
+/// By blocking all signals: a program begins with what its starter ignores, and the command must
+/// not ignore what nobody had it ignore.
 pub(super) fn outlive_us() -> Option<SignalFd> {
     SigSet::all().thread_block().ok()?;
     if bits("SigIgn") & bit(Signal::CHILD) != 0 {
@@ -149,10 +152,12 @@ pub(super) fn outlive_us() -> Option<SignalFd> {
 
 /// Leaves the session of the command.
 ///
-/// The kernel stops no group (Ctrl-Z) that has no parent elsewhere in its session, as nobody could continue it. Without us there
-/// may be none, as in `ssh -t host COMMAND` and in a container; so the supervisor must not be one.
+/// The kernel stops no group (Ctrl-Z) that has no parent elsewhere in its session, as nobody could
+/// continue it. Without us there may be none, as in `ssh -t host COMMAND` and in a container; so
+/// the supervisor must not be one.
 pub(super) fn leave_the_session(command: Pid) {
-    // Who leads a group cannot leave, so join the command's for a moment; if it has one by now without us, stay.
+    // Who leads a group cannot leave, so join the command's for a moment; if it has one by now
+    // without us, stay.
     if let Ok(group) = rustix::process::getpgid(Some(command)) {
         let _ = setpgid(None, Some(group));
         let _ = setsid();

@@ -25,8 +25,9 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// How many rows are laid out together, those that are shown among them: the columns stay where they are while somebody looks through
-/// so many, and of a hundred thousand locks not all are computed with four times a second.
+/// How many rows are laid out together, those that are shown among them: the columns stay where
+/// they are while somebody looks through so many, and of a hundred thousand locks not all are
+/// computed with four times a second.
 const TOGETHER: usize = 1000;
 
 pub(crate) fn draw(frame: &mut Frame<'_>, view: &mut View) {

@@ -55,7 +55,8 @@ async fn look(locks: &Locks, key: &Key) -> Result<Remembered, InspectError> {
     Ok(Remembered { marked, broken })
 }
 
-/// Asks for all that was noted as done, which a server is looked through for as by `leasehold ls --marks`.
+/// Asks for all that was noted as done, which a server is looked through for as by `leasehold ls
+/// --marks`.
 pub(crate) fn look_through(locks: &Locks, prefix: &[u8], tell: &UnboundedSender<News>) {
     let (locks, prefix, tell) = (locks.clone(), prefix.to_vec(), tell.clone());
     tokio::spawn(async move {

@@ -102,7 +102,8 @@ pub(crate) fn later(seen: &Sighting, since: Duration) -> KeyState {
     state
 }
 
-/// The locks that the filter lets pass, in order; what is known is in the order of the keys, and sorting is stable.
+/// The locks that the filter lets pass, in order; what is known is in the order of the keys, and
+/// sorting is stable.
 pub(crate) fn arranged(sightings: &[Sighting], filter: &str, sort: Sort, reversed: bool) -> Vec<Row> {
     let filter = filter.to_lowercase();
     let mut rows: Vec<Row> =

@@ -1,4 +1,5 @@
-//! The terminal while it is drawn on, and set as it was afterwards: at the end, on a panic, and while we are stopped.
+//! The terminal while it is drawn on, and set as it was afterwards: at the end, on a panic, and
+//! while we are stopped.
 
 use std::io::{self, stdout};
 
@@ -12,7 +13,8 @@ use super::draw::draw;
 use super::view::View;
 use crate::exit::{End, Failure};
 
-/// The terminal, drawn on. Dropping it sets the terminal as it was; so does a panic, before its message is written.
+/// The terminal, drawn on. Dropping it sets the terminal as it was; so does a panic, before its
+/// message is written.
 #[derive(Debug)]
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
@@ -38,8 +40,9 @@ impl Screen {
         self.terminal.draw(|frame| draw(frame, view)).map(drop).map_err(failure)
     }
 
-    /// All of it at the next drawing: it has another size, or somebody else may have written over it. Nothing is asked of the terminal
-    /// for it, where the answer would be read as something typed.
+    /// All of it at the next drawing: it has another size, or somebody else may have written over
+    /// it. Nothing is asked of the terminal for it, where the answer would be read as something
+    /// typed.
     pub(crate) fn draw_anew(&mut self) -> Result<(), Failure> {
         let anew = area().and_then(|area| {
             execute!(stdout(), Clear(ClearType::All))?;

@@ -1,4 +1,5 @@
-//! What is to be seen: which locks, in which order, and which of them is chosen. Draws nothing and asks nothing.
+//! What is to be seen: which locks, in which order, and which of them is chosen. Draws nothing and
+//! asks nothing.
 
 use std::time::{Duration, Instant};
 
@@ -290,7 +291,8 @@ impl View {
         self.said = Some(format!("{}: {refused}", plain(&key.to_string())));
     }
 
-    /// Puts the rows in order. What was chosen stays chosen wherever it is now; if it is gone, then what stands in its place.
+    /// Puts the rows in order. What was chosen stays chosen wherever it is now; if it is gone, then
+    /// what stands in its place.
     fn arrange(&mut self) {
         let Some(known) = &self.known else { return };
         let chosen = self.rows.get(self.chosen).map(Row::identity).map(|(key, holder)| (key.clone(), holder));

@@ -25,7 +25,8 @@ pub(super) fn task_first(words: &[OsString]) -> Vec<OsString> {
     }
 }
 
-/// In `leasehold run -n -- -k -- COMMAND`, what stands before the second `--` are keys, whatever they begin with.
+/// In `leasehold run -n -- -k -- COMMAND`, what stands before the second `--` are keys, whatever
+/// they begin with.
 pub(super) fn keys_behind_dashes(task: &mut Task) {
     let (keys, command) = match task {
         Task::Run(args) => (&mut args.keys, &mut args.command),

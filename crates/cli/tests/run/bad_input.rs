@@ -1,4 +1,5 @@
-//! Whatever is wrong with the words: one line that names the fact and the remedy, and never a password.
+//! Whatever is wrong with the words: one line that names the fact and the remedy, and never a
+//! password.
 
 use crate::harness::{SECRET, Site};
 

@@ -53,7 +53,8 @@ fn has_measured_all(done: &Done) {
         "round-trip-rested bare",
     ];
     assert!(medians.keys().eq(all.iter()), "{medians:?}");
-    // A pair is two round trips, whoever makes it; and these bounds leave room for a machine that is busy with something else.
+    // A pair is two round trips, whoever makes it; and these bounds leave room for a machine that
+    // is busy with something else.
     let trips = 1e6 / medians["round-trip bare"];
     assert!(medians["pairs bare 1"] < trips && medians["pairs leasehold 1"] < trips, "{medians:?}");
     assert!(medians["pairs ratio 1"] < 2.0, "{medians:?}");

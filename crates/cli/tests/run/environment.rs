@@ -33,7 +33,8 @@ fn the_command_is_told_key_fence_label_and_store() {
 #[test]
 fn the_label_is_user_host_process_and_command_if_none_is_given() {
     let site = Site::new();
-    // The command's parent is the supervisor, and the supervisor's is the process that holds the lock.
+    // The command's parent is the supervisor, and the supervisor's is the process that holds the
+    // lock.
     let script = "echo LEASEHOLD_LABEL=$LEASEHOLD_LABEL; \
                   echo LEASEHOLD_USER=$(id -un); \
                   echo LEASEHOLD_PARENT=$(sed -n 's/^PPid:[^0-9]*//p' /proc/$PPID/status)";
@@ -77,7 +78,8 @@ fn the_store_comes_from_the_environment_if_no_option_names_one() {
     assert!(done.err.contains(&format!("k: taken at {}, fence ", site.store())), "{done:?}");
 }
 
-/// A file by that name would be another one in each working directory, and exclude nobody from elsewhere.
+/// A file by that name would be another one in each working directory, and exclude nobody from
+/// elsewhere.
 #[test]
 fn a_relative_file_is_refused_and_nothing_is_made() {
     let site = Site::new();

@@ -1,4 +1,5 @@
-//! As the first process of a container: it is given all orphans, and the kernel spares it signals that it has no plan for.
+//! As the first process of a container: it is given all orphans, and the kernel spares it signals
+//! that it has no plan for.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +10,8 @@ use crate::harness::{Running, Site, is_alive, pid, until};
 
 const UNSHARE: [&str; 6] = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// Whether the kernel lets us have a namespace of process ids; says why a test is skipped without it.
+/// Whether the kernel lets us have a namespace of process ids; says why a test is skipped without
+/// it.
 fn has_namespaces() -> bool {
     let tried = Command::new("unshare").args(UNSHARE).arg("true").output();
     let permitted = tried.is_ok_and(|done| done.status.success());
@@ -88,7 +90,8 @@ fn the_first_process_and_the_supervisor_wait_for_orphans() {
                   grep -h '^State:.Z' /proc/[0-9]*/status; exit 4";
     let run = site.start(contained(&site, &["k"], script));
     site.wait_for("running");
-    // And one that came in from outside, as `docker exec` does, and whose parent ended: it is process 1's.
+    // And one that came in from outside, as `docker exec` does, and whose parent ended: it is
+    // process 1's.
     let inside = first(&run).to_string();
     let entering = ["--user", "--pid", "--mount", "--preserve-credentials", "--target", &inside];
     let orphaning = ["sh", "-c", "(sleep 0.05 &)"];

@@ -1,4 +1,5 @@
-//! Runs the command with a store and a directory of the test's own, in an environment with nothing but `PATH`.
+//! Runs the command with a store and a directory of the test's own, in an environment with nothing
+//! but `PATH`.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -68,7 +69,8 @@ impl Site {
 
     /// Another program in the same surroundings.
     pub(crate) fn process(&self, program: impl AsRef<OsStr>, words: &[&str]) -> Command {
-        // In a session of its own: the terminal of whoever runs the tests is none of theirs. It stays the same process.
+        // In a session of its own: the terminal of whoever runs the tests is none of theirs. It
+        // stays the same process.
         let mut command = Command::new("setsid");
         command.arg(program).args(words).env_clear().current_dir(self.directory.path()).stdin(Stdio::null());
         command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
@@ -139,7 +141,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Asked first, so that it ends its command; twice, so that a command that does not want to is killed.
+        // Asked first, so that it ends its command; twice, so that a command that does not want to
+        // is killed.
         for signal in [Signal::TERM, Signal::TERM, Signal::KILL] {
             let end = Instant::now() + Duration::from_secs(2);
             while matches!(self.child.try_wait(), Ok(None)) {
@@ -164,8 +167,8 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// What it wrote as errors, but for first lines that say that a store or a lock took longer than a second: where many tests share a
-    /// machine, a healthy one may.
+    /// What it wrote as errors, but for first lines that say that a store or a lock took longer
+    /// than a second: where many tests share a machine, a healthy one may.
     fn said(&self) -> &str {
         let mut said = &*self.err;
         while let Some((first, rest)) = said.split_once('\n') {
@@ -241,7 +244,8 @@ pub(crate) fn pid(number: u32) -> Pid {
     Pid::from_raw(number.cast_signed()).expect("process ids are positive")
 }
 
-/// Whether a process runs, by the number that it wrote down. One that has ended and that nobody has waited for does not.
+/// Whether a process runs, by the number that it wrote down. One that has ended and that nobody has
+/// waited for does not.
 pub(crate) fn is_alive(number: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{number}/stat"));
     stat.is_ok_and(|stat| !stat.contains(") Z "))

@@ -175,7 +175,8 @@ fn a_key_that_a_run_around_it_holds_is_refused_at_once() {
     done.says(64, &["k: a run around this one holds it"]);
 }
 
-/// The second one inherits the script's end of the first one's pipe, as every process of the script does.
+/// The second one inherits the script's end of the first one's pipe, as every process of the script
+/// does.
 #[test]
 fn of_two_in_one_script_each_can_be_let_go_alone() {
     let site = Site::new();

@@ -1,4 +1,5 @@
-//! A user whose home is the test's, so that the default store can be used without touching anybody's.
+//! A user whose home is the test's, so that the default store can be used without touching
+//! anybody's.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +20,8 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// One of the test's own if the system allows that; else the real one, which is left as it was found.
+    /// One of the test's own if the system allows that; else the real one, which is left as it was
+    /// found.
     pub(crate) fn of(site: &Site) -> Self {
         let path = site.path("home");
         let database = site.path("passwd");
@@ -59,7 +61,8 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         for part in self.to_remove.iter().rev() {
-            // Ours alone in the last; in the others there may be somebody else's by now, and then they stay.
+            // Ours alone in the last; in the others there may be somebody else's by now, and then
+            // they stay.
             let _ = if part.ends_with("leasehold") { fs::remove_dir_all(part) } else { fs::remove_dir(part) };
         }
     }

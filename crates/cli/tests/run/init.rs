@@ -17,7 +17,8 @@ fn group() -> (String, u32) {
     (group.name, group.gid.as_raw())
 }
 
-/// The same command, by a user whom no database knows, in that group. The path to the program and the test's files is open to all.
+/// The same command, by a user whom no database knows, in that group. The path to the program and
+/// the test's files is open to all.
 fn by(user: u32, group: u32, command: &Command) -> Command {
     let [user, group] = [user, group].map(|id| id.to_string());
     let mut by = Command::new("setpriv");

@@ -1,4 +1,5 @@
-//! `leasehold once` and `leasehold every`: done once, or once in a period, by processes that know nothing of each other.
+//! `leasehold once` and `leasehold every`: done once, or once in a period, by processes that know
+//! nothing of each other.
 
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -128,7 +129,8 @@ fn who_is_killed_in_the_midst_leaves_it_to_the_next_with_nothing_running_on() {
             killed.signal(Signal::KILL);
             until("its command is gone", || !is_alive(&number));
             std::fs::remove_file(site.path("running")).unwrap();
-            // Nobody is held up for longer than the ttl: `once` waits for that, `every` is started again.
+            // Nobody is held up for longer than the ttl: `once` waits for that, `every` is started
+            // again.
             let end = std::time::Instant::now() + LIMIT;
             loop {
                 let done = site.finish(job_of("echo done"));

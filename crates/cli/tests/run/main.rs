@@ -1,4 +1,5 @@
-//! `leasehold run`, as a process among processes: on the file store, and on real servers where a server makes a difference.
+//! `leasehold run`, as a process among processes: on the file store, and on real servers where a
+//! server makes a difference.
 
 mod bad_input;
 mod bench;

@@ -35,7 +35,8 @@ pub(crate) struct Pty {
 }
 
 impl Pty {
-    /// Begins a session with this program, which finds `leasehold` as `$L`, with the store in `$LEASEHOLD_STORE`.
+    /// Begins a session with this program, which finds `leasehold` as `$L`, with the store in
+    /// `$LEASEHOLD_STORE`.
     pub(crate) fn start(site: &Site, program: &str, words: &[&str]) -> Self {
         Self::sized(site, [ROWS, COLUMNS], program, words)
     }
@@ -156,7 +157,8 @@ impl Pty {
 
 impl Drop for Pty {
     fn drop(&mut self) {
-        // Of the hangup that follows, all that is left in the session ends, and of the kill what minds a command.
+        // Of the hangup that follows, all that is left in the session ends, and of the kill what
+        // minds a command.
         let _ = self.leader.kill();
         let _ = self.leader.wait();
     }

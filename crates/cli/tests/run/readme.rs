@@ -1,4 +1,5 @@
-//! The lines of the README for a shell, as they stand there. Only its programs, its server and its fence are the test's.
+//! The lines of the README for a shell, as they stand there. Only its programs, its server and its
+//! fence are the test's.
 
 use std::fs;
 
@@ -41,7 +42,8 @@ fn key(line: &str) -> &str {
     line.split(" -- ").next().unwrap().split(' ').next_back().unwrap()
 }
 
-/// What a line runs says its name and its words, and whether the lock is held, in the store that the line names.
+/// What a line runs says its name and its words, and whether the lock is held, in the store that
+/// the line names.
 fn with_program(site: &Site, line: &str) {
     let (_, command) = line.split_once(" -- ./").unwrap();
     let (name, _) = command.split_once(' ').unwrap_or((command, ""));

@@ -48,7 +48,8 @@ fn who_waits_two_seconds_for_a_lock_does_not_wait_ten_for_a_server() {
 
 const BOTH: [Flavor; 2] = [Flavor::Redis70, Flavor::Valkey91];
 
-/// A try, somebody who waits, and `hold` are refused soon, with these words and with no advice to see whether the server runs.
+/// A try, somebody who waits, and `hold` are refused soon, with these words and with no advice to
+/// see whether the server runs.
 #[track_caller]
 fn is_refused_soon(server: &Server, words: &[&str]) {
     let site = Site::on(&server.url());
@@ -76,7 +77,8 @@ fn a_server_without_memory_is_69_at_once_and_told_as_that() {
     }
 }
 
-/// The server's dump cannot be written, as on a disk that is full: there is a directory where the file should be.
+/// The server's dump cannot be written, as on a disk that is full: there is a directory where the
+/// file should be.
 #[test]
 fn a_server_that_cannot_save_is_69_at_once_and_says_what_to_do() {
     for flavor in BOTH {

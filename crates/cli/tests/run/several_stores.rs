@@ -8,7 +8,8 @@ use servers::{Flavor, Server};
 
 use crate::harness::{Site, until};
 
-/// The least that there is, so that the first start, for which servers are not counted, is soon over.
+/// The least that there is, so that the first start, for which servers are not counted, is soon
+/// over.
 const LONGEST: &[&str] = &["--max-ttl", "5", "--ttl", "4"];
 
 /// The command, with its stores named by the environment.
@@ -73,8 +74,8 @@ fn what_only_several_stores_have_is_refused_for_one_and_two_of_a_kind_are_one() 
         .says(64, &["127.0.0.1:1", "twice"]);
 }
 
-/// How long it waits for stores that do not answer, how long it then tries to take back what it may have left there, and how long the
-/// runtime's end waits for the last of that.
+/// How long it waits for stores that do not answer, how long it then tries to take back what it may
+/// have left there, and how long the runtime's end waits for the last of that.
 const OUTAGE: Duration = Duration::from_secs(10 + 3 + 2);
 
 #[test]
@@ -126,8 +127,8 @@ fn left_at(site: &Site, servers: &[Server]) -> Vec<String> {
     servers.iter().map(list).collect()
 }
 
-/// A process that was refused gave back what a minority had granted in the background, and ended before that was sent: both other
-/// stores kept its lease for 30 s.
+/// A process that was refused gave back what a minority had granted in the background, and ended
+/// before that was sent: both other stores kept its lease for 30 s.
 #[test]
 fn a_process_that_was_refused_or_ran_out_of_time_leaves_nothing_at_any_store() {
     let servers = three();
@@ -180,7 +181,8 @@ fn a_process_that_is_interrupted_while_it_waits_leaves_nothing_at_any_store() {
     }
 }
 
-/// What the losers had at single stores was still there when they had gone, and kept everybody out: in a quarter of the rounds nobody ran.
+/// What the losers had at single stores was still there when they had gone, and kept everybody out:
+/// in a quarter of the rounds nobody ran.
 #[test]
 fn of_three_processes_that_try_at_once_one_runs_in_each_round_and_nothing_is_left() {
     let servers = three();
@@ -195,7 +197,8 @@ fn of_three_processes_that_try_at_once_one_runs_in_each_round_and_nothing_is_lef
     }
 }
 
-/// At the store that is named first it blocked the quorum for as long as it was there, tries as well as waiters.
+/// At the store that is named first it blocked the quorum for as long as it was there, tries as
+/// well as waiters.
 #[test]
 fn another_programs_lock_at_one_store_keeps_nobody_out_whichever_store_it_is() {
     let servers = three();

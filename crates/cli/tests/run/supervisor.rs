@@ -9,7 +9,8 @@ use servers::{Flavor, Proxy, Server};
 
 use crate::harness::{Running, SECRET, Site, is_alive, kill, kill_with, until};
 
-/// Writes down its own number and that of a process in another session, whose parent has ended; neither wants to end.
+/// Writes down its own number and that of a process in another session, whose parent has ended;
+/// neither wants to end.
 const SCATTERED: &str = "\
     trap '' TERM INT HUP; \
     setsid sh -c 'sh -c \"echo \\$\\$ > far; while :; do sleep 0.05; done\" &' & \
@@ -101,7 +102,8 @@ fn a_kill_of_leasehold_and_its_supervisor_at_once_ends_the_command_16_times_of_1
     }
 }
 
-/// As `pkill -9 -f leasehold` does. The supervisor has another name, and ends what the kernel does not end with us.
+/// As `pkill -9 -f leasehold` does. The supervisor has another name, and ends what the kernel does
+/// not end with us.
 #[test]
 fn a_kill_of_all_that_is_called_leasehold_ends_all_that_the_command_started() {
     let site = Site::new();
@@ -208,7 +210,8 @@ impl Mixed {
         self.site.process("setpriv", &[&nobody, &run[..], words].concat())
     }
 
-    /// Starts it with a process of nobody's and one of root's below it, and gives back their numbers.
+    /// Starts it with a process of nobody's and one of root's below it, and gives back their
+    /// numbers.
     fn start(&self, options: &[&str]) -> (Running, [String; 2]) {
         let script = format!(
             "{} --reuid=0 --regid=0 --clear-groups sh -c 'echo $$ > far; exec sleep 60' & echo $$ > running; wait",

@@ -1,4 +1,5 @@
-//! The command meets what it would meet without us: descriptors, signals, directory; and we bear what we are started with.
+//! The command meets what it would meet without us: descriptors, signals, directory; and we bear
+//! what we are started with.
 
 use crate::harness::Site;
 

@@ -169,7 +169,8 @@ fn whoever_makes_something_of_ctrl_c_gets_each_once_and_none_is_too_many() {
     assert!(!pty.all().contains("INT=xxxx"), "{}", pty.all());
 }
 
-/// In a container with a terminal, `docker stop` may send INT or QUIT to its first process, and nobody types anything.
+/// In a container with a terminal, `docker stop` may send INT or QUIT to its first process, and
+/// nobody types anything.
 #[test]
 fn an_interrupt_that_nobody_typed_is_passed_on_at_a_terminal_too() {
     let site = Site::new();
@@ -274,7 +275,8 @@ fn a_command_that_stops_itself_gives_the_shell_its_prompt() {
     pty.wait_for("code=5");
 }
 
-/// Vim, and others that put the screen in order first, would else be stopped once more as soon as they go on.
+/// Vim, and others that put the screen in order first, would else be stopped once more as soon as
+/// they go on.
 #[test]
 fn a_command_that_stops_its_group_is_not_stopped_by_us_as_well() {
     const STOPS: usize = 20;

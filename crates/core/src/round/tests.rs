@@ -215,8 +215,9 @@ struct Member {
 }
 
 proptest! {
-    /// Members with any fences, answering in any order, some never, some losing the lease or passing another's fence on the
-    /// way: what is granted is above every earlier fence of some majority, a majority has it, and the round never hangs.
+    /// Members with any fences, answering in any order, some never, some losing the lease or
+    /// passing another's fence on the way: what is granted is above every earlier fence of some
+    /// majority, a majority has it, and the round never hangs.
     #[test]
     fn what_is_granted_stands_at_a_majority_and_above_all_that_it_had_before(
         proposal in 0..40u64,
@@ -273,7 +274,8 @@ proptest! {
         }
     }
 
-    /// Whatever the members say in whatever order: once decided, it stays so; done and lost exclude each other.
+    /// Whatever the members say in whatever order: once decided, it stays so; done and lost exclude
+    /// each other.
     #[test]
     fn a_ballot_that_is_decided_stays_decided(answers in prop::collection::vec(0..4u8, 1..8), order in any::<u64>()) {
         let mut dice = crate::backoff::Dice::new(order);

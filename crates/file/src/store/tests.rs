@@ -202,7 +202,8 @@ async fn work_that_writes_nothing_keeps_nobody_from_writing() {
     a_writer(&store).execute_batch("COMMIT").unwrap();
 }
 
-/// A loop that never has to wait would else be the only task that its runtime runs, but for the few times when it has to.
+/// A loop that never has to wait would else be the only task that its runtime runs, but for the few
+/// times when it has to.
 #[tokio::test]
 async fn a_task_that_asks_again_and_again_lets_others_run() {
     let (_directory, store) = a_used_store().await;
@@ -263,7 +264,8 @@ async fn once_the_log_is_long_it_is_moved_although_nobody_asks_any_more() {
     until(|| (moved() > before).then_some(()));
 }
 
-/// The thread rests until somebody sends it something, and does not know of those who join without it.
+/// The thread rests until somebody sends it something, and does not know of those who join without
+/// it.
 #[tokio::test]
 async fn whoever_joins_at_once_is_looked_after() {
     let (_directory, store) = a_used_store().await;

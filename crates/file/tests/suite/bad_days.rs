@@ -62,7 +62,8 @@ fn a_file_that_another_keeps_for_longer_than_a_second_is_busy_and_then_serves_ag
     assert!(take(&mut ledger, &attempt(1, &["a"], 1000)).is_some());
 }
 
-/// Nobody can take the file away from a process that was stopped while it wrote. So whoever needs it is told whom to wake or end.
+/// Nobody can take the file away from a process that was stopped while it wrote. So whoever needs
+/// it is told whom to wake or end.
 #[test]
 fn a_process_that_was_stopped_while_it_wrote_is_named_and_ending_it_frees_the_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -88,7 +89,8 @@ fn a_process_that_was_stopped_while_it_wrote_is_named_and_ending_it_frees_the_fi
     assert!(take(&mut ledger, &attempt(1, &["a"], 1000)).is_some());
 }
 
-/// On a tmpfs of 1 MiB in a name space of its own, which needs no rights where the kernel lends them to everybody.
+/// On a tmpfs of 1 MiB in a name space of its own, which needs no rights where the kernel lends
+/// them to everybody.
 #[test]
 fn a_full_disk_takes_nothing_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
@@ -121,7 +123,8 @@ fn rows_of_keys_that_nobody_uses_any_more_do_not_pile_up() {
     let mut ledger = Ledger::at(directory.path().join("leases.db"), Arc::clone(&clock) as _);
     let mut most = 0;
     for n in 0..3000_u32 {
-        // Fresh keys, never released: one every ten seconds, whose fence is remembered for ten minutes.
+        // Fresh keys, never released: one every ten seconds, whose fence is remembered for ten
+        // minutes.
         take(&mut ledger, &attempt(n.into(), &[&format!("job:{:08x}", n.wrapping_mul(2_654_435_761))], 1000))
             .unwrap();
         clock.pass(Duration::from_secs(10));

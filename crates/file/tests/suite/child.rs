@@ -18,7 +18,8 @@ use crate::seeds::{attempt, key, take};
 const TASK: &str = "LEASEHOLD_FILE_TEST_TASK";
 const FILE: &str = "LEASEHOLD_FILE_TEST_FILE";
 
-/// The command that has a task done on a file by another process; the words of a wrapper go before it.
+/// The command that has a task done on a file by another process; the words of a wrapper go before
+/// it.
 pub(crate) fn command(wrapper: &[&str], task: &str, file: &Path) -> Command {
     let me = env::current_exe().unwrap();
     let mut command = match wrapper {
@@ -63,7 +64,8 @@ fn said_of(mut command: Command) -> String {
     tried.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr))).1.to_owned()
 }
 
-/// Whether the words of a wrapper can be run here. Where not, says on standard error that the test is left out.
+/// Whether the words of a wrapper can be run here. Where not, says on standard error that the test
+/// is left out.
 pub(crate) fn can(wrapper: &[&str]) -> bool {
     let status = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").stderr(Stdio::null()).status();
     let can = status.is_ok_and(|status| status.success());
@@ -130,7 +132,8 @@ fn take_and_release(mut ledger: Ledger) {
     }
 }
 
-/// Adds one to a number in a file, which loses additions unless one process does it at a time; and writes each fence down.
+/// Adds one to a number in a file, which loses additions unless one process does it at a time; and
+/// writes each fence down.
 fn count(mut ledger: Ledger, counter: &Path) {
     for round in 0..40 {
         let attempt = attempt((u128::from(process::id()) << 64) + round, &["counter"], 60_000);
@@ -150,7 +153,8 @@ fn count(mut ledger: Ledger, counter: &Path) {
     }
 }
 
-/// Begins a transaction, and never ends it; but is gone with the test, also if it is stopped by then.
+/// Begins a transaction, and never ends it; but is gone with the test, also if it is stopped by
+/// then.
 fn write_until_killed(file: &Path) {
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let connection = rusqlite::Connection::open(file).unwrap();
@@ -161,7 +165,8 @@ fn write_until_killed(file: &Path) {
     }
 }
 
-/// On a small file system of its own: a lock is held, the disk fills up, and the held one can still be let go.
+/// On a small file system of its own: a lock is held, the disk fills up, and the held one can still
+/// be let go.
 fn fill_the_disk(mut ledger: Ledger, file: &Path) {
     ledger.open().unwrap();
     let held = attempt(1, &["held"], 60_000);

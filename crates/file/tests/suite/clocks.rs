@@ -1,4 +1,5 @@
-//! Runtimes for tests: one that is driven by hand, and one with the machine's clocks. Neither runs tasks; a store has none.
+//! Runtimes for tests: one that is driven by hand, and one with the machine's clocks. Neither runs
+//! tasks; a store has none.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;

@@ -14,8 +14,8 @@ use crate::clocks::{ByHand, OfTheMachine};
 use crate::in_line::Process;
 use crate::seeds::{attempt, key, take};
 
-/// LXC, Incus and systemd-nspawn mount a random boot id into each container. Leases of another boot are void, but those who hold
-/// these are alive.
+/// LXC, Incus and systemd-nspawn mount a random boot id into each container. Leases of another boot
+/// are void, but those who hold these are alive.
 #[test]
 fn who_knows_another_boot_id_beside_a_live_process_is_refused_and_voids_nothing() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! What SQLite keeps beside the file, deleted or replaced while processes have it open: nobody is granted what they hold.
+//! What SQLite keeps beside the file, deleted or replaced while processes have it open: nobody is
+//! granted what they hold.
 
 use std::fs;
 use std::path::{Path, PathBuf};

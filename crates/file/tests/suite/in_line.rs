@@ -1,4 +1,5 @@
-//! Processes in one line: who is served, in which order, how soon, and what a dead or stopped one costs the others.
+//! Processes in one line: who is served, in which order, how soon, and what a dead or stopped one
+//! costs the others.
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -314,7 +315,8 @@ fn a_holder_that_was_killed_is_followed_at_once_although_its_lease_is_long() {
     nothing_is_left(&file);
 }
 
-/// Nobody says that a holder was killed, so those who wait look how their keys stand; where they are many, at some of them at a time.
+/// Nobody says that a holder was killed, so those who wait look how their keys stand; where they
+/// are many, at some of them at a time.
 #[tokio::test]
 async fn of_many_keys_whose_holder_was_killed_none_is_overlooked() {
     let (_directory, file) = a_file();

@@ -1,4 +1,5 @@
-//! The file store from outside: one file, several connections, several processes, and what befalls a file.
+//! The file store from outside: one file, several connections, several processes, and what befalls
+//! a file.
 
 mod bad_days;
 mod child;

@@ -1,6 +1,7 @@
-//! The file against the plainest store there is: core's `apply` on records in memory. The same requests at the same times give
-//! the same answers, concern the same waiters and leave the same records, through whichever connection, before and after the
-//! file was closed and opened. What is granted through a connection ends when that is closed; the model is told so.
+//! The file against the plainest store there is: core's `apply` on records in memory. The same
+//! requests at the same times give the same answers, concern the same waiters and leave the same
+//! records, through whichever connection, before and after the file was closed and opened. What is
+//! granted through a connection ends when that is closed; the model is told so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -204,8 +205,8 @@ impl World {
         self.ledgers += 1;
         let mut ledger =
             Ledger::at(self.file(), self.runtime()).in_boot(BootId::new(&self.boots.to_string()));
-        // The first one makes the file. After a reboot, a child that another test has just forked may keep one of before alive for a
-        // moment.
+        // The first one makes the file. After a reboot, a child that another test has just forked
+        // may keep one of before alive for a moment.
         let begun = Instant::now();
         while let Err(fault) = ledger.open() {
             assert!(begun.elapsed() < Duration::from_secs(5), "{fault}");
@@ -216,7 +217,8 @@ impl World {
         Numbered(ledger.mortal().with_ears(Arc::clone(&self.listening) as _), self.ledgers)
     }
 
-    /// What was granted through a ledger ends with it. A child that another test has just forked may keep it alive for a moment.
+    /// What was granted through a ledger ends with it. A child that another test has just forked
+    /// may keep it alive for a moment.
     fn dies(&mut self, ledger: Numbered, witness: &mut Numbered) {
         self.dead.insert(ledger.1);
         self.void_the_dead();
@@ -375,7 +377,8 @@ impl World {
         self.plain.shares.clear();
         self.plain.lines.clear();
         self.plain.voided = Some(self.now());
-        // Of those that had ended the file may still know some, and the model none: both give them up here.
+        // Of those that had ended the file may still know some, and the model none: both give them
+        // up here.
         let mut ledger = self.ledger();
         let written = ledger.0.dump().unwrap().fences;
         self.plain.fences =

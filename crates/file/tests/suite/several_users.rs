@@ -92,7 +92,8 @@ fn users_of_a_group_exclude_each_other_and_a_killed_one_is_followed_at_once() {
     }
 }
 
-/// So that who waits need not look: whoever releases may write to the socket of another user's process.
+/// So that who waits need not look: whoever releases may write to the socket of another user's
+/// process.
 #[test]
 fn users_of_a_group_tell_each_other_of_their_turns() {
     let Some((_directory, file)) = a_store() else { return };

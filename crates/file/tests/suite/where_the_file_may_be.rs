@@ -236,7 +236,8 @@ fn a_file_from_before_there_were_lines_is_taken_over_with_its_locks_and_fences()
     assert_eq!(ledger.dump().unwrap().fences[&crate::seeds::key("a")].fence, fence);
 }
 
-/// A program of that version that has the file open would take a shared key for a free one. It must not find its table.
+/// A program of that version that has the file open would take a shared key for a free one. It must
+/// not find its table.
 #[test]
 fn a_file_from_before_keys_were_shared_is_taken_over_and_closed_to_programs_of_then() {
     let (_directory, file) = a_place();

@@ -319,7 +319,8 @@ impl Locks {
         self.0.at_rest(work);
     }
 
-    /// The same locks with another outage limit, as [`leasehold::Locks::with_outage_limit`](crate::Locks::with_outage_limit).
+    /// The same locks with another outage limit, as
+    /// [`leasehold::Locks::with_outage_limit`](crate::Locks::with_outage_limit).
     #[must_use]
     pub fn with_outage_limit(self, limit: Duration) -> Self {
         Self(self.0.with_outage_limit(limit))

@@ -13,10 +13,11 @@ const SCHEME: &str = "quorum:";
 /// What names the longest ttl, before the members.
 const MAX_TTL: &str = "max-ttl=";
 
-/// The members in `quorum:[max-ttl=TIME,]URL,URL…`, and the longest ttl if it is there; `None` for any other URL.
+/// The members in `quorum:[max-ttl=TIME,]URL,URL…`, and the longest ttl if it is there; `None` for
+/// any other URL.
 ///
-/// A comma or white space ends a member only if another URL begins behind it: clusters and sentinels have hosts with commas, and
-/// paths may have either.
+/// A comma or white space ends a member only if another URL begins behind it: clusters and
+/// sentinels have hosts with commas, and paths may have either.
 pub(super) fn members_in(url: &str) -> Result<Option<Members<'_>>, Misuse> {
     let Some(rest) = url.strip_prefix(SCHEME) else { return Ok(None) };
     let mut rest = rest.trim();

@@ -25,7 +25,8 @@ async fn seen(store: &dyn Store) -> Fence {
     holders(store, "k").await[0].fence.unwrap()
 }
 
-/// Exactly the holding with that fence: not the one before, not the one after, and nobody else's key.
+/// Exactly the holding with that fence: not the one before, not the one after, and nobody else's
+/// key.
 pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     let nothing = there
@@ -62,7 +63,8 @@ pub async fn a_break_ends_the_holding_with_that_fence_and_no_other(venue: &Venue
     assert_eq!(renew(&*here, &bystander).await, HoldAnswer::Done);
 }
 
-/// Who broke which lease, when and why, also when the key is free again; and nothing of a break that broke nothing.
+/// Who broke which lease, when and why, also when the key is free again; and nothing of a break
+/// that broke nothing.
 pub async fn a_break_leaves_a_record(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     let label = |text: &str| Some(Label::new(text).unwrap());

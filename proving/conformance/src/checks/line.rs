@@ -47,7 +47,8 @@ fn request(locks: &Locks) -> Acquire {
     locks.mutex("k").lock().within(LONG)
 }
 
-/// Twelve of two processes, taking turns: they are served in the order in which they joined, told of it, and do not ask.
+/// Twelve of two processes, taking turns: they are served in the order in which they joined, told
+/// of it, and do not ask.
 pub async fn who_came_first_is_served_first(venue: &Venue) {
     let (store, all) = (venue.store(), [locks(venue), locks(venue)]);
     let holder = all[0].mutex("k").lock().await.unwrap();
@@ -72,7 +73,8 @@ pub async fn who_came_first_is_served_first(venue: &Venue) {
     let order = order.lock().unwrap().clone();
     assert_eq!(order.iter().map(|(n, _)| *n).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
     assert!(order.windows(2).all(|pair| pair[0].1 < pair[1].1), "fences rise: {order:?}");
-    // On a machine that is busy an ask may come too late, or the first of a process may ask for all meanwhile.
+    // On a machine that is busy an ask may come too late, or the first of a process may ask for all
+    // meanwhile.
     let most = if venue.hands_over() { 16 } else { 12 + 16 };
     assert!(asks <= most || !venue.tells(), "{asks} asks for 12 grants");
     until_nothing_is_left(&*store).await;
@@ -146,8 +148,8 @@ pub async fn a_line_can_be_full(venue: &Venue) {
     served(waits).await.release().await.unwrap();
 }
 
-/// A holder that crashed does not come to release: the first in line has the lock soon after the lease's end, and the second
-/// when the first releases it.
+/// A holder that crashed does not come to release: the first in line has the lock soon after the
+/// lease's end, and the second when the first releases it.
 pub async fn a_dead_holder_is_succeeded_by_the_first_in_line(venue: &Venue) {
     let (store, locks, others) = (venue.store(), locks(venue), locks(venue));
     let dead = attempt(&["k"], SHORT);
@@ -163,7 +165,8 @@ pub async fn a_dead_holder_is_succeeded_by_the_first_in_line(venue: &Venue) {
 /// How long a lock that was handed over may last before it is claimed, at most.
 const UNCLAIMED: Duration = Duration::from_secs(5);
 
-/// A lock that was handed over lasts a window at first, and soon the ttl that was asked for, also without renewal.
+/// A lock that was handed over lasts a window at first, and soon the ttl that was asked for, also
+/// without renewal.
 pub async fn a_hand_over_becomes_a_lease_like_any_other(venue: &Venue) {
     let (store, locks) = (venue.store(), locks(venue));
     if venue.hands_over() {
@@ -221,7 +224,8 @@ pub async fn an_onlooker_sees_the_line_in_order(venue: &Venue) {
     until_nothing_is_left(&*store).await;
 }
 
-/// Takers of one, the other and both of two keys, for a while: none waits in a circle, and all get their turns.
+/// Takers of one, the other and both of two keys, for a while: none waits in a circle, and all get
+/// their turns.
 pub async fn takers_of_several_keys_all_get_their_turns(venue: &Venue) {
     let all = [locks(venue), locks(venue)];
     let mut tasks = Vec::new();

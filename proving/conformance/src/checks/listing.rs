@@ -53,7 +53,8 @@ async fn take_all(store: &dyn Store, names: &[&[u8]]) {
     }
 }
 
-/// What is listed of a key is what looking at it shows; what ended or was released is not there, nor is what others keep.
+/// What is listed of a key is what looking at it shows; what ended or was released is not there,
+/// nor is what others keep.
 pub async fn a_listing_has_what_is_held_and_nothing_else(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     assert_eq!(there.inspector().unwrap().list(b"").await.unwrap(), []);
@@ -144,7 +145,8 @@ pub async fn a_prefix_means_itself(venue: &Venue) {
     assert_eq!(listed.iter().map(|state| state.key.clone()).collect::<Vec<_>>(), [key("a[b-c]")]);
 }
 
-/// Three thousand among as many of others, each once, in the order of their bytes. In a cluster, those taken together lie in one slot.
+/// Three thousand among as many of others, each once, in the order of their bytes. In a cluster,
+/// those taken together lie in one slot.
 pub async fn a_long_listing_is_complete_and_in_order(venue: &Venue) {
     const KEYS: usize = 3_000;
     let store = venue.store();
@@ -164,7 +166,8 @@ pub async fn a_long_listing_is_complete_and_in_order(venue: &Venue) {
     assert!(listed.iter().eq(expected.iter().map(String::as_bytes)), "another order, or other keys");
 }
 
-/// With the line as looking at the key shows it; a key that another program has is there if one of ours waits for it.
+/// With the line as looking at the key shows it; a key that another program has is there if one of
+/// ours waits for it.
 pub async fn a_listing_has_what_is_waited_for(venue: &Venue) {
     let store = venue.store();
     let (holder, waiter) = (attempt(&["k:ours"], LONG), attempt(&["k:ours"], LONG));

@@ -67,7 +67,8 @@ pub async fn a_mark_lasts_for_its_time(venue: &Venue) {
     }
 }
 
-/// A mark is listed with its period, by the beginning of its key, and is gone when it was forgotten.
+/// A mark is listed with its period, by the beginning of its key, and is gone when it was
+/// forgotten.
 pub async fn marks_are_listed_and_can_be_taken_back(venue: &Venue) {
     let (here, there) = (venue.store(), venue.store());
     let now = marked(&*there).await.now;

@@ -182,8 +182,8 @@ pub async fn a_rejoin_does_not_pass_who_waits(venue: &Venue) {
     store.release(&waiter).await.unwrap();
 }
 
-/// Somebody else may hold what it forgot for as long as the longest ttl. What is given back is taken all the same, and whoever asks
-/// for this store alone is served.
+/// Somebody else may hold what it forgot for as long as the longest ttl. What is given back is
+/// taken all the same, and whoever asks for this store alone is served.
 pub async fn a_store_that_may_have_forgotten_leases_abstains_for_the_longest_ttl(venue: &Venue) {
     let store = serving(venue).await;
     let ours = proposing(&["k"], TTL);

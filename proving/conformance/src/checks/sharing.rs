@@ -74,7 +74,8 @@ pub async fn readers_hold_together_and_keep_a_writer_out(venue: &Venue) {
     take(&*there, &writer).await;
 }
 
-/// A mutex and the writer of a reader-writer lock are the same; and one who reads is not released or renewed by another.
+/// A mutex and the writer of a reader-writer lock are the same; and one who reads is not released
+/// or renewed by another.
 pub async fn a_writer_keeps_readers_out(venue: &Venue) {
     let store = venue.store();
     let (reader, writer) = (reading(LONG), attempt(&["k"], LONG));
@@ -146,7 +147,8 @@ pub async fn a_writer_that_gives_up_lets_readers_go_on(venue: &Venue) {
     assert!(first.is_held() && reader.is_held());
 }
 
-/// A reader that was not renewed is out, stays out, and does not come back when others read after a writer.
+/// A reader that was not renewed is out, stays out, and does not come back when others read after a
+/// writer.
 pub async fn a_reader_whose_lease_ended_never_comes_back(venue: &Venue) {
     let store = venue.store();
     let (stale, writer) = (reading(SHORT), attempt(&["k"], LONG));
@@ -156,7 +158,8 @@ pub async fn a_reader_whose_lease_ended_never_comes_back(venue: &Venue) {
     store.release(&writer).await.unwrap();
     let next = reading(LONG);
     take(&*store, &next).await;
-    // A quorum lets a lease be taken again where its members were away; whoever knows that it ended does not ask.
+    // A quorum lets a lease be taken again where its members were away; whoever knows that it ended
+    // does not ask.
     if venue.hands_over() {
         assert!(matches!(renew(&*store, &stale).await, HoldAnswer::NotHeld { .. }));
     }
@@ -244,7 +247,8 @@ pub async fn a_writer_is_alone_under_contention(venue: &Venue) {
     nothing_is_left(&*venue.store()).await;
 }
 
-/// On a server: the marker keeps others' SET NX out, their value keeps readers out, and who deletes the marker ends all shares.
+/// On a server: the marker keeps others' SET NX out, their value keeps readers out, and who deletes
+/// the marker ends all shares.
 pub async fn a_marker_and_a_strangers_value_keep_each_other_out(venue: &Venue) {
     let Some(server) = venue.server() else { return };
     let store = venue.store();
@@ -270,7 +274,8 @@ pub async fn a_marker_and_a_strangers_value_keep_each_other_out(venue: &Venue) {
     assert_eq!(server.text(&["EXISTS", "k"]), Reply::Integer(0));
 }
 
-/// As many as there are and no more, whatever they weigh; and each that is back is there for others.
+/// As many as there are and no more, whatever they weigh; and each that is back is there for
+/// others.
 pub async fn permits_never_exceed_their_number(venue: &Venue) {
     const PERMITS: u32 = 5;
     let inside = Arc::new(AtomicI64::new(0));

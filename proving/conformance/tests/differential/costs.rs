@@ -1,4 +1,5 @@
-//! What a line costs a server, in commands: those that ask for nothing change no answer, so that only their number tells.
+//! What a line costs a server, in commands: those that ask for nothing change no answer, so that
+//! only their number tells.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -55,7 +56,8 @@ fn connect(server: &Server) -> Connection {
 
 const LATER: Stamp = Stamp::from_micros(1 << 53);
 
-/// However many they are, but for what is written, and for how long each fence and each lease would last.
+/// However many they are, but for what is written, and for how long each fence and each lease would
+/// last.
 #[test]
 fn what_a_batch_looks_at_costs_one_question_for_all_of_its_claims() {
     let server = Server::start(Flavor::Valkey91);

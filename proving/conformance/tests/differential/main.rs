@@ -1,7 +1,8 @@
-//! The scripts against the one semantics: the same random histories, the same answers, the same pushes, and the same things left
-//! on the server.
+//! The scripts against the one semantics: the same random histories, the same answers, the same
+//! pushes, and the same things left on the server.
 //!
-//! What is left out of the comparison is named at `Tolerance`. `mutants` breaks the scripts, line by line, and sees this find out.
+//! What is left out of the comparison is named at `Tolerance`. `mutants` breaks the scripts, line
+//! by line, and sees this find out.
 
 mod costs;
 mod mutants;
@@ -11,8 +12,8 @@ use servers::{Flavor, Server};
 
 use crate::subject::Subject;
 
-/// Of each server: histories of its own, and altogether enough for each pair of requests on each pair of states to have met many
-/// times.
+/// Of each server: histories of its own, and altogether enough for each pair of requests on each
+/// pair of states to have met many times.
 const HISTORIES: u64 = 500;
 
 #[test]

@@ -102,8 +102,8 @@ const HISTORIES: u64 = 450;
 /// One that never ends is stopped.
 const LIMIT: Duration = Duration::from_millis(300);
 
-/// A part of the scripts, in all scripts that have it, with each of its lines left out, and with each comparison, sum and choice
-/// turned round.
+/// A part of the scripts, in all scripts that have it, with each of its lines left out, and with
+/// each comparison, sum and choice turned round.
 fn cannot_change_unnoticed(part: &'static str) {
     let mut server = started();
     let mutants = mutants(part);
@@ -139,7 +139,8 @@ fn connection(server: &Server) -> redis::Connection {
     connection
 }
 
-/// Stops a script that would run on for ever. One that has written something cannot be stopped: then this is false.
+/// Stops a script that would run on for ever. One that has written something cannot be stopped:
+/// then this is false.
 fn is_free(server: &Server) -> bool {
     (0..20).any(|_| {
         let mut connection = connection(server);

@@ -20,14 +20,15 @@ const STEPS: usize = 30;
 /// The last fence that a double can count.
 const FENCE_MAX: u64 = (1 << 53) - 1;
 
-/// For so long, in ms, a member must still know its run, or more than a batch is needed: half of a month.
+/// For so long, in ms, a member must still know its run, or more than a batch is needed: half of a
+/// month.
 const MEMBER_KEPT: i64 = 15 * 24 * 3600 * 1000;
 
 /// What is published after each step, so that whatever was published before it has been heard.
 const ENOUGH: &[u8] = b"that was all";
 
-/// Everything on the server: of each key its type, its content and how long it lasts; and at last how much there is. And the word
-/// that is waited for.
+/// Everything on the server: of each key its type, its content and how long it lasts; and at last
+/// how much there is. And the word that is waited for.
 const LOOK: &str = "
 redis.call('PUBLISH', ARGV[1], ARGV[2])
 local seen = {}
@@ -64,7 +65,8 @@ pub(crate) struct Subject {
     listener: Connection,
     look: redis::Script,
     instead: Instead,
-    /// Whether batches are asked first. Without, the scripts of single requests meet all that there is to meet.
+    /// Whether batches are asked first. Without, the scripts of single requests meet all that there
+    /// is to meet.
     pub(crate) batches: bool,
     /// When shares ended that ended in this history, in ms.
     ended: u64,
@@ -94,7 +96,8 @@ impl Subject {
         }
     }
 
-    /// Runs other texts instead of the scripts' own from now on; an error if one is no script at all.
+    /// Runs other texts instead of the scripts' own from now on; an error if one is no script at
+    /// all.
     ///
     /// One that never ends is an error when it is run: the server is told to stop it.
     pub(crate) fn run_instead(&mut self, instead: Instead) -> RedisResult<()> {
@@ -153,7 +156,8 @@ impl Subject {
         Ok(())
     }
 
-    /// In a batch first, as a client does, and by the script of a single request if the batch leaves it.
+    /// In a batch first, as a client does, and by the script of a single request if the batch
+    /// leaves it.
     fn ask(&mut self, request: &Request) -> RedisResult<Result<Reply, String>> {
         let Some((call, attempt)) = in_batch(request).filter(|_| self.batches) else {
             return self.ask_singly(request);
@@ -179,7 +183,8 @@ impl Subject {
         }
     }
 
-    /// Whether a batch must serve a request by itself: else it would cost a command more, and no answer would tell.
+    /// Whether a batch must serve a request by itself: else it would cost a command more, and no
+    /// answer would tell.
     fn is_simple(&mut self, request: &Request, attempt: &Attempt) -> RedisResult<bool> {
         let key = attempt.claim.first_key();
         let [fence, rest @ ..] = [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares]
@@ -376,7 +381,8 @@ fn plain(attempt: &Attempt) -> Vec<u8> {
     wire::value_of(Flag::Plain, attempt.holder, attempt.label.as_ref())
 }
 
-/// A key whose value is just what a grant wrote, and has a line. There is none: a native release, which sees no line, relies on it.
+/// A key whose value is just what a grant wrote, and has a line. There is none: a native release,
+/// which sees no line, relies on it.
 fn plain_with_a_line(dump: &Dump) -> Option<&Key> {
     let is_plain = |content: &Content| matches!(content, Content::Lease { awaited: false, .. });
     let mut plain = dump.locks.iter().filter(|(_, (content, _))| is_plain(content));
@@ -462,7 +468,8 @@ fn line_dump((kind, order, pttl): &Seen, (_, fields, waiters_pttl): &Seen) -> Re
     Ok(LineDump { order: order.collect::<Result<_, _>>()?, fields, left: left(*waiters_pttl) })
 }
 
-/// What is right: the answers, and what is told to whom; of what is told at once, the last comes first.
+/// What is right: the answers, and what is told to whom; of what is told at once, the last comes
+/// first.
 fn right(served: Vec<Served>, tolerance: Tolerance) -> (Vec<Reply>, Vec<(Channel, PushMessage)>) {
     let (mut replies, mut told) = (Vec::new(), Vec::new());
     for Served { answer, pushes, unfinished } in served {

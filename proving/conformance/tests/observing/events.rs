@@ -160,7 +160,8 @@ async fn an_outage_is_told_with_each_fault_and_its_end_once() {
     assert_eq!(kinds(&read).last(), Some(&"renewed"));
 }
 
-/// Nobody reads while two thousand events happen; the lease is renewed all the same, and the reader is told what it missed.
+/// Nobody reads while two thousand events happen; the lease is renewed all the same, and the reader
+/// is told what it missed.
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_delays_no_renewal_and_is_told_how_much_it_missed() {
     let world = World::begin();
@@ -213,7 +214,8 @@ async fn a_dropped_next_loses_no_event() {
     assert_eq!(kinds(&drain(&mut events).await), ["acquired", "released"]);
 }
 
-/// A thousand locks are taken and lost at once, by a keeper that reports all of them from under its table.
+/// A thousand locks are taken and lost at once, by a keeper that reports all of them from under its
+/// table.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_each_holding_come_in_their_order() {
     let world = World::begin();

@@ -22,7 +22,8 @@ struct Figures {
 }
 
 impl Figures {
-    /// Looks anew. What is in the recorder is taken out by that; so what is counted is added to what was there before.
+    /// Looks anew. What is in the recorder is taken out by that; so what is counted is added to
+    /// what was there before.
     fn look(&mut self) -> &mut Self {
         for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {
             let (kind, key) = key.into_parts();

@@ -1,4 +1,5 @@
-//! What a process tells of its locks: events, the log, the figures; and what it can ask of a lock without taking it.
+//! What a process tells of its locks: events, the log, the figures; and what it can ask of a lock
+//! without taking it.
 
 mod events;
 mod figures;

@@ -1,4 +1,5 @@
-//! What stores tell of themselves: members of a quorum that come and go, pushes that do not come through, leases that are broken.
+//! What stores tell of themselves: members of a quorum that come and go, pushes that do not come
+//! through, leases that are broken.
 
 use std::sync::Arc;
 use std::time::Duration;

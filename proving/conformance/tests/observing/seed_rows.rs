@@ -18,8 +18,9 @@ async fn next(events: &mut leasehold::Events) -> Event {
     timeout(5 * SECOND, events.next()).await.expect("soon").expect("not over")
 }
 
-/// The fork of redislock has `check(key)`, which should wait until a lock is free for so many retries, and is inverted: it failed
-/// when the lock was free. Its error was of another class than the one that it exports.
+/// The fork of redislock has `check(key)`, which should wait until a lock is free for so many
+/// retries, and is inverted: it failed when the lock was free. Its error was of another class than
+/// the one that it exports.
 #[tokio::test(flavor = "multi_thread")]
 async fn redislock_check_waits_until_the_key_is_free_without_taking_it() {
     let (_server, here, there) = two_processes().await;
@@ -59,7 +60,8 @@ async fn async_try(locks: Locks) -> Option<leasehold::Guard> {
     locks.mutex("k").try_lock().await.unwrap()
 }
 
-/// exclusive-lock: `inspect()` gives anybody the ttl and `lock_contents`, and null where there is no lock.
+/// exclusive-lock: `inspect()` gives anybody the ttl and `lock_contents`, and null where there is
+/// no lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn exclusive_lock_inspect_and_lock_contents_are_there_for_anybody() {
     let (_server, here, there) = two_processes().await;
@@ -75,7 +77,8 @@ async fn exclusive_lock_inspect_and_lock_contents_are_there_for_anybody() {
     assert_eq!(there.inspect("k").await.unwrap().holders, []);
 }
 
-/// exclusive-lock: a timer refreshes the lock until it is released, and events say acquired, refreshed and released.
+/// exclusive-lock: a timer refreshes the lock until it is released, and events say acquired,
+/// refreshed and released.
 #[tokio::test(flavor = "multi_thread")]
 async fn exclusive_lock_events_acquired_refreshed_and_released_come_in_order() {
     let (_server, here, _) = two_processes().await;
@@ -88,8 +91,9 @@ async fn exclusive_lock_events_acquired_refreshed_and_released_come_in_order() {
     assert!(matches!(next(&mut events).await, Event::Released { .. }));
 }
 
-/// exclusive-lock: the event `error`. When the key was gone it went on saying refreshed, and when a thief had it, it refreshed
-/// the thief's and deleted it in the end. Without a listener the process ended.
+/// exclusive-lock: the event `error`. When the key was gone it went on saying refreshed, and when a
+/// thief had it, it refreshed the thief's and deleted it in the end. Without a listener the process
+/// ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn exclusive_lock_event_error_comes_when_the_key_is_gone_or_a_thiefs_and_nobody_need_listen() {
     let (server, here, there) = two_processes().await;
@@ -118,7 +122,8 @@ async fn exclusive_lock_event_error_comes_when_the_key_is_gone_or_a_thiefs_and_n
     drop((there_too.next(), unheard));
 }
 
-/// exclusive-lock: `release()` twice is no error. Here a guard that is released is gone, and one that was lost says so.
+/// exclusive-lock: `release()` twice is no error. Here a guard that is released is gone, and one
+/// that was lost says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn exclusive_lock_release_is_idempotent_by_type() {
     let (server, here, there) = two_processes().await;

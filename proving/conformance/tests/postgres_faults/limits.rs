@@ -1,4 +1,5 @@
-//! Limits and isolation levels that an administrator gave the role, locks of other transactions, and deadlocks.
+//! Limits and isolation levels that an administrator gave the role, locks of other transactions,
+//! and deadlocks.
 
 use std::time::Duration;
 

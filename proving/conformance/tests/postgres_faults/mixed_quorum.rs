@@ -33,7 +33,8 @@ async fn a_quorum_of_redis_postgresql_and_a_file_loses_one_of_them_and_leaves_no
     let (here, there) = (quorum(), quorum());
     let guard = take(&here, "k").await;
     assert!(there.mutex("k").try_lock().await.unwrap().is_none());
-    // The file, which is new, abstains for the longest ttl. Then two are enough, whichever they are.
+    // The file, which is new, abstains for the longest ttl. Then two are enough, whichever they
+    // are.
     let single = async |url: &str| Locks::connect(url).await.unwrap();
     let file = single(&urls[2]).await;
     until("the file takes part", async || !file.inspect("k").await.unwrap().holders.is_empty()).await;

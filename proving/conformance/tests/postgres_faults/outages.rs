@@ -86,7 +86,8 @@ async fn a_server_that_hangs_is_named_as_the_cause_and_so_is_one_that_is_gone() 
     let error = locks.mutex("k").lock().await.unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
     server.restart();
-    // What was released just before the kill may still be held: a release is not flushed before it is answered.
+    // What was released just before the kill may still be held: a release is not flushed before it
+    // is answered.
     take(&locks, "another").await.release().await.unwrap();
 }
 
@@ -103,7 +104,8 @@ async fn a_grant_whose_commit_was_never_answered_is_given_back() {
         db.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     };
     standby("nobody").await;
-    // The server waits for a standby only once its checkpointer has read the settings; releases never do.
+    // The server waits for a standby only once its checkpointer has read the settings; releases
+    // never do.
     let asked = tokio::spawn(async move {
         loop {
             match asks.mutex("k").lock().await {

@@ -1,4 +1,5 @@
-//! Behind PgBouncer in transaction mode, which gives each transaction any session: everything but push works.
+//! Behind PgBouncer in transaction mode, which gives each transaction any session: everything but
+//! push works.
 
 use std::time::Duration;
 

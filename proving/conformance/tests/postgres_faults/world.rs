@@ -62,7 +62,8 @@ pub(crate) async fn sessions(db: &Client, condition: &str) -> Vec<i32> {
     db.query(&sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// Several tasks of several processes that take one lock again and again, and see that no other of them believes to have it.
+/// Several tasks of several processes that take one lock again and again, and see that no other of
+/// them believes to have it.
 pub(crate) struct Crowd {
     scene: Arc<Scene>,
     tasks: Vec<JoinHandle<()>>,

@@ -81,7 +81,8 @@ async fn a_waiter_is_woken_and_does_not_poll() {
     drop(guard);
 }
 
-/// The one in whose line they stand hangs: the first of this process finds that out, and all of them go on at the next member.
+/// The one in whose line they stand hangs: the first of this process finds that out, and all of
+/// them go on at the next member.
 #[tokio::test(start_paused = true)]
 async fn waiters_go_on_at_the_next_member_when_the_line_member_dies() {
     let world = World::of(3);
@@ -107,7 +108,8 @@ async fn waiters_go_on_at_the_next_member_when_the_line_member_dies() {
     assert!(world.is_empty());
 }
 
-/// Each thinks another member the first that answers. node-redlock has all of them retry, each after a random delay.
+/// Each thinks another member the first that answers. node-redlock has all of them retry, each
+/// after a random delay.
 #[tokio::test(start_paused = true)]
 async fn rivals_in_different_lines_all_get_their_turns() {
     let world = World::of(3);
@@ -146,7 +148,8 @@ async fn a_dead_holder_costs_its_lease_and_little_more() {
     assert!(!guard.is_held() && next.fence() > guard.fence());
 }
 
-/// Two readers that had to raise their fences met at one number: 14 of 1,468 were shared without any fault.
+/// Two readers that had to raise their fences met at one number: 14 of 1,468 were shared without
+/// any fault.
 #[tokio::test(start_paused = true)]
 async fn readers_that_ask_at_once_have_fences_of_their_own() {
     use rand::rngs::StdRng;

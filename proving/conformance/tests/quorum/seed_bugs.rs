@@ -8,8 +8,8 @@ use tokio::time::{sleep, timeout};
 
 use super::world::{SECOND, TTL, World};
 
-/// redlock 4 unlocks everywhere when an extension fails: one transient error at two of three servers, and the keys were gone at
-/// all three, while the work under them went on.
+/// redlock 4 unlocks everywhere when an extension fails: one transient error at two of three
+/// servers, and the keys were gone at all three, while the work under them went on.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_fails_unlocks_nothing() {
     let world = World::of(3);
@@ -24,7 +24,8 @@ async fn a_renewal_that_fails_unlocks_nothing() {
     assert!(guard.is_held());
 }
 
-/// redlock 4 and 5 and redis-dlm wait for all servers: with one of them stopped, acquiring never returned.
+/// redlock 4 and 5 and redis-dlm wait for all servers: with one of them stopped, acquiring never
+/// returned.
 #[tokio::test(start_paused = true)]
 async fn a_stopped_server_holds_nobody_up() {
     for stopped in 0..3 {
@@ -36,8 +37,9 @@ async fn a_stopped_server_holds_nobody_up() {
     }
 }
 
-/// redlock 5 counts votes for and against and waits for one of them to be a majority: with two servers, or four, and half of them
-/// for each of two callers, neither ever was, and both calls hung.
+/// redlock 5 counts votes for and against and waits for one of them to be a majority: with two
+/// servers, or four, and half of them for each of two callers, neither ever was, and both calls
+/// hung.
 #[tokio::test(start_paused = true)]
 async fn an_even_split_gives_both_callers_an_answer() {
     for (members, half) in [(2, 1), (4, 2)] {
@@ -53,7 +55,8 @@ async fn an_even_split_gives_both_callers_an_answer() {
     }
 }
 
-/// redlock 5 does not look at the clock when the last vote is in, and gave out locks whose servers had already let them expire.
+/// redlock 5 does not look at the clock when the last vote is in, and gave out locks whose servers
+/// had already let them expire.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_has_expired_is_never_given_out() {
     let world = World::of(3);
@@ -67,8 +70,8 @@ async fn a_lock_that_has_expired_is_never_given_out() {
     assert!(guard.is_held() && guard.remaining() <= SECOND * 3 / 20);
 }
 
-/// redlock 5 leaves the keys of an attempt that failed where it got them, and its next attempt, under another value, is refused by
-/// them: it waits for its own leftovers to expire.
+/// redlock 5 leaves the keys of an attempt that failed where it got them, and its next attempt,
+/// under another value, is refused by them: it waits for its own leftovers to expire.
 #[tokio::test(start_paused = true)]
 async fn a_retry_is_not_blocked_by_what_the_attempt_before_left() {
     let world = World::of(3);
@@ -82,7 +85,8 @@ async fn a_retry_is_not_blocked_by_what_the_attempt_before_left() {
     assert!(guard.attempts() > 1);
 }
 
-/// redlock 5 retries the release of an expired lock for two seconds, and then fails with a text that names no reason.
+/// redlock 5 retries the release of an expired lock for two seconds, and then fails with a text
+/// that names no reason.
 #[tokio::test(start_paused = true)]
 async fn releasing_an_expired_lock_says_so_at_once() {
     let world = World::of(3);
@@ -94,8 +98,8 @@ async fn releasing_an_expired_lock_says_so_at_once() {
     assert_eq!(world.time.passed(), begun);
 }
 
-/// redlock 5's `using` told the work of the loss more than a second after the lease had ended, and a release that failed replaced
-/// the result of the work.
+/// redlock 5's `using` told the work of the loss more than a second after the lease had ended, and
+/// a release that failed replaced the result of the work.
 #[tokio::test(start_paused = true)]
 async fn work_is_stopped_by_the_end_of_the_lease_and_its_result_is_never_replaced() {
     let world = World::of(3);
@@ -114,7 +118,8 @@ async fn work_is_stopped_by_the_end_of_the_lease_and_its_result_is_never_replace
     assert_eq!(work.await, Ok(7));
 }
 
-/// redlock 4 takes `retryCount: 0` for "not set", and with −1 an acquisition of a lock that was stolen never returned.
+/// redlock 4 takes `retryCount: 0` for "not set", and with −1 an acquisition of a lock that was
+/// stolen never returned.
 #[tokio::test(start_paused = true)]
 async fn one_try_is_one_try_and_a_limit_is_kept() {
     let world = World::of(3);
@@ -139,8 +144,9 @@ async fn a_key_named_twice_is_locked_once_and_no_key_is_a_misuse() {
     assert_eq!(nothing, LockError::Misuse(Misuse::NoKeys));
 }
 
-/// All of them count a lease on the wall clock: when that was set back an hour, a dead lock said that it had an hour left. The
-/// lease clock here is another than the wall clock, and ends leases by itself.
+/// All of them count a lease on the wall clock: when that was set back an hour, a dead lock said
+/// that it had an hour left. The lease clock here is another than the wall clock, and ends leases
+/// by itself.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_a_lease_never_exceeds_its_ttl() {
     let world = World::of(3);

@@ -1,4 +1,5 @@
-//! Members in memory, and processes that each have a weather of their own on the way to each of them.
+//! Members in memory, and processes that each have a weather of their own on the way to each of
+//! them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -19,7 +19,8 @@ fn told(notices: &mut Box<dyn Notices>) -> Option<Notice> {
     }
 }
 
-/// Lifts what an attempt has at one member to a greater fence, as a round does that is under way elsewhere.
+/// Lifts what an attempt has at one member to a greater fence, as a round does that is under way
+/// elsewhere.
 async fn raise_at(world: &World, member: usize, attempt: &Attempt, to: Fence) {
     let proposal = Proposal { fence: to, max_ttl: Ttl::new(MAX_TTL).unwrap() };
     let there = attempt.at_member(attempt.holder, proposal);
@@ -89,7 +90,8 @@ async fn by_another_fence_nothing_is_broken_and_it_is_said_who_holds() {
     assert_eq!(answer, BreakAnswer::NotHeld { held_by: None });
 }
 
-/// Where the fence was not settled yet when somebody looked, the lease is broken by the one that it has then.
+/// Where the fence was not settled yet when somebody looked, the lease is broken by the one that it
+/// has then.
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_broken_also_where_its_fence_rises_meanwhile() {
     let world = World::of(3);

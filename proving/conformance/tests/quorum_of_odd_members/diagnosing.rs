@@ -50,7 +50,8 @@ async fn members_out_of_reach_are_warned_of_while_the_others_are_enough_and_it_i
 #[tokio::test(start_paused = true)]
 async fn without_a_majority_a_diagnosis_says_that_no_lock_can_be_taken_and_whom_to_bring_back() {
     let world = World::of(5);
-    // Whether a member is silent or says itself that its server cannot be reached comes to the same.
+    // Whether a member is silent or says itself that its server cannot be reached comes to the
+    // same.
     let reach = Finding::new(Severity::Unsafe, "reach", &"memory:a".into(), "connection refused", "no vote");
     world.members[0].says(|facts| facts.diagnosis.findings.push(reach));
     world.members[1].on("diagnose", Weather::Hung);

@@ -108,7 +108,8 @@ async fn what_a_lock_is_measured_against_is_done_when_a_majority_has_done_it() {
     assert!(fault.to_string().contains("1 of 3 stores answered, 2 refused"), "{fault}");
 }
 
-/// A walk goes from member to member; where one does not answer the keys that a majority holds are found at the others.
+/// A walk goes from member to member; where one does not answer the keys that a majority holds are
+/// found at the others.
 #[tokio::test(start_paused = true)]
 async fn a_walk_passes_a_silent_member_over_while_a_majority_answers() {
     let world = World::of(3);

@@ -1,4 +1,5 @@
-//! What an attempt is told, and what the members are asked for it, when they do not answer the same.
+//! What an attempt is told, and what the members are asked for it, when they do not answer the
+//! same.
 
 use std::time::Duration;
 
@@ -96,7 +97,8 @@ async fn who_does_not_join_a_full_line_is_told_so_and_leaves_nothing() {
     assert_eq!((world.taken(), world.lines()), (vec![0, 1], vec![0; 3]));
 }
 
-/// Which line is full is said where one would stand in it; elsewhere it says only that the key is held there.
+/// Which line is full is said where one would stand in it; elsewhere it says only that the key is
+/// held there.
 #[tokio::test(start_paused = true)]
 async fn a_full_line_at_another_member_keeps_nobody_from_a_majority() {
     let world = World::of(3);
@@ -128,8 +130,8 @@ async fn who_stood_in_line_begins_anew_when_too_few_members_answer() {
     assert_eq!(world.lines()[0], 0);
 }
 
-/// It has the line member's key, and of the others each has another: they give it up when they find that they have not. What a process
-/// that died has left there is not given up.
+/// It has the line member's key, and of the others each has another: they give it up when they find
+/// that they have not. What a process that died has left there is not given up.
 #[tokio::test(start_paused = true)]
 async fn a_try_on_a_split_vote_asks_ever_more_rarely_for_a_second_and_then_goes() {
     let world = World::of(3);
@@ -145,7 +147,8 @@ async fn a_try_on_a_split_vote_asks_ever_more_rarely_for_a_second_and_then_goes(
     assert_eq!(world.taken(), [1, 2]);
 }
 
-/// Its rivals asked a moment before, and each of them has found that another has the line member's key.
+/// Its rivals asked a moment before, and each of them has found that another has the line member's
+/// key.
 #[tokio::test(start_paused = true)]
 async fn of_rivals_that_each_have_a_part_the_one_with_the_first_members_key_goes_on() {
     let world = World::of(3);
@@ -181,8 +184,9 @@ async fn a_try_against_one_holder_at_a_majority_is_no_split_vote() {
     assert_eq!((world.counts("grant"), world.passed()), (vec![1; 3], Duration::ZERO));
 }
 
-/// The first member's server was gone and refused the connection at once. That and one holder were heard before the others, and
-/// whoever tried a lock that somebody held was told that no majority answers.
+/// The first member's server was gone and refused the connection at once. That and one holder were
+/// heard before the others, and whoever tried a lock that somebody held was told that no majority
+/// answers.
 #[tokio::test(start_paused = true)]
 async fn a_try_of_a_held_lock_is_told_so_also_where_the_line_member_fails_before_the_others_answer() {
     for (members, down) in [(3, 1), (5, 1), (5, 2)] {
@@ -213,7 +217,8 @@ async fn a_try_that_no_majority_can_answer_is_told_so_although_a_member_is_held(
     assert!(!fault.is_lasting() && fault.to_string().contains("2 did not answer (memory:a: "), "{fault}");
 }
 
-/// One of five abstains, and two are held: whoever asks is not told that it is held, because that is not what keeps it from the lock.
+/// One of five abstains, and two are held: whoever asks is not told that it is held, because that
+/// is not what keeps it from the lock.
 #[tokio::test(start_paused = true)]
 async fn where_the_holders_are_too_few_to_keep_others_out_the_members_that_fail_are_named() {
     let world = World::of(5);
@@ -278,7 +283,8 @@ async fn the_fence_of_a_grant_is_the_greatest_that_any_member_answered_and_the_n
     assert!(next > high, "{next} after {high} was seen");
 }
 
-/// Who a server is is known only when it has answered, and the first lock was counted three times at one server.
+/// Who a server is is known only when it has answered, and the first lock was counted three times
+/// at one server.
 #[tokio::test(start_paused = true)]
 async fn a_majority_of_names_for_one_place_grants_nothing_also_when_that_is_known_only_by_their_answers() {
     let world = World::of(3);

@@ -8,7 +8,8 @@ use leasehold_core::{HoldAnswer, InspectStore as _, Notice, Store as _, WaitMode
 use crate::odd::{lasting, passing};
 use crate::world::{MILLISECOND, SECOND, TTL, World, fence};
 
-/// A server of many nodes one of which is down: it keeps some leases and cannot say anything of others.
+/// A server of many nodes one of which is down: it keeps some leases and cannot say anything of
+/// others.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_a_part_of_the_members_cannot_reach_takes_no_other_of_its_batch_with_it() {
     let world = World::of(3);
@@ -53,7 +54,8 @@ async fn a_renewal_is_told_as_soon_as_a_majority_has_answered_it() {
     assert_eq!(quorum.renew(&[]).await, []);
 }
 
-/// What a process was not granted itself, such as a lease that it was told the id of, it keeps where it is.
+/// What a process was not granted itself, such as a lease that it was told the id of, it keeps
+/// where it is.
 #[tokio::test(start_paused = true)]
 async fn a_lease_of_another_process_is_renewed_where_it_is_and_taken_nowhere() {
     let world = World::of(3);

@@ -64,7 +64,8 @@ async fn whoever_looks_hears_every_member_that_answers_in_time_and_needs_a_major
     assert!(fault.to_string().contains(words), "{fault}");
 }
 
-/// A member's list takes the longer the more keys it has, and more than the time that it has for one key.
+/// A member's list takes the longer the more keys it has, and more than the time that it has for
+/// one key.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_takes_its_members_seconds_is_waited_for() {
     let world = World::of(3);
@@ -77,7 +78,8 @@ async fn a_list_that_takes_its_members_seconds_is_waited_for() {
     assert_eq!(world.passed(), 5 * SECOND);
 }
 
-/// The clock that decides what is due is the middle one of those that answer, and the mark the latest that any of them has.
+/// The clock that decides what is due is the middle one of those that answer, and the mark the
+/// latest that any of them has.
 #[tokio::test(start_paused = true)]
 async fn of_what_was_done_the_latest_is_believed_and_of_the_clocks_the_one_in_the_middle() {
     let world = World::of(5);

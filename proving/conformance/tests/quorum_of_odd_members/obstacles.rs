@@ -66,7 +66,8 @@ async fn who_waits_stands_where_no_other_programs_lock_is_in_the_way() {
     assert_eq!((world.taken(), world.passed()), (vec![1, 2], MILLISECOND));
 }
 
-/// It is what most members say that keeps everybody out, so that is what is waited for, and the place in line is kept.
+/// It is what most members say that keeps everybody out, so that is what is waited for, and the
+/// place in line is kept.
 #[tokio::test(start_paused = true)]
 async fn other_programs_locks_at_a_majority_are_waited_for() {
     let world = World::of(3);
@@ -137,8 +138,8 @@ fn holders(world: &World, ours: Holder) -> usize {
     (0..world.members.len()).filter(|member| held(*member)).count()
 }
 
-/// The holder lets go, and the first member hands its key to who waited. Before that one has asked the others somebody tries, and is
-/// granted by them: it gives way, and asks again.
+/// The holder lets go, and the first member hands its key to who waited. Before that one has asked
+/// the others somebody tries, and is granted by them: it gives way, and asks again.
 #[tokio::test(start_paused = true)]
 async fn who_comes_between_a_hand_over_and_the_rest_of_the_round_gives_way() {
     for wait_mode in [WaitMode::Try, WAIT] {
@@ -167,8 +168,9 @@ async fn who_comes_between_a_hand_over_and_the_rest_of_the_round_gives_way() {
     }
 }
 
-/// Seed 198 of `any_weather`: the first member was so slow that the attempt went to stand in the line of the next, and gave up what it
-/// had asked of the first. That was granted late, was counted, and was released: two believed at once.
+/// Seed 198 of `any_weather`: the first member was so slow that the attempt went to stand in the
+/// line of the next, and gave up what it had asked of the first. That was granted late, was
+/// counted, and was released: two believed at once.
 #[tokio::test(start_paused = true)]
 async fn what_a_member_grants_late_counts_and_stays_or_is_given_up_and_counts_for_nothing() {
     let world = World::of(3);

@@ -70,7 +70,8 @@ async fn a_grant_that_comes_after_the_attempt_was_given_up_is_given_up_after_it(
     assert_eq!((world.counts("give_up"), world.taken()), (vec![0, 0, 1], vec![]));
 }
 
-/// A member that never answers: what it was asked cannot come to anything once the longest ttl is over.
+/// A member that never answers: what it was asked cannot come to anything once the longest ttl is
+/// over.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_never_ends_is_dropped_after_the_longest_ttl_and_what_it_may_have_left_given_up() {
     let world = World::of(3);
@@ -106,7 +107,8 @@ async fn an_attempt_that_failed_gives_up_what_it_was_granted_and_asks_anew_under
     }
 }
 
-/// The third member answered the release before the grant reached it, and then the program ends: nobody would undo that grant.
+/// The third member answered the release before the grant reached it, and then the program ends:
+/// nobody would undo that grant.
 #[test]
 fn a_grant_that_is_under_way_when_the_program_ends_is_given_up() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -90,8 +90,8 @@ async fn who_meets_a_line_member_that_fails_stands_in_the_line_of_the_next() {
     assert_eq!(world.passed(), MILLISECOND, "at once");
 }
 
-/// Whoever stood in the second line while the first member was down is handed the key there, and goes on with that, whoever came to the
-/// first member meanwhile.
+/// Whoever stood in the second line while the first member was down is handed the key there, and
+/// goes on with that, whoever came to the first member meanwhile.
 #[tokio::test(start_paused = true)]
 async fn who_was_handed_a_key_goes_on_from_the_member_that_handed_it() {
     let world = World::of(3);

@@ -1,4 +1,5 @@
-//! The kit for tests of programs that use locks: each of its verbs shows, and time stands still unless it is moved.
+//! The kit for tests of programs that use locks: each of its verbs shows, and time stands still
+//! unless it is moved.
 
 mod out_of_reach;
 mod taken_away;
@@ -13,7 +14,8 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// What a lease lasts if nothing is said.
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
-/// Runs a test on a runtime of one thread and on one of several. They have no timers, so that nothing can sleep.
+/// Runs a test on a runtime of one thread and on one of several. They have no timers, so that
+/// nothing can sleep.
 pub(crate) fn on_each_runtime(test: impl AsyncFn()) {
     Builder::new_current_thread().build().unwrap().block_on(test());
     Builder::new_multi_thread().worker_threads(3).build().unwrap().block_on(test());

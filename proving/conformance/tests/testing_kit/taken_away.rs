@@ -146,7 +146,8 @@ fn a_process_that_stands_still_takes_no_lock() {
     });
 }
 
-/// Whoever stood between the dead one and the next may not hold it up for longer than anybody is waited for.
+/// Whoever stood between the dead one and the next may not hold it up for longer than anybody is
+/// waited for.
 #[test]
 fn a_process_that_never_goes_on_is_followed_at_its_leases_end() {
     on_each_runtime(async || {

@@ -67,8 +67,8 @@ fn a_lease_that_is_not_renewed_ends_on_the_dot() {
     });
 }
 
-/// The whole process stands still, the thread that moves time and the one that renews, which comes back a little later: as long
-/// as it is about to, no time passes.
+/// The whole process stands still, the thread that moves time and the one that renews, which comes
+/// back a little later: as long as it is about to, no time passes.
 #[test]
 fn a_machine_that_stalls_loses_nobody_a_lease() {
     const STALL: Duration = Duration::from_millis(700);
@@ -192,7 +192,8 @@ fn what_is_to_be_done_every_hour_is_done_once_in_each() {
     });
 }
 
-/// Many tasks on many threads, and all of them in line: each has its turn, none is passed over because time ran away from it.
+/// Many tasks on many threads, and all of them in line: each has its turn, none is passed over
+/// because time ran away from it.
 #[test]
 fn tasks_that_take_turns_are_given_the_time_to_take_them() {
     on_each_runtime(async || {

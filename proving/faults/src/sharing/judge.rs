@@ -106,7 +106,8 @@ impl Judge {
         &self.holds
     }
 
-    /// Who held a key beside somebody who could not be there; and of permits, the hold with which there were too many.
+    /// Who held a key beside somebody who could not be there; and of permits, the hold with which
+    /// there were too many.
     #[must_use]
     pub fn too_many(&self) -> Option<String> {
         let mut inside = BTreeMap::<&str, Vec<&Hold>>::new();
@@ -124,7 +125,8 @@ impl Judge {
         None
     }
 
-    /// Two holds of one key with the same fence, or one alone whose fence is not above those that ended before it began.
+    /// Two holds of one key with the same fence, or one alone whose fence is not above those that
+    /// ended before it began.
     #[must_use]
     pub fn fence_out_of_order(&self) -> Option<String> {
         let mut highest = BTreeMap::<&str, (u64, &Hold)>::new();
@@ -146,7 +148,8 @@ impl Judge {
         None
     }
 
-    /// The longest that anybody waited, also who was not served in the end; and how often the least served was.
+    /// The longest that anybody waited, also who was not served in the end; and how often the least
+    /// served was.
     #[must_use]
     pub fn longest_wait(&self) -> (Duration, usize) {
         let served = self.holds.iter().map(|hold| hold.from - hold.asked);

@@ -19,8 +19,9 @@ use crate::{
 /// Whose renewals and pushes a fault kept from arriving goes on as before within this.
 const RECOVERS: Duration = Duration::from_secs(1);
 
-/// Half of the holders to whom nothing else happens have heard of it by then: a push takes milliseconds, and a holder looks at its guard
-/// every 20 ms. The next renewal would come later for most.
+/// Half of the holders to whom nothing else happens have heard of it by then: a push takes
+/// milliseconds, and a holder looks at its guard every 20 ms. The next renewal would come later for
+/// most.
 const MOMENTS: Duration = Duration::from_millis(150);
 
 /// So many say something about half of them.
@@ -57,7 +58,8 @@ pub(crate) struct Broken {
     pub(crate) leases: usize,
     /// How many may have been.
     pub(crate) unanswered: usize,
-    /// After how long those heard of it, while they held on, to whom nothing else happened; the shortest first.
+    /// After how long those heard of it, while they held on, to whom nothing else happened; the
+    /// shortest first.
     pub(crate) told_after: Vec<Duration>,
 }
 
@@ -88,8 +90,9 @@ impl Breaks {
         self.all.push(broken);
     }
 
-    /// The same where a lease may be shown by a greater fence than its holder has: of a quorum, a member that was slow or forgot may have
-    /// given it another since, and where no majority shows the same, the greatest is shown.
+    /// The same where a lease may be shown by a greater fence than its holder has: of a quorum, a
+    /// member that was slow or forgot may have given it another since, and where no majority shows
+    /// the same, the greatest is shown.
     pub(crate) fn at_members(self, by_key: &BTreeMap<&str, Vec<&Stay>>) -> Self {
         let mut named = Self::default();
         for mut broken in self.all {
@@ -123,8 +126,8 @@ impl Breaks {
         self.of_stay(stay).next().is_some()
     }
 
-    /// Until when others were kept out by this lease at most: to its end in truth, whatever its holder believes. Of several keys only
-    /// that which is broken is free at once.
+    /// Until when others were kept out by this lease at most: to its end in truth, whatever its
+    /// holder believes. Of several keys only that which is broken is free at once.
     pub(crate) fn kept_out_until(&self, stay: &Stay) -> u64 {
         let alone = stay.wish.as_ref().is_none_or(|wish| wish.keys.len() == 1);
         let broken = self.of_stay(stay).filter(|_| alone).filter_map(|broken| broken.until).min();
@@ -144,7 +147,8 @@ impl Breaks {
             let Some(until) = broken.until else { continue };
             let stays = by_key.get(broken.key.as_str()).map_or(&[][..], Vec::as_slice);
             fences_are_greater_after(broken, until, self, circumstances, stays, violations);
-            // More than one only where readers share a fence, and then it is not known which of them it was.
+            // More than one only where readers share a fence, and then it is not known which of
+            // them it was.
             let its = stays.iter().filter(|stay| broken.is_of(stay));
             let Some(stay) = its.min_by_key(|stay| stay.believed_until) else { continue };
             let after = Duration::from_nanos(stay.believed_until.saturating_sub(until));
@@ -182,8 +186,9 @@ impl Break {
     }
 }
 
-/// Whoever holds a key after a break has a greater fence than what was broken, if one of the two holds alone; and whoever asked after it
-/// has, however they hold. Also where what was broken was never heard of by who had it.
+/// Whoever holds a key after a break has a greater fence than what was broken, if one of the two
+/// holds alone; and whoever asked after it has, however they hold. Also where what was broken was
+/// never heard of by who had it.
 fn fences_are_greater_after(
     broken: &Break,
     until: u64,

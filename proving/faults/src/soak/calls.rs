@@ -12,7 +12,8 @@ struct Call {
     until: u64,
 }
 
-/// All calls of a run, as far as its history knows of them: what is said between the first answer and the grant is not in it.
+/// All calls of a run, as far as its history knows of them: what is said between the first answer
+/// and the grant is not in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calls(Vec<Call>);
 

@@ -93,7 +93,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Waits until a call of this worker's is under way, as far as its last entry tells; not for long.
+    /// Waits until a call of this worker's is under way, as far as its last entry tells; not for
+    /// long.
     fn until_it_calls(&self, worker: u32) -> io::Result<()> {
         let history = &self.plans[0].history;
         let mut read = history::length(history)?;

@@ -206,7 +206,8 @@ impl Errands {
         self.voice.lets_go(doing.into_guard(), false).await;
     }
 
-    /// As an operator does who finds a lock held, perhaps by one that hangs, and perhaps thinks about it for a while.
+    /// As an operator does who finds a lock held, perhaps by one that hangs, and perhaps thinks
+    /// about it for a while.
     async fn breaks_one(&mut self) {
         let Some(&key) = [MUTEX, TWO[0], TWO[1], DOC, GPUS, CHIEF, EVERY].choose(&mut self.dice) else {
             return;

@@ -145,7 +145,8 @@ impl Ground {
         }
     }
 
-    /// Whether what a store forgets makes it possible that two believe at once. A quorum that loses a minority forgets nothing.
+    /// Whether what a store forgets makes it possible that two believe at once. A quorum that loses
+    /// a minority forgets nothing.
     pub(crate) fn forgives(&self, kind: Kind) -> bool {
         kind.loses_state() && !self.is_quorum()
     }

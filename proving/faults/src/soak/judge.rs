@@ -25,13 +25,15 @@ pub(crate) struct Circumstances {
     pub(crate) ttl: Duration,
     /// When a store forgot leases, so that two could believe at once.
     pub(crate) forgotten: Vec<Fault>,
-    /// When a store, or a member of a quorum, forgot something: marks may be gone then, and of a quorum what a bare majority had.
+    /// When a store, or a member of a quorum, forgot something: marks may be gone then, and of a
+    /// quorum what a bare majority had.
     pub(crate) forgotten_somewhere: Vec<Fault>,
     /// When nobody could be granted anything.
     pub(crate) down: Vec<Fault>,
     /// All faults of the store and of the ways to it.
     pub(crate) faults: Vec<Fault>,
-    /// How soon the holder of a broken lease hears of it, to whom nothing else happens: with its next renewal, if not before.
+    /// How soon the holder of a broken lease hears of it, to whom nothing else happens: with its
+    /// next renewal, if not before.
     pub(crate) told_within: Duration,
     /// What the machine may have added to the time in which two processes speak.
     pub(crate) stall: Duration,
@@ -51,7 +53,8 @@ pub(crate) struct Verdict {
     pub(crate) excused: usize,
     /// What was broken.
     pub(crate) broken: Broken,
-    /// For how long a key was free while somebody wanted it, at most, without the time in which the store was down.
+    /// For how long a key was free while somebody wanted it, at most, without the time in which the
+    /// store was down.
     pub(crate) longest_gap: Duration,
     /// The longest that anybody waited who was granted something.
     pub(crate) longest_wait: Duration,
@@ -99,12 +102,14 @@ impl Circumstances {
         let mut excused = BTreeSet::new();
         for stay in stays {
             inside.retain(|other| other.believed_until > begins(stay));
-            // Who was broken believes until it hears of it, and how soon that is is judged elsewhere.
+            // Who was broken believes until it hears of it, and how soon that is is judged
+            // elsewhere.
             if breaks.may_have_ended(stay, key, begins(stay)) {
                 continue;
             }
             inside.retain(|other| !breaks.may_have_ended(other, key, begins(stay)));
-            // The one who believes later may be the one that was forgotten: it was told late that it had been granted.
+            // The one who believes later may be the one that was forgotten: it was told late that
+            // it had been granted.
             let late = self.was_forgotten(&self.forgotten, stay, begins(stay));
             let (forgotten, known): (Vec<&Stay>, Vec<_>) = inside
                 .iter()
@@ -127,8 +132,9 @@ impl Circumstances {
         verdict.excused += excused.len();
     }
 
-    /// Whether a store forgot this guard before an instant, and its holder could not know of it yet. What was granted or renewed after
-    /// that ends later, because nothing prolongs a lease that its store has forgotten.
+    /// Whether a store forgot this guard before an instant, and its holder could not know of it
+    /// yet. What was granted or renewed after that ends later, because nothing prolongs a lease
+    /// that its store has forgotten.
     fn was_forgotten(&self, faults: &[Fault], stay: &Stay, at: u64) -> bool {
         let ttl = nanos(self.ttl + CLOCKS);
         faults
@@ -136,8 +142,9 @@ impl Circumstances {
             .any(|fault| stay.asks <= fault.until && fault.from <= at && stay.ends <= fault.until + ttl)
     }
 
-    /// Who asked after somebody had a guard has a greater fence. So has, of two of whom one holds alone, the one who believes later, while
-    /// nothing was forgotten and it was not broken before: only then they were granted in the order in which they believed.
+    /// Who asked after somebody had a guard has a greater fence. So has, of two of whom one holds
+    /// alone, the one who believes later, while nothing was forgotten and it was not broken before:
+    /// only then they were granted in the order in which they believed.
     fn fences_rise(&self, key: &str, stays: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
         let mut asking: Vec<&Stay> = stays.to_vec();
         asking.sort_by_key(|stay| stay.asks);
@@ -174,8 +181,8 @@ impl Circumstances {
         self.forgotten.iter().any(|fault| from <= fault.until && fault.from <= until)
     }
 
-    /// What is noted as done is not begun again: never, or not within the period. But who was broken before that may
-    /// have looked before, and begin after the next has done it.
+    /// What is noted as done is not begun again: never, or not within the period. But who was
+    /// broken before that may have looked before, and begin after the next has done it.
     fn is_not_done_again(&self, key: &str, stays: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
         for pair in stays.windows(2) {
             let [first, second] = [pair[0], pair[1]];
@@ -191,8 +198,8 @@ impl Circumstances {
         }
     }
 
-    /// No lock is free for long while somebody wants it. Locks that are taken together count as one: who waits for both holds up who
-    /// came later for one.
+    /// No lock is free for long while somebody wants it. Locks that are taken together count as
+    /// one: who waits for both holds up who came later for one.
     fn it_goes_on(&self, beliefs: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
         let mut covered = BTreeMap::<&str, &Stay>::new();
         for stay in beliefs {
@@ -227,8 +234,9 @@ impl Circumstances {
         self.down.iter().map(within).sum()
     }
 
-    /// Who believed to the last, and was told that it had been wrong, had a store that forgot before it said so; or a majority of which
-    /// one forgot; or it was broken, and had not heard of it yet.
+    /// Who believed to the last, and was told that it had been wrong, had a store that forgot
+    /// before it said so; or a majority of which one forgot; or it was broken, and had not heard of
+    /// it yet.
     fn nobody_was_deceived(&self, account: &Account, breaks: &Breaks, verdict: &mut Verdict) {
         for stay in &account.stays {
             if let Some((at, how)) = &stay.deceived

@@ -30,7 +30,8 @@ const TASKS: u32 = 10;
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// Everybody is served within this at the beginning, when a quorum may still abstain, and when the last fault is over.
+/// Everybody is served within this at the beginning, when a quorum may still abstain, and when the
+/// last fault is over.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// What the end of it takes: the last are served, peace, all go, and nothing is left.
@@ -39,14 +40,16 @@ const AFTERWARDS: Duration = Duration::from_secs(8);
 /// Faults for as long as this at least, however long the beginning took.
 const LEAST: Duration = Duration::from_secs(5);
 
-/// For what shows only where nothing fails: that the holder of a broken lease is told, and does not find out by itself.
+/// For what shows only where nothing fails: that the holder of a broken lease is told, and does not
+/// find out by itself.
 const PEACE: Duration = Duration::from_secs(3);
 
 /// Between two faults of stores.
 const REST: Duration = Duration::from_millis(500);
 
-/// So long a lock may be free: the lease of a holder that was killed, and a second; then the place in line of somebody who does not
-/// hear of it, up to when the others ask by themselves; and a window more, because what befalls one may befall the next.
+/// So long a lock may be free: the lease of a holder that was killed, and a second; then the place
+/// in line of somebody who does not hear of it, up to when the others ask by themselves; and a
+/// window more, because what befalls one may befall the next.
 const GAP: Duration = Duration::from_secs(2 + 1 + 5 + 2);
 
 /// For a line that nobody asks about any more, and what stands in it.
@@ -161,7 +164,8 @@ fn strike(
     Ok(faults)
 }
 
-/// Waits until every task of every worker has been granted something since the history had this length.
+/// Waits until every task of every worker has been granted something since the history had this
+/// length.
 fn served_since(crew: &Crew, history: &Path, length: u64) -> Result<(), String> {
     let mut missing: BTreeSet<_> = crew.tasks().collect();
     let begun = Instant::now();

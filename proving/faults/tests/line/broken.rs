@@ -24,8 +24,9 @@ fn who_is_granted_a_lock_after_a_break_does_not_lose_it_to_that_break_at_a_file(
     granted_after_a_break(&Scene::on_a_file());
 }
 
-/// A soak found it: a stopped process was handed a lock, and an operator broke that lease. When it went on, it asked anew under the same
-/// id and was granted the lock; then it read that its lease had been broken, and took the new one for lost.
+/// A soak found it: a stopped process was handed a lock, and an operator broke that lease. When it
+/// went on, it asked anew under the same id and was granted the lock; then it read that its lease
+/// had been broken, and took the new one for lost.
 fn granted_after_a_break(scene: &Scene) {
     let runtime = Runtime::new().unwrap();
     let locks = runtime.block_on(Locks::connect(&scene.url)).unwrap();

@@ -1,4 +1,5 @@
-//! The master fails under sentinels: it is killed, it hangs, it is replaced in good order; and it comes back as a replica.
+//! The master fails under sentinels: it is killed, it hangs, it is replaced in good order; and it
+//! comes back as a replica.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +8,12 @@ use servers::{Flavor, Watched};
 
 use crate::scene::{Scene, longer_than, report, slack, worker};
 
-/// No wait is longer than this because of a failover, of which the sentinels take about two seconds for themselves.
+/// No wait is longer than this because of a failover, of which the sentinels take about two seconds
+/// for themselves.
 const FAILOVER: Duration = Duration::from_secs(5);
 
-/// What is added to the time that the sentinels take, where that is longer: votes that are split between them are held again after
-/// twice their `failover-timeout`.
+/// What is added to the time that the sentinels take, where that is longer: votes that are split
+/// between them are held again after twice their `failover-timeout`.
 const AFTER: Duration = Duration::from_secs(2);
 
 /// How the master fails.
@@ -32,8 +34,8 @@ fn masters_of_valkey_fail_and_are_followed() {
     fail(Flavor::Valkey91);
 }
 
-/// What the old master had not sent to its replica is lost, so that others may be granted what somebody still believes in; but the
-/// fences rise, and all who waited find the line again.
+/// What the old master had not sent to its replica is lost, so that others may be granted what
+/// somebody still believes in; but the fences rise, and all who waited find the line again.
 fn fail(flavor: Flavor) {
     let watched = Watched::start(flavor);
     let scene = Scene::under(watched.url());

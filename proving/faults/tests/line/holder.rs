@@ -50,7 +50,8 @@ fn a_holder_dies_with_those_who_would_have_asked_next() {
     let account = crowd.account();
     report("died with the next", &crowd, &account);
     scene.is_clean(&crowd, &account, ttl);
-    // A process joins with all its tasks at once, so more than the eight behind a dead holder may have died with it.
+    // A process joins with all its tasks at once, so more than the eight behind a dead holder may
+    // have died with it.
     let long = longer_than(&account, ttl.max(RE_ASK) + DEAD_HOLDER + slack(&crowd));
     assert!(long.is_empty(), "{}", long[0]);
 }
@@ -62,7 +63,8 @@ fn is_stopped_past_its_lease(scene: &Scene) {
     let mut crowd = Crowd::new(plan);
     crowd.add_with(worker(), 1, &for_long);
     let holder = crowd.alive()[0];
-    // A renewal is in its history when it is past the first of them, and so believes in its whole ttl.
+    // A renewal is in its history when it is past the first of them, and so believes in its whole
+    // ttl.
     until("it holds and has renewed", Duration::from_secs(10), || {
         crowd.history().iter().any(|entry| matches!(entry.what, What::Renewed { .. }))
     });

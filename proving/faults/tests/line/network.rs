@@ -67,7 +67,8 @@ fn half_the_connections_fail(scene: &Scene, parameters: &str) {
                 thread::sleep(some_of(&mut dice, AWAY));
             }
             _ => {
-                // Until some request has been done of which nobody will hear; then its answer is lost for good.
+                // Until some request has been done of which nobody will hear; then its answer is
+                // lost for good.
                 crowd.fault("mute");
                 proxy.mute();
                 let mute = Instant::now();
@@ -89,7 +90,8 @@ fn half_the_connections_fail(scene: &Scene, parameters: &str) {
     let account = crowd.account();
     report("network", &crowd, &account);
     scene.is_clean(&crowd, &account, ttl);
-    // A holder that is away costs its lease, a waiter that seems to be there a window, each after the network was away.
+    // A holder that is away costs its lease, a waiter that seems to be there a window, each after
+    // the network was away.
     let bound = WINDOW.max(ttl) + DEAD_HOLDER + AWAY + slack(&crowd);
     let long = longer_than(&account, bound);
     assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);

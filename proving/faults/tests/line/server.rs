@@ -1,4 +1,5 @@
-//! The server fails: it is killed and comes back empty, forgets its scripts, drops its clients, pauses.
+//! The server fails: it is killed and comes back empty, forgets its scripts, drops its clients,
+//! pauses.
 
 use std::{
     thread,
@@ -61,8 +62,8 @@ fn bad_moments(scene: &Scene) {
     assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
 }
 
-/// Its holders believed on while it was away, so others may be granted what they hold; but the fences rise, and all who waited
-/// find the line again.
+/// Its holders believed on while it was away, so others may be granted what they hold; but the
+/// fences rise, and all who waited find the line again.
 fn comes_back_empty(scene: &Scene) {
     let mut plan = scene.plan();
     plan.tasks = 5;

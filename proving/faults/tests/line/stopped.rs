@@ -1,4 +1,5 @@
-//! Processes are stopped while they wait and hold: their connections stay, and nothing is heard from them.
+//! Processes are stopped while they wait and hold: their connections stay, and nothing is heard
+//! from them.
 
 use std::{
     thread,
@@ -29,8 +30,8 @@ fn a_stopped_process_costs_a_window_at_a_file() {
 fn some_are_stopped(scene: &Scene) {
     let (processes, stopped) = if is_long() { (20, 10) } else { (8, 2) };
     let mut plan = scene.plan();
-    // Those of a process must not stand together, as they do who all began at once: each stopped process should meet the line
-    // as one of many.
+    // Those of a process must not stand together, as they do who all began at once: each stopped
+    // process should meet the line as one of many.
     (plan.think, plan.tasks) = (Duration::from_millis(5), 5);
     let ttl = plan.ttl;
     let mut crowd = Crowd::new(plan);
@@ -64,8 +65,8 @@ fn some_are_stopped(scene: &Scene) {
     stopped_holders_knew_that_they_lost(&account);
 }
 
-/// Each costs what was left of its lease, or a window, once; and if those who could ask at the end of it stand in the same
-/// process, the time until somebody else asks.
+/// Each costs what was left of its lease, or a window, once; and if those who could ask at the end
+/// of it stand in the same process, the time until somebody else asks.
 fn only_the_stopped_cost_time(account: &Account, ttl: Duration, slack: Duration) {
     let dear = WINDOW.max(ttl) + DEAD_HOLDER + slack;
     let allowed: Duration = account.stopped.iter().map(|_| dear).sum();

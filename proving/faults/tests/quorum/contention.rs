@@ -1,4 +1,5 @@
-//! Eight processes want one lock while a minority of the members fails. No two believe at once, the fences rise, and it goes on.
+//! Eight processes want one lock while a minority of the members fails. No two believe at once, the
+//! fences rise, and it goes on.
 
 use std::{
     thread,
@@ -21,9 +22,10 @@ const TTL: Duration = Duration::from_secs(2);
 /// Everybody is served within this, whatever befalls a minority.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long nobody may have the lock at most while three members are up: a member that comes back has handed the lock to somebody
-/// who could not be told, and keeps it for a window; those who wait for each other at different members come apart in that time too.
-/// A second is for what it takes to find out who is silent.
+/// How long nobody may have the lock at most while three members are up: a member that comes back
+/// has handed the lock to somebody who could not be told, and keeps it for a window; those who wait
+/// for each other at different members come apart in that time too. A second is for what it takes
+/// to find out who is silent.
 const GAP: Duration = Duration::from_secs(3);
 
 /// What befalls members, again and again.
@@ -106,8 +108,8 @@ const fn stopped(name: &'static str, members: usize) -> Blow {
     }
 }
 
-/// The first of them, in whose line all wait, is stopped, and everybody goes away meanwhile: what they said at last it hears when it
-/// goes on, or never.
+/// The first of them, in whose line all wait, is stopped, and everybody goes away meanwhile: what
+/// they said at last it hears when it goes on, or never.
 #[test]
 fn a_stopped_member_forgets_in_time_who_went_away_meanwhile_and_holds_nobody_up() {
     let scene = Scene::that_forgets_nothing();

@@ -1,4 +1,5 @@
-//! One process loses its way to members: it is in the minority, or does not hear what was done for it.
+//! One process loses its way to members: it is in the minority, or does not hear what was done for
+//! it.
 
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ fn with_ways(servers: &[Server]) -> (Locks, Locks, Vec<Proxy>) {
     (good, cut_off, ways)
 }
 
-/// It holds the lock, and then reaches two of five. It stops believing before the others can have the lock; asks in vain, and is told
-/// in time; and the others go on.
+/// It holds the lock, and then reaches two of five. It stops believing before the others can have
+/// the lock; asks in vain, and is told in time; and the others go on.
 #[tokio::test]
 async fn whoever_is_in_the_minority_stops_believing_before_the_majority_goes_on() {
     let servers = servers(5);
@@ -55,7 +56,8 @@ async fn whoever_is_in_the_minority_stops_believing_before_the_majority_goes_on(
     until_nothing_is_left(servers.iter(), TTL);
 }
 
-/// All five do what it asks, and it hears of nothing. It gives up, and all five are told so when they can be.
+/// All five do what it asks, and it hears of nothing. It gives up, and all five are told so when
+/// they can be.
 #[tokio::test]
 async fn what_was_granted_and_never_heard_of_is_given_back_at_every_member() {
     let servers = servers(5);

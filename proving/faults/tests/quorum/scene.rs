@@ -58,7 +58,8 @@ impl Scene {
         Self { members: FLAVORS.map(member).into(), directory: TempDir::new().unwrap(), parameters }
     }
 
-    /// Eight processes, of which each has two tasks that want the lock again at once, and now and then hold it until it is renewed.
+    /// Eight processes, of which each has two tasks that want the lock again at once, and now and
+    /// then hold it until it is renewed.
     pub(crate) fn crowd(&self, outage_limit: Duration) -> Crowd {
         let mut crowd = Crowd::new(self.plan(|member| member.server.url(), outage_limit));
         crowd.add_with(worker(), PROCESSES, &self.plan(|member| member.way.url(), outage_limit));

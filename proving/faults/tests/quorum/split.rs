@@ -1,4 +1,5 @@
-//! An even number of members, of which each of two has half when the other half is found to be taken.
+//! An even number of members, of which each of two has half when the other half is found to be
+//! taken.
 
 use std::{
     thread,
@@ -31,7 +32,8 @@ impl Caller {
     }
 }
 
-/// Each of the two does this at once. Neither gets through to the other's half before it has its own.
+/// Each of the two does this at once. Neither gets through to the other's half before it has its
+/// own.
 fn split<Done: Send>(
     servers: &[Server],
     callers: &[Caller; 2],
@@ -90,7 +92,8 @@ fn of_two_who_wait_both_are_served_and_the_first_within_three_rounds() {
     }
 }
 
-/// Both have an answer at once, and one of them has the lock: whoever finds the first member taken lets go.
+/// Both have an answer at once, and one of them has the lock: whoever finds the first member taken
+/// lets go.
 #[test]
 fn of_two_who_try_both_have_an_answer_and_one_has_the_lock() {
     for members in [2, 4] {

@@ -1,4 +1,5 @@
-//! Three of five members are gone while eight processes want one lock: everybody is told so in time and in words, and nothing is left.
+//! Three of five members are gone while eight processes want one lock: everybody is told so in time
+//! and in words, and nothing is left.
 
 use std::{collections::HashMap, time::Duration};
 

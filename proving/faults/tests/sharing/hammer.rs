@@ -8,7 +8,8 @@ use servers::{Flavor, Process, Server};
 
 use crate::place::{BUSY, Place, lasts};
 
-/// What each of four processes wants, with eight tasks: readers and writers of one lock, and permits of another.
+/// What each of four processes wants, with eight tasks: readers and writers of one lock, and
+/// permits of another.
 const WISHES: [&str; 8] = [
     "read doc",
     "read doc",

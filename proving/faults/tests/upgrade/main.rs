@@ -1,7 +1,8 @@
 //! Processes of this build and of an older one at the same servers, for the same lock.
 //!
-//! The older one knows the line and quorums, and nothing of keys that several hold together. Where its worker is says the environment:
-//! `cargo xtask upgrade` builds it from the history, and runs these.
+//! The older one knows the line and quorums, and nothing of keys that several hold together. Where
+//! its worker is says the environment: `cargo xtask upgrade` builds it from the history, and runs
+//! these.
 
 use std::{
     env,
@@ -70,7 +71,8 @@ fn older_one() -> PathBuf {
     env::var_os("LEASEHOLD_OLDER_WORKER").expect("cargo xtask upgrade says where it is").into()
 }
 
-/// Processes of both builds contend for a while, all of them are served to the end, and then they go.
+/// Processes of both builds contend for a while, all of them are served to the end, and then they
+/// go.
 fn of_both_builds(plan: Plan) -> Crowd {
     let mut crowd = Crowd::new(plan);
     crowd.add(this_one(), PROCESSES);
@@ -82,7 +84,8 @@ fn of_both_builds(plan: Plan) -> Crowd {
     crowd
 }
 
-/// Everybody is served, again and again, in the order in which they came, and nobody waits for long.
+/// Everybody is served, again and again, in the order in which they came, and nobody waits for
+/// long.
 fn stand_in_line_together(scene: &Scene) {
     let plan = scene.plan();
     let ttl = plan.ttl;
@@ -108,7 +111,8 @@ fn two_builds_stand_in_one_line_at_a_valkey() {
     stand_in_line_together(&Scene::at(&[Flavor::Valkey91]));
 }
 
-/// As in a rolling upgrade: one after the other goes, and one of the new build comes in its place; the last of each is killed.
+/// As in a rolling upgrade: one after the other goes, and one of the new build comes in its place;
+/// the last of each is killed.
 #[test]
 #[ignore = "wants an older build: cargo xtask upgrade"]
 fn one_build_takes_the_others_place_under_load() {
@@ -142,8 +146,9 @@ fn two_builds_share_a_majority_of_three() {
     scene.is_clean("two builds in a quorum", &crowd, ttl);
 }
 
-/// The older build knows no readers: what stands at the key then is somebody else's lock to it, which it waits for. And it takes a reader
-/// that waits for one that is gone; so readers come in when nobody of that build hands the key on.
+/// The older build knows no readers: what stands at the key then is somebody else's lock to it,
+/// which it waits for. And it takes a reader that waits for one that is gone; so readers come in
+/// when nobody of that build hands the key on.
 #[test]
 #[ignore = "wants an older build: cargo xtask upgrade"]
 fn readers_and_an_older_build_keep_each_other_out() {

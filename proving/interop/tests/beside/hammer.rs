@@ -21,7 +21,8 @@ use crate::{
     quorum::{SEVERAL, quorum, three_servers},
 };
 
-/// The very key on the server. pottery's own prefix is in it, because pottery can be told of no other.
+/// The very key on the server. pottery's own prefix is in it, because pottery can be told of no
+/// other.
 const KEY: &str = "redlock:hammer";
 /// How long it lasts, in seconds, when the environment says nothing else.
 const SECONDS: u64 = 5;
@@ -86,7 +87,8 @@ fn hammer<'a>(peers: &[Peer], urls: &[&str], ours: impl Fn(LocksBuilder) -> Maki
 fn peer_comes<'a>(site: &'a Site, peer: Peer, urls: &[&str]) -> Visits<'a> {
     let mut driver = Driver::start(peer, urls);
     let name = peer.name_of(KEY);
-    // It sleeps until another of its kind releases, and there is none: waiting, it would ask once a second.
+    // It sleeps until another of its kind releases, and there is none: waiting, it would ask once a
+    // second.
     let patience = if peer == Peer::PythonRedisLock { Duration::ZERO } else { PATIENCE };
     Box::new(move |turn| {
         if peer.short_ttl() < Duration::from_secs(1) && turn % OVERSTAYS == 2 {
@@ -100,11 +102,13 @@ fn peer_comes<'a>(site: &'a Site, peer: Peer, urls: &[&str]) -> Visits<'a> {
     })
 }
 
-/// Takes the lock once it is free, and releases it when it has ended: whoever holds it then must not be touched.
+/// Takes the lock once it is free, and releases it when it has ended: whoever holds it then must
+/// not be touched.
 fn overstay(driver: &mut Driver, name: &str) -> Visit {
     let patient_until = Instant::now() + PATIENCE;
     let (asked, answered) = loop {
-        // One try at a time: how long it waited for the one that was granted, a library does not say.
+        // One try at a time: how long it waited for the one that was granted, a library does not
+        // say.
         match driver.take(name, SHORT, Duration::ZERO) {
             Answer::Took { asked, answered } => break (asked, answered),
             Answer::Held if Instant::now() < patient_until => thread::sleep(HOLD),
@@ -159,7 +163,8 @@ type Visits<'a> = Box<dyn FnMut(u32) -> Visit + 'a>;
 
 struct Site {
     _directory: TempDir,
-    /// The file that only one can make, and that whoever is inside finds as it left it: a witness that needs no clock.
+    /// The file that only one can make, and that whoever is inside finds as it left it: a witness
+    /// that needs no clock.
     inside: PathBuf,
     end: Instant,
     beliefs: Mutex<Vec<Belief>>,
@@ -197,7 +202,8 @@ impl Site {
                 Ok(Some((from, until))) => {
                     lock(&self.beliefs).push(Belief::new(who, from, until));
                     *lock(&self.times_in).entry(who.to_owned()).or_default() += 1;
-                    // In turn short and long, so that the key is free at times and its visitors keep changing.
+                    // In turn short and long, so that the key is free at times and its visitors
+                    // keep changing.
                     rest = (rest + 7) % 40;
                     thread::sleep(Duration::from_millis(rest));
                 }

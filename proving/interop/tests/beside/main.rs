@@ -1,7 +1,7 @@
 //! Each of the other libraries beside ours on one key of one real server.
 //!
-//! A test whose library is not fetched fails and names the remedy. Only where the library's language is not on this machine
-//! the test is ignored, by its name.
+//! A test whose library is not fetched fails and names the remedy. Only where the library's
+//! language is not on this machine the test is ignored, by its name.
 
 mod hammer;
 mod no_string;

@@ -27,7 +27,8 @@ pub(crate) struct Pair {
     pub(crate) key: String,
 }
 
-/// A promise, as a test of one pair. It blocks while the driver works: what is ours runs on the runtime's workers.
+/// A promise, as a test of one pair. It blocks while the driver works: what is ours runs on the
+/// runtime's workers.
 pub(crate) type Promise = fn(&mut Pair, &runtime::Handle);
 
 /// The test, on these servers side by side.
@@ -71,7 +72,8 @@ impl Pair {
         self.locks.mutex(&self.key)
     }
 
-    /// It takes the lock, which is free. Gives the instants before it was asked and after it had answered.
+    /// It takes the lock, which is free. Gives the instants before it was asked and after it had
+    /// answered.
     #[track_caller]
     pub(crate) fn it_takes(&mut self, ttl: Duration) -> (u64, u64) {
         took(self.driver.take(NAME, ttl, Duration::ZERO))
@@ -110,7 +112,8 @@ impl Pair {
         }
     }
 
-    /// We wait for the lock, and are still waiting after a while; the task gives the guard and when we had it.
+    /// We wait for the lock, and are still waiting after a while; the task gives the guard and when
+    /// we had it.
     #[track_caller]
     pub(crate) fn we_wait(&self, runtime: &runtime::Handle) -> JoinHandle<(Guard, u64)> {
         let lock = self.ours().lock().within(LONG);

@@ -16,7 +16,8 @@ use crate::pair::{LONG, nanos, took, with_runtime};
 const NAME: &str = "invoice:42";
 /// python-redis-lock keeps a signal for a second.
 const SIGNAL_KEPT: Duration = Duration::from_secs(1);
-/// Much less than what a waiter without a signal takes, which is for ever; and enough for a machine that is busy compiling.
+/// Much less than what a waiter without a signal takes, which is for ever; and enough for a machine
+/// that is busy compiling.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 pub(crate) const ALL: [Test; 7] = [
@@ -83,7 +84,8 @@ fn meets_by_name(peer: Peer, naming: Naming) {
     });
 }
 
-/// Waits until so many sleep at the server: who has not got so far would find the lock free, and need no signal.
+/// Waits until so many sleep at the server: who has not got so far would find the lock free, and
+/// need no signal.
 fn until_asleep(server: &Server, count: usize) {
     let begun = Instant::now();
     let wanted = format!("blocked_clients:{count}\r");
@@ -114,8 +116,8 @@ fn our_release_wakes_python_redis_lock_at_once_by_its_naming() {
     });
 }
 
-/// Each waits without an end and is woken by nobody but the one before. Ours are among them, and pass on in line what theirs are then
-/// woken for.
+/// Each waits without an end and is woken by nobody but the one before. Ours are among them, and
+/// pass on in line what theirs are then woken for.
 fn ten_of_python_redis_lock_and_ours_pass_a_lock_on_without_anybody_being_left_asleep() {
     with_runtime(|runtime| {
         let server = &Server::start(Flavor::Redis70);

@@ -9,7 +9,8 @@ use tokio::runtime::Handle;
 
 use crate::pair::{LONG, Pair, Promise, SLACK, nanos, took};
 
-/// Longer than our longest rest and theirs. In whole seconds, for python-redis-lock, which waits this long at a stretch.
+/// Longer than our longest rest and theirs. In whole seconds, for python-redis-lock, which waits
+/// this long at a stretch.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The server counts in milliseconds, and its clock may be disciplined while ours is not.
 const ROUNDING: u64 = 2_000_000;

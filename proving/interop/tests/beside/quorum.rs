@@ -80,7 +80,8 @@ impl Pair {
         if one == two || one == three { one } else { two }
     }
 
-    /// We wait for the lock, and are still waiting after a while; then this is done. Gives the instant before that, and when we had it.
+    /// We wait for the lock, and are still waiting after a while; then this is done. Gives the
+    /// instant before that, and when we had it.
     #[track_caller]
     fn we_wait_until(&mut self, runtime: &Handle, done: impl FnOnce(&mut Self) -> u64) -> (u64, u64) {
         let lock = self.locks.mutex(KEY).lock().within(LONG);

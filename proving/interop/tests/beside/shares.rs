@@ -22,7 +22,8 @@ pub(crate) const ALL: [Test; 1] = [(
     ours_that_poll_leave_polling_libraries_their_share_of_a_busy_key,
 )];
 
-/// The very key on the server. pottery's own prefix is in it, because pottery can be told of no other.
+/// The very key on the server. pottery's own prefix is in it, because pottery can be told of no
+/// other.
 const KEY: &str = "redlock:shared";
 const PEERS: [Peer; 6] = [
     Peer::Redlock4,
@@ -91,7 +92,8 @@ fn take_a_turn(runtime: &Handle, locks: &Locks) -> u32 {
     }
 }
 
-/// Six of ours, each as busy as can be, beside six others: in line, ours had 1,973 turns and the others 9.
+/// Six of ours, each as busy as can be, beside six others: in line, ours had 1,973 turns and the
+/// others 9.
 fn ours_that_poll_leave_polling_libraries_their_share_of_a_busy_key() {
     let builder = || Locks::builder().ttl(LONG);
     let (others, ours) = turns(|| builder().poll_every(INTERVAL));

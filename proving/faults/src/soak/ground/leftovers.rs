@@ -15,7 +15,8 @@ use crate::{judge::left_behind, worker::CLOSES_WITHIN};
 const GOES_WITHIN: Duration = Duration::from_secs(1);
 
 impl Ground {
-    /// All that is left of holders and waiters, on servers and in files. That of a process's memory is gone with it.
+    /// All that is left of holders and waiters, on servers and in files. That of a process's memory
+    /// is gone with it.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         match &self.place {
             Place::Memory => Vec::new(),
@@ -28,7 +29,8 @@ impl Ground {
     }
 }
 
-/// Rows that name a holder or a waiter; and what the dead have left beside the file, which the next one clears up who comes.
+/// Rows that name a holder or a waiter; and what the dead have left beside the file, which the next
+/// one clears up who comes.
 fn at_file(url: &str) -> Vec<String> {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let states = runtime.block_on(async {

@@ -30,7 +30,8 @@ const HICCUP: Duration = Duration::from_millis(1000);
 /// For sentinels, whose votes may be split several times on a machine that is busy.
 const AGREE_WITHIN: Duration = Duration::from_secs(60);
 
-/// A failover that was ordered takes a second or two, and is given up after two for each of its steps.
+/// A failover that was ordered takes a second or two, and is given up after two for each of its
+/// steps.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(8);
 
 impl Ground {
@@ -164,7 +165,8 @@ fn node_fails(cluster: &Cluster, kind: Kind, dice: &mut StdRng) {
     });
 }
 
-/// The same befalls some members, but always fewer than half. Those that forgot are waited for until they count again.
+/// The same befalls some members, but always fewer than half. Those that forgot are waited for
+/// until they count again.
 fn minority_fails(members: &[Member], kind: Kind, dice: &mut StdRng) {
     let count = dice.random_range(1..=(members.len() - 1) / 2);
     let struck: Vec<_> = members.sample(dice, count).collect();

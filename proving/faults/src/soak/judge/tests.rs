@@ -107,8 +107,9 @@ fn a_holder_that_was_forgotten_is_excused_for_as_long_as_its_lease_and_no_longer
     assert_eq!(judged(&at(75, 76), &lines("71 1 1 renewed 2040")).violations.len(), 1);
 }
 
-/// A process was handed the lock and stopped at that moment, the server was flushed, somebody else was granted the lock, and then the
-/// stopped one went on: it believed later, and under the lower fence.
+/// A process was handed the lock and stopped at that moment, the server was flushed, somebody else
+/// was granted the lock, and then the stopped one went on: it believed later, and under the lower
+/// fence.
 #[test]
 fn a_holder_that_was_forgotten_before_it_heard_of_its_grant_is_excused_too() {
     let lines = [
@@ -125,7 +126,8 @@ fn a_holder_that_was_forgotten_before_it_heard_of_its_grant_is_excused_too() {
     assert!(!violations(&lines).is_empty());
 }
 
-/// A release lay in the socket of a stopped server; when that went on it was flushed first, and then it had the release.
+/// A release lay in the socket of a stopped server; when that went on it was flushed first, and
+/// then it had the release.
 #[test]
 fn who_lets_go_of_what_is_forgotten_before_the_store_has_the_release_was_not_deceived() {
     let lines = [
@@ -208,7 +210,8 @@ fn whoever_was_told_wrongly_or_answered_oddly_is_found() {
     let lines =
         ["1 1 1 asks alone a", "10 1 1 granted 7 2000", "20 1 1 lets-go true", "21 1 1 lost not yours"];
     assert_eq!(violations(&lines).len(), 1);
-    // A member of a quorum forgot, and with it there was no majority any more: nobody else could have it meanwhile, but it had ended.
+    // A member of a quorum forgot, and with it there was no majority any more: nobody else could
+    // have it meanwhile, but it had ended.
     let mut quorum = circumstances(&NONE);
     quorum.forgotten_somewhere.push(Fault { kind: Kind::Flushed, from: 15_000_000, until: 16_000_000 });
     assert_eq!(judged(&quorum, &lines).violations, [""; 0]);
