@@ -14,7 +14,7 @@ use crate::ours::PLAY;
 pub struct Contender {
     kind: Kind,
     name: &'static str,
-    /// What there is to know of its ways before one compares.
+    /// How it waits, which explains most differences.
     pub waits: Waits,
 }
 
@@ -29,15 +29,15 @@ enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a page says something of each")]
 pub enum Waits {
-    /// The server tells it.
+    /// The server notifies it.
     Told,
-    /// It asks again after a while.
+    /// It polls.
     Asks,
-    /// It does not: it fails at once.
+    /// It does not wait: it fails at once.
     Never,
 }
 
-/// All of them, ours first.
+/// All libraries, Leasehold first.
 pub const ALL: [Contender; 11] = [
     Contender { kind: Kind::Ours, name: "leasehold", waits: Waits::Told },
     Contender { kind: Kind::Rust, name: "rslock", waits: Waits::Asks },
@@ -56,24 +56,24 @@ const fn foreign(peer: Peer, name: &'static str, waits: Waits) -> Contender {
     Contender { kind: Kind::Foreign(peer), name, waits }
 }
 
-/// Rust's, and one of each other language: enough to see that every part works.
+/// Rust's libraries, and one per other language: enough to try every part.
 pub const FEW: [&str; 6] =
     ["leasehold", "rslock", "redis-lock", "distributed-lock", "redis-semaphore", "redis-py"];
 
 impl Contender {
-    /// What stands in figures, and is typed.
+    /// The name on the command line and in figures.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.name
     }
 
-    /// Whether it is ours.
+    /// True for Leasehold.
     #[must_use]
     pub fn is_ours(self) -> bool {
         self.kind == Kind::Ours
     }
 
-    /// What it is written in.
+    /// The language that it is written in.
     #[must_use]
     pub fn language(self) -> &'static str {
         match self.kind {
@@ -85,7 +85,7 @@ impl Contender {
         }
     }
 
-    /// Its version, out of the manifest that it was fetched by.
+    /// Its version, from the manifest that it was installed from.
     #[must_use]
     pub fn version(self) -> String {
         let manifest = match self.kind {
@@ -105,7 +105,8 @@ impl Contender {
         version_of(manifest, package).unwrap_or_default().to_owned()
     }
 
-    /// What this machine lacks to run it at all; empty where it has everything, or could fetch it.
+    /// The programs that this machine lacks to run it; empty if it has everything, or can download
+    /// it.
     #[must_use]
     pub fn lacking(self) -> Vec<&'static str> {
         match self.kind {
@@ -114,11 +115,11 @@ impl Contender {
         }
     }
 
-    /// The command that plays it on the server of this URL.
+    /// The command that runs it on the server at this URL.
     ///
     /// # Errors
     ///
-    /// When it is not there, with the remedy.
+    /// If it is not installed; the error says how to install it.
     pub fn command(self, url: &str) -> Result<Command, Trouble> {
         let is_missing = |at: &Path| {
             format!("{self}: it is not in {}, or not as it is wanted; run `cargo xtask peers`", at.display())
@@ -157,7 +158,7 @@ impl fmt::Display for Contender {
     }
 }
 
-/// The program that plays Rust's other libraries, whether or not it is there.
+/// The program that runs Rust's other libraries. It need not exist.
 fn rust_peers() -> PathBuf {
     Language::fetched_into().join("rust/release/rust-peers")
 }
@@ -167,12 +168,12 @@ fn driver(language: Language, name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers").join(format!("{name}.{ending}"))
 }
 
-/// The version of a package in a manifest that has a line for each: `"ioredis": "5.11.1",`,
+/// The version of a package in a manifest with one line per package: `"ioredis": "5.11.1",`,
 /// `redis==8.1.0`, or `rslock = { version = "=0.10.0" }`.
 fn version_of<'a>(manifest: &'a str, package: &str) -> Option<&'a str> {
     manifest.lines().find_map(|line| {
         let rest = line.trim_start().trim_start_matches('"').strip_prefix(package)?;
-        // Not the package whose name only begins like this.
+        // Excludes packages whose name only starts with this one.
         let rest = rest.strip_prefix(['"', ' ', '='])?;
         let version = &rest[rest.find(|c: char| c.is_ascii_digit())?..];
         version.split(['"', ' ', ',', ';']).next()

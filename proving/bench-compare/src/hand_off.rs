@@ -9,10 +9,10 @@ use crate::contenders::{Contender, Waits};
 use crate::play::Cast;
 use crate::settings::Settings;
 
-/// What stands in figures.
+/// The workload's name in figures.
 pub const NAME: &str = "hand_off";
 
-/// How it is measured, for the page.
+/// The method, for the page.
 pub const METHOD: &str = "\
 Four processes of one library compete for one key, hold it for 1 ms and rest for 1 ms. The *gap* is
 the time from the call that releases the lock until the next holder's library reports that it has
@@ -35,11 +35,11 @@ struct Laps {
     commands: Sample,
 }
 
-/// Measures all contenders that wait for a lock, in turns.
+/// Measures all competitors that can wait for a lock, in turn.
 ///
 /// # Errors
 ///
-/// When one fails.
+/// If one fails.
 pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
     figures.announce(&format!("{NAME} on {}", settings.venue));
     let waits = |who: &Contender| who.waits != Waits::Never;
@@ -56,7 +56,7 @@ pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<()
         for n in 0..field.len() {
             let n = (n + repetition) % field.len();
             let contest = casts[n].turns(field[n], &order(settings, "wanted"))?;
-            // The first is for warming up.
+            // The first repetition is a warm-up.
             if repetition > 0 {
                 let gaps = contest.turns.gaps();
                 laps[n].median.push(gaps.median());
@@ -90,8 +90,8 @@ fn tell(field: &[Contender], laps: Vec<Laps>, figures: &mut Figures, site: &Site
     }
 }
 
-/// What processes of their own send by a way on which it is counted, for each turn; connections and
-/// scripts are there before.
+/// Commands per turn, counted by a proxy in front of separate processes. Connections and scripts
+/// are set up before the count starts.
 fn commands(settings: &Settings, site: &Site, who: Contender) -> Result<f64, Trouble> {
     let mut cast = Cast::start(who, &site.counted_url(), PROCESSES)?;
     cast.turns(who, &order(settings, "warm-up"))?;

@@ -15,23 +15,23 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use contender::Trouble;
 
-/// Measures Leasehold beside other lock libraries, each in processes of its own, on the same server
+/// Measures Leasehold and other lock libraries, each in separate processes, on the same server
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench-compare", disable_version_flag = true)]
 struct Words {
-    /// A minute's worth: a few libraries, and less of each
+    /// The short form, about a minute: fewer libraries, fewer repetitions
     #[arg(long)]
     short: bool,
-    /// A line of JSON for each figure
+    /// Print a line of JSON for each figure
     #[arg(long)]
     json: bool,
-    /// Write docs/peers.md from the figures, with its plots
+    /// Write docs/peers.md and its plots from the figures
     #[arg(long, conflicts_with_all = ["short", "contenders"])]
     write: bool,
-    /// The server that locks are taken on
+    /// The server that the locks are on
     #[arg(long, value_name = "VENUE", value_parser = venues(), default_value = "redis-7.0")]
     on: String,
-    /// Compare ours with these only
+    /// Compare Leasehold with these libraries only
     #[arg(value_name = "NAME", value_parser = contenders())]
     contenders: Vec<String>,
 }
@@ -52,7 +52,7 @@ fn measure(words: &Words) -> Result<(), Trouble> {
     let venue = Venue::named(&words.on).ok_or("no such venue")?;
     let mut settings = Settings::new(words.short, venue, &words.contenders);
     settings.contenders.retain(is_here);
-    // Before anything is measured: whoever is not fetched is not missed an hour later.
+    // Checked before the first measurement, so that a missing library is not noticed an hour later.
     for contender in &settings.contenders {
         contender.command("")?;
     }
@@ -70,7 +70,7 @@ fn measure(words: &Words) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Whether this machine can run it; says what it lacks.
+/// True if this machine can run the library; prints what is missing.
 fn is_here(contender: &Contender) -> bool {
     let lacking = contender.lacking();
     if !lacking.is_empty() {
@@ -79,7 +79,7 @@ fn is_here(contender: &Contender) -> bool {
     lacking.is_empty()
 }
 
-/// Those with a server: the others' libraries know nothing else.
+/// The venues with a server, because the other libraries support nothing else.
 fn venues() -> PossibleValuesParser {
     let servers = venue::ALL.into_iter().filter(|venue| venue.flavor().is_some());
     PossibleValuesParser::new(servers.map(Venue::name))
@@ -89,7 +89,7 @@ fn contenders() -> PossibleValuesParser {
     PossibleValuesParser::new(ALL.map(Contender::name))
 }
 
-/// Where this was built, unless it is run by cargo in a tree that was moved since.
+/// The docs of the tree in which this was built, unless cargo runs it in a tree that was moved.
 fn docs() -> PathBuf {
     let built =
         env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);

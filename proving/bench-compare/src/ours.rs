@@ -6,10 +6,10 @@ use std::time::Duration;
 use contender::{Contender, TTL, Trouble, Visit, serve};
 use leasehold::Locks;
 
-/// The first argument of a process that plays Leasehold.
+/// The first argument of a process that runs Leasehold.
 pub(crate) const PLAY: &str = "--play-leasehold";
 
-/// Plays Leasehold, if this process was started to: then it does not return.
+/// Runs Leasehold and exits, if this process was started for that.
 pub fn play_if_told_to() {
     let words: Vec<String> = env::args().skip(1).collect();
     if let [play, url] = words.as_slice()

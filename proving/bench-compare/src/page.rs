@@ -14,10 +14,10 @@ use crate::contenders::{ALL, Contender, Waits};
 use crate::targets::TARGETS;
 use crate::{hand_off, uncontended};
 
-/// A column of a table: a figure of each contender.
+/// A column of a table: one figure of each competitor.
 struct Column {
     title: &'static str,
-    /// The figure's measure and case, in which `WHO` is the contender.
+    /// The measure and case of the figure, where `WHO` stands for the competitor.
     of: &'static str,
     better: Better,
 }
@@ -46,13 +46,13 @@ const HAND_OFF: [Column; 6] = [
     Column { title: "Jain index", of: "Jain index/WHO", better: Better::More },
 ];
 
-/// Both tables: the workload, its heading, how it is measured, its columns.
+/// Both tables: the workload, its heading, its method, its columns.
 const TABLES: [(&str, &str, &str, &[Column]); 2] = [
     (uncontended::NAME, "Taking and releasing what nobody else wants", uncontended::METHOD, &UNCONTENDED),
     (hand_off::NAME, "From one holder to the next", hand_off::METHOD, &HAND_OFF),
 ];
 
-/// The pictures of the page.
+/// The plots of the page.
 const PICTURES: [Picture; 2] = [
     Picture {
         file: "peers-throughput.svg",
@@ -68,11 +68,11 @@ const PICTURES: [Picture; 2] = [
     },
 ];
 
-/// Writes the page into docs, with its pictures.
+/// Writes the page and its plots into docs.
 ///
 /// # Errors
 ///
-/// What cannot be drawn, or written.
+/// If a plot cannot be drawn or written.
 pub fn write(docs: &Path, figures: &[Figure]) -> Result<(), Trouble> {
     let drawn = draw(docs, &PICTURES, figures)?;
     Ok(fs::write(docs.join("peers.md"), page(figures, &drawn, &Machine::this()))?)

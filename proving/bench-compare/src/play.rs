@@ -6,32 +6,32 @@ use contender::{Order, Report, Trouble};
 
 use crate::contenders::Contender;
 
-/// Processes of one contender, each with a client of its own. They end with this.
+/// Processes of one competitor, each with its own client. They are killed when this is dropped.
 #[derive(Debug)]
 pub struct Cast(Vec<Child>);
 
 impl Cast {
-    /// Starts so many, which connect.
+    /// Starts `count` processes, and waits until they are connected.
     ///
     /// # Errors
     ///
-    /// When one cannot be started, or does not connect.
+    /// If one cannot be started, or does not connect.
     pub fn start(contender: Contender, url: &str, count: usize) -> Result<Self, Trouble> {
         let mut all = (0..count)
             .map(|_| Child::start(&mut contender.command(url)?))
             .collect::<Result<Vec<_>, Trouble>>()?;
-        // Interpreters take their time, and take it side by side.
+        // Interpreters start slowly, so all are started before the first is waited for.
         for child in &mut all {
             report(contender, child)?;
         }
         Ok(Self(all))
     }
 
-    /// Thousands of cycles a second of the first of them.
+    /// Thousands of cycles per second of the first process.
     ///
     /// # Errors
     ///
-    /// What it says, or that it said nothing.
+    /// The error that it reports, or that it reported nothing.
     pub fn cycles(&mut self, contender: Contender, order: &Order) -> Result<f64, Trouble> {
         self.0[0].send(order)?;
         match report(contender, &mut self.0[0])? {
@@ -40,7 +40,7 @@ impl Cast {
         }
     }
 
-    /// The turns of all of them at one key.
+    /// The turns of all processes at one key.
     ///
     /// # Errors
     ///
@@ -55,8 +55,8 @@ impl Cast {
                 return Err(format!("{contender}: does not tell its turns").into());
             };
             shares.push(u32::try_from(turns.len())?);
-            // Nobody else's have fences; since no two hold it at once, they have the order in which
-            // they had it.
+            // Other libraries have no fences. Because no two processes hold the lock at once, the
+            // time of acquisition gives the order.
             all.extend(turns.into_iter().map(|[asked, had, released]| Turn {
                 waiter,
                 asked,
@@ -78,18 +78,18 @@ fn report(contender: Contender, child: &mut Child) -> Result<Report, Trouble> {
     }
 }
 
-/// What became of processes that wanted one key.
+/// The result of several processes competing for one key.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Contest {
     /// All turns.
     pub turns: Turns,
-    /// How many each process had.
+    /// The number of turns of each process.
     pub shares: Vec<u32>,
 }
 
 impl Contest {
-    /// How evenly the turns were shared out.
+    /// Jain's fairness index of the turns.
     #[must_use]
     pub fn jain(&self) -> f64 {
         jain(&self.shares)

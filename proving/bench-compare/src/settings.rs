@@ -4,19 +4,19 @@ use bench::venue::Venue;
 
 use crate::contenders::{ALL, Contender, FEW};
 
-/// How much is measured, where, and of whom.
+/// How much is measured, on which server, and for which libraries.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// On which server.
+    /// The server.
     pub venue: Venue,
-    /// Who takes part, ours first.
+    /// The competitors, Leasehold first.
     pub contenders: Vec<Contender>,
     short: bool,
 }
 
 impl Settings {
-    /// Ours, and those that are named, or all; the short form has a few of them.
+    /// Leasehold and the named libraries, or all of them; the short form has only a few.
     #[must_use]
     pub fn new(short: bool, venue: Venue, named: &[String]) -> Self {
         let wanted = |contender: &Contender| {
@@ -29,27 +29,27 @@ impl Settings {
         Self { venue, contenders: ALL.into_iter().filter(wanted).collect(), short }
     }
 
-    /// One of two: for the full form, or for the short one.
+    /// The value for the full form, or the one for the short form.
     #[must_use]
     pub const fn pick(&self, full: u64, short: u64) -> u64 {
         if self.short { short } else { full }
     }
 
-    /// How often each measurement is repeated, in turns with those beside it. Odd, so that a median
-    /// is one of them.
+    /// How often each measurement is repeated, alternating with those it is compared with. Odd, so
+    /// that the median is one of them.
     #[must_use]
     pub const fn repetitions(&self) -> usize {
         if self.short { 3 } else { 5 }
     }
 
-    /// How many ms of cycles are a repetition.
+    /// The length of a repetition of cycles, in ms.
     #[must_use]
     pub const fn slice(&self) -> u64 {
         self.pick(250, 60)
     }
 
-    /// For how many ms the contenders want one key in a repetition: whoever asks again after a
-    /// fifth of a second has few turns in it.
+    /// How long the competitors contend for one key in a repetition, in ms. A library that polls
+    /// five times a second has few turns in it.
     #[must_use]
     pub const fn contest(&self) -> u64 {
         self.pick(2_000, 500)

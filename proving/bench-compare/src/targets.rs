@@ -2,7 +2,7 @@
 
 use bench::targets::{Bound, Target, timed};
 
-/// All demands, those on a case before those on all others.
+/// All targets; those of one case precede those of all others.
 pub const TARGETS: [Target; 3] = [
     timed("uncontended", "leasehold ÷ rslock", Some("1 task"), Bound::AtLeast(0.9), ALONE),
     timed("uncontended", "leasehold ÷ rslock", None, Bound::AtLeast(1.0), AHEAD),

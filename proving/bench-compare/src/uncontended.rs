@@ -8,16 +8,16 @@ use contender::{Order, Trouble};
 use crate::play::Cast;
 use crate::settings::Settings;
 
-/// What stands in figures.
+/// The workload's name in figures.
 pub const NAME: &str = "uncontended";
 
-/// How it is measured, for the page.
+/// The method, for the page.
 pub const METHOD: &str = "\
 Tasks (in Python, threads) share one client in one process, and each acquires and releases its own
 key as fast as it can. The ratio is to `SET NX PX` and a compare-and-delete script, sent without the
 library in the same process: by redis-rs, ioredis or redis-py.";
 
-/// How many tasks share a client.
+/// The numbers of tasks that share a client.
 pub const TASKS: [(usize, &str); 3] = [(1, "1 task"), (16, "16 tasks"), (64, "64 tasks")];
 
 #[derive(Default)]
@@ -26,11 +26,11 @@ struct Laps {
     bare: Sample,
 }
 
-/// Measures all contenders in turns.
+/// Measures all competitors in turn.
 ///
 /// # Errors
 ///
-/// When one fails.
+/// If one fails.
 pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<(), Trouble> {
     figures.announce(&format!("{NAME} on {}", settings.venue));
     let field = &settings.contenders;
@@ -39,13 +39,13 @@ pub fn run(settings: &Settings, figures: &mut Figures, site: &Site) -> Result<()
     for (tasks, case) in TASKS {
         let mut laps: Vec<Laps> = field.iter().map(|_| Laps::default()).collect();
         for repetition in 0..=settings.repetitions() {
-            // Each comes first, and last, in turn.
+            // Each is first, and last, in turn.
             for n in 0..field.len() {
                 let n = (n + repetition) % field.len();
                 let millis = settings.slice();
                 let library = casts[n].cycles(field[n], &Order::Cycle { tasks, millis })?;
                 let bare = casts[n].cycles(field[n], &Order::Bare { tasks, millis })?;
-                // The first is for warming up.
+                // The first repetition is a warm-up.
                 if repetition > 0 {
                     laps[n].library.push(library);
                     laps[n].bare.push(bare);

@@ -1,5 +1,5 @@
-//! The short form, with every part in it: our own process, those of Rust's other libraries, and one
-//! of each other language.
+//! Runs the short form with every kind of process: Leasehold's, those of Rust's other libraries,
+//! and one of each other language.
 
 use std::process::{Command, Output};
 
@@ -35,8 +35,8 @@ fn every_contender_is_measured_on_both_workloads() {
         if who.waits == Waits::Never {
             continue;
         }
-        // Each turn takes a grant and a release at least, and Jain's index of four is a quarter at
-        // least.
+        // Each turn takes at least a grant and a release, and Jain's index of four is at least a
+        // quarter.
         assert!(value(&format!("hand_off/redis-7.0/commands per turn/{who}")) >= 2.0 - 0.1, "{figures:?}");
         assert!(
             (0.25..=1.0).contains(&value(&format!("hand_off/redis-7.0/Jain index/{who}"))),
@@ -44,8 +44,8 @@ fn every_contender_is_measured_on_both_workloads() {
         );
         assert!(value(&format!("hand_off/redis-7.0/turns/{who}")) > 0.0);
     }
-    // Whoever asks again is overtaken by whoever released; where all stand in line, three turns are
-    // before one at most.
+    // A waiter that polls is overtaken by the process that released. With a queue, at most three
+    // turns pass before one's own.
     let [ours, asks] =
         ["leasehold", "rslock"].map(|who| value(&format!("hand_off/redis-7.0/wait p99/{who}")));
     assert!(ours < asks, "{ours} ms beside {asks} ms");
@@ -67,7 +67,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
     }
 }
 
-/// Otherwise the short form would be green without them.
+/// Without this test, the short form would pass if the libraries were missing.
 #[test]
 fn nobody_is_left_out_where_the_language_is_there() {
     for language in Language::ALL {

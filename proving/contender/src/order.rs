@@ -2,67 +2,66 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a process is told to do. Each is answered by one [`Report`].
+/// An order to a process. Each order is answered by one [`Report`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "programs in other languages know exactly these")]
 pub enum Order {
-    /// So many tasks each take and release a key of their own for so many ms. [`Report::Cycles`].
+    /// Each of `tasks` tasks acquires and releases its own key for `millis` ms. [`Report::Cycles`].
     Cycle {
-        /// How many tasks share the one client; in a language without tasks, threads.
+        /// The number of tasks that share the one client; threads in a language without tasks.
         tasks: usize,
-        /// For how long.
+        /// The duration, in ms.
         millis: u64,
     },
-    /// The same without the library: `SET NX PX` and a script that compares and deletes, by the
-    /// same client or its language's usual one. [`Report::Cycles`].
+    /// The same without the library: `SET NX PX`, and a script that compares and deletes, through
+    /// the same client or the usual one of its language. [`Report::Cycles`].
     Bare {
         /// As in [`Cycle`](Self::Cycle).
         tasks: usize,
         /// As in [`Cycle`](Self::Cycle).
         millis: u64,
     },
-    /// One task takes a key, holds it, releases it and rests, until so many ms are over.
+    /// One task acquires a key, holds it, releases it and rests, until `millis` ms are over.
     /// [`Report::Turns`].
     Turns {
-        /// The key, which other processes want too.
+        /// The key, for which other processes compete.
         key: String,
-        /// How long each turn lasts, in ms.
+        /// The duration of each turn, in ms.
         hold: u64,
-        /// How long it rests after each, in ms.
+        /// The pause after each turn, in ms.
         think: u64,
-        /// For how long.
+        /// The duration of all turns, in ms.
         millis: u64,
     },
 }
 
-/// When a turn was asked for, when the library said that it had the lock, and when the library was
-/// asked to release it: nanoseconds of `CLOCK_MONOTONIC`, which is one for all processes of a
-/// machine.
+/// The times at which a lock was requested, acquired according to the library, and its release
+/// requested: nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share.
 pub type Times = [u64; 3];
 
-/// What a process answers.
+/// The answer of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "programs in other languages know exactly these")]
 pub enum Report {
-    /// It is connected; said once, before any order.
+    /// The process is connected; sent once, before any order.
     Ready,
-    /// Keys taken and released.
+    /// The number of keys acquired and released.
     Cycles {
-        /// How many.
+        /// The number.
         count: u64,
-        /// In how many ns.
+        /// The time that they took, in ns.
         nanos: u64,
     },
-    /// All its turns.
+    /// The turns of this process.
     Turns {
-        /// In the order in which it had them.
+        /// The turns, in order.
         turns: Vec<Times>,
     },
-    /// Why it could not be done.
+    /// The order failed.
     Failed {
-        /// In words.
+        /// The reason.
         why: String,
     },
 }

@@ -13,15 +13,15 @@ use tokio::time::sleep;
 use crate::bare::Bare;
 use crate::order::{Order, Report, Times};
 
-/// What can go wrong: in words.
+/// Any error, as text.
 pub type Trouble = Box<dyn Error + Send + Sync>;
 
-/// The ttl of every lock of a comparison: longer than anything lasts in it, so that no lease ends
-/// and few are renewed.
+/// The TTL of every lock of a comparison: longer than anything lasts in it, so that no lease
+/// expires and few are renewed.
 pub const TTL: Duration = Duration::from_secs(10);
 
-/// Clients give up after half a second, which a busy machine can take; a loop that is slow is a
-/// figure, not a failure.
+/// Clients give up after half a second, which a busy machine can take; a slow loop is a result
+/// rather than a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Nanoseconds on the clock that all processes of this machine share.
@@ -31,29 +31,29 @@ pub fn now() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// A lock library, connected to a server by one client that tasks share.
+/// A lock library, connected to a server by one client that all tasks share.
 pub trait Contender: Clone + Send + Sync + 'static {
-    /// Connects.
+    /// Connects to the server.
     fn connect(url: &str) -> impl Future<Output = Result<Self, Trouble>> + Send;
 
-    /// Takes a lock for [`TTL`], waiting for it as the library does by itself, holds it and
-    /// releases it. `None` where the library gave up waiting.
+    /// Acquires a lock for [`TTL`], waiting for it in the library's own way, holds it and releases
+    /// it. `None` if the library stopped waiting.
     fn visit(&self, key: &str, hold: Duration)
     -> impl Future<Output = Result<Option<Visit>, Trouble>> + Send;
 }
 
-/// What a holder believed; nanoseconds as of [`now`].
+/// The times between which a process considered itself the holder; nanoseconds as of [`now`].
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "there is no more to say of a holder")]
 pub struct Visit {
-    /// When it had the lock.
+    /// When it got the lock.
     pub had: u64,
-    /// When it asked for the release.
+    /// When it requested the release.
     pub released: u64,
 }
 
 impl Visit {
-    /// Holds what was taken just now.
+    /// Holds a lock that has just been acquired.
     pub async fn lasting(hold: Duration) -> Self {
         let had = now();
         if !hold.is_zero() {
@@ -63,7 +63,7 @@ impl Visit {
     }
 }
 
-/// Does what is told on the standard input, until it ends.
+/// Carries out the orders on standard input until it ends.
 pub fn serve<C: Contender>(url: &str) -> ! {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let served = runtime.block_on(async {
@@ -84,7 +84,7 @@ async fn obey_all<C: Contender>(contender: C, bare: Bare) -> Result<(), Trouble>
                 return;
             }
         }
-        // Whoever started this is gone.
+        // The process that started this one is gone.
         process::exit(0);
     });
     answer(&Report::Ready);
@@ -131,7 +131,7 @@ async fn turns<C: Contender>(
     Ok(turns)
 }
 
-/// What takes and releases a key that nobody else wants.
+/// Acquires and releases a key that nobody else wants.
 pub(crate) trait Cycle: Clone + Send + Sync + 'static {
     fn cycle(&self, key: &str, serial: u64) -> impl Future<Output = Result<(), Trouble>> + Send;
 }
@@ -174,6 +174,6 @@ async fn cycles<C: Cycle>(what: &C, tasks: usize, millis: u64) -> Result<Report,
 fn answer(report: &Report) {
     let line = serde_json::to_string(report).expect("a report is plain data");
     let mut out = std::io::stdout().lock();
-    // Nobody reads it when whoever started this is gone.
+    // If this fails, the process that started this one is gone.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -6,13 +6,13 @@ use distributed_lock_core::error::LockError;
 use distributed_lock_core::traits::{DistributedLock as _, LockHandle as _, LockProvider as _};
 use distributed_lock_redis::RedisLockProvider;
 
-/// On one server it never waits for a lock: whoever wants one asks again.
+/// On one server, it never waits for a lock: the caller has to poll.
 #[derive(Clone)]
 pub(crate) struct DistributedLock(Arc<RedisLockProvider>);
 
 impl Contender for DistributedLock {
     async fn connect(url: &str) -> Result<Self, Trouble> {
-        // Both in the proportion that they have by default.
+        // In the same proportion as its defaults.
         let built = RedisLockProvider::builder().url(url).expiry(TTL).min_validity(TTL * 9 / 10);
         Ok(Self(Arc::new(built.build().await?)))
     }

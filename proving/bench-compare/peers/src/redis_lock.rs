@@ -7,7 +7,7 @@ use redis_0_27::{AsyncConnectionConfig, Client};
 use redis_lock::{LockAcrossError, LockAcrossOptions, lock_across};
 use tokio::sync::Mutex;
 
-/// Its lock on one resource, over one connection behind a mutex as its documentation has it.
+/// Its lock on one resource, over one connection behind a mutex, as in its documentation.
 #[derive(Clone)]
 pub(crate) struct RedisLock(Arc<Mutex<MultiplexedConnection>>);
 

@@ -12,7 +12,7 @@ impl Contender for Rslock {
     }
 
     async fn visit(&self, key: &str, hold: Duration) -> Result<Option<Visit>, Trouble> {
-        // Asks until it has it.
+        // Polls until it has the lock.
         let guard = self.0.acquire(key, TTL).await?;
         let visit = Visit::lasting(hold).await;
         guard.release().await;
