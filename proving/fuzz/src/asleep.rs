@@ -7,12 +7,12 @@ use std::{
 
 use leasehold_core::{BoxFuture, Instant, Runtime};
 
-/// It is always the same moment, nothing that is spawned is run, and who sleeps never wakes.
+/// Time stands still, spawned tasks never run, and sleeps never end.
 #[derive(Debug, Default)]
 pub struct Asleep(Mutex<Option<Instant>>);
 
 impl Asleep {
-    /// Until when somebody wanted to sleep last.
+    /// The end of the sleep that was requested last.
     pub fn until(&self) -> Option<Instant> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,7 +3,7 @@
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 
-/// What means something to somebody who reads.
+/// Tokens that have a meaning in some input.
 const TOKENS: [&str; 40] = [
     " ",
     "\0",
@@ -47,15 +47,15 @@ const TOKENS: [&str; 40] = [
     "\u{202e}",
 ];
 
-/// A change at a place.
+/// A change at a position.
 #[derive(Clone, Debug)]
 enum Edit {
     Put(Index, Vec<u8>),
     Replace(Index, u8),
     Cut(Index, usize),
-    /// What stands there, again.
+    /// Repeats the bytes at the position.
     Repeat(Index, usize),
-    /// The rest is another input's, from the same place on.
+    /// Replaces the rest with another input's, from the same position on.
     GoOnAs(Index, Index),
 }
 
@@ -103,18 +103,19 @@ impl Edit {
     }
 }
 
-/// Bytes near one of these.
+/// Bytes close to one of the corpus.
 pub fn bytes_near(corpus: &'static [&'static [u8]]) -> impl Strategy<Value = Vec<u8>> + Clone {
     changed(corpus.to_vec())
 }
 
-/// A text near one of these.
+/// A text close to one of the corpus.
 pub fn text_near(corpus: &'static [&'static str]) -> impl Strategy<Value = String> + Clone {
     let corpus: Vec<_> = corpus.iter().map(|text| text.as_bytes()).collect();
     changed(corpus).prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Words near one of these lines of them: some of another line, some left out, some changed.
+/// A list of words close to one of the corpus: some words come from another list, some are missing,
+/// some are changed.
 pub fn words_near(corpus: &'static [&'static [&'static str]]) -> impl Strategy<Value = Vec<Vec<u8>>> + Clone {
     let all: Vec<&[u8]> = corpus.iter().flat_map(|line| line.iter().map(|word| word.as_bytes())).collect();
     let word = changed(all);

@@ -24,23 +24,24 @@ use proptest::{
 pub use asleep::Asleep;
 pub use edit::{bytes_near, text_near, words_near};
 
-/// How many inputs have one seed in common.
+/// The number of inputs that share one seed.
 const ROUND: u32 = 500;
 
-/// For how long to hunt, in seconds.
+/// The environment variable with the duration of the search, in seconds.
 const SECONDS: &str = "LEASEHOLD_FUZZ_SECONDS";
 
-/// One round only, with this seed.
+/// The environment variable with a seed: only its round is run.
 const SEED: &str = "LEASEHOLD_FUZZ_SEED";
 
-/// Whether an input breaks nothing; else in words what it breaks. A panic breaks it as well.
+/// `Ok` if an input breaks nothing; otherwise a description of what it breaks. A panic counts as
+/// breaking, too.
 pub type Verdict = Result<(), String>;
 
-/// Hunts among so many inputs for one that breaks something.
+/// Searches this many inputs for one that breaks something.
 ///
 /// # Panics
 ///
-/// With the smallest input that was found to break it, and how to see it again.
+/// With the smallest breaking input that was found, and how to reproduce it.
 pub fn hunt<S: Strategy<Value: Debug>>(inputs: u32, near: S, verdict: impl Fn(S::Value) -> Verdict) {
     let begun = Instant::now();
     let of_all = u64::from(inputs.div_ceil(ROUND));
@@ -60,7 +61,7 @@ pub fn hunt<S: Strategy<Value: Debug>>(inputs: u32, near: S, verdict: impl Fn(S:
     println!("{} inputs from seed {first} on, {:.0?}", (seed - first) * u64::from(ROUND), begun.elapsed());
 }
 
-/// What the inputs of one seed break, if they do.
+/// The error of the first input of a seed that breaks something.
 fn round<S: Strategy<Value: Debug>>(
     seed: u64,
     near: &S,
@@ -87,11 +88,11 @@ fn setting(name: &str) -> Option<u64> {
     Some(u64::from_str(&text).unwrap_or_else(|_| panic!("{name} is no number: {text:?}")))
 }
 
-/// A verdict in words where something does not hold.
+/// Turns a condition into a verdict.
 ///
 /// # Errors
 ///
-/// If it does not hold.
+/// If the condition is false.
 pub fn holds(it: bool, what: impl FnOnce() -> String) -> Verdict {
     if it { Ok(()) } else { Err(what()) }
 }

@@ -1,8 +1,8 @@
-//! The machines of a client, driven by events in any order, at any time, with any numbers in them.
+//! The client's state machines, driven by events in any order, at any time, with any numbers.
 //!
-//! Their own tests drive them as a driver does, which asks before it tells. Here nobody keeps to
-//! that: answers come that nobody waits for, clocks stand still or leap to the end of time, and
-//! holders last for ever.
+//! Their unit tests drive them as a real driver does, which asks before it answers. Here, answers
+//! arrive that nobody asked for, clocks stand still or jump to the end of time, and holders last
+//! forever.
 
 use std::{
     task::{Context, Poll, Waker},
@@ -17,7 +17,7 @@ use leasehold_core::{
 };
 use proptest::{collection::vec, prelude::*};
 
-/// A leap of the clock in nanoseconds: mostly small, now and then to the end of time.
+/// A jump of the clock in nanoseconds: mostly small, sometimes to the end of time.
 fn leap() -> impl Strategy<Value = u64> {
     prop_oneof![
         2 => Just(0),
@@ -27,12 +27,12 @@ fn leap() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Before the end of time, which "without limit" is.
+/// At the latest just before the end of time, which means "without limit".
 fn after(now: Instant, leap: u64) -> Instant {
     Instant::from_nanos(now.as_nanos().saturating_add(leap).min(u64::MAX - 1))
 }
 
-/// A time that somebody else names.
+/// A duration from outside.
 fn foreign_time() -> impl Strategy<Value = Duration> {
     prop_oneof![
         4 => (0..20_000_u64).prop_map(Duration::from_millis),
@@ -103,7 +103,7 @@ enum AtAcquire {
     Answer(GrantAnswer),
     Fault(bool),
     AskAgain,
-    /// A lease is pushed that began so long ago.
+    /// A push with a lease that began this long ago.
     Handed(Fence, u64, Ttl),
     Next,
 }
@@ -119,8 +119,9 @@ fn at_acquire() -> impl Strategy<Value = AtAcquire> {
     ]
 }
 
-/// A lease is never longer than its ttl from the sending of the ask, or from the beginning that the
-/// store told of; what is over stays over; and nobody is told to wait for what has passed.
+/// A lease never lasts longer than its TTL from when its request was sent, or from the start that
+/// the store reported; a finished acquisition stays finished; and the driver is never told to wait
+/// for a time that has passed.
 #[test]
 fn an_acquisition_believes_nothing_that_was_not_sent_for() {
     let events = vec((at_acquire(), leap()), 1..60);
@@ -136,7 +137,7 @@ fn an_acquisition_believes_nothing_that_was_not_sent_for() {
                 AtAcquire::Sent => {
                     machine.handle_sent(now);
                     sent.push(now);
-                    // Whoever asks although it is over has asked anew.
+                    // The driver asked although the acquisition was finished, so it starts anew.
                     over = None;
                 }
                 AtAcquire::Answer(answer) => machine.handle_answer(now, answer),
@@ -183,7 +184,7 @@ fn an_acquisition_believes_nothing_that_was_not_sent_for() {
 enum AtKeep {
     Sent(Ttl),
     Answer(HoldAnswer),
-    /// The holder's own renewal, sent so long ago.
+    /// The holder's own renewal, sent this long ago.
     Own(u64, Ttl, HoldAnswer),
     Fault,
     Broken,
@@ -204,8 +205,8 @@ fn renewal() -> impl Strategy<Value = Renewal> {
     prop_oneof![Just(Renewal::Automatic), Just(Renewal::Off), foreign_time().prop_map(Renewal::AtMost),]
 }
 
-/// What is believed ends no later than the latest ttl from a sending that was answered; what is
-/// lost is never had again.
+/// A lease ends no later than one TTL after the latest sending that was answered; a lost lease
+/// never comes back.
 #[test]
 fn a_lease_is_kept_by_answers_alone() {
     let events = vec((at_keep(), leap()), 1..60);
@@ -287,8 +288,8 @@ fn at_round() -> impl Strategy<Value = AtRound> {
     ]
 }
 
-/// A fence that is granted was answered by a majority, exactly, and nobody answered a greater one;
-/// members that are not there change nothing.
+/// A granted fence was answered by exactly a majority, and no member answered a greater one;
+/// members that do not exist change nothing.
 #[test]
 fn a_round_grants_only_what_a_majority_answered() {
     let events = vec((at_round(), leap()), 1..80);
@@ -378,9 +379,8 @@ fn at_line() -> impl Strategy<Value = AtLine> {
     ]
 }
 
-/// A push may get lost. So whatever a store answers, and whatever is pushed: of those of this
-/// process that stand in the line of a key, somebody asks again within the time after which a lost
-/// push must be noticed.
+/// A push may get lost. So whatever a store answers and pushes, at least one of this process's
+/// waiters in a queue asks again within the time in which a lost push must be noticed.
 #[test]
 fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
     const WHO: u128 = 4;
@@ -390,7 +390,8 @@ fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
         let attempt =
             |who: u128| Attempt::new(Claim::exclusive(key()), Holder::from_bits(who + 1), None, Ttl::DEFAULT);
         let mut now = Instant::from_nanos(1_000_000_000);
-        // Who asked and has not been answered; who stands in line, as far as it knows.
+        // The waiters that have asked and have no answer yet; and those that consider themselves
+        // queued.
         let (mut asking, mut stands) = ([false; WHO as usize], [false; WHO as usize]);
         for (who, event, later) in events {
             now = now + Duration::from_nanos(later);
@@ -430,8 +431,8 @@ fn somebody_of_each_line_asks_again_in_time_whatever_was_pushed() {
     });
 }
 
-/// Somebody asks just now, or will soon, if anybody stands there. Who is told something does as it
-/// is told.
+/// If any waiter is queued, one of them is asking or will ask soon. Waiters that are told to ask do
+/// so.
 fn is_asked_for(waiting: &WaiterRegistry, asking: &mut [bool], stands: &mut [bool], now: Instant) -> Verdict {
     let mut next = None;
     for who in 0..stands.len() {

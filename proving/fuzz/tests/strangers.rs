@@ -1,5 +1,5 @@
-//! What strangers leave at our keys on a real server: every request about it ends, in an answer or
-//! in words, and what is somebody else's stays as it is.
+//! Foreign data at our keys on a real server: every request about such a key ends in an answer or
+//! in an error text, and other programs' data stays unchanged.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ const VALUES: [&[u8]; 19] = [
     b"u",
 ];
 
-/// Something that somebody wrote, to one of the six keys of a lock.
+/// Data that another program wrote to one of the six keys of a lock.
 #[derive(Clone, Debug)]
 enum Left {
     String(usize, Vec<u8>),
@@ -68,7 +68,7 @@ fn key() -> Key {
     Key::new("a").expect("a key")
 }
 
-/// The key, and what stands beside it.
+/// The key, and its five side keys.
 fn six() -> [Vec<u8>; 6] {
     let sides = [Side::Fence, Side::Queue, Side::Waiters, Side::Holders, Side::Shares];
     let mut all = sides.into_iter().map(|side| side_key(side, &key()));
@@ -77,7 +77,7 @@ fn six() -> [Vec<u8>; 6] {
 }
 
 fn write(connection: &mut Connection, left: &Left, keys: &[Vec<u8>; 6]) {
-    // What does not fit to what is there already is refused, and that is all right.
+    // The server refuses commands that do not fit the existing value, which is fine.
     let _ = match left {
         Left::String(at, it) => cmd("SET").arg(&keys[*at]).arg(it).arg("PX").arg(60_000).exec(connection),
         Left::Member(at, score, it) => cmd("ZADD").arg(&keys[*at]).arg(*score).arg(it).exec(connection),
@@ -113,12 +113,11 @@ fn value(connection: &mut Connection) -> Option<Vec<u8>> {
     cmd("GET").arg("a").query(connection).ok().flatten()
 }
 
-/// Asks one request, and judges what became of the key.
+/// Sends one request, and checks the key afterwards.
 fn ask(connection: &mut Connection, request: &Request) -> Verdict {
     let before = value(connection);
     let call = call_for(request, Duration::from_secs(2));
-    // An error of the server's is a fault with its words, as where a side key has another type than
-    // ours.
+    // A server error is an error with its text, for instance if a side key has an unexpected type.
     let said: Result<Value, _> = call.by_text().query(connection);
     let after = value(connection);
     let Some(before) = before else { return Ok(()) };
@@ -138,7 +137,7 @@ fn ask(connection: &mut Connection, request: &Request) -> Verdict {
             let same = state.holders.first().is_some_and(|holding| holding.owner == owner);
             holds(same, || format!("{owner:?} is seen as {:?}", state.holders))
         }
-        // Words are for what a stranger wrote: our own answers are always understood.
+        // Error texts are for foreign data: our own answers are always understood.
         _ => Ok(()),
     }
 }
@@ -158,7 +157,7 @@ fn strangers_change_nothing(flavor: Flavor) {
         for (nth, who, mode) in asked {
             ask(connection, &requests(who, mode)[nth])?;
         }
-        // Whatever it was, the server serves the next one.
+        // Whatever happened, the server must still serve the next client.
         cmd("PING").exec(connection).map_err(|error| format!("the server is busy for ever: {error}"))
     });
 }

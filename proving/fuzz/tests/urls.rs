@@ -1,5 +1,4 @@
-//! URLs of stores: whatever is written, it is read or refused in one line, and its password is seen
-//! by nobody.
+//! URLs of stores: any text is parsed, or refused in one line, and its password is never printed.
 
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use leasehold::AnyStore;
 use leasehold_redis::RedisStore;
 use proptest::strategy::Strategy as _;
 
-/// Nothing else in any URL has it.
+/// A password that occurs nowhere else in a URL.
 const SECRET: &str = "Zq7Zq7";
 
 const URLS: [&str; 27] = [
@@ -41,10 +40,10 @@ const URLS: [&str; 27] = [
     "",
 ];
 
-/// The URL without what stands where a password may stand: behind the first colon of a login, and
-/// in a parameter of that name.
+/// The URL without everything that could be a password: the part after the first colon of a login,
+/// and the parameter of that name.
 fn without_passwords(url: &str) -> String {
-    // As parsers of URLs have it, these are not there at all.
+    // URL parsers ignore these characters.
     let url = url.replace(['\n', '\r', '\t'], "");
     let Some((scheme, rest)) = url.split_once("://") else { return url };
     let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -68,11 +67,10 @@ fn a_url_is_read_or_refused_in_one_line_without_its_password() {
     });
 }
 
-/// A host or a user may be anything, so what stands elsewhere than in a password's place may be
-/// told.
+/// A host or a user name can be any text, so text outside of a password's position may be printed.
 #[test]
 fn the_name_of_a_server_has_nothing_of_a_password() {
-    // The stores are never asked anything.
+    // The stores are never used.
     let runtime = Arc::new(Asleep::default());
     let near = text_near(&URLS).prop_filter("a server", |url| url.starts_with("redis"));
     hunt(10_000, near, |url| {

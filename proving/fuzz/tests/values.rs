@@ -1,4 +1,5 @@
-//! What strangers may have left at our keys, publish to our channels, or send in a server's name.
+//! Values that others may have left at our keys, published to our channels, or sent instead of a
+//! server.
 
 use std::time::Duration;
 
@@ -79,7 +80,7 @@ fn a_push_that_is_read_says_what_was_published() {
             News::AskAgain => format!("a {digits} "),
             News::Broken => format!("b {digits} "),
         };
-        // Numbers may have zeros in front.
+        // Numbers may have leading zeros.
         let proof = nonce.map(Nonce::digit_bytes);
         let again = [head.as_bytes(), proof.as_ref().map_or(&[][..], |digits| digits)].concat();
         let same = wire::read_push(&again) == wire::read_push(&payload);
@@ -88,8 +89,8 @@ fn a_push_that_is_read_says_what_was_published() {
     });
 }
 
-/// Whatever a server, or what stands before it, may answer: a code mostly, and then fields of the
-/// kinds that we know, or others.
+/// Answers that a server, or a proxy in front of it, may give: mostly a code and then fields of
+/// known kinds, but also others.
 fn answers() -> impl Strategy<Value = Value> {
     let bytes = prop_oneof![
         4 => bytes_near(&VALUES),
