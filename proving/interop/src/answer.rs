@@ -11,57 +11,57 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// This moment, on the clock of the drivers.
+/// The current time, on the clock of the drivers.
 pub fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let [seconds, nanos] = [now.tv_sec, now.tv_nsec].map(i64::cast_unsigned);
     seconds * 1_000_000_000 + nanos
 }
 
-/// What a driver says.
+/// A driver's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the tests that match on it must learn of another one")]
 pub enum Answer {
     /// The library says that it holds the lock.
     Took {
-        /// Before it was asked.
+        /// When the order was given.
         asked: u64,
-        /// When it had said so.
+        /// When the library answered.
         answered: u64,
     },
-    /// The library says that somebody else holds it, and has stopped waiting.
+    /// According to the library, somebody else holds the lock, and it has stopped waiting.
     Held,
     /// The library says that it held the lock and released it.
     Released {
-        /// Before it was asked to.
+        /// When the release was requested.
         called: u64,
     },
-    /// The library says that it does not hold the lock any more.
+    /// According to the library, it no longer holds the lock.
     NotHeld,
-    /// The library has done something and says nothing about it.
+    /// The library did it, and reported no result.
     Untold {
-        /// Before it was asked to.
+        /// When the release was requested.
         called: u64,
     },
-    /// The library says that the lock is prolonged.
+    /// According to the library, the lock was extended.
     Extended,
-    /// The library cannot prolong a lock when it is asked to.
+    /// The library cannot extend a lock on request.
     Unable,
-    /// It held the lock, alone.
+    /// It held the lock, and nobody else did.
     Visited {
-        /// When the library had said that it held it.
+        /// When the library reported that it held the lock.
         answered: u64,
-        /// Before the library was asked to release it.
+        /// When the release was requested.
         called: u64,
     },
-    /// It held the lock and was not alone.
+    /// It held the lock, and so did somebody else.
     Met(String),
-    /// Anything else, in words.
+    /// Any other result, as text.
     Failed(String),
 }
 
 impl Answer {
-    /// The answer that a line stands for.
+    /// Parses a line.
     pub(crate) fn parse(line: &str) -> Self {
         let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
         let instants: Vec<u64> = rest.split(' ').map_while(|word| word.parse().ok()).collect();

@@ -12,16 +12,16 @@ use std::{
 
 use crate::{Answer, Language, Peer, peer::program};
 
-/// Longer than any library is told to wait, on a machine that is busy compiling.
+/// Longer than any library is told to wait, even on a machine that is busy compiling.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
-/// A driver. It has no children, is killed when this is dropped, and ends by itself when its
-/// standard input does, which is also when this process was killed.
+/// A driver process. It has no children, is killed when this is dropped, and exits when its
+/// standard input closes, which also happens when this process is killed.
 #[derive(Debug)]
 pub struct Driver {
     name: String,
     child: Child,
-    /// None once it was hung up on.
+    /// `None` after the input was closed.
     requests: Option<ChildStdin>,
     answers: Receiver<String>,
 }
@@ -31,7 +31,7 @@ impl Driver {
     ///
     /// # Panics
     ///
-    /// When the peer's library is not there, with the remedy.
+    /// If the peer's library is not installed, with the remedy.
     #[track_caller]
     pub fn start(peer: Peer, urls: &[&str]) -> Self {
         Self::run(peer.language(), peer.name(), &peer.program(), urls)
@@ -75,41 +75,41 @@ impl Driver {
         Self { name: name.to_owned(), child, requests, answers }
     }
 
-    /// Takes the lock of this name; patience zero is one try.
+    /// Acquires the lock with this name; zero patience means one try.
     #[track_caller]
     pub fn take(&mut self, name: &str, ttl: Duration, patience: Duration) -> Answer {
         self.begin_to_take(name, ttl, patience);
         self.answer()
     }
 
-    /// Tells it to take the lock, and does not wait for the [`answer`](Self::answer).
+    /// Sends the order to acquire the lock, without waiting for the [`answer`](Self::answer).
     #[track_caller]
     pub fn begin_to_take(&mut self, name: &str, ttl: Duration, patience: Duration) {
         self.tell(format_args!("take {name} {} {}", ttl.as_millis(), patience.as_millis()));
     }
 
-    /// The same for a lock that never ends, waited for without an end. Only python-redis-lock has
-    /// that.
+    /// The same without an expiry and without a time limit. Only python-redis-lock supports that.
     #[track_caller]
     pub fn begin_to_take_for_ever(&mut self, name: &str) {
         self.tell(format_args!("take {name} 0 -1"));
     }
 
-    /// Releases what it took last.
+    /// Releases the lock that it acquired last.
     #[track_caller]
     pub fn release(&mut self) -> Answer {
         self.tell(format_args!("release"));
         self.answer()
     }
 
-    /// Prolongs what it took last.
+    /// Extends the lock that it acquired last.
     #[track_caller]
     pub fn extend(&mut self, ttl: Duration) -> Answer {
         self.tell(format_args!("extend {}", ttl.as_millis()));
         self.answer()
     }
 
-    /// Takes the lock, is alone in the witness file for as long as it holds it, and releases it.
+    /// Acquires the lock, checks with the witness file that nobody else holds it meanwhile, and
+    /// releases it.
     #[track_caller]
     pub fn visit(
         &mut self,
@@ -124,11 +124,11 @@ impl Driver {
         self.answer()
     }
 
-    /// What it says to what it was told.
+    /// The answer to the last order.
     ///
     /// # Panics
     ///
-    /// When it says nothing within a minute, or has ended.
+    /// If there is none within a minute, or the process has ended.
     #[track_caller]
     pub fn answer(&mut self) -> Answer {
         match self.answer_within(ANSWERS_WITHIN) {
@@ -137,11 +137,11 @@ impl Driver {
         }
     }
 
-    /// The same, if it says anything in that time.
+    /// The answer, if there is one within this time.
     ///
     /// # Panics
     ///
-    /// When it has ended.
+    /// If the process has ended.
     #[track_caller]
     pub fn answer_within(&mut self, limit: Duration) -> Option<Answer> {
         match self.answers.recv_timeout(limit) {
@@ -151,11 +151,11 @@ impl Driver {
         }
     }
 
-    /// Closes its standard input, as the end of this process does, and says whether it ended of
-    /// that within the limit.
+    /// Closes its standard input, as the end of this process would, and returns whether it exited
+    /// within the limit.
     pub fn hang_up(&mut self, limit: Duration) -> bool {
         self.requests = None;
-        // Its standard output closes with it.
+        // Its standard output closes when it exits.
         let ended = loop {
             match self.answers.recv_timeout(limit) {
                 Ok(_) => {}
@@ -178,7 +178,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Fails only if it has ended, which is what is wanted.
+        // Fails only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

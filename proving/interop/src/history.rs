@@ -1,22 +1,22 @@
-//! The history of a run: which process believed to hold a lock, and when.
+//! The history of a run: which process considered itself the holder, and when.
 
 use std::fmt;
 
-/// A holder's belief, from the moment at which it had the answer to the moment before it asked for
-/// the release.
+/// A period in which a process considered itself the holder: from when it had the answer until just
+/// before it requested the release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Belief {
-    /// Whose.
+    /// The process.
     pub who: String,
-    /// From when, on the clock of [`now`](crate::now).
+    /// The start, on the clock of [`now`](crate::now).
     pub from: u64,
-    /// Until when.
+    /// The end.
     pub until: u64,
 }
 
 impl Belief {
-    /// Somebody's belief.
+    /// A period of this process.
     pub fn new(who: impl Into<String>, from: u64, until: u64) -> Self {
         Self { who: who.into(), from, until }
     }
@@ -28,7 +28,7 @@ impl fmt::Display for Belief {
     }
 }
 
-/// Two that believed at once, if there were any.
+/// Two periods that overlap, if there are any.
 pub fn overlap(beliefs: &mut [Belief]) -> Option<(Belief, Belief)> {
     beliefs.sort_by_key(|belief| belief.from);
     let at_once = beliefs.windows(2).find(|pair| pair[1].from < pair[0].until)?;

@@ -1,4 +1,4 @@
-//! The languages of the peers: their interpreters, and the locations of their libraries.
+//! The languages of the peers: their interpreters, and where their libraries are.
 
 use std::{
     env, fmt, fs, io,
@@ -8,18 +8,18 @@ use std::{
 
 use crate::Peer;
 
-/// A language with libraries of its own.
+/// A language of the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Language {
-    /// JavaScript: `node`, and `npm` to fetch with.
+    /// JavaScript: `node`, and `npm` for downloads.
     Node,
     /// Python: `python3`, with its `venv`.
     Python,
 }
 
 impl Language {
-    /// All of them.
+    /// All languages.
     pub const ALL: [Self; 2] = [Self::Node, Self::Python];
 
     /// The name in messages, and of its directory in `target/peers`.
@@ -30,19 +30,19 @@ impl Language {
         }
     }
 
-    /// The directory with this language's libraries, whether or not they are there.
+    /// The directory of this language's libraries. It need not exist.
     pub fn home(self) -> PathBuf {
         Self::fetched_into().join(self.name())
     }
 
-    /// The directory of all fetched libraries: `target/peers` of this workspace, whatever
+    /// The directory of all downloaded libraries: `target/peers` of this workspace, whatever
     /// `CARGO_TARGET_DIR` says.
     pub fn fetched_into() -> PathBuf {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
         workspace.expect("this crate lies two levels down").join("target/peers")
     }
 
-    /// The files that name each library and its exact version.
+    /// The files that list each library with its exact version.
     pub fn manifests(self) -> Vec<PathBuf> {
         let names: &[&str] = match self {
             Self::Node => &["package.json", "package-lock.json"],
@@ -52,8 +52,8 @@ impl Language {
         names.iter().map(|name| place.join(name)).collect()
     }
 
-    /// What it takes, to fetch with and to run, and this machine does not have: programs that are
-    /// missing or too old.
+    /// The programs for downloading and running that this machine lacks, or has in too old a
+    /// version.
     pub fn lacking(self) -> Vec<&'static str> {
         let wanted: &[(&str, &[&str])] = match self {
             Self::Node => &[
@@ -68,18 +68,18 @@ impl Language {
         wanted.iter().filter(|(_, words)| !runs(words)).map(|(name, _)| *name).collect()
     }
 
-    /// The peers that are written in it.
+    /// The peers that are written in this language.
     pub fn peers(self) -> impl Iterator<Item = Peer> {
         Peer::ALL.into_iter().filter(move |peer| peer.language() == self)
     }
 
-    /// What is written beside the libraries once they are all there: the interpreter that they were
-    /// fetched for, because a virtual environment does not survive another one, and the text of the
-    /// manifests.
+    /// The text that is written next to the libraries when all of them are installed: the
+    /// interpreter that they were installed for, because a virtual environment works with no other,
+    /// and the text of the manifests.
     ///
     /// # Errors
     ///
-    /// When a manifest cannot be read, or the interpreter does not run.
+    /// If a manifest cannot be read, or the interpreter does not run.
     pub fn stamp(self) -> io::Result<String> {
         let interpreter = match self {
             Self::Node => "node",
@@ -89,13 +89,13 @@ impl Language {
         Ok(String::from_utf8_lossy(&version.stdout).into_owned() + &self.wanted()?)
     }
 
-    /// Where the stamp lies.
+    /// The file that holds the stamp.
     pub fn stamp_file(self) -> PathBuf {
         self.home().join("stamp")
     }
 
-    /// Whether the libraries that the manifests name are there, all of them. What they were fetched
-    /// for is not looked at: that takes longer than most tests.
+    /// True if all libraries of the manifests are installed. The interpreter that they were
+    /// installed for is not checked: that takes longer than most tests.
     pub fn has_libraries(self) -> bool {
         let stamp = fs::read_to_string(self.stamp_file()).unwrap_or_default();
         let there = stamp.split_once('\n').map(|(_, manifests)| manifests);
@@ -106,7 +106,7 @@ impl Language {
         self.manifests().iter().map(fs::read_to_string).collect()
     }
 
-    /// The command that runs a program of this language with the fetched libraries.
+    /// The command that runs a program of this language with the downloaded libraries.
     pub fn command(self, program: &Path) -> Command {
         match self {
             Self::Node => {
@@ -116,7 +116,7 @@ impl Language {
             }
             Self::Python => {
                 let mut command = Command::new(self.home().join("bin/python"));
-                // Nothing is left among the sources.
+                // Leaves no compiled files among the sources.
                 command.env("PYTHONDONTWRITEBYTECODE", "1").arg(program);
                 command
             }

@@ -1,4 +1,4 @@
-//! The libraries with which Leasehold is tested.
+//! The libraries that Leasehold is tested with.
 
 use std::{
     fmt,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::Language;
 
-/// A lock library of another language. Its version stands in the manifests of its [`Language`].
+/// A lock library of another language. Its version is in the manifests of its [`Language`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Peer {
@@ -31,7 +31,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// All of them.
+    /// All peers.
     pub const ALL: [Self; 8] = [
         Self::Redlock4,
         Self::Redlock5,
@@ -57,7 +57,7 @@ impl Peer {
         }
     }
 
-    /// What it is written in.
+    /// The language that it is written in.
     pub fn language(self) -> Language {
         match self {
             Self::RedisPy | Self::PythonRedisLock | Self::Pottery => Language::Python,
@@ -65,20 +65,19 @@ impl Peer {
         }
     }
 
-    /// The key on the server of a lock that is called `name` in this library: what a mixed fleet
-    /// gives to ours.
+    /// The key on the server of a lock that is called `name` in this library. A mixed fleet passes
+    /// this key to Leasehold.
     pub fn key(self, name: &str) -> String {
         format!("{}{name}", self.prefix())
     }
 
-    /// What its driver must be given as a name to lock this very key: the rest after the library's
-    /// own prefix, or, with `=` before it, the key, which the driver puts where the library keeps
-    /// its own.
+    /// The name that makes its driver lock exactly this key: the rest after the library's own
+    /// prefix, or `=` and the key, which the driver sets in place of the library's own.
     pub fn name_of(self, key: &str) -> String {
         key.strip_prefix(self.prefix()).map_or_else(|| format!("={key}"), str::to_owned)
     }
 
-    /// What it puts before the names of its locks.
+    /// The prefix of its keys.
     fn prefix(self) -> &'static str {
         match self {
             Self::RedisSemaphore => "mutex:",
@@ -88,7 +87,7 @@ impl Peer {
         }
     }
 
-    /// A ttl as short as the library can, and that is not over before anybody looked.
+    /// A TTL as short as the library supports, but long enough to be observed.
     pub fn short_ttl(self) -> Duration {
         match self {
             // It counts in whole seconds.
@@ -97,17 +96,17 @@ impl Peer {
         }
     }
 
-    /// Whether its release says that the lock was not held any more.
+    /// True if its release reports that the lock was no longer held.
     pub fn tells_a_late_release(self) -> bool {
         self != Self::RedisSemaphore
     }
 
-    /// Whether a holder can prolong its lock by a call.
+    /// True if a holder can extend its lock by a call.
     pub fn extends(self) -> bool {
         self != Self::RedisSemaphore
     }
 
-    /// Its driver's program.
+    /// The program of its driver.
     pub(crate) fn program(self) -> PathBuf {
         program(self.language(), self.name())
     }

@@ -1,4 +1,4 @@
-//! The manual's writes to PostgreSQL, against a real one: what comes late does nothing.
+//! The manual's writes to PostgreSQL, on a real server: a late write does nothing.
 
 use std::env;
 use std::process::Command;
@@ -65,11 +65,11 @@ async fn a_write_with_a_fence_is_refused_behind_a_greater_one() {
     assert_eq!(paid, 1);
 }
 
-/// Tells a test which is run again that it is the manual's program now.
+/// The environment variable by which the test program runs itself again as the manual's program.
 const AS_PAYER: &str = "LEASEHOLD_TEST_AS_PAYER";
 
-/// From nothing but a database, as the first page of the manual has it: the table is made, the
-/// invoice paid, and who comes late refused.
+/// Follows the first page of the manual from an empty database: creates the table, pays the
+/// invoice, and sees a late write refused.
 #[test]
 fn the_first_program_of_the_manual_does_what_the_manual_says_of_it() {
     if env::var_os(AS_PAYER).is_some() {
@@ -111,8 +111,8 @@ fn the_first_program_of_the_manual_does_what_the_manual_says_of_it() {
     runtime.block_on(async { assert_eq!(paid(&connect(&server).await).await, 20) });
 }
 
-/// A greater fence waits for a smaller one that is at it, and then what is smaller is refused:
-/// there is no gap between look and write.
+/// A greater fence waits for a transaction with a smaller one. After that, the smaller one is
+/// refused: there is no gap between check and write.
 #[tokio::test]
 async fn who_is_at_it_holds_up_the_next_and_nobody_slips_in_between() {
     let server = Postgres::start();

@@ -1,4 +1,4 @@
-//! All of them and ours on one key at once.
+//! All libraries and Leasehold compete for one key.
 
 use std::{
     collections::BTreeMap,
@@ -21,23 +21,22 @@ use crate::{
     quorum::{SEVERAL, quorum, three_servers},
 };
 
-/// The very key on the server. pottery's own prefix is in it, because pottery can be told of no
-/// other.
+/// The full key on the server. It has pottery's prefix, which pottery cannot change.
 const KEY: &str = "redlock:hammer";
-/// How long it lasts, in seconds, when the environment says nothing else.
+/// The duration in seconds, unless the environment sets another.
 const SECONDS: u64 = 5;
 const SECONDS_SAID: &str = "LEASEHOLD_HAMMER_SECONDS";
-/// How much longer it may last until the last has got in.
+/// How much longer the test may take until everybody has had the lock.
 const GRACE: Duration = Duration::from_secs(60);
-/// Long enough for another holder to run into it.
+/// Long enough for another holder to collide.
 const HOLD: Duration = Duration::from_millis(3);
-/// How long one visit waits at most.
+/// The maximum wait of a visit.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// So many of ours are among them.
+/// The number of Leasehold's visitors.
 const OURS: usize = 2;
-/// Every so many visits somebody stays until its lease has ended, and releases then.
+/// Once in this many visits, a visitor stays until its lease has expired, and releases then.
 const OVERSTAYS: u32 = 8;
-/// For such a lease.
+/// The TTL of such a lease.
 const SHORT: Duration = Duration::from_millis(120);
 /// The server counts in milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
@@ -61,7 +60,7 @@ pub(crate) fn everybody_gets_in_and_nobody_is_there_at_once_over_three_servers()
     });
 }
 
-/// Locks of ours, made by a runtime of the test's.
+/// Creates Leasehold's locks, on a runtime of the test.
 type Making<'a> = Pin<Box<dyn Future<Output = Locks> + 'a>>;
 
 fn hammer<'a>(peers: &[Peer], urls: &[&str], ours: impl Fn(LocksBuilder) -> Making<'a> + Sync) {
@@ -83,12 +82,12 @@ fn hammer<'a>(peers: &[Peer], urls: &[&str], ours: impl Fn(LocksBuilder) -> Maki
     site.account();
 }
 
-/// How a peer visits.
+/// The visits of a peer.
 fn peer_comes<'a>(site: &'a Site, peer: Peer, urls: &[&str]) -> Visits<'a> {
     let mut driver = Driver::start(peer, urls);
     let name = peer.name_of(KEY);
-    // It sleeps until another of its kind releases, and there is none: waiting, it would ask once a
-    // second.
+    // It sleeps until another process of its kind releases, and there is none: while waiting, it
+    // would only poll once a second.
     let patience = if peer == Peer::PythonRedisLock { Duration::ZERO } else { PATIENCE };
     Box::new(move |turn| {
         if peer.short_ttl() < Duration::from_secs(1) && turn % OVERSTAYS == 2 {
@@ -102,13 +101,12 @@ fn peer_comes<'a>(site: &'a Site, peer: Peer, urls: &[&str]) -> Visits<'a> {
     })
 }
 
-/// Takes the lock once it is free, and releases it when it has ended: whoever holds it then must
-/// not be touched.
+/// Acquires the lock once it is free, and releases it after it has expired: the release must not
+/// affect the next holder.
 fn overstay(driver: &mut Driver, name: &str) -> Visit {
     let patient_until = Instant::now() + PATIENCE;
     let (asked, answered) = loop {
-        // One try at a time: how long it waited for the one that was granted, a library does not
-        // say.
+        // One try at a time, because a library does not say when the try that succeeded began.
         match driver.take(name, SHORT, Duration::ZERO) {
             Answer::Took { asked, answered } => break (asked, answered),
             Answer::Held if Instant::now() < patient_until => thread::sleep(HOLD),
@@ -116,7 +114,7 @@ fn overstay(driver: &mut Driver, name: &str) -> Visit {
             other => return Err(format!("{other:?}")),
         }
     };
-    // The server began to count after it was asked.
+    // The server started counting after the request.
     let end = asked + nanos(SHORT - ROUNDING);
     thread::sleep(SHORT + 2 * ROUNDING);
     match driver.release() {
@@ -125,7 +123,7 @@ fn overstay(driver: &mut Driver, name: &str) -> Visit {
     }
 }
 
-/// How we visit.
+/// The visits of Leasehold.
 fn we_come<'a>(site: &'a Site, locks: Locks, runtime: &'a Handle) -> Visits<'a> {
     Box::new(move |turn| {
         let overstays = turn % OVERSTAYS == 2;
@@ -155,20 +153,20 @@ fn we_come<'a>(site: &'a Site, locks: Locks, runtime: &'a Handle) -> Visits<'a> 
     })
 }
 
-/// One visit: when it was believed to hold, if it got in; or what went wrong.
+/// One visit: the period in which it considered itself the holder, if it got the lock; or an error.
 type Visit = Result<Option<(u64, u64)>, String>;
 
-/// Somebody's visits, each with its number.
+/// The visits of one visitor, each with its number.
 type Visits<'a> = Box<dyn FnMut(u32) -> Visit + 'a>;
 
 struct Site {
     _directory: TempDir,
-    /// The file that only one can make, and that whoever is inside finds as it left it: a witness
-    /// that needs no clock.
+    /// A file that only one visitor can create, and that must be unchanged when that visitor
+    /// leaves: a witness that needs no clock.
     inside: PathBuf,
     end: Instant,
     beliefs: Mutex<Vec<Belief>>,
-    /// With the moment at which each was had.
+    /// Fences, each with the time at which it was granted.
     fences: Mutex<Vec<(u64, Fence)>>,
     times_in: Mutex<BTreeMap<String, u32>>,
     trouble: Mutex<Vec<String>>,
@@ -188,7 +186,7 @@ impl Site {
         }
     }
 
-    /// Visits until it is over.
+    /// Visits until the time is over.
     fn stay<'a>(&'a self, who: &str, come: impl FnOnce() -> Visits<'a>) {
         lock(&self.times_in).insert(who.to_owned(), 0);
         let mut visit = come();
@@ -202,8 +200,8 @@ impl Site {
                 Ok(Some((from, until))) => {
                     lock(&self.beliefs).push(Belief::new(who, from, until));
                     *lock(&self.times_in).entry(who.to_owned()).or_default() += 1;
-                    // In turn short and long, so that the key is free at times and its visitors
-                    // keep changing.
+                    // Rests alternate between short and long, so that the key is sometimes free and
+                    // its visitors keep changing.
                     rest = (rest + 7) % 40;
                     thread::sleep(Duration::from_millis(rest));
                 }
@@ -218,7 +216,7 @@ impl Site {
         !lock(&self.trouble).is_empty() || !late.is_zero() && (late > GRACE || all_were_in())
     }
 
-    /// Is inside for a while, and fails when somebody else is.
+    /// Holds the witness file for a while, and fails if somebody else has it.
     fn alone_inside(&self, me: &str) -> io::Result<()> {
         let mut file = fs::File::create_new(&self.inside)?;
         io::Write::write_all(&mut file, me.as_bytes())?;
@@ -244,7 +242,7 @@ impl Site {
     }
 }
 
-/// A panic elsewhere has been heard; what it left is still a list.
+/// A panic of another thread is reported elsewhere; its list is still valid.
 fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
     list.lock().unwrap_or_else(PoisonError::into_inner)
 }

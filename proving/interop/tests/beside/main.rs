@@ -1,7 +1,7 @@
-//! Each of the other libraries beside ours on one key of one real server.
+//! Each of the other libraries, together with Leasehold on one key of one real server.
 //!
-//! A test whose library is not fetched fails and names the remedy. Only where the library's
-//! language is not on this machine the test is ignored, by its name.
+//! A test whose library is not installed fails and names the remedy. It is ignored, and listed by
+//! name, only if the library's language is missing on this machine.
 
 mod hammer;
 mod no_string;
@@ -18,7 +18,7 @@ use interop::{Language, Peer};
 use libtest_mimic::{Arguments, Trial};
 use pair::on_each;
 
-/// A test with its name, and the languages that it takes.
+/// A test with its name, and the languages that it needs.
 type Test = (&'static str, &'static [Language], fn());
 
 const OTHERS: [Test; 4] = [
@@ -65,12 +65,12 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Whether this machine has neither the libraries nor what could fetch them.
+/// True if this machine has neither the libraries nor the programs to download them.
 fn is_missing(language: Language) -> bool {
     !language.has_libraries() && !language.lacking().is_empty()
 }
 
-/// The docs say which versions they speak of.
+/// The docs name the versions that they describe.
 fn every_version_that_is_pinned_stands_in_the_docs() {
     let docs = include_str!("../../../../docs/interop.md");
     for language in Language::ALL {

@@ -1,4 +1,4 @@
-//! Locks that are no plain strings, and what lies beside them.
+//! Locks that are not plain strings, and data next to them.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn a_semaphore_and_a_lock_of_ours_are_errors_to_each_other() {
     });
 }
 
-/// Its signal is a list beside the lock. A key of ours must not have the name of one.
+/// Its signal is a list next to the lock. A key of ours must not have the name of a signal.
 fn the_signal_of_python_redis_lock_is_no_lock_and_its_release_deletes_what_lies_there() {
     with_runtime(|runtime| {
         let mut pair = Pair::on(Flavor::Redis70, Peer::PythonRedisLock, runtime);
@@ -55,7 +55,7 @@ fn the_signal_of_python_redis_lock_is_no_lock_and_its_release_deletes_what_lies_
         pair.it_takes(LONG);
         let guard = runtime.block_on(pair.locks.mutex(&signal).try_lock()).unwrap().unwrap();
         pair.it_releases();
-        // A second of its own, after which nothing is there.
+        // The list exists for a second.
         assert_eq!(pair.server.text(&["TYPE", &signal]), Reply::Simple("list".into()));
         let error = runtime.block_on(pair.locks.mutex(&signal).try_lock()).unwrap_err();
         assert!(matches!(error, LockError::NotALock { .. }), "{error:?}");
@@ -63,7 +63,7 @@ fn the_signal_of_python_redis_lock_is_no_lock_and_its_release_deletes_what_lies_
     });
 }
 
-/// Without a timeout and an expiry it asks once, and then waits for the signal alone.
+/// Without a timeout and an expiry, it asks once and then waits for the signal alone.
 fn our_release_does_not_wake_python_redis_lock_and_a_push_to_its_signal_does() {
     with_runtime(|runtime| {
         let mut pair = Pair::on(Flavor::Valkey91, Peer::PythonRedisLock, runtime);
@@ -74,7 +74,7 @@ fn our_release_does_not_wake_python_redis_lock_and_a_push_to_its_signal_does() {
         assert_eq!(pair.driver.answer_within(PATIENCE), None, "it was woken");
         pair.server.text(&["LPUSH", &pair.key.replacen("lock:", "lock-signal:", 1), "1"]);
         took(pair.driver.answer());
-        // And what it then holds has no end.
+        // The lock that it then holds never expires.
         let held_by = pair.we_are_refused(runtime);
         assert_eq!(held_by.remaining, None, "{held_by:?}");
         assert!(matches!(pair.driver.release(), Answer::Released { .. }));

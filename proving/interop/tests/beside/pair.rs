@@ -1,4 +1,4 @@
-//! A library and ours on one server.
+//! A library and Leasehold on one server.
 
 use std::{fmt, thread, time::Duration};
 
@@ -10,15 +10,15 @@ use tokio::{runtime, task::JoinHandle};
 
 /// Longer than any test lasts.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
-/// Enough for several asks of whoever polls.
+/// Enough for several polls.
 pub(crate) const A_WHILE: Duration = Duration::from_millis(300);
-/// A machine that is busy compiling may let a process wait so long for its turn.
+/// How long a process may wait for a processor on a machine that is busy compiling.
 pub(crate) const SLACK: Duration = Duration::from_secs(3);
 
-/// What its lock is called in the other library.
+/// The lock's name in the other library.
 const NAME: &str = "invoice:42";
 
-/// A library, ours, and the server between them.
+/// A library, Leasehold, and the server that both use.
 pub(crate) struct Pair {
     pub(crate) peer: Peer,
     pub(crate) driver: Driver,
@@ -27,11 +27,11 @@ pub(crate) struct Pair {
     pub(crate) key: String,
 }
 
-/// A promise, as a test of one pair. It blocks while the driver works: what is ours runs on the
+/// A promise, as a test of one pair. It blocks while the driver works: Leasehold's tasks run on the
 /// runtime's workers.
 pub(crate) type Promise = fn(&mut Pair, &runtime::Handle);
 
-/// The test, on these servers side by side.
+/// Runs the test on each of these servers, in parallel.
 pub(crate) fn on_each(flavors: &[Flavor], peer: Peer, promise: Promise) -> Result<(), Failed> {
     thread::scope(|scope| {
         let threads: Vec<_> = flavors
@@ -43,13 +43,13 @@ pub(crate) fn on_each(flavors: &[Flavor], peer: Peer, promise: Promise) -> Resul
                 named.spawn_scoped(scope, run).expect("a thread")
             })
             .collect();
-        // All are waited for. The panic has said what it is about, and the thread where.
+        // Waits for all. A panic has already printed its message and its thread.
         let ended: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
         ended.into_iter().try_for_each(|end| end.map_err(|_| Failed::without_message()))
     })
 }
 
-/// Gives the runtime that our own locks live on.
+/// Provides the runtime of Leasehold's locks.
 pub(crate) fn with_runtime<T>(work: impl FnOnce(&runtime::Handle) -> T) -> T {
     let runtime =
         runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
@@ -60,39 +60,39 @@ impl Pair {
     pub(crate) fn on(flavor: Flavor, peer: Peer, runtime: &runtime::Handle) -> Self {
         let server = Server::start(flavor);
         let mut driver = Driver::start(peer, &[&server.url()]);
-        // Whoever is told to wait afterwards has a connection, and asks at once.
+        // After this, the library has its connection and asks at once.
         took(driver.take("before", LONG, Duration::ZERO));
         driver.release();
         let locks = runtime.block_on(Locks::builder().ttl(LONG).connect(&server.url())).unwrap();
         Self { peer, driver, locks, server, key: peer.key(NAME) }
     }
 
-    /// Our lock on the key.
+    /// Leasehold's lock on the key.
     pub(crate) fn ours(&self) -> Mutex {
         self.locks.mutex(&self.key)
     }
 
-    /// It takes the lock, which is free. Gives the instants before it was asked and after it had
-    /// answered.
+    /// The library acquires the lock, which is free. Returns the times before the request and after
+    /// the answer.
     #[track_caller]
     pub(crate) fn it_takes(&mut self, ttl: Duration) -> (u64, u64) {
         took(self.driver.take(NAME, ttl, Duration::ZERO))
     }
 
-    /// It tries once, and is refused.
+    /// The library tries once, and is refused.
     #[track_caller]
     pub(crate) fn it_is_refused(&mut self) {
         assert_eq!(self.driver.take(NAME, LONG, Duration::ZERO), Answer::Held);
     }
 
-    /// It waits for the lock in its own way, and is still waiting after a while.
+    /// The library waits for the lock in its own way, and still waits after a while.
     #[track_caller]
     pub(crate) fn it_waits(&mut self, patience: Duration) {
         self.driver.begin_to_take(NAME, LONG, patience);
         assert_eq!(self.driver.answer_within(A_WHILE), None);
     }
 
-    /// It releases what it holds. Gives the instant before.
+    /// The library releases the lock that it holds. Returns the time just before.
     #[track_caller]
     pub(crate) fn it_releases(&mut self) -> u64 {
         match self.driver.release() {
@@ -102,7 +102,7 @@ impl Pair {
         }
     }
 
-    /// It releases what it does not hold any more, and says so if it ever does.
+    /// The library releases a lock that it no longer holds, and reports that if it ever does.
     #[track_caller]
     pub(crate) fn it_releases_too_late(&mut self) {
         match self.driver.release() {
@@ -112,8 +112,8 @@ impl Pair {
         }
     }
 
-    /// We wait for the lock, and are still waiting after a while; the task gives the guard and when
-    /// we had it.
+    /// Leasehold waits for the lock, and still waits after a while. The task returns the guard and
+    /// the time at which it got it.
     #[track_caller]
     pub(crate) fn we_wait(&self, runtime: &runtime::Handle) -> JoinHandle<(Guard, u64)> {
         let lock = self.ours().lock().within(LONG);
@@ -126,7 +126,7 @@ impl Pair {
         waiting
     }
 
-    /// Who holds the lock, as we are told.
+    /// The holder that Leasehold reports.
     #[track_caller]
     pub(crate) fn we_are_refused(&self, runtime: &runtime::Handle) -> leasehold::HolderInfo {
         match runtime.block_on(async { self.ours().lock().within(Duration::ZERO).await }) {
@@ -135,7 +135,7 @@ impl Pair {
         }
     }
 
-    /// The value at the key, past all libraries. It has an end.
+    /// The value at the key, read directly. It must have an expiry.
     #[track_caller]
     pub(crate) fn value(&self) -> Vec<u8> {
         let Reply::Bulk(Some(value)) = self.server.text(&["GET", &self.key]) else {
@@ -146,7 +146,7 @@ impl Pair {
         value
     }
 
-    /// Somebody steals the lock: an operator, or a server that lost its state.
+    /// Deletes the lock, as an operator or a server that lost its state would.
     #[track_caller]
     pub(crate) fn steal(&self) {
         assert_eq!(self.server.text(&["DEL", &self.key]), Reply::Integer(1));
@@ -167,7 +167,7 @@ pub(crate) fn took(answer: Answer) -> (u64, u64) {
     }
 }
 
-/// A time in the unit of [`now`].
+/// A duration in the unit of [`now`].
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).expect("a short time")
 }

@@ -1,4 +1,4 @@
-//! A naming, and the library that it is for: both say the name, and nobody the key.
+//! A naming and its library: both are given the name of a lock, and neither its key.
 
 use std::{
     thread,
@@ -16,8 +16,8 @@ use crate::pair::{LONG, nanos, took, with_runtime};
 const NAME: &str = "invoice:42";
 /// python-redis-lock keeps a signal for a second.
 const SIGNAL_KEPT: Duration = Duration::from_secs(1);
-/// Much less than what a waiter without a signal takes, which is for ever; and enough for a machine
-/// that is busy compiling.
+/// Much less than a waiter without a signal takes, which is forever, and enough for a machine that
+/// is busy compiling.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 pub(crate) const ALL: [Test; 7] = [
@@ -84,8 +84,8 @@ fn meets_by_name(peer: Peer, naming: Naming) {
     });
 }
 
-/// Waits until so many sleep at the server: who has not got so far would find the lock free, and
-/// need no signal.
+/// Waits until this many clients are blocked at the server: one that is not yet would find the lock
+/// free, and need no signal.
 fn until_asleep(server: &Server, count: usize) {
     let begun = Instant::now();
     let wanted = format!("blocked_clients:{count}\r");
@@ -95,7 +95,7 @@ fn until_asleep(server: &Server, count: usize) {
     }
 }
 
-/// Without a timeout and an expiry it asks once, and then waits for the signal alone.
+/// Without a timeout and an expiry, it asks once and then waits for the signal alone.
 fn our_release_wakes_python_redis_lock_at_once_by_its_naming() {
     with_runtime(|runtime| {
         let server = Server::start(Flavor::Valkey91);
@@ -110,14 +110,14 @@ fn our_release_wakes_python_redis_lock_at_once_by_its_naming() {
             panic!("it sleeps on")
         };
         assert!(answered < called + nanos(AT_ONCE), "{} ns", answered - called);
-        // What woke it was used up by that.
+        // The waiter that it woke has used it up.
         assert_eq!(server.text(&["EXISTS", "lock-signal:invoice:42"]), Reply::Integer(0));
         assert!(matches!(driver.release(), Answer::Released { .. }));
     });
 }
 
-/// Each waits without an end and is woken by nobody but the one before. Ours are among them, and
-/// pass on in line what theirs are then woken for.
+/// Each waits without a limit, and only the previous holder wakes it. Leasehold's waiters queue
+/// among themselves, and each release also wakes the library's.
 fn ten_of_python_redis_lock_and_ours_pass_a_lock_on_without_anybody_being_left_asleep() {
     with_runtime(|runtime| {
         let server = &Server::start(Flavor::Redis70);

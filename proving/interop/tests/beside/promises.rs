@@ -1,4 +1,4 @@
-//! What holds between ours and each of them.
+//! The promises that hold between Leasehold and each library.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use tokio::runtime::Handle;
 
 use crate::pair::{LONG, Pair, Promise, SLACK, nanos, took};
 
-/// Longer than our longest rest and theirs. In whole seconds, for python-redis-lock, which waits
-/// this long at a stretch.
+/// Longer than the longest rest of either side. In whole seconds for python-redis-lock, which
+/// blocks for this long.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The server counts in milliseconds, and its clock may be disciplined while ours is not.
+/// The server counts in milliseconds, and its clock may be adjusted while ours is not.
 const ROUNDING: u64 = 2_000_000;
 
 const BOTH: &[Flavor] = &[Flavor::Redis70, Flavor::Valkey91];
 const REDIS: &[Flavor] = &[Flavor::Redis70];
 const VALKEY: &[Flavor] = &[Flavor::Valkey91];
 
-/// Each with its name, and the servers that it is tried on: both where that costs no waiting.
+/// Each promise with its name and its servers: both, unless it takes long.
 pub(crate) const ALL: [(&str, &[Flavor], Promise); 7] = [
     ("its_lock_keeps_us_out_until_it_releases", BOTH, its_lock_keeps_us_out_until_it_releases),
     ("its_lock_keeps_us_out_until_its_end", REDIS, its_lock_keeps_us_out_until_its_end),
@@ -135,7 +135,7 @@ fn a_lock_stolen_from_us_is_lost_by_the_next_renewal(pair: &mut Pair, runtime: &
     pair.it_releases();
 }
 
-/// Otherwise a test that is killed would leave processes that poll for as long as they are patient.
+/// Otherwise a killed test would leave processes that poll until their patience ends.
 fn its_driver_ends_with_the_test_also_while_it_waits(pair: &mut Pair, runtime: &Handle) {
     let guard = runtime.block_on(async { pair.ours().lock().await.unwrap() });
     pair.it_waits(LONG);

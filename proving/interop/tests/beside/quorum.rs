@@ -1,4 +1,4 @@
-//! The libraries that lock over several servers, beside ours over the same servers.
+//! Libraries that lock over several servers, together with Leasehold on the same servers.
 
 use std::{thread, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     pair::{A_WHILE, LONG, SLACK, nanos, took, with_runtime},
 };
 
-/// They count votes as we do, on keys of the same name.
+/// Both count votes as Leasehold does, on keys of the same name.
 pub(crate) const SEVERAL: [Peer; 2] = [Peer::Redlock4, Peer::Redlock5];
 
 pub(crate) const ALL: [Test; 4] = [
@@ -38,7 +38,7 @@ const MAX_TTL: Duration = Duration::from_secs(60);
 /// The servers count in milliseconds.
 const ROUNDING: u64 = 2_000_000;
 
-/// None of them is restarted, so none need abstain.
+/// None of the servers is restarted, so none has to abstain.
 pub(crate) fn quorum(builder: LocksBuilder, urls: &[&str]) -> Locks {
     let stores: Result<Vec<_>, _> =
         urls.iter().map(|url| AnyStore::from_url(&format!("{url}?quarantine=no"))).collect();
@@ -49,7 +49,7 @@ pub(crate) fn three_servers() -> [Server; 3] {
     [Flavor::Redis70, Flavor::Valkey91, Flavor::Redis82].map(Server::start)
 }
 
-/// A library and ours over three servers.
+/// A library and Leasehold on three servers.
 struct Pair {
     driver: Driver,
     locks: Locks,
@@ -63,7 +63,7 @@ fn each(test: fn(&mut Pair, &Handle)) {
             let urls = servers.each_ref().map(Server::url);
             let urls = urls.each_ref().map(String::as_str);
             let mut driver = Driver::start(peer, &urls);
-            // Whoever is told to wait afterwards has connections, and asks at once.
+            // After this, the library has its connections and asks at once.
             took(driver.take("before", LONG, Duration::ZERO));
             driver.release();
             let locks = runtime.block_on(async { quorum(Locks::builder().ttl(LONG), &urls) });
@@ -73,15 +73,15 @@ fn each(test: fn(&mut Pair, &Handle)) {
 }
 
 impl Pair {
-    /// The value at most of the servers.
+    /// The value that most servers have at the key.
     #[track_caller]
     fn value(&self) -> Reply {
         let [one, two, three] = self.servers.each_ref().map(|server| server.text(&["GET", KEY]));
         if one == two || one == three { one } else { two }
     }
 
-    /// We wait for the lock, and are still waiting after a while; then this is done. Gives the
-    /// instant before that, and when we had it.
+    /// Leasehold waits for the lock, and still waits after a while; then `done` is called. Returns
+    /// the time just before that, and the time at which Leasehold got the lock.
     #[track_caller]
     fn we_wait_until(&mut self, runtime: &Handle, done: impl FnOnce(&mut Self) -> u64) -> (u64, u64) {
         let lock = self.locks.mutex(KEY).lock().within(LONG);

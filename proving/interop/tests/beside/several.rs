@@ -1,4 +1,4 @@
-//! The libraries that lock over several servers.
+//! Libraries that lock over several servers.
 
 use std::{
     thread,
@@ -18,7 +18,7 @@ pub(crate) fn redlock_holds_a_key_on_each_of_its_servers_and_one_of_ours_is_one_
     let urls = servers.each_ref().map(Server::url);
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
     let values = || servers.each_ref().map(|server| server.text(&["GET", "k"]));
-    // redlock 5 answers with the majority, and the rest comes after.
+    // redlock 5 answers once it has a majority; the other servers follow.
     let until = |what: &str, is_so: fn(&[Reply; 3]) -> bool| {
         let end = Instant::now() + SLACK;
         while !is_so(&values()) {

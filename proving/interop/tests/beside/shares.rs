@@ -1,4 +1,4 @@
-//! How turns on a busy key are shared between ours and those that poll.
+//! How turns on a busy key are shared between Leasehold and libraries that poll.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -22,8 +22,7 @@ pub(crate) const ALL: [Test; 1] = [(
     ours_that_poll_leave_polling_libraries_their_share_of_a_busy_key,
 )];
 
-/// The very key on the server. pottery's own prefix is in it, because pottery can be told of no
-/// other.
+/// The full key on the server. It has pottery's prefix, which pottery cannot change.
 const KEY: &str = "redlock:shared";
 const PEERS: [Peer; 6] = [
     Peer::Redlock4,
@@ -37,10 +36,10 @@ const OURS: usize = 6;
 const HOLD: Duration = Duration::from_millis(3);
 const PATIENCE: Duration = Duration::from_secs(1);
 const LENGTH: Duration = Duration::from_secs(6);
-/// As often as most of them poll.
+/// The poll interval of most of them.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many turns each of the others had, and all of ours.
+/// The turns of each of the others, and of all of Leasehold's together.
 fn turns(ours: impl Fn() -> LocksBuilder + Sync) -> (Vec<u32>, u32) {
     let server = &Server::start(Flavor::Redis70);
     let url = &server.url();
@@ -65,7 +64,7 @@ fn turns(ours: impl Fn() -> LocksBuilder + Sync) -> (Vec<u32>, u32) {
                 });
             }
             for _ in 0..OURS {
-                // As many connections as there would be processes.
+                // One connection each, as separate processes would have.
                 let locks = runtime.block_on(ours().connect(url)).expect("a server that runs");
                 let turns = &of_ours;
                 scope.spawn(move || {
@@ -92,8 +91,8 @@ fn take_a_turn(runtime: &Handle, locks: &Locks) -> u32 {
     }
 }
 
-/// Six of ours, each as busy as can be, beside six others: in line, ours had 1,973 turns and the
-/// others 9.
+/// Six waiters of ours, as busy as they can be, and six of other libraries. With the queue, ours
+/// had 1,973 turns and the others 9.
 fn ours_that_poll_leave_polling_libraries_their_share_of_a_busy_key() {
     let builder = || Locks::builder().ttl(LONG);
     let (others, ours) = turns(|| builder().poll_every(INTERVAL));
