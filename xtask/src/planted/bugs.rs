@@ -187,6 +187,13 @@ pub(super) const BUGS: &[Bug] = &[
         tests: &[(Wire, "batch::queue::tests::requests_of_one_key_share_no_batch_and_keep_their_order")],
     },
     Bug {
+        name: "a request waits for a batch although its key turned out to be contended",
+        file: "crates/redis/src/batch/send.rs",
+        from: "!self.client.contended.has(request.key, self.client.runtime.now())",
+        to: "true || !self.client.contended.has(request.key, self.client.runtime.now())",
+        tests: &[(Store, "batches::a_crowd_that_comes_at_once_for_one_lock_costs_two_commands_each")],
+    },
+    Bug {
         name: "a request that was dropped is sent",
         file: "crates/redis/src/batch/queue.rs",
         from: "if !request.is_wanted() {",

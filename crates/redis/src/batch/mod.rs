@@ -125,10 +125,6 @@ impl Client {
         let request = Request { attempt, what, key: digest, slot, limit, until, answer };
         let sender = Sender { client, live: route.live.clone() };
         match batches.queue.ask(request, heard, sender, &*self.runtime).await {
-            Some(Ok(Said::Other)) => {
-                self.contended.note(digest, self.runtime.now());
-                Ok(Some(Said::Other))
-            }
             Some(said) => said.map(Some),
             None => Err(self.faults.passing("nobody sends requests any more: the async runtime has ended")),
         }

@@ -35,6 +35,13 @@ pub(super) trait Sends<R>: Send + Unpin + 'static {
     /// Sends a batch, and gives each request its answer. Nothing is sent before the first poll;
     /// when that returns, the whole batch is on its way behind everything that was sent before.
     fn send(&self, batch: Vec<R>) -> BoxFuture<'static, ()>;
+
+    /// Returns true if a batch may still serve this request, after what was learned while it
+    /// waited.
+    fn serves(&self, request: &R) -> bool;
+
+    /// Answers a request that no batch serves any more.
+    fn decline(&self, request: R);
 }
 
 /// Requests that wait for one connection.
@@ -102,14 +109,19 @@ impl<R: Queued> Queue<R> {
 }
 
 impl<R: Queued> State<R> {
-    /// Takes the requests of the next batch; none if nothing waits. Requests that nobody waits for
-    /// are dropped.
-    fn next_batch(&mut self) -> Vec<R> {
+    /// Takes the requests of the next batch, none if nothing waits; and those that no batch serves
+    /// any more. Requests that nobody waits for are dropped.
+    fn next_batch(&mut self, sender: &impl Sends<R>) -> (Vec<R>, Vec<R>) {
         let mut batch: Vec<R> = Vec::with_capacity(self.waiting.len().min(MOST));
+        let mut declined = Vec::new();
         let (mut later, mut keys) = (Vec::new(), Vec::with_capacity(batch.capacity()));
         while batch.len() < MOST {
             let Some(request) = self.waiting.pop_front() else { break };
             if !request.is_wanted() {
+                continue;
+            }
+            if !sender.serves(&request) {
+                declined.push(request);
                 continue;
             }
             let is_first = !keys.contains(&request.key());
@@ -126,7 +138,7 @@ impl<R: Queued> State<R> {
         for request in later.into_iter().rev() {
             self.waiting.push_front(request);
         }
-        batch
+        (batch, declined)
     }
 }
 
@@ -184,15 +196,19 @@ impl<R: Queued, S: Sends<R>> Future for Task<R, S> {
         loop {
             in_flight.retain_mut(|batch| batch.as_mut().poll(context).is_pending());
             let mut state = queue.state();
-            let batch = if in_flight.len() < MOST_IN_FLIGHT { state.next_batch() } else { Vec::new() };
-            if batch.is_empty() {
+            let has_room = in_flight.len() < MOST_IN_FLIGHT;
+            let (batch, declined) = if has_room { state.next_batch(sender) } else { Default::default() };
+            let rests = batch.is_empty();
+            if rests {
                 *is_over = in_flight.is_empty();
                 let waker = Some(context.waker().clone());
-                let has_room = in_flight.len() < MOST_IN_FLIGHT;
                 state.sender = if *is_over { Sender::Nobody } else { Sender::Task { has_room, waker } };
-                return if *is_over { Poll::Ready(()) } else { Poll::Pending };
             }
             drop(state);
+            declined.into_iter().for_each(|request| sender.decline(request));
+            if rests {
+                return if *is_over { Poll::Ready(()) } else { Poll::Pending };
+            }
             in_flight.push(sender.send(batch));
         }
     }

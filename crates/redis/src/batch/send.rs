@@ -42,6 +42,15 @@ impl Sends<Request> for Sender {
     fn send(&self, batch: Vec<Request>) -> BoxFuture<'static, ()> {
         Box::pin(self.clone().serve(batch))
     }
+
+    /// No batch serves a key that turned out to be contended while the request waited.
+    fn serves(&self, request: &Request) -> bool {
+        !self.client.contended.has(request.key, self.client.runtime.now())
+    }
+
+    fn decline(&self, request: Request) {
+        answer(request, Ok(Said::Other));
+    }
 }
 
 impl Sender {
@@ -125,6 +134,7 @@ impl Sender {
     fn deliver(&self, group: Group, heard: Heard, clock: &ServerClock, sent: Instant, now: Instant) {
         let client = &*self.client;
         let count = group.requests.len();
+        let is_answered = heard.is_ok();
         let said = match heard {
             Err(refusal) if script::is_unknown_script(&refusal) => {
                 // Somebody made the server forget its scripts. Nothing was executed.
@@ -159,6 +169,11 @@ impl Sender {
         match said {
             Ok(said) => {
                 for (request, said) in group.requests.into_iter().zip(said) {
+                    // Before the next batch is made, so that requests for the same key that wait
+                    // for one need not be sent in vain.
+                    if is_answered && matches!(said, Said::Other) {
+                        client.contended.note(request.key, now);
+                    }
                     answer(request, Ok(said));
                 }
             }

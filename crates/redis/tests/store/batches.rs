@@ -16,7 +16,7 @@ use servers::{Cluster, Flavor, Proxy, Reply, Server};
 use tokio::task::JoinHandle;
 
 use crate::login::MINIMAL;
-use crate::queue::{let_go, lock, stand_in_line, until};
+use crate::queue::{let_go, lock, prick_up, stand_in_line, until};
 use crate::world::{attempt, grant, granted, key, passing, runtime, store, value};
 
 const ALL: [Flavor; 4] = [Flavor::Redis62, Flavor::Redis70, Flavor::Redis82, Flavor::Valkey91];
@@ -140,6 +140,36 @@ async fn a_lock_that_somebody_waits_for_is_handed_on_and_the_next_requests_skip_
             );
             assert_eq!(value(&server, "k"), None);
         }
+    }
+}
+
+/// And a few for all of them, until the process has noticed that the key is contended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_that_comes_at_once_for_one_lock_costs_two_commands_each() {
+    const CROWD: u64 = 100;
+    for flavor in ALL {
+        let server = Server::start(flavor);
+        let store = store(&server.url());
+        // The server has seen the scripts, and the store has subscribed.
+        prick_up(&store).await;
+        let holder = attempt(&["k"]);
+        granted(grant(&store, &holder).await);
+        let before = scripts(&server);
+        let turn = || {
+            let (store, waiter) = (store.clone(), attempt(&["k"]));
+            async move {
+                lock(&store, &waiter).await;
+                let_go(&store, &waiter).await;
+            }
+        };
+        let crowd: Vec<_> = (0..CROWD).map(|_| tokio::spawn(turn())).collect();
+        until("all wait", PATIENCE, || store.waiting() == CROWD as usize).await;
+        let_go(&store, &holder).await;
+        for waiter in crowd {
+            waiter.await.unwrap();
+        }
+        let more = scripts(&server) - before - 2 * CROWD;
+        assert!(more <= 10, "{flavor}: {more} scripts more than two each");
     }
 }
 

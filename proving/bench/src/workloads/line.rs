@@ -21,8 +21,10 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-/// Numbers of waiters, and the turns of each waiter in the full and in the short form.
-const RACES: [(usize, [u32; 2]); 4] = [(1, [500, 50]), (8, [100, 10]), (64, [30, 12]), (1_000, [3, 2])];
+/// Numbers of waiters, and the turns of each waiter in the full and in the short form. The first
+/// request of a process for a held key costs one command more: it is sent in a batch, which leaves
+/// it out. With enough turns, that is little.
+const RACES: [(usize, [u32; 2]); 4] = [(1, [500, 50]), (8, [100, 40]), (64, [30, 12]), (1_000, [3, 2])];
 
 fn run(settings: &Settings, figures: &mut Figures) -> Result<(), Trouble> {
     for venue in settings.venues() {

@@ -31,11 +31,23 @@ impl Queued for Request {
 type Sent = Arc<Mutex<Vec<(Vec<&'static str>, Option<oneshot::Sender<()>>)>>>;
 
 #[derive(Clone, Default)]
-struct Wire(Sent);
+struct Wire {
+    sent: Sent,
+    /// The key that no batch serves any more.
+    unserved: Arc<Mutex<Option<u64>>>,
+}
 
 impl Sends<Request> for Wire {
+    fn serves(&self, request: &Request) -> bool {
+        *self.unserved.lock().unwrap() != Some(request.key)
+    }
+
+    fn decline(&self, request: Request) {
+        request.answer.send("declined").unwrap();
+    }
+
     fn send(&self, batch: Vec<Request>) -> BoxFuture<'static, ()> {
-        let sent = Arc::clone(&self.0);
+        let sent = Arc::clone(&self.sent);
         Box::pin(async move {
             let (tell, told) = oneshot::channel();
             let names = batch.iter().map(|request| request.name).collect();
@@ -99,11 +111,11 @@ impl Connection {
     }
 
     fn sent(&self) -> Vec<Vec<&'static str>> {
-        self.wire.0.lock().unwrap().iter().map(|(names, _)| names.clone()).collect()
+        self.wire.sent.lock().unwrap().iter().map(|(names, _)| names.clone()).collect()
     }
 
     async fn answer(&self, nth: usize) {
-        self.wire.0.lock().unwrap()[nth].1.take().unwrap().send(()).unwrap();
+        self.wire.sent.lock().unwrap()[nth].1.take().unwrap().send(()).unwrap();
         settled().await;
     }
 }
@@ -147,6 +159,22 @@ async fn requests_of_one_key_share_no_batch_and_keep_their_order() {
     assert_eq!(connection.sent()[3..], [["c2"]]);
     connection.answer(2).await;
     assert_eq!(connection.sent()[4..], [["c3"]]);
+}
+
+/// The first answer says that the key is contended, so the other requests for it need not be sent.
+#[tokio::test]
+async fn requests_that_no_batch_serves_any_more_leave_the_queue_unsent() {
+    let connection = Connection::default();
+    connection.asks("a", 0, LIMIT).await;
+    connection.asks("b", 1, LIMIT).await;
+    let declined = [connection.asks("c1", 7, LIMIT).await, connection.asks("c2", 7, LIMIT).await];
+    connection.asks("d", 2, LIMIT).await;
+    *connection.wire.unserved.lock().unwrap() = Some(7);
+    connection.answer(0).await;
+    assert_eq!(connection.sent()[2..], [["d"]]);
+    for task in declined {
+        assert_eq!(task.await.unwrap(), "declined");
+    }
 }
 
 #[tokio::test]
