@@ -7,20 +7,20 @@ use std::{
 
 use crate::{Flavor, Reply, Server, Setup};
 
-/// How many slots every cluster has.
+/// The number of slots of every cluster.
 const SLOTS: u16 = 16_384;
 
-/// Gossip takes a second or two; this is for a machine that is busy compiling.
+/// Gossip takes a second or two; the rest is for a machine that is busy compiling.
 const AGREES_WITHIN: Duration = Duration::from_secs(30);
 
 /// A handshake takes a tenth of a second.
 const MEETS_AGAIN: Duration = Duration::from_secs(3);
 
-/// After so long, in milliseconds, a master that is silent counts as dead, and its replica takes
-/// its place soon after.
+/// The time in milliseconds after which a silent master counts as dead. Its replica takes over soon
+/// after.
 const NODE_TIMEOUT: &str = "2000";
 
-/// Masters that share the slots evenly, and maybe replicas of theirs.
+/// Masters that share the slots evenly, optionally with replicas.
 #[derive(Debug)]
 pub struct Cluster {
     servers: Vec<Server>,
@@ -31,13 +31,13 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// As [`Server::start`], and when the nodes do not agree within 30 s.
+    /// As [`Server::start`], and if the nodes do not agree within 30 s.
     #[track_caller]
     pub fn start(flavor: Flavor, masters: usize, replicas_each: usize) -> Self {
         Self::start_with(flavor, masters, replicas_each, |setup| setup)
     }
 
-    /// The same with more to say about each node.
+    /// The same, with further settings for each node.
     ///
     /// # Panics
     ///
@@ -71,24 +71,24 @@ impl Cluster {
         format!("redis+cluster://{}", nodes.join(","))
     }
 
-    /// The node that owns a slot, as most nodes have it that answer.
+    /// The node that owns a slot according to most nodes that answer.
     ///
     /// # Panics
     ///
-    /// If nobody does.
+    /// If nobody owns it.
     #[track_caller]
     pub fn owner(&self, slot: u16) -> &Server {
         let Some(owner) = self.owner_now(slot) else { panic!("nobody owns slot {slot}") };
         owner
     }
 
-    /// The node that says itself that it owns a slot, if there is just one.
+    /// The node that considers itself the owner of a slot, if there is exactly one.
     pub fn owner_now(&self, slot: u16) -> Option<&Server> {
         let mut owners = self.servers.iter().filter(|server| owned_by(server, slot) == Some(server.port()));
         owners.next().filter(|_| owners.next().is_none())
     }
 
-    /// Some node that does not own a slot, and is a master.
+    /// A master that does not own the slot.
     ///
     /// # Panics
     ///
@@ -120,7 +120,7 @@ impl Cluster {
         self.end(slot, from, to);
     }
 
-    /// A slot is on its way from now on.
+    /// Begins to move a slot.
     ///
     /// # Panics
     ///
@@ -132,7 +132,7 @@ impl Cluster {
         ok(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]);
     }
 
-    /// Carries one key over, if there is one left; says how many were.
+    /// Moves one key of the slot, if any is left; returns how many it moved.
     ///
     /// # Panics
     ///
@@ -148,7 +148,7 @@ impl Cluster {
             let port = to.port().to_string();
             let words: [&[u8]; 6] = [b"MIGRATE", b"127.0.0.1", port.as_bytes(), key, b"0", b"5000"];
             match from.command(&words) {
-                // It may have ended, or been released, since we looked.
+                // It may have expired or been released since the keys were listed.
                 Reply::Simple(said) if said == "OK" || said == "NOKEY" => {}
                 other => panic!("MIGRATE: {other:?}"),
             }
@@ -156,11 +156,11 @@ impl Cluster {
         keys.len()
     }
 
-    /// A slot has arrived, and all nodes know.
+    /// Completes the move of a slot, and waits until all nodes know.
     ///
-    /// A node counts its epoch up by what it has heard. If it has not heard of the move before, the
-    /// next may be older than what another node knows; that one takes the slot away again, and its
-    /// keys are deleted.
+    /// A node increments its epoch from what it has heard. If it has not heard of this move, its
+    /// next move may carry an older epoch than another node knows. That node then takes the slot
+    /// back, and its keys are deleted.
     ///
     /// # Panics
     ///
@@ -168,7 +168,7 @@ impl Cluster {
     #[track_caller]
     pub fn end(&self, slot: u16, from: &Server, to: &Server) {
         let (name, id) = (slot.to_string(), id(to));
-        // The new owner first: between the two, the old one still sends on whoever asks.
+        // The new owner first: until the old one is told, it redirects clients.
         for server in [to, from] {
             ok(server, &["CLUSTER", "SETSLOT", &name, "NODE", &id]);
         }
@@ -177,7 +177,7 @@ impl Cluster {
         });
     }
 
-    /// Waits until a condition holds, looking every few milliseconds.
+    /// Waits until a condition holds, checking every few milliseconds.
     ///
     /// # Panics
     ///
@@ -206,7 +206,7 @@ impl Cluster {
         }
         let mut met: Option<Instant> = None;
         self.wait_until("all nodes know each other", || {
-            // Who meets on a busy machine may give up before the other has answered.
+            // On a busy machine, a node may abandon a handshake before the other has answered.
             if met.is_none_or(|met| met.elapsed() > MEETS_AGAIN) {
                 for server in &self.servers[1..] {
                     ok(first, &["CLUSTER", "MEET", "127.0.0.1", &server.port().to_string()]);
@@ -229,7 +229,8 @@ impl Cluster {
                     && [0, SLOTS - 1].iter().all(|slot| owned_by(server, *slot).is_some())
             })
         });
-        // Only now: with less time, nodes that meet on a busy machine take each other for dead.
+        // Not earlier: with a shorter timeout, nodes that meet on a busy machine consider each
+        // other dead.
         for server in &self.servers {
             ok(server, &["CONFIG", "SET", "cluster-node-timeout", NODE_TIMEOUT]);
         }
@@ -255,7 +256,7 @@ fn info(server: &Server, field: &str) -> Option<String> {
     Some(value.trim().to_owned())
 }
 
-/// The port of the owner, as a node has it; `None` also when the node does not answer.
+/// The owner's port according to a node; `None` also if the node does not answer.
 fn owned_by(server: &Server, slot: u16) -> Option<u16> {
     let answer = server.connect().and_then(|mut connection| connection.text(&["CLUSTER", "SLOTS"]));
     let Ok(Reply::Array(Some(ranges))) = answer else { return None };

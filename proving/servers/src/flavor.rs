@@ -1,4 +1,4 @@
-//! The servers with which the project is tested, and the locations of their programs.
+//! The servers that the project is tested with, and where their programs are.
 
 use std::{
     env,
@@ -14,7 +14,7 @@ use std::{
 pub enum Flavor {
     /// Redis 6.2, the oldest line that is still widely run.
     Redis62,
-    /// Redis 7.0 as Debian builds it: the only one here that speaks TLS.
+    /// Redis 7.0 as built by Debian: the only one here that supports TLS.
     Redis70,
     /// Redis 8.2.
     Redis82,
@@ -54,19 +54,19 @@ impl Flavor {
         }
     }
 
-    /// Where `cargo xtask servers` puts the program, whether or not it is there.
+    /// Where `cargo xtask servers` puts the program. It need not exist.
     pub fn fetched(self) -> PathBuf {
         Self::fetched_into().join(self.name()).join(self.program())
     }
 
-    /// The directory of all fetched servers: `target/servers` of this workspace, whatever
+    /// The directory of all downloaded servers: `target/servers` of this workspace, whatever
     /// `CARGO_TARGET_DIR` says.
     pub fn fetched_into() -> PathBuf {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
         workspace.expect("this crate lies two levels down").join("target/servers")
     }
 
-    /// The program to run: the fetched one, else one of this very version on the `PATH`.
+    /// The program to run: the downloaded one, or one of exactly this version on the `PATH`.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Flavor {
         self.on_path().ok_or(NotFound(self))
     }
 
-    /// The program of this very version on the `PATH`, if there is one.
+    /// The program of exactly this version on the `PATH`, if there is one.
     pub fn on_path(self) -> Option<PathBuf> {
         let directories = env::var_os("PATH")?;
         env::split_paths(&directories)
@@ -87,11 +87,11 @@ impl Flavor {
             .find(|program| self.check(program).is_ok())
     }
 
-    /// Runs the program with `--version` and compares what it says.
+    /// Runs the program with `--version` and checks its output.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, in words: it does not run, or it is another server or version.
+    /// If it does not run, or is another server or version.
     pub fn check(self, program: &Path) -> Result<(), String> {
         let output = Command::new(program)
             .arg("--version")
@@ -117,7 +117,7 @@ impl fmt::Display for Flavor {
     }
 }
 
-/// The program of a flavor is neither fetched nor on the `PATH`.
+/// The program of a flavor is neither downloaded nor on the `PATH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotFound(Flavor);
 

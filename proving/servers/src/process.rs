@@ -12,8 +12,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-/// How long a server may take to end in good order before it is killed. It has next to nothing to
-/// save.
+/// How long a server may take to shut down before it is killed. It has almost nothing to save.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running child; killed and reaped on drop, and killed by the kernel if this process is killed.
@@ -23,7 +22,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program. What it prints is printed where this process prints.
+    /// Starts a program. Its output goes where this process's output goes.
     ///
     /// # Errors
     ///
@@ -47,22 +46,22 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, if it did.
+    /// Its exit status, if it has ended.
     pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// SIGKILL, and reaps. Does nothing to one that has ended.
+    /// Sends SIGKILL, and reaps the process. Does nothing if it has ended.
     pub fn kill(&mut self) {
-        // Fails only if it has ended, which is what is wanted.
+        // Fails only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// SIGTERM, as an operator's restart does; SIGKILL if that takes too long.
+    /// Sends SIGTERM, as an operator's restart does, and SIGKILL if that takes too long.
     pub fn end(&mut self) {
         let deadline = Instant::now() + ENDS_WITHIN;
-        // One that is stopped would never see the SIGTERM.
+        // A stopped process would never handle the SIGTERM.
         if self.signal(Signal::TERM).is_ok() && self.signal(Signal::CONT).is_ok() {
             while matches!(self.ended(), Ok(None)) && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(2));
@@ -71,11 +70,11 @@ impl Process {
         self.kill();
     }
 
-    /// SIGTERM, which it is expected to follow in good order.
+    /// Sends SIGTERM, and expects a clean exit.
     ///
     /// # Errors
     ///
-    /// How it ended instead, in words.
+    /// How it ended instead.
     pub fn end_well(&mut self) -> Result<(), String> {
         self.end();
         match self.ended() {
@@ -85,7 +84,7 @@ impl Process {
         }
     }
 
-    /// SIGSTOP; returns when the process has in fact stopped, so that it answers nothing
+    /// Sends SIGSTOP, and returns once the process has stopped, so that it answers nothing
     /// afterwards.
     ///
     /// # Errors
@@ -93,8 +92,7 @@ impl Process {
     /// If it has ended.
     pub fn stop(&mut self) -> io::Result<()> {
         self.signal(Signal::STOP)?;
-        // NOWAIT leaves the end of the process to be reaped by the standard library, which alone
-        // knows the child.
+        // NOWAIT leaves reaping to the standard library, which owns the child.
         let until = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         loop {
             match waitid(WaitId::Pid(self.pid()), until) {
@@ -106,7 +104,7 @@ impl Process {
         }
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     ///
     /// # Errors
     ///
@@ -115,7 +113,7 @@ impl Process {
         self.signal(Signal::CONT)
     }
 
-    /// Refuses to signal one that has ended: its id may be another process's by now.
+    /// Sends a signal, unless the process has ended: its id may already belong to another process.
     fn signal(&mut self, signal: Signal) -> io::Result<()> {
         if let Some(status) = self.ended()? {
             return Err(io::Error::other(format!("it has ended: {status}")));
@@ -134,8 +132,8 @@ impl Drop for Process {
     }
 }
 
-/// A command whose process the kernel kills when this process dies, also of `kill -9`: util-linux's
-/// `setpriv` asks for that and then becomes the program. Where there is none, a server can outlive
+/// A command whose process the kernel kills when this process dies, even by `kill -9`: util-linux's
+/// `setpriv` requests that and then becomes the program. Without `setpriv`, a server can outlive
 /// its tests, and nothing else changes.
 pub(crate) fn dying_with_us(program: &Path) -> Command {
     static SETPRIV: LazyLock<bool> = LazyLock::new(|| {
@@ -156,15 +154,15 @@ pub(crate) fn dying_with_us(program: &Path) -> Command {
 
 type Order = (Command, mpsc::Sender<io::Result<Child>>);
 
-/// The death of a parent means, to the kernel, the death of the *thread* that made the child. So
-/// one thread that lasts as long as the process makes them all; otherwise a server would die with
-/// the test, or the runtime's worker, that started it.
+/// Spawns the child from a thread that lives as long as this process. The kernel takes the death of
+/// the *thread* that made a child for the death of its parent; otherwise, a server would die with
+/// the test or the runtime's worker that started it.
 fn spawn_from_lasting_thread(command: Command) -> io::Result<Child> {
     static ORDERS: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
         let (sender, orders) = mpsc::channel::<Order>();
         thread::spawn(move || {
             for (mut command, reply) in orders {
-                // Whoever asked waits for the answer, so that somebody takes it.
+                // The caller waits for the answer, so it is always received.
                 let _ = reply.send(command.spawn());
             }
         });

@@ -16,20 +16,20 @@ use rustix::{
 
 use crate::Server;
 
-/// A server on this machine accepts at once, unless its backlog is full; then the client is let go
-/// instead of kept waiting.
+/// A server on this machine accepts at once unless its backlog is full; then the client is
+/// disconnected instead of kept waiting.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Stands between a client and a server, and loses the connection between them when told to.
-/// Dropping it closes all connections and ends its threads.
+/// A proxy between a client and a server, which disturbs the connection on request. Dropping it
+/// closes all connections and ends its threads.
 ///
-/// While it is a black hole, connections stay open and new ones are accepted, but nothing passes
-/// either way, not even an end or a reset. While it is mute, only what the server says does not
-/// pass: requests are done, and nobody hears of it. [`heal`](Self::heal) lets through what was sent
-/// meanwhile, as TCP's retransmission would. While it is slow, all that passes is late. And it can
-/// break a connection in the middle of a word.
+/// As a black hole, it keeps connections open and accepts new ones, but passes nothing in either
+/// direction, not even an end or a reset. While it is mute, it passes only the client's bytes:
+/// requests are executed, but their answers are lost. [`heal`](Self::heal) delivers what was sent
+/// meanwhile, as TCP's retransmission would. While it is slow, everything is delayed. It can also
+/// cut a connection in the middle of a request or an answer.
 ///
-/// Each of these takes effect at once: when the call returns, no byte passes that should not.
+/// Each of these takes effect at once: after the call returns, no byte passes that should not.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -38,21 +38,21 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy before this server; also across its restarts.
+    /// A proxy in front of this server; it survives the server's restarts.
     ///
     /// # Panics
     ///
-    /// If there is no port to be had.
+    /// If no port is free.
     #[track_caller]
     pub fn before(server: &Server) -> Self {
         Self::to_port(server.port())
     }
 
-    /// A proxy before a port of 127.0.0.1, whether or not anybody listens there now.
+    /// A proxy in front of a port of 127.0.0.1, whether or not anything listens there.
     ///
     /// # Panics
     ///
-    /// If there is no port to be had.
+    /// If no port is free.
     #[track_caller]
     pub fn to_port(upstream: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("127.0.0.1 has a free port");
@@ -75,38 +75,38 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Lets nothing through from now on.
+    /// Drops everything from now on.
     pub fn black_hole(&self) {
         self.gate.state().shut = [true; 2];
     }
 
-    /// Lets nothing of what the server says through from now on.
+    /// Drops everything that the server sends from now on.
     pub fn mute(&self) {
         self.gate.state().shut = [false, true];
         self.gate.changed.notify_all();
     }
 
-    /// Keeps back for so long, from now on, whatever is said, on either side.
+    /// Delays everything by this time from now on, in both directions.
     pub fn slow_down(&self, by: Duration) {
         self.gate.state().delay = by;
     }
 
-    /// Of what a client says next, lets the first half through, and then closes that connection.
+    /// Passes the first half of the client's next bytes, and then closes that connection.
     pub fn break_off_request(&self) {
         self.gate.state().breaks_off = Some(Towards::Server);
     }
 
-    /// Of what a server says next, lets the first half through, and then closes that connection.
+    /// Passes the first half of the server's next bytes, and then closes that connection.
     pub fn break_off_answer(&self) {
         self.gate.state().breaks_off = Some(Towards::Client);
     }
 
-    /// Whether nothing was said yet that could be broken off.
+    /// True if a requested cut has not happened yet.
     pub fn is_to_break_off(&self) -> bool {
         self.gate.state().breaks_off.is_some()
     }
 
-    /// Lets everything through again, whole and at once.
+    /// Passes everything again, complete and without delay.
     pub fn heal(&self) {
         let mut state = self.gate.state();
         (state.shut, state.delay, state.breaks_off) = ([false; 2], Duration::ZERO, None);
@@ -119,8 +119,8 @@ impl Proxy {
         self.gate.cut_all();
     }
 
-    /// On how many connections the client was the last to say something that was let through, so
-    /// that an answer is under way.
+    /// The number of connections on which the client's bytes were the last to pass, so that an
+    /// answer is pending.
     pub fn unanswered(&self) -> usize {
         self.gate.state().links.values().filter(|link| link.unanswered).count()
     }
@@ -130,7 +130,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.gate.state().closing = true;
         self.gate.cut_all();
-        // The acceptor sits in `accept`; a visitor makes it look.
+        // The acceptor blocks in `accept`; a connection wakes it.
         drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -138,7 +138,7 @@ impl Drop for Proxy {
     }
 }
 
-/// What every thread of the proxy asks before it does anything that could be seen outside.
+/// The state that every thread of the proxy checks before it does anything visible from outside.
 #[derive(Debug, Default)]
 struct Gate {
     state: Mutex<State>,
@@ -147,33 +147,33 @@ struct Gate {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether anything passes, by [`Towards`].
+    /// True for each direction in which nothing passes, by [`Towards`].
     shut: [bool; 2],
-    /// How long it takes to pass.
+    /// The delay.
     delay: Duration,
-    /// Whether the next that passes so is broken off in the middle.
+    /// The direction in which the next bytes are cut off in the middle.
     breaks_off: Option<Towards>,
     closing: bool,
     made: u64,
-    /// Each connection that is not cut.
+    /// Each connection that has not been cut.
     links: HashMap<u64, Link>,
 }
 
 #[derive(Debug)]
 struct Link {
-    /// The client's, and the server's once there is one.
+    /// The client's socket, and the server's once it is connected.
     ends: Vec<Arc<TcpStream>>,
     unanswered: bool,
 }
 
-/// Where something is to pass.
+/// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Towards {
     Server,
     Client,
 }
 
-/// What became of one try to pass something on.
+/// The result of trying to pass bytes on.
 enum Passed {
     Bytes(usize),
     NothingYet,
@@ -182,7 +182,7 @@ enum Passed {
 
 impl Gate {
     fn state(&self) -> MutexGuard<'_, State> {
-        // No holder of this lock panics halfway through a change.
+        // No thread panics halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -193,7 +193,7 @@ impl Gate {
         state.links.contains_key(&link).then_some(state)
     }
 
-    /// Waits for as long as it takes to pass, unless that ends earlier or the connection is cut.
+    /// Waits for the delay, unless it is removed earlier or the connection is cut.
     fn linger(&self, link: u64) {
         let state = self.state();
         let delay = state.delay;
@@ -204,15 +204,15 @@ impl Gate {
     /// Passes `bytes` on; false if the connection is cut or broken.
     fn pass(&self, link: u64, towards: Towards, to: &TcpStream, mut bytes: &[u8]) -> bool {
         self.linger(link);
-        // Half of one byte is nothing, which would be a cut.
+        // Half of one byte is nothing, which would be a plain cut.
         let breaks_off = bytes.len() > 1 && self.state().breaks_off.take_if(|so| *so == towards).is_some();
         if breaks_off {
             bytes = &bytes[..bytes.len() / 2];
         }
         while !bytes.is_empty() {
             let Some(mut open) = self.open_for(link, towards) else { return false };
-            // The gate cannot be shut between the look and the write, because the lock is held; so
-            // the write may not block.
+            // The lock is held, so the gate cannot be shut between the check and the write; so the
+            // write must not block.
             let passed = match send(to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(sent) => Passed::Bytes(sent),
                 Err(Errno::AGAIN | Errno::INTR) => Passed::NothingYet,
@@ -243,7 +243,8 @@ impl Gate {
         Some(link)
     }
 
-    /// Adds the server's end, so that it is cut too; false if that came first.
+    /// Adds the server's socket, so that it is cut, too; false if the connection has been cut
+    /// already.
     fn join(&self, link: u64, server: Arc<TcpStream>) -> bool {
         match self.state().links.get_mut(&link) {
             Some(link) => {
@@ -267,17 +268,16 @@ impl Gate {
     }
 }
 
-/// Wakes the threads that read from these, and tells the other side.
+/// Wakes the threads that read from these sockets, and tells the other side.
 fn shut_down(ends: impl Iterator<Item = Arc<TcpStream>>) {
     for end in ends {
-        // Fails if the other side was first, which comes to the same.
+        // Fails if the other side closed first, which has the same effect.
         let _ = end.shutdown(Shutdown::Both);
     }
 }
 
 fn accept(listener: &TcpListener, gate: &Gate, upstream: u16) {
-    // The scope waits for the threads of all connections, so that the end of this thread is the end
-    // of the proxy.
+    // The scope waits for all connections' threads, so the proxy has ended when this thread has.
     thread::scope(|scope| {
         for client in listener.incoming() {
             let Ok(client) = client else { continue };
@@ -291,12 +291,12 @@ fn accept(listener: &TcpListener, gate: &Gate, upstream: u16) {
 }
 
 fn serve(gate: &Gate, link: u64, client: &TcpStream, upstream: u16) {
-    // Not connected through a black hole: the server would see the client come.
+    // Not connected through a black hole: the server would notice the client.
     if gate.open_for(link, Towards::Server).is_some()
         && let Ok(server) = reach(upstream).map(Arc::new)
         && gate.join(link, Arc::clone(&server))
     {
-        // Without this a test would measure Nagle's algorithm.
+        // Without this, a test would measure Nagle's algorithm.
         let _ = client.set_nodelay(true);
         thread::scope(|scope| {
             scope.spawn(|| pump(gate, link, Towards::Server, client, &server));
@@ -331,7 +331,7 @@ fn pump(gate: &Gate, link: u64, towards: Towards, mut from: &TcpStream, to: &Tcp
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => {
-                // A reset is news as well, which no black hole lets through.
+                // A reset must not pass a black hole either.
                 drop(gate.open_for(link, towards));
                 return gate.cut(link);
             }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// A server that says nothing for so long is stopped or cut off, and the test means to see that.
+/// A server that is silent for this long is stopped or cut off, and the test is meant to see that.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A connection that speaks RESP2.
@@ -39,7 +39,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The text of a simple string or a bulk string that is no null and is UTF-8.
+    /// The text of a simple or bulk string that is not null and is UTF-8.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Simple(text) => Some(text),
@@ -48,7 +48,7 @@ impl Reply {
         }
     }
 
-    /// The number of an integer.
+    /// The value of an integer.
     pub fn as_integer(&self) -> Option<i64> {
         if let Self::Integer(number) = self { Some(*number) } else { None }
     }
@@ -101,7 +101,7 @@ impl Connection {
         self.command(&words)
     }
 
-    /// Sends a command and leaves its answer to [`receive`](Self::receive).
+    /// Sends a command without reading its answer, which [`receive`](Self::receive) returns.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl Connection {
     }
 }
 
-/// The length of what follows; -1 is the null reply.
+/// The length of the following data; -1 is the null reply.
 fn length(text: &str, line: &str) -> io::Result<Option<usize>> {
     if text == "-1" { Ok(None) } else { text.parse().map(Some).map_err(|_| malformed(line)) }
 }

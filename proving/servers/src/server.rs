@@ -17,7 +17,7 @@ use crate::{
     process::Process,
 };
 
-/// The cluster bus listens 10 000 above the port, so the port must leave room for it.
+/// The cluster bus listens on a port that is 10 000 higher, so the port must leave room for it.
 const HIGHEST_PORT: u16 = u16::MAX - 10_000;
 
 /// A running server. Dropping it kills it and removes its directory.
@@ -26,7 +26,7 @@ pub struct Server {
     setup: Setup,
     program: PathBuf,
     port: u16,
-    // Before the directory, so that the process is gone when its files go.
+    // Declared before the directory, so that the process is gone when its files are removed.
     process: Mutex<Process>,
     directory: TempDir,
 }
@@ -36,14 +36,14 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the program cannot be found, with the remedy; if the server does not answer within half a
-    /// minute, with the end of its log.
+    /// If the program cannot be found, with the remedy; or if the server does not answer within
+    /// half a minute, with the end of its log.
     #[track_caller]
     pub fn start(flavor: Flavor) -> Self {
         Self::setup(flavor).start()
     }
 
-    /// The same with more to say about it, up to [`Setup::start`].
+    /// The same with further settings; [`Setup::start`] starts it.
     pub fn setup(flavor: Flavor) -> Setup {
         Setup::new(flavor)
     }
@@ -65,24 +65,24 @@ impl Server {
             let port = free_port();
             match run(&setup, &program, directory.path(), port, deadline) {
                 Ok(process) => return Self { setup, program, port, process: Mutex::new(process), directory },
-                // Somebody else took the port between our look and the server's.
+                // Another process took the port between our check and the server's start.
                 Err(NotReady::PortTaken) if Instant::now() < deadline => {}
                 Err(why) => panic!("{}: {why}\n{}", setup.flavor, log_tail(directory.path())),
             }
         }
     }
 
-    /// What runs here.
+    /// The server program and its version.
     pub fn flavor(&self) -> Flavor {
         self.setup.flavor
     }
 
-    /// The TCP port on 127.0.0.1; the one that speaks TLS if the server does.
+    /// The TCP port on 127.0.0.1; with TLS, the port that uses TLS.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// `redis://127.0.0.1:PORT`, or `rediss:` if the server speaks TLS. A password is not in it.
+    /// `redis://127.0.0.1:PORT`, or `rediss:` with TLS. Contains no password.
     pub fn url(&self) -> String {
         let scheme = if self.setup.tls.is_some() { "rediss" } else { "redis" };
         format!("{scheme}://127.0.0.1:{}", self.port)
@@ -99,23 +99,23 @@ impl Server {
         socket_path(self.directory.path())
     }
 
-    /// The directory that the server keeps its files in.
+    /// The directory of the server's files.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The process id. Another one after [`restart`](Self::restart).
+    /// The process id. It changes with [`restart`](Self::restart).
     pub fn pid(&self) -> u32 {
         self.process().id()
     }
 
-    /// SIGKILL; returns when the process is gone.
+    /// Sends SIGKILL, and returns when the process is gone.
     pub fn kill_9(&self) {
         self.process().kill();
     }
 
-    /// Ends the server in good order if it runs, and starts it again on the same port, in the same
-    /// directory, with the same setup. Without [`Setup::append_only`] it comes back empty.
+    /// Shuts the server down if it runs, and starts it again on the same port, in the same
+    /// directory, with the same settings. Without [`Setup::append_only`] it comes back empty.
     ///
     /// # Panics
     ///
@@ -128,8 +128,8 @@ impl Server {
         *process = loop {
             match run(&self.setup, &self.program, self.directory.path(), self.port, deadline) {
                 Ok(process) => break process,
-                // A connection of somebody's may have been given this port to come from; it will
-                // not last.
+                // Another process's outgoing connection may have been given this port; it will not
+                // last.
                 Err(NotReady::PortTaken) if Instant::now() < deadline => {
                     thread::sleep(Duration::from_millis(20));
                 }
@@ -138,7 +138,8 @@ impl Server {
         };
     }
 
-    /// SIGSTOP: connections stay open, nothing is answered. Returns when the process has stopped.
+    /// Sends SIGSTOP: connections stay open, and nothing is answered. Returns when the process has
+    /// stopped.
     ///
     /// # Panics
     ///
@@ -150,7 +151,7 @@ impl Server {
         }
     }
 
-    /// SIGCONT: what came in meanwhile is answered now.
+    /// Sends SIGCONT: commands that arrived meanwhile are answered now.
     ///
     /// # Panics
     ///
@@ -162,17 +163,17 @@ impl Server {
         }
     }
 
-    /// A connection for a test's own commands, past any proxy, with the password given if there is
-    /// one.
+    /// A direct connection for a test's own commands, past any proxy, authenticated if there is a
+    /// password.
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, or answers nothing within 5 s.
+    /// If the server cannot be reached, or does not answer within 5 s.
     pub fn connect(&self) -> io::Result<Connection> {
         connect(&self.setup, self.directory.path(), self.port)
     }
 
-    /// One command on a connection of its own.
+    /// Sends one command on a new connection.
     ///
     /// # Panics
     ///
@@ -200,12 +201,12 @@ impl Server {
     }
 
     fn process(&self) -> MutexGuard<'_, Process> {
-        // A restart that panicked leaves the old process, ended: no state that others must not see.
+        // A restart that panicked leaves the old, ended process, which is a valid state.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A port that nobody listens on at this moment.
+/// A port that nobody listens on at the moment.
 fn free_port() -> u16 {
     loop {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
@@ -225,7 +226,7 @@ pub(crate) fn connect(setup: &Setup, directory: &Path, port: u16) -> io::Result<
         Connection::open(port)?
     };
     if let Some(password) = &setup.password {
-        // A refusal shows in the answer to the command that follows.
+        // If the server refuses it, the following command fails.
         connection.text(&["AUTH", password])?;
     }
     if let Some((user, password)) = &setup.login {

@@ -1,4 +1,4 @@
-//! The settings with which a server is started.
+//! The settings that a server is started with.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -8,42 +8,42 @@ use std::{
 
 use crate::{Flavor, Server};
 
-/// A server that is not started yet; made by [`Server::setup`].
+/// A server that has not been started yet; made by [`Server::setup`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing runs before `start`"]
 pub struct Setup {
     pub(crate) flavor: Flavor,
     pub(crate) password: Option<String>,
-    /// As whom tests speak, where the default user may not.
+    /// The user and password of the tests, if the default user is off.
     pub(crate) login: Option<(String, String)>,
     pub(crate) unix_socket: bool,
-    /// Whether it watches over servers instead of being one.
+    /// True for a sentinel.
     pub(crate) sentinel: bool,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) environment: Vec<(OsString, OsString)>,
     lines: Vec<String>,
 }
 
-/// The PEM files of a server that speaks TLS.
+/// The PEM files of a server with TLS.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TlsFiles {
-    /// The server's certificate, with what leads to its authority.
+    /// The server's certificate, with the chain to its authority.
     pub certificate: PathBuf,
     /// The private key of that certificate.
     pub key: PathBuf,
-    /// The authority of client certificates. With it, a client must show one; without it, none is
-    /// asked for.
+    /// The authority of client certificates. With it, a client must present a certificate; without
+    /// it, none is requested.
     pub client_authority: Option<PathBuf>,
 }
 
 impl TlsFiles {
-    /// A certificate and its key; clients are not asked for one.
+    /// A certificate and its key; clients need no certificate.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Self { certificate: certificate.into(), key: key.into(), client_authority: None }
     }
 
-    /// Refuses clients that show no certificate of this authority.
+    /// Refuses clients without a certificate of this authority.
     #[must_use]
     pub fn client_authority(mut self, authority: impl Into<PathBuf>) -> Self {
         self.client_authority = Some(authority.into());
@@ -65,7 +65,7 @@ impl Setup {
         }
     }
 
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Panics
     ///
@@ -75,10 +75,11 @@ impl Setup {
         Server::launch(self)
     }
 
-    /// One more line of configuration, with or without the dashes of the command line:
+    /// Adds a configuration setting, with or without the dashes of the command line:
     /// `.arg("--maxmemory", "1mb")`.
     ///
-    /// The value stands in the configuration file as given, so several words are several values.
+    /// The value is written to the configuration file as given, so several words are several
+    /// values.
     pub fn arg(mut self, name: &str, value: &str) -> Self {
         let value = if value.is_empty() { "\"\"" } else { value };
         self.lines.push(format!("{} {value}", name.trim_start_matches('-')));
@@ -91,25 +92,24 @@ impl Setup {
         self
     }
 
-    /// The password of the default user. [`Server::command`] knows it.
+    /// The password of the default user, which [`Server::command`] uses.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// As whom [`Server::command`] logs in, where the default user is off.
+    /// The user that [`Server::command`] logs in as if the default user is off.
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.login = Some((user.to_owned(), password.to_owned()));
         self
     }
 
-    /// A user with these ACL rules: `.acl_user("app", "on >secret ~invoice:* +get")`.
+    /// Adds a user with these ACL rules: `.acl_user("app", "on >secret ~invoice:* +get")`.
     pub fn acl_user(self, name: &str, rules: &str) -> Self {
         self.arg("user", &format!("{name} {rules}"))
     }
 
-    /// Keeps an append-only file: what was written survives [`Server::kill_9`] and
-    /// [`Server::restart`].
+    /// Keeps an append-only file: data survives [`Server::kill_9`] and [`Server::restart`].
     pub fn append_only(self) -> Self {
         self.arg("appendonly", "yes")
     }
@@ -120,14 +120,14 @@ impl Setup {
         self
     }
 
-    /// A sentinel, by the same program; it needs lines that say what it watches over.
+    /// Makes it a sentinel, which uses the same program; it also needs settings that say what it
+    /// watches.
     pub(crate) fn sentinel(mut self) -> Self {
         self.sentinel = true;
         self
     }
 
-    /// Speaks TLS on [`Server::port`], and nothing else there. A Unix socket comes with it, through
-    /// which [`Server::command`] talks.
+    /// Accepts only TLS on [`Server::port`]. Adds a Unix socket, which [`Server::command`] uses.
     ///
     /// # Panics
     ///
@@ -148,7 +148,7 @@ impl Setup {
     pub(crate) fn configuration(&self, port: u16, unix_path: &Path) -> String {
         let mut text = String::from("bind 127.0.0.1\nsave \"\"\n");
         let mut line = |name: &str, value: &dyn AsRef<OsStr>| {
-            // Quoted, because a path or a password may have a space in it.
+            // Quoted, because a path or a password may contain a space.
             let value = value.as_ref().to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
             writeln!(text, "{name} \"{value}\"").expect("writing to a String does not fail");
         };

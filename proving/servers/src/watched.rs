@@ -1,4 +1,4 @@
-//! A master and its replica, monitored by sentinels.
+//! A master and its replica, watched by sentinels.
 
 use std::{
     thread,
@@ -10,13 +10,13 @@ use crate::{Flavor, Reply, Server, Setup, launch::READY_WITHIN};
 /// The name of the master.
 const MASTER: &str = "locks";
 
-/// Two servers, of which one is the master, and three sentinels. A master that is silent for half a
-/// second is replaced, in about two.
+/// Two servers, one of which is the master, and three sentinels. A master that is silent for half a
+/// second is replaced after about two.
 #[derive(Debug)]
 pub struct Watched {
-    /// At first, the first is the master.
+    /// The first server is the master at the start.
     pub servers: [Server; 2],
-    /// They agree by two of three.
+    /// Two of the three have to agree.
     pub sentinels: Vec<Server>,
 }
 
@@ -31,7 +31,8 @@ impl Watched {
         Self::with(Server::setup(flavor), Server::setup(flavor))
     }
 
-    /// The same, each server and each sentinel with a setup. TLS goes for everybody or nobody.
+    /// The same, with settings for each server and each sentinel. Either all of them use TLS or
+    /// none.
     ///
     /// # Panics
     ///
@@ -68,19 +69,19 @@ impl Watched {
         watched
     }
 
-    /// `redis+sentinel://127.0.0.1:PORT,…/locks`, or `rediss+sentinel:` if they speak TLS. No
-    /// password is in it.
+    /// `redis+sentinel://127.0.0.1:PORT,…/locks`, or `rediss+sentinel:` with TLS. Contains no
+    /// password.
     pub fn url(&self) -> String {
         let scheme = if self.servers[0].url().starts_with("rediss") { "rediss" } else { "redis" };
         let hosts: Vec<_> = self.sentinels.iter().map(|one| format!("127.0.0.1:{}", one.port())).collect();
         format!("{scheme}+sentinel://{}/{MASTER}", hosts.join(","))
     }
 
-    /// Which of the servers the sentinel of this number calls the master.
+    /// The index of the server that this sentinel names as the master.
     ///
     /// # Panics
     ///
-    /// If it names none of them.
+    /// If it names neither.
     #[track_caller]
     pub fn master_by(&self, sentinel: usize) -> usize {
         let named = self.sentinels[sentinel].text(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]);
@@ -90,7 +91,7 @@ impl Watched {
         at.expect("the master is one of the servers")
     }
 
-    /// Has the sentinels replace the master although nothing is wrong with it, as an operator does.
+    /// Makes the sentinels replace a healthy master, as an operator can.
     ///
     /// # Panics
     ///
@@ -104,12 +105,12 @@ impl Watched {
         }
     }
 
-    /// The same once: they refuse while they are at it already. What they began they may give up
-    /// again, and then do nothing more.
+    /// Requests a failover once. The sentinels refuse while one is under way, and may abandon one
+    /// that they have begun.
     ///
     /// # Errors
     ///
-    /// What they say when they refuse.
+    /// The refusal.
     pub fn try_fail_over(&self) -> Result<(), String> {
         match self.sentinels[0].text(&["SENTINEL", "FAILOVER", MASTER]) {
             Reply::Error(why) => Err(why),
@@ -117,7 +118,7 @@ impl Watched {
         }
     }
 
-    /// Waits until all sentinels agree on a master, whose replica has all that it has.
+    /// Waits until all sentinels agree on a master whose replica is in sync.
     ///
     /// # Panics
     ///
@@ -139,8 +140,7 @@ impl Watched {
                 && self.says(sentinel, "num-slaves") == "1"
                 && self.says(sentinel, "flags") == "master"
         });
-        // A sentinel that makes a server a replica closes all of its connections, and ours may be
-        // among them.
+        // A sentinel that makes a server a replica closes all its connections, possibly ours, too.
         let info = self.servers[1 - master].connect().and_then(|mut one| one.text(&["INFO", "replication"]));
         let follows = info.is_ok_and(|info| {
             let info = info.as_text().unwrap_or_default();
@@ -149,7 +149,7 @@ impl Watched {
         agreed && follows
     }
 
-    /// A field of what a sentinel knows of the master.
+    /// A field of a sentinel's description of the master.
     fn says(&self, sentinel: usize, field: &str) -> String {
         let Reply::Array(Some(fields)) = self.sentinels[sentinel].text(&["SENTINEL", "MASTER", MASTER])
         else {

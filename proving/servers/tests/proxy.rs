@@ -1,4 +1,4 @@
-//! The network between a test's client and its server.
+//! The proxy between a test's client and its server.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -18,7 +18,7 @@ fn a_proxy_passes_everything_on() {
     let proxy = Proxy::before(&server);
     assert_eq!(proxy.url(), format!("redis://127.0.0.1:{}", proxy.port()));
     let mut connection = Connection::open(proxy.port()).unwrap();
-    // Far more than any buffer on the way holds.
+    // Far more than all buffers on the way can hold.
     let long = vec![b'x'; 8 << 20];
     assert_eq!(connection.command(&[b"SET", b"k", &long]).unwrap(), Reply::Simple("OK".into()));
     assert_eq!(connection.text(&["GET", "k"]).unwrap(), Reply::Bulk(Some(long)));
@@ -74,7 +74,7 @@ fn an_answer_does_not_come_back_through_a_black_hole() {
     stream.write_all(b"PING\r\n").unwrap();
     stream.read_exact(&mut answer).unwrap();
 
-    // Asked before the black hole, answered inside it.
+    // Sent before the black hole, answered inside it.
     stream.write_all(b"BLPOP list 0\r\n").unwrap();
     while !server.text(&["INFO", "clients"]).as_text().unwrap().contains("blocked_clients:1") {
         thread::sleep(Duration::from_millis(1));
@@ -175,7 +175,7 @@ fn a_slow_proxy_keeps_back_what_is_said_until_it_is_healed() {
     proxy.slow_down(A_WHILE);
     let begun = Instant::now();
     assert_eq!(connection.text(&["INCR", "n"]).unwrap(), Reply::Integer(1));
-    // Once there, and once back.
+    // Delayed once in each direction.
     assert!(begun.elapsed() >= 2 * A_WHILE, "{:?}", begun.elapsed());
 
     proxy.slow_down(100 * A_WHILE);
@@ -196,7 +196,7 @@ fn a_request_that_is_broken_off_is_not_done() {
     connection.send(&[b"INCR", b"n"]).unwrap();
     assert!(connection.receive().is_err());
     assert!(!proxy.is_to_break_off());
-    // The next connection is whole.
+    // The next connection is not cut.
     let mut connection = Connection::open(proxy.port()).unwrap();
     assert_eq!(connection.text(&["INCR", "n"]).unwrap(), Reply::Integer(1));
 }

@@ -1,4 +1,4 @@
-//! The servers that tests start: they answer, come back, stand still and go.
+//! Servers that tests start: they answer, restart, stop and end.
 
 use std::{
     env, fs,
@@ -201,7 +201,7 @@ fn a_server_dies_with_a_test_that_panics() {
     assert!(Connection::open(port).is_err());
 }
 
-/// Not a test of its own: what the next one runs in another process, and kills there.
+/// Not a test by itself: the next test runs it in another process and kills that.
 #[test]
 #[ignore = "the other half of the test below"]
 fn a_server_is_held_until_the_process_is_killed() {

@@ -1,4 +1,4 @@
-//! The one server that speaks TLS.
+//! The one server that supports TLS.
 
 use std::{
     fs,
@@ -29,8 +29,8 @@ impl Authority {
     fn certify(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
-        // rcgen names everything alike, and OpenSSL takes a certificate named like its issuer for a
-        // self-signed one.
+        // rcgen gives all certificates the same name, and OpenSSL considers one that is named like
+        // its issuer self-signed.
         params.distinguished_name.push(DnType::CommonName, name);
         (params.signed_by(&key, &self.0).unwrap(), key)
     }
@@ -43,8 +43,7 @@ impl Authority {
         files
     }
 
-    /// What the server at this port says to a PING through TLS, from a client that shows this
-    /// certificate.
+    /// The server's answer to a PING through TLS, from a client that presents this certificate.
     fn ping(&self, port: u16, shown: Option<(rcgen::Certificate, KeyPair)>) -> io::Result<String> {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).unwrap();
