@@ -1,5 +1,4 @@
-//! `cargo xtask bench`: Leasehold's own figures, by the program in `proving/bench`, which says what
-//! it takes.
+//! `cargo xtask bench`: runs `proving/bench`, which measures Leasehold and documents its arguments.
 
 use std::process::ExitCode;
 

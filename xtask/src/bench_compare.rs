@@ -1,5 +1,5 @@
-//! `cargo xtask bench-compare`: Leasehold beside other lock libraries, by the program in
-//! `proving/bench-compare`, which says what it takes.
+//! `cargo xtask bench-compare`: runs `proving/bench-compare`, which compares Leasehold with other
+//! lock libraries and documents its arguments.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(failed) = servers::fetch() {
         return failed;
     }
-    // What had to be left out was said, and is said again by the program.
+    // Libraries that are left out have been listed, and the program lists them again.
     if let Err(failed) = peers::fetch() {
         return failed;
     }

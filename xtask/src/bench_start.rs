@@ -1,6 +1,6 @@
 //! `cargo xtask bench-start`: how much later a command starts under a lock than under timeout(1),
-//! which starts it the same way and takes no lock. Runs are interleaved, so that a machine that is
-//! busy is busy for all.
+//! which starts it the same way without a lock. Runs alternate, so that other load on the machine
+//! affects both.
 
 use std::{
     path::Path,
@@ -19,7 +19,8 @@ use crate::{
 
 const RUNS: usize = 50;
 
-/// What a lock may cost beyond `timeout`, on the file store and on a server of this machine.
+/// The most that a lock may cost beyond `timeout`, on the file store and on a server of this
+/// machine.
 const FILE: Duration = Duration::from_millis(10);
 const SERVER: Duration = Duration::from_millis(15);
 
@@ -56,7 +57,7 @@ fn measure(leasehold: &Path) -> Result<Vec<Step>, String> {
     timeout.args(["9", "true"]);
     let mut commands = [timeout, under(&file), under(&server.url())];
     let mut times = [const { Vec::new() }; 3];
-    // The first is for the page cache, and to make the file.
+    // The first run fills the page cache and creates the file.
     for round in 0..=RUNS {
         for (command, times) in commands.iter_mut().zip(&mut times) {
             let took = time(command)?;

@@ -1,9 +1,8 @@
-//! `cargo xtask book`: the manual of the library and the guide of the command as one book, in
+//! `cargo xtask book`: renders the library's manual and the command's guide as one book, in
 //! `target/book`.
 //!
-//! The pages are those that rustdoc and the repository have. What they link to is an item of the
-//! library, another page, or a file of the repository; each is looked for, and a link that leads
-//! nowhere is an error.
+//! The pages are the same files that rustdoc and the repository show. Each link to an item of the
+//! library, another page, or a file of the repository is checked, and a broken link is an error.
 
 mod link;
 
@@ -20,11 +19,11 @@ use crate::{
     takes_no_arguments, tool,
 };
 
-/// What renders it. It is a tool of its own: as a library it would bring its whole tree into the
-/// lock file.
+/// The tool that renders the book. It is not a library here, because its dependencies would then be
+/// in the lock file.
 const MDBOOK: &str = "0.5.4";
 
-/// A page: its name in the book, its title, and where it lies.
+/// A page: its name in the book, its title, and its file.
 struct Page {
     name: &'static str,
     title: &'static str,
@@ -35,8 +34,7 @@ const fn page(name: &'static str, title: &'static str, file: &'static str) -> Pa
     Page { name, title, file }
 }
 
-/// The pages of `leasehold::manual`, in the order in which they are read, and then those for
-/// operators.
+/// The pages of `leasehold::manual` in reading order, followed by those for operators.
 const PAGES: [Page; 21] = [
     page("first_steps", "First steps", "crates/leasehold/manual/first_steps.md"),
     page("guarantees", "Guarantees", "crates/leasehold/manual/guarantees.md"),
@@ -65,7 +63,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(refused) = takes_no_arguments("book", arguments) {
         return refused;
     }
-    // Where the items of the library are is seen in their pages.
+    // rustdoc's output shows where the items of the library are.
     let doc = Step::cargo(&["doc", "-p", "leasehold", "-p", "leasehold-core", "--no-deps"], &[]);
     if !doc.passed() {
         return account("book", &[doc]);
@@ -93,7 +91,8 @@ fn make(target: &Path) -> Result<(), String> {
     let mut broken = Vec::new();
     for Page { name, title, file } in PAGES {
         let page = read(&workspace().join(file))?;
-        // Pages of the library have no title of their own: rustdoc shows the name of the module.
+        // Pages of the library have no title of their own, because rustdoc shows the name of the
+        // module.
         let head = if page.starts_with("# ") || page.contains("\n# ") && file.starts_with("docs/") {
             String::new()
         } else {
@@ -115,7 +114,7 @@ fn make(target: &Path) -> Result<(), String> {
     tool::run(Command::new(mdbook(target)?).arg("build").arg(&source).arg("--dest-dir").arg(&into)).map(drop)
 }
 
-/// The program, fetched if it is not there in the version that is wanted.
+/// The program, downloaded if the required version is missing.
 fn mdbook(target: &Path) -> Result<std::path::PathBuf, String> {
     let root = target.join("tools");
     let program = root.join("bin/mdbook");

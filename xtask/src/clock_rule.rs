@@ -1,25 +1,27 @@
-//! Nobody switches off the lint that keeps clocks, timers, tasks and randomness in one file.
+//! Checks that nobody disables the lint that keeps clocks, timers, tasks and randomness in one
+//! file.
 //!
 //! The `clippy.toml` of `crates/core` and `crates/leasehold` disallows the methods; an `allow`
-//! would make that advice. The simulation owns time only as long as it is law.
+//! would turn that into advice. The simulation controls time only as long as there are no
+//! exceptions.
 
 use std::{fs, io, path::Path};
 
 use crate::files::files_under;
 
-/// The crates under the rule.
+/// The crates that the rule applies to.
 const UNDER_THE_RULE: [&str; 2] = ["crates/core", "crates/leasehold"];
 
 /// The one file that reads the clock.
 const EXEMPT: &str = "crates/leasehold/src/runtime.rs";
 
-/// Programs of users, who have no runtime of ours to ask.
+/// Users' programs, which do not have our runtime.
 const EXAMPLES: &str = "crates/leasehold/examples/";
 
 /// The lint, and the groups that it is in.
 const NAMES: [&str; 3] = ["clippy::disallowed_methods", "clippy::style", "clippy::all"];
 
-/// Where the lint is switched off, a sentence each.
+/// The places where the lint is disabled, a sentence each.
 pub(crate) fn violations(workspace: &Path) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
     for crate_directory in UNDER_THE_RULE {
@@ -45,10 +47,9 @@ pub(crate) fn violations(workspace: &Path) -> io::Result<Vec<String>> {
     Ok(found)
 }
 
-/// The line of the first `allow` or `expect` of the lint, however the attribute is laid out.
+/// The line of the first `allow` or `expect` of the lint, however the attribute is formatted.
 fn switched_off_in_source(source: &str) -> Option<usize> {
-    // Every character that means something, with its line: neither white space nor what a comment
-    // says.
+    // Every character of the code with its line number, without white space and comments.
     let code: Vec<(char, usize)> = (1..)
         .zip(source.lines())
         .flat_map(|(number, line)| {

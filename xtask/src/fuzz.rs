@@ -1,5 +1,4 @@
-//! `cargo xtask fuzz`: the hunts of `proving/fuzz`, and those of the command, for as long as one
-//! likes.
+//! `cargo xtask fuzz`: the searches of `proving/fuzz` and of the command, for as long as requested.
 
 use std::{
     env,
@@ -12,13 +11,13 @@ use crate::{
     tool,
 };
 
-/// The tests that hunt, as cargo and their harness are to be told.
+/// The tests that search, as arguments of cargo and of the test harness.
 const HUNTS: [(&[&str], &[&str]); 2] = [
     (&["test", "-p", "fuzz", "--tests"], &[]),
     (&["test", "-p", "leasehold-cli", "--bin", "leasehold"], &["fuzzed::"]),
 ];
 
-/// One hunt after the other, so that each has its share of the time; with other inputs each time.
+/// Runs the searches one after the other, each for its share of the time and with new inputs.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     let minutes = match words[..] {
@@ -48,14 +47,14 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let each = (minutes * 60 / hunts.max(1)).max(1).to_string();
     let steps = HUNTS.map(|(cargo, harness)| {
         let line = [cargo, &["--no-fail-fast", "--", "--nocapture", "--test-threads=1"], harness].concat();
-        // A panic is an input's verdict here, and there are many while one that was found is made
-        // small.
+        // Panics are verdicts here, and there are many while a failing input is made smaller, so no
+        // backtraces.
         Step::cargo(&line, &[("LEASEHOLD_FUZZ_SECONDS", &each), ("RUST_BACKTRACE", "0")])
     });
     account("fuzz", &steps)
 }
 
-/// How many tests there are.
+/// The number of tests.
 fn listed(cargo: &[&str], harness: &[&str]) -> Result<u64, String> {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(cargo).args(["--", "--list"]).args(harness).current_dir(workspace());

@@ -1,5 +1,5 @@
-//! `cargo xtask interop`: all the other languages' libraries and ours on one key, for as long as is
-//! said.
+//! `cargo xtask interop`: runs all the other languages' libraries and Leasehold on one key for a
+//! given time.
 
 use std::process::ExitCode;
 
@@ -8,11 +8,10 @@ use crate::{
     step::{Step, account},
 };
 
-/// When nothing is said.
+/// The default time.
 const SECONDS: u64 = 60;
 
-/// The two tests in which everybody is there at once, one after the other: on one server, and over
-/// three.
+/// The two tests in which all libraries compete, one after the other: on one server, and on three.
 const TESTS: &str = "everybody_gets_in_and_nobody_is_there_at_once";
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {

@@ -1,4 +1,4 @@
-//! `cargo xtask lint`: what must hold of the text before the tests are worth running.
+//! `cargo xtask lint`: checks of the source that come before the tests.
 
 use std::process::ExitCode;
 
@@ -12,10 +12,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(refused) = takes_no_arguments("lint", arguments) {
         return refused;
     }
-    // All of them, also after a failure: one run shows everything that is to be done.
+    // Runs all checks even after a failure, so that one run shows everything.
     let mut steps = vec![
         Step::cargo(&["fmt", "--all", "--check"], &[]),
-        // A workspace of its own, which the line above passes over.
+        // A separate workspace, which the line above does not cover.
         Step::cargo(&["fmt", "--check", "--manifest-path", "proving/bench-compare/peers/Cargo.toml"], &[]),
         Step::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]),
         Step::cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]),

@@ -1,4 +1,5 @@
-//! `cargo xtask msrv`: each published crate compiles with the oldest Rust that it names.
+//! `cargo xtask msrv`: checks that each published crate compiles with the oldest Rust that it
+//! declares.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// The published crates by the Rust that they name.
+/// The published crates, grouped by the Rust version that they declare.
 fn versions() -> Result<BTreeMap<String, Vec<String>>, String> {
     let mut command = Command::new("cargo");
     command.args(["metadata", "--format-version", "1", "--no-deps", "--locked"]).current_dir(workspace());
@@ -48,7 +49,7 @@ fn versions() -> Result<BTreeMap<String, Vec<String>>, String> {
     Ok(versions)
 }
 
-/// Every feature: an optional dependency may ask for a newer Rust.
+/// Checks with every feature: an optional dependency may need a newer Rust.
 fn check(rust: &str, crates: &[String]) -> Result<Step, String> {
     let installed = tool::run(Command::new("rustup").args(["run", rust, "rustc", "--version"]));
     if installed.is_err() {

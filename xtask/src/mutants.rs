@@ -1,10 +1,9 @@
-//! `cargo xtask mutants`: small changes of every kind in the machines of the core and in the
-//! quorum, and whether a test goes red for each.
+//! `cargo xtask mutants`: small changes of every kind in core's state machines and in the quorum,
+//! and whether a test fails for each.
 //!
-//! `planted` asks whether the bugs are caught that somebody thought of; this asks it of those that
-//! nobody did, of which there are more than a thousand. So each is tried on the quickest tests
-//! first, and only those that these let live on the slower ones. What is left out, and why, is in
-//! `.cargo/mutants.toml`.
+//! `planted` checks that known kinds of bugs are caught; this checks for bugs that nobody thought
+//! of, more than a thousand of them. So each is tried on the fastest tests first, and only
+//! survivors on the slower ones. `.cargo/mutants.toml` lists what is left out, and why.
 
 use std::{
     env, fs,
@@ -20,23 +19,22 @@ use crate::{
     tool,
 };
 
-/// What makes them. It is a tool of its own: as a library it would bring its whole tree into the
-/// lock file.
+/// The tool that makes the changes. It is not a library here, because its dependencies would then
+/// be in the lock file.
 const CARGO_MUTANTS: &str = "27.1.0";
 
-/// Its exit code when the time of some changes was up: a test that hangs tells, too.
+/// Its exit code if some changes made tests time out: a hanging test has noticed the change, too.
 const SOME_HUNG: i32 = 3;
 
-/// Files of one package, and the tests that are to tell, the quickest first. None of these needs a
-/// server: those lie where the copy of the source, in which the changes are made, does not look.
+/// Files of one package, and the tests that should notice a change in them, fastest first. None of
+/// these tests needs a server: the changes are made in a copy of the source, which has no servers.
 struct Part {
     package: &'static str,
     files: &'static str,
     tests: &'static [&'static [&'static str]],
 }
 
-/// The checks of every store, on those in memory, and the tests of a quorum in time that passes at
-/// will.
+/// The checks of every store, on stores in memory, and the tests of a quorum in virtual time.
 const IN_MEMORY: &[&str] = &["--test-package=conformance", "--", "--test=every_store", "memory"];
 const AT_WILL: &[&str] = &["--test-package=conformance", "--", "--test=quorum", "--test=testing_kit"];
 
@@ -83,11 +81,11 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     account("mutants", &steps)
 }
 
-/// Those that the first tests let live are tried on the next. The last step says who lives still.
+/// Tries the survivors of each test run on the next. The last step reports those that survive all
+/// of them.
 fn tried(tool: &Path, part: &Part, files: &[String]) -> Step {
     let output = target().join("mutants").join(part.package);
-    // Of an earlier run only the account is left by then, and who was caught in it would not be
-    // tried.
+    // Of an earlier run, only the report is left, and mutants that it had caught would be skipped.
     let found = output.join("mutants.out");
     if let Err(error) = if found.exists() { fs::remove_dir_all(&found) } else { fs::create_dir_all(&output) }
     {
@@ -116,8 +114,8 @@ fn tried(tool: &Path, part: &Part, files: &[String]) -> Step {
     last.unwrap_or_else(|| Step::left_out(format!("no tests for {}", part.package)))
 }
 
-/// The program: that of this system, if it is of the wanted version, else the one in
-/// `target/tools`, built if it is not there.
+/// The program: the installed one if it is the required version, otherwise the one in
+/// `target/tools`, which is built if it is missing.
 fn provide(root: &Path) -> Result<PathBuf, String> {
     let program = root.join("bin/cargo-mutants");
     if let Some(there) =

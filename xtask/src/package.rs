@@ -1,4 +1,4 @@
-//! `cargo xtask package`: the crates as a registry would get them, each built from the packages of
+//! `cargo xtask package`: packages the crates for a registry, and builds each from the packages of
 //! the others alone.
 
 use std::{
@@ -12,7 +12,7 @@ use crate::{
     takes_no_arguments,
 };
 
-/// Those that are published, in the order in which they can be.
+/// The published crates, in the order in which they can be published.
 pub(crate) const CRATES: [&str; 6] = [
     "leasehold-core",
     "leasehold-file",
@@ -40,9 +40,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 /// Removes the packages that an earlier run unpacked in cargo's home.
 ///
 /// To build a package, cargo makes a registry of the other packages in the target directory and
-/// unpacks them from it. It unpacks a name and version only once from a registry at the same path,
-/// and compiles it only once in the same target directory. So each run starts with an empty target
-/// directory, and with nothing unpacked: otherwise it would build the packages of an earlier
+/// unpacks them from it. Cargo unpacks a name and version only once from a registry at the same
+/// path, and compiles it only once in the same target directory. So each run starts with an empty
+/// target directory and with nothing unpacked: otherwise it would build the packages of an earlier
 /// commit.
 fn remove_unpacked() -> io::Result<()> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
@@ -52,8 +52,8 @@ fn remove_unpacked() -> io::Result<()> {
     }
     for registry in fs::read_dir(sources)? {
         let registry = registry?;
-        // A registry of the network is named after its host, one at a path has no name before the
-        // hyphen.
+        // The directory of a registry on the network begins with its host name, that of a local one
+        // with a hyphen.
         if !registry.file_name().to_string_lossy().starts_with('-') {
             continue;
         }

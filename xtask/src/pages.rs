@@ -1,5 +1,4 @@
-//! `cargo xtask pages`: the manual and the completions, written by the command itself into
-//! `target/pages`.
+//! `cargo xtask pages`: lets the command write its man pages and completions into `target/pages`.
 
 use std::{
     path::{Path, PathBuf},
@@ -32,12 +31,12 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Has a built command write its pages.
+/// Lets a built command write its pages.
 pub(crate) fn write(command: &Path, into: &Path) -> Result<(), String> {
     crate::tool::run(Command::new(command).arg("pages").arg(into)).map(drop)
 }
 
-/// Where cargo builds.
+/// cargo's target directory.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
 }

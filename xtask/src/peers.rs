@@ -1,9 +1,9 @@
-//! `cargo xtask peers`: the lock libraries of other languages, fetched into `target/peers`, and
-//! Rust's others, built there.
+//! `cargo xtask peers`: downloads the lock libraries of other languages into `target/peers`, and
+//! builds Rust's others there.
 //!
-//! A stamp is written beside them once all are there; what has none, or another one, is fetched
-//! anew. A language that is not on this machine, or too old, is left out, by the name of each
-//! library, and its tests say `ignored`.
+//! A stamp is written next to them when all are installed; without it, or with another one, they
+//! are downloaded anew. If a language is missing on this machine, or too old, its libraries are
+//! left out and named, and their tests say `ignored`.
 
 use std::{
     fs, io,
@@ -28,8 +28,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Fetches what is missing, and gives what had to be left out. Says what it does only if there is
-/// something to do.
+/// Downloads missing libraries, and returns those that were left out. Prints nothing if none is
+/// missing.
 pub(crate) fn fetch() -> Result<Vec<String>, ExitCode> {
     let place = Language::fetched_into();
     let _turn = match take_turn(&place) {
@@ -60,8 +60,7 @@ pub(crate) fn fetch() -> Result<Vec<String>, ExitCode> {
     if failed { Err(ExitCode::FAILURE) } else { Ok(left_out) }
 }
 
-/// A workspace of its own, with a lock file of its own. Cargo knows by itself whether there is
-/// something to do.
+/// A separate workspace with its own lock file. Cargo knows whether there is anything to do.
 fn rust() -> Step {
     let manifest = "proving/bench-compare/peers/Cargo.toml";
     let place = Language::fetched_into().join("rust");
@@ -99,15 +98,15 @@ fn provide(language: Language) -> Result<(), String> {
     fs::write(language.stamp_file(), stamp).map_err(in_words)
 }
 
-/// Exactly what the lock file names, by its hashes. None of these libraries needs a script of its
-/// own to be installed.
+/// Installs exactly the versions in the lock file, checked by hash. None of these libraries needs
+/// an install script.
 fn node(home: &Path) -> Result<(), String> {
     let quiet = ["--no-audit", "--no-fund", "--loglevel=error"];
     tool::run(Command::new("npm").args(["ci", "--ignore-scripts"]).args(quiet).current_dir(home)).map(drop)
 }
 
-/// Into a virtual environment. It has no pip in it, because Debian keeps that apart from Python;
-/// the one outside does it.
+/// Installs into a virtual environment. It contains no pip, because Debian packages that
+/// separately; the system's pip is used.
 fn python(home: &Path) -> Result<(), String> {
     tool::run(Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(home))?;
     let packages = "import sysconfig; print(sysconfig.get_path('purelib'))";
@@ -120,8 +119,8 @@ fn python(home: &Path) -> Result<(), String> {
             .arg("--requirement")
             .arg(home.join("requirements.txt")),
     )?;
-    // The manifest names what each needs in its turn, and must be seen to name it all: that hangs
-    // on the Python.
+    // The manifest must name every dependency, and which ones there are depends on the Python
+    // version; so importing checks it.
     tool::run(Command::new(home.join("bin/python")).args(["-c", "import pottery, redis.lock, redis_lock"]))
         .map(drop)
 }

@@ -1,10 +1,10 @@
-//! `cargo xtask planted`: bugs of every kind that a lock can have, each put into a copy of the
-//! source, and the tests that must tell.
+//! `cargo xtask planted`: puts known bugs into a copy of the source, one at a time, and checks that
+//! the tests named for each fail.
 //!
-//! A promise is worth what the test is that would go red without it. So each rule on which the
-//! promises stand is broken once, by a small exact change of the product itself, and tests that are
-//! green without the change must be red with it. The copy lies in `target/planted` and has a target
-//! directory of its own, so that a second run builds little.
+//! A promise is worth as much as the test that fails without it. So each rule that the promises
+//! rest on is broken once, by a small exact change of the product, and tests that pass without the
+//! change must fail with it. The copy is in `target/planted` and has its own target directory, so
+//! that a second run builds little.
 
 mod bug;
 mod bugs;
@@ -25,14 +25,14 @@ use self::{
 };
 use crate::{USAGE, servers};
 
-/// What came of a bug.
+/// The result for one bug.
 struct Row {
     bug: &'static Bug,
     outcome: Result<Vec<(&'static str, Verdict)>, String>,
 }
 
 impl Row {
-    /// Every test that it names went red.
+    /// True if every test that it names failed.
     fn is_caught(&self) -> bool {
         let is_red = |tests: &Vec<_>| tests.iter().all(|(_, verdict)| *verdict == Verdict::Red);
         self.outcome.as_ref().is_ok_and(is_red)
@@ -82,7 +82,7 @@ fn plant_all(chosen: &[&'static Bug]) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// A test that is red without the bug says nothing about it.
+/// Checks that the tests pass without a bug: a test that fails without it says nothing about it.
 fn are_green(copy: &Copy, chosen: &[&'static Bug]) -> Result<(), String> {
     let mut all: BTreeMap<Suite, BTreeSet<&'static str>> = BTreeMap::new();
     for (suite, test) in chosen.iter().flat_map(|bug| bug.tests) {

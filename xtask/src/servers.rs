@@ -1,7 +1,8 @@
-//! `cargo xtask servers`: the servers of the tests, fetched into `target/servers`.
+//! `cargo xtask servers`: downloads the servers of the tests into `target/servers`.
 //!
-//! Each is made in a directory beside its place, tried, and then renamed into it: what lies in its
-//! place is whole and is the version it says. What is there already is left alone.
+//! Each is built in a directory next to its place, tried, and then renamed into place. So a server
+//! in its place is complete and has the version that its name says. Servers that exist are left
+//! alone.
 
 pub(crate) mod debian;
 mod postgres;
@@ -44,7 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Fetches what is missing. Says what it does only if there is something to do.
+/// Downloads missing servers. Prints nothing if none is missing.
 pub(crate) fn fetch() -> Result<(), ExitCode> {
     let place = Flavor::fetched_into();
     let _turn = match take_turn(&place) {
@@ -56,7 +57,7 @@ pub(crate) fn fetch() -> Result<(), ExitCode> {
     };
     let mut failed = false;
     for flavor in Flavor::ALL {
-        // One after another's failure is still worth having.
+        // Continues after a failure: the other servers are still useful.
         if let Err(why) = provide(flavor, &place) {
             failed = true;
             eprintln!(
@@ -77,7 +78,7 @@ pub(crate) fn fetch() -> Result<(), ExitCode> {
     if failed { Err(ExitCode::FAILURE) } else { Ok(()) }
 }
 
-/// Waits until no other `cargo xtask` fetches into this place.
+/// Waits until no other `cargo xtask` downloads into this place.
 pub(crate) fn take_turn(place: &Path) -> std::io::Result<File> {
     fs::create_dir_all(place)?;
     let lock = File::create(place.join(".lock"))?;

@@ -1,11 +1,11 @@
-//! `cargo xtask simulate`: more seeds than the tests run, or one again.
+//! `cargo xtask simulate`: runs more seeds than the tests do, or replays one.
 
 use std::process::{Command, ExitCode};
 
 use crate::step::workspace;
 
-/// As the tests build it, so that nothing is built twice. Its output is all there is to see, so no
-/// account follows.
+/// Built as the tests build it, so that nothing is built twice. Prints only its own output, without
+/// a summary of steps.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let ran = Command::new(cargo)

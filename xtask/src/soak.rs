@@ -1,5 +1,5 @@
-//! `cargo xtask soak`: random faults, every noun, every store and topology, by the program in
-//! `proving/faults`, which says what it takes.
+//! `cargo xtask soak`: runs `proving/faults`' soak test (random faults on every kind of lock, store
+//! and topology), which documents its arguments.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if !build.passed() {
         return account("soak", &[build]);
     }
-    // Its report says all that there is to say.
+    // The program prints its own report, so cargo prints nothing.
     let line = ["run", "--quiet", "-p", "faults", "--bin", "soak", "--"];
     let line: Vec<_> = line.into_iter().chain(arguments.iter().map(String::as_str)).collect();
     Step::cargo(&line, &[]).code()

@@ -1,4 +1,5 @@
-//! One cargo command of several: run in sight, remembered for the account at the end.
+//! One cargo command of several: its output is shown, and its result is remembered for the summary
+//! at the end.
 
 use std::{
     env, fmt,
@@ -14,14 +15,14 @@ pub(crate) struct Step {
 
 enum Outcome {
     Passed,
-    /// The exit code; `None` if it died of a signal or could not be run.
+    /// It failed with this exit code; `None` if it died of a signal or could not be run.
     Failed(Option<i32>),
-    /// Not run, because this machine lacks what it takes.
+    /// Not run, because this machine lacks something.
     LeftOut,
 }
 
 impl Step {
-    /// Runs cargo in the workspace's root, its output going where ours goes.
+    /// Runs cargo in the workspace's root, with its output where ours goes.
     pub(crate) fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut line: String = environment.iter().map(|(name, value)| format!("{name}={value:?} ")).collect();
         line += "cargo";
@@ -53,13 +54,13 @@ impl Step {
         Self { line, outcome }
     }
 
-    /// A check of our own, by its name and whether it passed.
+    /// A check of our own: its name, and whether it passed.
     pub(crate) fn own(name: &str, passed: bool) -> Self {
         let outcome = if passed { Outcome::Passed } else { Outcome::Failed(Some(1)) };
         Self { line: name.to_owned(), outcome }
     }
 
-    /// What was not run, and why.
+    /// A step that was not run, with the reason.
     pub(crate) fn left_out(what: String) -> Self {
         Self { line: what, outcome: Outcome::LeftOut }
     }
@@ -74,7 +75,7 @@ impl Step {
         }
     }
 
-    /// The same, where this exit code too says that all is well.
+    /// The same, but this exit code means success, too.
     pub(crate) fn or_exit(mut self, code: i32) -> Self {
         if matches!(self.outcome, Outcome::Failed(Some(exit)) if exit == code) {
             self.outcome = Outcome::Passed;
@@ -98,7 +99,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Prints what was run, and returns the exit code: that of the first step that failed.
+/// Prints the steps, and returns the exit code of the first one that failed.
 pub(crate) fn account(task: &str, steps: &[Step]) -> ExitCode {
     eprintln!("\nxtask {task} ran:");
     for step in steps {
@@ -108,7 +109,7 @@ pub(crate) fn account(task: &str, steps: &[Step]) -> ExitCode {
     failed.map_or(ExitCode::SUCCESS, Step::code)
 }
 
-/// The workspace's root.
+/// The root of the workspace.
 pub(crate) fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }

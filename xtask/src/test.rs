@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the tests against real servers; those of every day, or all.
+//! `cargo xtask test`: runs the everyday tests against real servers, or all tests.
 
 use std::num::NonZero;
 use std::process::{Command, ExitCode, Stdio};
@@ -9,13 +9,13 @@ use crate::{
     step::{Step, account},
 };
 
-/// Packages whose tests are left to `--all`: they build or fetch other lock libraries, measure, or
-/// run a fault for a minute.
+/// Packages whose tests run only with `--all`: they build or download other lock libraries,
+/// measure, or inject a fault for a minute.
 const LONG_PACKAGES: [&str; 4] = ["bench", "bench-compare", "faults", "interop"];
 
-/// Tests that are left to `--all`, by a part of their names: the same lists once more on further
-/// servers and topologies, and one mutant after the other. Redis 7.0 and Valkey 9.1, a cluster of
-/// each and a quorum are tested every day.
+/// Parts of the names of tests that run only with `--all`: the same lists on further servers and
+/// topologies, and one mutant after the other. Redis 7.0 and Valkey 9.1, a cluster of each and a
+/// quorum are tested every day.
 const LONG_TESTS: [&str; 5] = ["redis_6_2", "redis_8_2", "cluster_6_2", "fred_on_", "mutants::"];
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         [first, others @ ..] if first == "--all" => (true, others),
         others => (false, others),
     };
-    // Arguments choose among all tests.
+    // Arguments select among all tests.
     let everyday = !all && arguments.is_empty();
     if let Err(failed) = servers::fetch() {
         return failed;
@@ -32,12 +32,12 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         Ok(left_out) => left_out,
         Err(failed) => return failed,
     };
-    // The tests of the command run its binary, which cargo builds only for tests of its own
-    // package.
+    // The command's tests run its binary, which cargo builds only for tests of its own package.
     let mut steps = vec![Step::cargo(&["build", "-p", "leasehold-cli"], &[])];
     if steps[0].passed() {
-        // Before the other tests, so that what they say in closing stands last. Arguments choose
-        // among the other tests, and a filter of nextest's means nothing to rustdoc.
+        // Doctests run before the other tests, so that the other tests' summary comes last. They do
+        // not run with arguments: those select other tests, and rustdoc does not understand
+        // nextest's filters.
         if arguments.is_empty() {
             steps.push(Step::cargo(&["test", "--workspace", "--doc"], &[]));
         }
@@ -51,8 +51,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     account("test", &steps)
 }
 
-/// The command that runs the tests: nextest where it is installed, because it runs the tests of all
-/// crates side by side.
+/// The command that runs the tests: nextest if it is installed, because it runs the tests of all
+/// crates in parallel.
 fn runner(everyday: bool, arguments: &[String]) -> Vec<String> {
     let is_there = has_nextest();
     let mut line: Vec<String> = Vec::new();
@@ -63,7 +63,8 @@ fn runner(everyday: bool, arguments: &[String]) -> Vec<String> {
         LONG_PACKAGES.iter().for_each(|package| say(&["--exclude", package]));
     }
     if is_there {
-        // How many of which kind is in .config/nextest.toml. What is said twice, nextest refuses.
+        // .config/nextest.toml sets how many of which kind run at once. nextest refuses an option
+        // that is given twice.
         let chosen = |argument: &String| argument.starts_with("--test-threads") || argument == "-j";
         if !arguments.iter().any(chosen) {
             let at_once = 2 * available_parallelism().map_or(1, NonZero::get);
@@ -81,8 +82,8 @@ fn runner(everyday: bool, arguments: &[String]) -> Vec<String> {
     line
 }
 
-/// What the tests leave out where instructions cannot be counted; they fail instead where that is
-/// demanded.
+/// The line about tests that are skipped because instructions cannot be counted. They fail instead
+/// if counting is required.
 fn callgrind() -> Option<String> {
     let lacking = !answers("valgrind", &["--version"]);
     lacking.then(|| {
@@ -90,8 +91,8 @@ fn callgrind() -> Option<String> {
     })
 }
 
-/// nextest runs each test in a process of its own, and the tests of all crates side by side;
-/// cargo's own runner does as well.
+/// True if nextest is installed. It runs each test in its own process, and the tests of all crates
+/// in parallel.
 fn has_nextest() -> bool {
     answers("cargo-nextest", &["nextest", "--version"])
 }

@@ -1,4 +1,4 @@
-//! Other programs, whose failures are told in one line.
+//! Runs other programs, and reports their failures in one line.
 
 use std::{
     fs,
@@ -8,10 +8,11 @@ use std::{
 
 use crate::files::files_under;
 
-/// Lines of stderr that a failure quotes: the last ones say what went wrong.
+/// The number of lines of stderr that a failure quotes: the last ones name the cause.
 const QUOTED: usize = 3;
 
-/// Runs it unseen, and returns what it printed; fails with the command and the end of what it said.
+/// Runs a command without showing its output, which it returns; an error contains the command and
+/// the end of its output.
 pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("`{}` cannot be run: {error}", line(command)))?;
     if output.status.success() {
@@ -45,7 +46,7 @@ pub(crate) fn put(from: &Path, to: &Path) -> Result<(), String> {
     fs::rename(from, to).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
 }
 
-/// Lets everybody run the file: wheels lose that in unpacking.
+/// Makes the file executable for everybody: unpacking a wheel loses that.
 pub(crate) fn make_executable(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))

@@ -1,4 +1,5 @@
-//! `cargo xtask upgrade`: this build beside an older one, which is built from the history.
+//! `cargo xtask upgrade`: tests this build together with an older one, which is built from the
+//! history.
 
 use std::{
     env, fs,
@@ -13,11 +14,11 @@ use crate::{
     tool,
 };
 
-/// The last state that knew lines and quorums, and nothing of keys that several hold together. What
-/// it writes on a server stands as data in the tests of the Redis store.
+/// The last version that had queues and quorums, but no keys that several holders share. The data
+/// that it writes on a server is also in the tests of the Redis store.
 const OLDER: &str = "3afda86da0db0ed441c6e3e50a75e7c3f3575209";
 
-/// One test after the other; the arguments choose among them.
+/// Runs one test after the other; the arguments select among them.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if !has_history() {
         let what = format!(
@@ -49,7 +50,7 @@ fn has_history() -> bool {
     git.output().is_ok_and(|output| output.status.success())
 }
 
-/// The older worker, built if it is not there. Of what it was built from nothing is kept.
+/// The older worker, built if it is missing. Only the program is kept.
 fn provide() -> Result<PathBuf, String> {
     let place = target().join("upgrade");
     let worker = place.join(format!("worker-{OLDER:.8}"));

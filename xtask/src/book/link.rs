@@ -1,4 +1,4 @@
-//! Where the links of a page lead in the book.
+//! Resolves the links of the book's pages.
 
 use std::{
     fs,
@@ -7,22 +7,22 @@ use std::{
 
 use crate::step::workspace;
 
-/// What can be linked to.
+/// The possible targets of links.
 pub(super) struct Links {
-    /// What rustdoc wrote.
+    /// rustdoc's output.
     pub(super) doc: PathBuf,
-    /// The pages of the book, each with the file that it is.
+    /// The pages of the book, each with its file.
     pub(super) pages: Vec<(&'static str, &'static str)>,
 }
 
-/// Where the files of the repository are that are no pages of the book: the book lies in
+/// The repository, for links to files that are not pages of the book, relative to the book in
 /// `target/book`.
 const REPOSITORY: &str = "../..";
-/// And what rustdoc wrote.
+/// rustdoc's output, relative to the book.
 const DOC: &str = "../doc";
 
 impl Links {
-    /// The page with its links as the book needs them, and those that lead nowhere.
+    /// The page with its links rewritten for the book, and the links that lead nowhere.
     pub(super) fn follow(&self, page: &str, file: &str) -> (String, Vec<String>) {
         let (mut followed, mut lost) = (String::with_capacity(page.len()), Vec::new());
         let mut in_code = false;
@@ -62,14 +62,13 @@ impl Links {
         workspace().join(&path).exists().then(|| format!("{REPOSITORY}/{path}{anchor}"))
     }
 
-    /// The page that rustdoc wrote of an item, and the place in it: a page of the manual is one of
-    /// the book.
+    /// rustdoc's page of an item, and the anchor in it. A page of the manual is a page of the book.
     fn item(&self, item: &str) -> Option<String> {
         if let Some(page) = item.strip_prefix("manual::") {
             return self.pages.iter().any(|(name, _)| *name == page).then(|| format!("{page}.md"));
         }
         let names: Vec<_> = item.split("::").collect();
-        // Much of what the library has is of its core, and documented there.
+        // Many items of the library are re-exported from core, and documented there.
         for (member, of) in [(0, "leasehold"), (0, "leasehold_core"), (1, "leasehold"), (1, "leasehold_core")]
         {
             let (path, of_it) = names.split_at(names.len().checked_sub(member)?);
@@ -92,7 +91,7 @@ impl Links {
     }
 }
 
-/// A path without what leads up and down again; `None` where it leads out of the repository.
+/// The path without `.` and `..`; `None` if it leads out of the repository.
 fn plain(path: &Path) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.to_str()?.split('/') {

@@ -1,5 +1,5 @@
-//! Archives whose bytes depend on nothing but their contents: sorted entries, one time, root as the
-//! owner.
+//! Archives whose bytes depend only on their contents: sorted entries, one timestamp, owned by
+//! root.
 
 use std::{collections::BTreeSet, io::Write as _};
 
@@ -30,7 +30,7 @@ impl Entry {
     }
 }
 
-/// A tar archive with these files and the directories that they are in.
+/// A tar archive of these files and their directories.
 pub(super) fn tar(mut entries: Vec<Entry>, epoch: u64) -> Result<Vec<u8>, String> {
     entries.sort_by(|one, other| one.path.cmp(&other.path));
     let mut archive = Builder::new(Vec::new());
@@ -53,7 +53,7 @@ pub(super) fn tar(mut entries: Vec<Entry>, epoch: u64) -> Result<Vec<u8>, String
     archive.into_inner().map_err(|error| error.to_string())
 }
 
-/// Every directory above the files, those above others first.
+/// Every directory above the files, parents first.
 fn directories(entries: &[Entry]) -> BTreeSet<String> {
     let slashes = |entry: &Entry| {
         let above = entry.path.match_indices('/').map(|(at, _)| entry.path[..=at].to_owned());
@@ -62,7 +62,7 @@ fn directories(entries: &[Entry]) -> BTreeSet<String> {
     entries.iter().flat_map(slashes).collect()
 }
 
-/// Compressed by gzip, without a name or a time.
+/// Compresses with gzip, without a name or a timestamp.
 pub(super) fn gzip(bytes: &[u8], level: Compression) -> Result<Vec<u8>, String> {
     let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), level);
     encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(|error| error.to_string())
@@ -73,7 +73,7 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
     sha256_bytes(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The checksum as it is.
+/// The checksum in bytes.
 pub(super) fn sha256_bytes(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }

@@ -1,5 +1,5 @@
-//! The release binary: static against musl, which unlike the GNU C library looks up names and users
-//! without loading anything at run time.
+//! The release binary, linked statically with musl. Unlike the GNU C library, musl looks up names
+//! and users without loading code at run time.
 
 use std::{
     env, fs,
@@ -11,12 +11,12 @@ use crate::{pages, servers::debian, step::Step, tool};
 
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
-/// What the binary may weigh: small enough to be copied into every image without a thought.
+/// The largest size of the binary: small enough to be copied into any image without a thought.
 const MOST_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Why there is no binary.
+/// The reason why there is no binary.
 pub(super) enum Failed {
-    /// cargo has said why.
+    /// cargo failed and has printed the reason.
     Step(Step),
     Other(String),
 }
@@ -27,7 +27,7 @@ impl From<String> for Failed {
     }
 }
 
-/// Builds the binary and checks what a release promises of it.
+/// Builds the binary and checks the release's promises about it.
 pub(super) fn binary() -> Result<PathBuf, Failed> {
     let environment = compiler()?;
     let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -41,7 +41,8 @@ pub(super) fn binary() -> Result<PathBuf, Failed> {
     Ok(binary)
 }
 
-/// Sees to it that Rust and C can be compiled for musl, and says which variables that takes.
+/// Makes sure that Rust and C can be compiled for musl, and returns the environment variables that
+/// this takes.
 fn compiler() -> Result<Vec<(&'static str, String)>, String> {
     let library = tool::run(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]))?;
     if !Path::new(library.trim()).is_dir() {
@@ -51,7 +52,7 @@ fn compiler() -> Result<Vec<(&'static str, String)>, String> {
     if env::var_os("CC_x86_64_unknown_linux_musl").is_some() || is_there("musl-gcc") {
         return Ok(Vec::new());
     }
-    // The headers are all that is missing: the linker takes the C library that Rust brings.
+    // Only the headers are missing: the linker uses the C library that Rust ships.
     let headers = headers().map_err(|why| {
         format!("no C headers of musl: {why}; remedy: put musl-gcc on the PATH (musl-tools)")
     })?;
@@ -64,7 +65,7 @@ fn compiler() -> Result<Vec<(&'static str, String)>, String> {
     ])
 }
 
-/// The headers of Debian's package, unpacked and not installed.
+/// The headers from Debian's package, unpacked without being installed.
 fn headers() -> Result<PathBuf, String> {
     let place = pages::target().join("musl");
     let headers = Path::new("usr/include/x86_64-linux-musl");
@@ -77,7 +78,7 @@ fn headers() -> Result<PathBuf, String> {
     Ok(place.join(headers))
 }
 
-/// What a release promises of its binary.
+/// Checks the release's promises about its binary.
 fn check(binary: &Path) -> Result<(), String> {
     let bytes = fs::metadata(binary).map_err(|error| format!("{}: {error}", binary.display()))?.len();
     if bytes > MOST_BYTES {

@@ -1,19 +1,19 @@
-//! The package for Debian and Ubuntu: an `ar` archive of a version, a control archive and the
-//! files.
+//! The package for Debian and Ubuntu: an `ar` archive of a format version, a control archive and
+//! the files.
 
 use super::{
     archive::{Entry, gzip, tar},
     release::Release,
 };
 
-/// What every package says of the program, in one line.
+/// The description of the program in every package, in one line.
 pub(super) const SUMMARY: &str = "distributed lock manager: run a command under a lock";
 
 pub(super) fn name(release: &Release) -> String {
     format!("leasehold_{}_{}.deb", version(release), release.platform.debian)
 }
 
-/// A pre-release is older than the release, which Debian writes with a tilde.
+/// The version in Debian's notation: a tilde sorts a pre-release before the release.
 fn version(release: &Release) -> String {
     release.version.replacen('-', "~", 1)
 }
@@ -61,7 +61,7 @@ fn control(release: &Release, size: usize) -> String {
 fn files(release: &Release) -> Result<Vec<Entry>, String> {
     let mut files = vec![Entry::program("usr/bin/leasehold", release.binary.clone())];
     for page in release.installed_pages("usr/", "vendor-completions") {
-        // Manuals are compressed in Debian, and `man` looks for both.
+        // Debian compresses manual pages, and `man` finds both.
         let manual = page.path.contains("/man/");
         files.push(if manual { compressed(&page.path, &page.bytes, release)? } else { page });
     }

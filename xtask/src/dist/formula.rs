@@ -2,9 +2,10 @@
 
 use super::{deb::SUMMARY, release::Release};
 
-/// `base` is the address of the directory with the archive, and `sum` the archive's checksum.
+/// The text of the formula. `base` is the address of the archive's directory, and `sum` the
+/// archive's checksum.
 pub(super) fn text(release: &Release, base: &str, sum: &str) -> String {
-    // Homebrew's style: no article, and a capital.
+    // Homebrew's style: no article, and a capital letter.
     let summary = SUMMARY.replacen('d', "D", 1);
     format!(
         r##"class Leasehold < Formula

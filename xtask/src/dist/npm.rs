@@ -1,4 +1,4 @@
-//! The package for npm: the binary is its command, so that nothing of Node runs between the shell
+//! The package for npm. The binary itself is the command, so no Node process runs between the shell
 //! and it.
 
 use serde_json::json;
@@ -23,11 +23,11 @@ pub(super) fn pack(release: &Release) -> Result<Vec<u8>, String> {
         "author": "The Leasehold developers",
         "license": "MIT OR Apache-2.0",
         "bin": { "leasehold": "bin/leasehold" },
-        // npm links them with `--global` alone.
+        // npm links manual pages only with `--global`.
         "man": manuals.iter().map(|page| &page.path).collect::<Vec<_>>(),
         "os": ["linux"],
         "cpu": [release.platform.node],
-        // Yarn would keep the program in a zip file otherwise.
+        // Otherwise, Yarn would keep the program in a zip file.
         "preferUnplugged": true,
     });
     let description = serde_json::to_string_pretty(&description).map_err(|error| error.to_string())? + "\n";

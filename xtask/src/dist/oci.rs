@@ -1,5 +1,5 @@
-//! The image: nothing but the binary and the licences, as a tar archive of an OCI image layout,
-//! which `docker load` takes as well.
+//! The image: only the binary and the licences, as a tar archive of an OCI image layout, which
+//! `docker load` accepts as well.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use super::{
     release::Release,
 };
 
-/// Nobody, on every Linux: the program needs no rights.
+/// The user `nobody`, on every Linux: the program needs no privileges.
 const USER: &str = "65534:65534";
 
 pub(super) fn name(release: &Release) -> String {

@@ -1,5 +1,5 @@
-//! The contents of a release, which every package carries: the binary, its manual, its completions,
-//! the guide and the licences.
+//! The contents of a release, which every package contains: the binary, its manual, its
+//! completions, the guide and the licences.
 
 use std::{env, fs, path::Path, process::Command};
 
@@ -8,10 +8,10 @@ use flate2::Compression;
 use super::archive::{Entry, gzip, tar};
 use crate::{pages, step::workspace, tool};
 
-/// Earlier than this, a zip archive cannot say.
+/// The earliest time that a zip archive can represent.
 const EARLIEST: u64 = 315_532_800;
 
-/// The documents that are shipped, all in one directory.
+/// The documents in every package, all in one directory.
 const DOCUMENTS: [&str; 6] = [
     "packaging/README.md",
     "CHANGELOG.md",
@@ -21,7 +21,7 @@ const DOCUMENTS: [&str; 6] = [
     "docs/operating.md",
 ];
 
-/// What a package carries, and for which machines.
+/// The contents of a package, and its platform.
 pub(super) struct Release {
     pub(super) version: String,
     pub(super) platform: Platform,
@@ -30,18 +30,18 @@ pub(super) struct Release {
     pub(super) epoch: u64,
     pub(super) level: Compression,
     pub(super) binary: Vec<u8>,
-    /// As `leasehold pages` writes them: `man/man1/*.1`, `bash/leasehold`, `zsh/_leasehold`,
+    /// The output of `leasehold pages`: `man/man1/*.1`, `bash/leasehold`, `zsh/_leasehold`,
     /// `fish/leasehold.fish`.
     pub(super) pages: Vec<Entry>,
     pub(super) documents: Vec<Entry>,
 }
 
-/// A processor, by the names that package formats have for it.
+/// A processor architecture, by its names in the package formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Platform {
-    /// In targets of Rust, wheels and formulas.
+    /// In Rust's targets, wheels and formulas.
     pub(super) rust: &'static str,
-    /// In Debian, in images and in Go.
+    /// In Debian, images and Go.
     pub(super) debian: &'static str,
     pub(super) node: &'static str,
     pub(super) homebrew: &'static str,
@@ -53,7 +53,7 @@ const PLATFORMS: [(u8, Platform); 2] = [
 ];
 
 impl Platform {
-    /// Reads the machine from the header of an ELF file.
+    /// Reads the architecture from the header of an ELF file.
     pub(super) fn of(binary: &[u8]) -> Result<Self, String> {
         let machine = binary.get(18).filter(|_| binary.starts_with(b"\x7fELF"));
         let known = PLATFORMS.iter().find(|(number, _)| Some(number) == machine);
@@ -64,7 +64,7 @@ impl Platform {
 }
 
 impl Release {
-    /// Reads a binary and has it write its pages.
+    /// Reads a binary, and runs it to write its pages.
     pub(super) fn gather(binary: &Path, level: Compression) -> Result<Self, String> {
         let bytes = fs::read(binary).map_err(|error| format!("{}: {error}", binary.display()))?;
         let platform = Platform::of(&bytes).map_err(|why| format!("{} {why}", binary.display()))?;
@@ -83,7 +83,8 @@ impl Release {
         })
     }
 
-    /// The name of the archive and of the directory in it, as cargo-binstall guesses it.
+    /// The name of the archive and of the directory in it, which cargo-binstall finds by its
+    /// default rule.
     pub(super) fn name(&self) -> String {
         let library = if self.is_static { "musl" } else { "gnu" };
         format!("leasehold-{}-{}-unknown-linux-{library}", self.version, self.platform.rust)
@@ -99,8 +100,8 @@ impl Release {
         gzip(&tar(entries, self.epoch)?, self.level)
     }
 
-    /// The pages where they belong under a prefix such as `usr/`, with the shells' directories for
-    /// completions of packages.
+    /// The pages at their place under a prefix such as `usr/`, with the completions in the shells'
+    /// directories for packages.
     pub(super) fn installed_pages(&self, prefix: &str, zsh: &str) -> Vec<Entry> {
         let place = |entry: &Entry| {
             let path = match entry.path.split_once('/') {
@@ -125,7 +126,7 @@ impl Release {
     }
 }
 
-/// The time that the environment demands, or that of the last commit.
+/// The time that the environment sets, or that of the last commit.
 fn epoch() -> u64 {
     let commit =
         || tool::run(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(workspace()));
@@ -156,7 +157,7 @@ fn documents() -> Result<Vec<Entry>, String> {
     DOCUMENTS.iter().map(read).collect()
 }
 
-/// Leaves the words of each Markdown link to a file that is not shipped, and takes the link away.
+/// Removes Markdown links to files that are not in the package, and keeps their text.
 pub(super) fn without_dead_links(text: &str, shipped: &[String]) -> String {
     let mut rest = text;
     let mut kept = String::new();

@@ -1,10 +1,10 @@
-//! The packers, with the binary of a debug build, and with contents that are made up.
+//! Tests of the packers, with the binary of a debug build and with invented contents.
 
 use std::process::Command;
 
 use super::{archive::Entry, *};
 
-/// The start of an ELF header for x86-64, and nothing behind it.
+/// A release whose binary is only the ELF header for x86-64.
 fn made_up() -> Release {
     let mut binary = b"\x7fELF".to_vec();
     binary.resize(64, 0);
@@ -79,7 +79,7 @@ fn every_package_installs_from_its_file_and_runs_a_command_under_a_lock() {
     let place = tempfile::tempdir().unwrap();
     let binary = place.path().join("leasehold");
     let debug = pages::target().join("debug/leasehold");
-    // The symbols of a debug build are most of it.
+    // Most of a debug build is symbols.
     tool::run(Command::new("strip").arg("-o").arg(&binary).arg(debug)).unwrap();
 
     let release = Release::gather(&binary, Compression::fast()).unwrap();

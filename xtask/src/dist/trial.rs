@@ -1,5 +1,5 @@
-//! Installs packages from their files into a temporary place, by the tools that users install them
-//! with, and runs them there.
+//! Installs packages from their files into a temporary directory, with the tools that users install
+//! them with, and runs them there.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ fn place() -> Result<TempDir, String> {
     tempfile::tempdir().map_err(|error| error.to_string())
 }
 
-/// The program takes a lock, runs a command and gives its exit code, with nothing in the
+/// Checks that the program acquires a lock, runs a command and returns its exit code, with an empty
 /// environment.
 fn runs(program: &Path, release: &Release) -> Result<(), String> {
     let place = place()?;
@@ -36,7 +36,7 @@ fn runs(program: &Path, release: &Release) -> Result<(), String> {
     }
 }
 
-/// Every one of these files is there and has something in it.
+/// Checks that each of these files exists and is not empty.
 fn has(root: &Path, files: &[&str]) -> Result<(), String> {
     let lacks = |file: &&&str| fs::metadata(root.join(file)).map_or(true, |found| found.len() == 0);
     files.iter().find(lacks).map_or(Ok(()), |file| Err(format!("there is no {file}")))
@@ -62,8 +62,8 @@ pub(super) fn archive(archive: &Path, release: &Release) -> Result<(), String> {
     runs(&root.join("leasehold"), release)
 }
 
-/// What the formula takes from the archive is there, and the checksum is that of the archive.
-/// Homebrew itself is not run.
+/// Checks that the archive contains the files that the formula installs, and has the formula's
+/// checksum. Homebrew itself is not run.
 pub(super) fn formula(formula: &Path, archive: &Path) -> Result<(), String> {
     let text = fs::read_to_string(formula).map_err(|error| format!("{}: {error}", formula.display()))?;
     let bytes = fs::read(archive).map_err(|error| format!("{}: {error}", archive.display()))?;
@@ -74,14 +74,15 @@ pub(super) fn formula(formula: &Path, archive: &Path) -> Result<(), String> {
     unpack_compressed(archive, place.path())?;
     let name = archive.file_name().unwrap_or_default().to_string_lossy().replace(".tar.gz", "");
     let installs = text.lines().filter(|line| line.contains(".install ") && !line.contains("Dir["));
-    // Every second piece between quotes is a name.
+    // Every second part between quotes is a name.
     let names: Vec<_> = installs.flat_map(|line| line.split('"').skip(1).step_by(2)).collect();
     has(&place.path().join(name), &names)
 }
 
 pub(super) fn deb(package: &Path, release: &Release) -> Result<(), String> {
     let place = place()?;
-    // What dpkg would refuse shows here: the fields, and the order of the parts.
+    // dpkg-deb fails on anything that dpkg would refuse: wrong fields, or a wrong order of the
+    // parts.
     let architecture = tool::run(Command::new("dpkg-deb").arg("--field").arg(package).arg("Architecture"))?;
     if architecture.trim() != release.platform.debian {
         return Err(format!("the architecture is {architecture:?}"));
@@ -140,8 +141,8 @@ pub(super) fn npm(package: &Path, release: &Release) -> Result<(), String> {
     if version.contains(&release.version) { Ok(()) } else { Err(format!("npx says {version:?}")) }
 }
 
-/// Walks the image as a container engine does: from the index to the configuration and the layers,
-/// each by its checksum.
+/// Reads the image as a container engine does: from the index to the configuration and the layers,
+/// each checked by its checksum.
 pub(super) fn image(image: &Path, release: &Release) -> Result<(), String> {
     let place = place()?;
     let bytes = fs::read(image).map_err(|error| format!("{}: {error}", image.display()))?;
@@ -171,7 +172,7 @@ pub(super) fn image(image: &Path, release: &Release) -> Result<(), String> {
     runs(&program, release)
 }
 
-/// Reads what a descriptor names, and checks that it is this.
+/// Reads the blob that a descriptor names, and checks its size and checksum.
 fn blob(layout: &Path, descriptor: &Value) -> Result<Vec<u8>, String> {
     let digest = descriptor["digest"].as_str().unwrap_or_default();
     let path = layout.join("blobs").join(digest.replace(':', "/"));

@@ -29,7 +29,7 @@ pub(super) fn name(release: &Release) -> String {
     format!("leasehold-{}-py3-none-{}.whl", version(release), tags(release).join("."))
 }
 
-/// A pre-release as Python writes it: 1.0.0-rc.1 is 1.0.0rc1 there.
+/// The version in Python's notation: the pre-release 1.0.0-rc.1 is 1.0.0rc1 there.
 fn version(release: &Release) -> String {
     let replaced = [("-alpha.", "a"), ("-beta.", "b"), ("-rc.", "rc")];
     replaced
@@ -37,8 +37,8 @@ fn version(release: &Release) -> String {
         .fold(release.version.clone(), |version, (theirs, pythons)| version.replace(theirs, pythons))
 }
 
-/// The machines that it is for: a static binary runs with either C library, another one only for
-/// sure where it was made, which pip installs and an index refuses.
+/// The platforms that the wheel is for. A static binary runs with either C library. Another binary
+/// is only known to run where it was built; pip installs such a wheel, but an index refuses it.
 fn tags(release: &Release) -> Vec<String> {
     let platforms: &[&str] =
         if release.is_static { &["manylinux_2_17", "manylinux2014", "musllinux_1_1"] } else { &["linux"] };
@@ -48,7 +48,7 @@ fn tags(release: &Release) -> Vec<String> {
 pub(super) fn pack(release: &Release) -> Result<Vec<u8>, String> {
     let mut entries = entries(release);
     entries.sort_by(|one, other| one.path.cmp(&other.path));
-    // pip wants the record, and the list of itself in it without a checksum; it comes last.
+    // pip requires the record, which lists itself without a checksum; it comes last.
     let info = format!("leasehold-{}.dist-info", version(release));
     let mut record: String = entries.iter().map(recorded).collect();
     record += &format!("{info}/RECORD,,\n");

@@ -1,36 +1,36 @@
-//! One bug: what is changed, and who must notice.
+//! One bug: the change, and the tests that must notice it.
 
 use std::fmt;
 
 /// Tests that are built and run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Suite {
-    /// The machines and the one semantics; no time passes in them, and nothing is run.
+    /// The state machines and `core::apply`, without time and without I/O.
     Core,
-    /// What is said to a server, word for word.
+    /// The exact bytes that are sent to a server.
     Wire,
-    /// The Redis store at real servers.
+    /// The Redis store on real servers.
     Store,
-    /// The file store's own parts.
+    /// The unit tests of the file store.
     File,
-    /// The list that every store must pass.
+    /// The checks that every store must pass.
     EveryStore,
     /// Guards and requests in virtual time.
     Guards,
-    /// A majority of stores in virtual time.
+    /// A quorum of stores in virtual time.
     Quorum,
-    /// Processes that end with locks in hand.
+    /// Processes that end while they hold locks.
     LastReleases,
-    /// A majority of stores of which some do otherwise than the rest.
+    /// A quorum in which some members behave differently.
     OddMembers,
-    /// The command's own parts.
+    /// The unit tests of the command.
     Command,
-    /// The command as a process among processes.
+    /// The command as a process among others.
     Run,
 }
 
 impl Suite {
-    /// What cargo is to be told to build.
+    /// The arguments for cargo that select its tests.
     pub(super) const fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Core => &["-p", "leasehold-core", "--lib"],
@@ -54,18 +54,18 @@ impl fmt::Display for Suite {
     }
 }
 
-/// A rule that is broken.
+/// A rule of the product, broken.
 #[derive(Debug)]
 pub(super) struct Bug {
-    /// What the product does then.
+    /// The wrong behaviour that results.
     pub(super) name: &'static str,
-    /// Where.
+    /// The file that is changed.
     pub(super) file: &'static str,
-    /// What stands there, exactly once.
+    /// The text that is replaced. It occurs exactly once.
     pub(super) from: &'static str,
-    /// What is to stand there.
+    /// The replacement.
     pub(super) to: &'static str,
-    /// Tests that must go red.
+    /// The tests that must fail.
     pub(super) tests: &'static [(Suite, &'static str)],
 }
 
@@ -74,7 +74,7 @@ impl Bug {
     ///
     /// # Errors
     ///
-    /// If what it changes is not there any more, or not once.
+    /// If the text to replace does not occur exactly once.
     pub(super) fn planted_in(&self, source: &str) -> Result<String, String> {
         match source.matches(self.from).count() {
             1 => Ok(source.replacen(self.from, self.to, 1)),

@@ -1,13 +1,13 @@
-//! The bugs that are planted, by what would break.
+//! The planted bugs, grouped by the rule that they break.
 
 use super::bug::{
     Bug,
     Suite::{Command, Core, EveryStore, File, Guards, LastReleases, OddMembers, Quorum, Run, Store, Wire},
 };
 
-/// All of them. Where the one semantics and the scripts say the same, the bug is planted in each.
+/// All bugs. A rule that is both in `core::apply` and in the scripts is broken in each.
 pub(super) const BUGS: &[Bug] = &[
-    // A compare left out of the release.
+    // Comparing the holder before a release.
     Bug {
         name: "a release frees a lease whoever has it",
         file: "crates/core/src/apply/grant.rs",
@@ -42,7 +42,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "ours.filter(|(holding, _)| holding.fence.is_some())",
         tests: &[(EveryStore, "memory::a_break_ends_the_holding_with_that_fence_and_no_other")],
     },
-    // Released only where granted.
+    // Releasing where a grant was only attempted.
     Bug {
         name: "a lost round is released only where it was granted",
         file: "crates/leasehold/src/quorum/attempts.rs",
@@ -230,7 +230,7 @@ pub(super) const BUGS: &[Bug] = &[
             (EveryStore, "valkey_9_1::a_free_key_is_granted_to_one"),
         ],
     },
-    // One id for all rounds.
+    // A new id for each round.
     Bug {
         name: "an id that was released is asked with again",
         file: "crates/leasehold/src/quorum/attempts.rs",
@@ -241,7 +241,7 @@ pub(super) const BUGS: &[Bug] = &[
             "outages::a_release_that_comes_late_does_not_free_what_the_next_round_was_granted",
         )],
     },
-    // Past the line.
+    // Waiting one's turn in the queue.
     Bug {
         name: "a try takes a free key although somebody waits",
         file: "crates/core/src/apply/grant.rs",
@@ -256,7 +256,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "local turn = not holds(s, s.want) and (s.value or s.other) and advance(s)",
         tests: &[(Store, "line_order::a_try_that_meets_a_key_free_hands_it_to_who_is_first_in_line")],
     },
-    // Validity taken from the reply.
+    // Counting a lease from the sending of its request.
     Bug {
         name: "a lease is counted from its answer",
         file: "crates/core/src/acquire.rs",
@@ -319,7 +319,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "self.loss.get().is_none()",
         tests: &[(Guards, "a_guard_knows_its_end_before_the_keeper_had_a_chance_to_say_so")],
     },
-    // Fences without a floor.
+    // Fences that continue after their record is lost.
     Bug {
         name: "a fence is one more than the last, whatever the clock says",
         file: "crates/core/src/fence.rs",
@@ -351,7 +351,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "matches!(state, State::Granted { fence, .. } if *fence <= greatest)",
         tests: &[(Core, "round::tests::fences_that_differ_are_raised_to_the_greatest_before_any_is_used")],
     },
-    // Push without a second ask.
+    // Asking again although a push is expected.
     Bug {
         name: "who stands in line hears a push or nothing",
         file: "crates/core/src/waiting.rs",
@@ -399,7 +399,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "  return true",
         tests: &[(Store, "line_order::a_process_that_dies_in_line_costs_the_next_nothing")],
     },
-    // Quarantine off.
+    // The quarantine of a restarted member.
     Bug {
         name: "a store that may have forgotten serves at once",
         file: "crates/core/src/apply.rs",
@@ -440,7 +440,7 @@ pub(super) const BUGS: &[Bug] = &[
             "apply::tests::member::a_member_that_was_away_is_rejoined_with_the_fence_unless_somebody_holds_or_waits",
         )],
     },
-    // In the order in which it was sent, and by whoever may wait.
+    // The order of requests, and which thread may wait.
     Bug {
         name: "what is asked of a file goes before what was sent",
         file: "crates/file/src/queue.rs",
@@ -469,7 +469,7 @@ pub(super) const BUGS: &[Bug] = &[
         to: "let _ = run(connection, \"COMMIT\");",
         tests: &[(File, "connection::tests::what_is_not_committed_is_taken_back")],
     },
-    // Who must not outlive a lease.
+    // Processes that must not outlive a lease.
     Bug {
         name: "the supervisor lets a command live when nobody tells it more",
         file: "crates/cli/src/supervisor/ending.rs",

@@ -10,11 +10,11 @@ use servers::Flavor;
 use super::bug::Bug;
 use crate::{files::files_under, pages::target, step::workspace};
 
-/// What is copied: all that cargo builds from.
+/// The parts of the repository that cargo builds from.
 const PARTS: [&str; 8] =
     ["crates", "proving", "xtask", "docs", ".cargo", "Cargo.toml", "Cargo.lock", "README.md"];
 
-/// The copy, and where it is built.
+/// The copy, and its target directory.
 #[derive(Debug)]
 pub(super) struct Copy {
     tree: PathBuf,
@@ -22,8 +22,8 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    /// Makes it the same as the source is now. What is the same already is not touched, so that
-    /// cargo does not build it anew.
+    /// Updates the copy to the current source. Unchanged files are not touched, so that cargo does
+    /// not rebuild them.
     pub(super) fn take() -> Result<Self, String> {
         let place = target().join("planted");
         let copy = Self { tree: place.join("tree"), build: place.join("build") };
@@ -39,7 +39,7 @@ impl Copy {
         &self.build
     }
 
-    /// Plants a bug, until what this returns is dropped.
+    /// Plants a bug, until the returned value is dropped.
     pub(super) fn plant(&self, bug: &Bug) -> Result<Planted, String> {
         let file = self.tree.join(bug.file);
         let said = |error: io::Error| format!("{}: {error}", file.display());
@@ -73,7 +73,7 @@ impl Copy {
         self.has_the_servers()
     }
 
-    /// The tests look for the servers in the `target` of their own workspace.
+    /// Links the servers, because the tests look for them in the `target` of their own workspace.
     fn has_the_servers(&self) -> io::Result<()> {
         let there = self.tree.join("target/servers");
         fs::create_dir_all(self.tree.join("target"))?;
@@ -84,7 +84,7 @@ impl Copy {
     }
 }
 
-/// A bug that is in the copy. Dropping it takes it out.
+/// A bug that is in the copy. Dropping this removes it.
 #[derive(Debug)]
 pub(super) struct Planted {
     file: PathBuf,
@@ -93,7 +93,7 @@ pub(super) struct Planted {
 
 impl Drop for Planted {
     fn drop(&mut self) {
-        // The next copy mends what this does not.
+        // If this fails, the next update of the copy repairs the file.
         let _ = fs::write(&self.file, &self.whole);
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of the copy, run by their names.
+//! Runs tests of the copy by name.
 
 use std::{
     env, fmt,
@@ -7,12 +7,12 @@ use std::{
 
 use super::{bug::Suite, copy::Copy};
 
-/// What a test says.
+/// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Green,
     Red,
-    /// There is none of this name, or it is ignored.
+    /// No test has this name, or it is ignored.
     NotRun,
 }
 
@@ -26,11 +26,10 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Past this many seconds, tests are ended: a bug may well have made them wait for ever, and then
-/// it is caught.
+/// Tests are ended after this many seconds: a bug may make them hang, and then it is caught.
 const LIMIT: &str = "180";
 
-/// Runs these tests, and says of each what came of it. An error if they cannot be built, for then
+/// Runs these tests, and returns the result of each. An error if they cannot be built, because then
 /// nothing is known.
 pub(super) fn run(
     copy: &Copy,
@@ -66,13 +65,12 @@ fn output(command: &mut Command) -> Result<Output, String> {
         .map_err(|error| format!("{} cannot be run: {error}", command.get_program().to_string_lossy()))
 }
 
-/// What the harness says of a test. If it never came to say it, the test hung or took all others
-/// with it.
+/// The harness's result for a test. If there is none, the test hung or ended the whole process.
 fn verdict(said: &str, test: &str) -> Verdict {
     let failed = said.rsplit_once("\nfailures:\n").map_or("", |(_, names)| names);
     let begins = format!("test {test} ... ");
     let closes = said.contains("\ntest result: ");
-    // What a child of the test printed may stand between the name and the word.
+    // Output of a child of the test may be between the name and the result.
     let mut lines = said.lines().filter(|line| line.starts_with(&begins) && !line.ends_with("ignored"));
     if failed.lines().any(|line| line.strip_prefix("    ") == Some(test)) {
         Verdict::Red

@@ -1,5 +1,5 @@
-//! Programs as Debian packages them, Redis 7.0 and PgBouncer, unpacked without installing anything
-//! and without being root.
+//! Programs from Debian's packages (Redis 7.0 and PgBouncer), unpacked without being installed and
+//! without root.
 
 use std::{
     ffi::OsString,
@@ -12,17 +12,17 @@ use servers::Flavor;
 
 use crate::tool;
 
-/// The package with the server; the one called redis-server has only a service around it.
+/// The package with the server; the one called redis-server contains only the service.
 const PACKAGE: &str = "redis-tools";
 
-/// Under which name that package has the server: one program, which looks at the name that it is
+/// The server's name in that package: one program, which acts according to the name that it is
 /// called by.
 const PROGRAM: &str = "usr/bin/redis-check-rdb";
 
-/// The pooler that stands before PostgreSQL.
+/// The package of PgBouncer.
 const POOLER: &str = "pgbouncer";
 
-/// Which package has a shared library, by the start of the library's name.
+/// The package of each shared library, by the start of the library's name.
 const LIBRARIES: [(&str, &str); 14] = [
     ("libatomic.", "libatomic1"),
     ("libcap.", "libcap2"),
@@ -40,20 +40,20 @@ const LIBRARIES: [(&str, &str); 14] = [
     ("libzstd.", "libzstd1"),
 ];
 
-/// Finds the libraries that were fetched with the server, and becomes the server: its process id is
-/// the one of this script.
+/// A script that makes the downloaded libraries available and then becomes the server, so that its
+/// process id stays the same.
 const WRAPPER: &str = r#"#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
 LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$here/bin/$(basename "$0")" "$@"
 "#;
 
 /// Returns a directory with the server, the libraries that this machine lacks, and a script that
-/// brings them together.
+/// starts it with them.
 pub(super) fn make(flavor: Flavor, workshop: &Path) -> Result<PathBuf, String> {
     make_of(PACKAGE, PROGRAM, flavor.program(), workshop)
 }
 
-/// The same with PgBouncer.
+/// The same for PgBouncer.
 pub(super) fn make_pooler(workshop: &Path) -> Result<PathBuf, String> {
     make_of(POOLER, "usr/sbin/pgbouncer", POOLER, workshop)
 }
@@ -67,7 +67,7 @@ fn make_of(package: &str, path: &str, name: &str, workshop: &Path) -> Result<Pat
     let unpacked = apt.unpack(package)?;
     tool::put(&unpacked.join(path), &program)?;
 
-    // A library may want further ones, which shows only when it is there.
+    // A library may need others, which shows only once it is there.
     let mut had: Vec<&str> = Vec::new();
     while let Some(library) = missing(&program, &libraries)?.first() {
         let known = LIBRARIES.iter().find(|(start, _)| library.starts_with(start));
@@ -89,14 +89,14 @@ fn make_of(package: &str, path: &str, name: &str, workshop: &Path) -> Result<Pat
     Ok(made)
 }
 
-/// The shared libraries that neither the machine nor `libraries` has.
+/// The shared libraries that are neither on the machine nor in `libraries`.
 fn missing(program: &Path, libraries: &Path) -> Result<Vec<String>, String> {
     let listed = tool::run(Command::new("ldd").arg(program).env("LD_LIBRARY_PATH", libraries))?;
     let names = listed.lines().filter_map(|line| line.trim().strip_suffix(" => not found"));
     Ok(names.map(str::to_owned).collect())
 }
 
-/// apt as it is set up on this machine, but writing into the workshop alone.
+/// apt with this machine's settings, but writing only into the workshop.
 struct Apt<'a> {
     workshop: &'a Path,
     options: Vec<OsString>,
@@ -131,8 +131,7 @@ impl<'a> Apt<'a> {
         if self.fresh {
             return Err(first);
         }
-        // The machine's package lists are missing, or so old that the archive has moved on: lists
-        // of our own, then.
+        // The machine's package lists are missing, or older than the archive: download our own.
         let update = self.update();
         self.try_download(package, into).map_err(|second| match update {
             Ok(()) => second,
@@ -146,8 +145,8 @@ impl<'a> Apt<'a> {
         tool::run(&mut command).map(drop)
     }
 
-    /// Makes package lists in the workshop. What comes of it shows in the next download: hooks of
-    /// the machine's that only root can run fail here and do no harm.
+    /// Downloads package lists into the workshop. Whether that worked shows in the next download:
+    /// hooks of the machine that only root can run fail here, harmlessly.
     fn update(&mut self) -> Result<(), String> {
         self.fresh = true;
         tool::directory(self.workshop, "apt/lists/partial")?;

