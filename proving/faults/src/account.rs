@@ -11,36 +11,36 @@ use crate::{
     sharing::Wish,
 };
 
-/// One request, from the moment before it was sent until it came to nothing, or what it was granted
-/// was let go.
+/// One request, from just before it was sent until it failed, or until its guard was released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stay {
-    /// Of which process.
+    /// The process.
     pub process: u32,
-    /// Of which of its tasks.
+    /// The task in it.
     pub task: u32,
-    /// For what, where there is more than one lock.
+    /// The keys and the mode, if there is more than one lock.
     pub wish: Option<Wish>,
-    /// When it was about to ask.
+    /// Just before the request.
     pub asks: u64,
-    /// When it knew first that it stood in line.
+    /// When it first knew that it was queued.
     pub stands: Option<u64>,
-    /// When it had a guard, and with which fence.
+    /// When it got a guard, and the fence.
     pub granted: Option<(u64, u64)>,
-    /// Until when that was believed: to its end, until its release was asked for, or its process
-    /// was killed.
+    /// The end of the period in which the guard was considered valid: its own end, the request to
+    /// release it, or the kill of its process.
     pub believed_until: u64,
-    /// When the store had confirmed that what was done under it is noted.
+    /// When the store had confirmed the mark of its job.
     pub done: Option<u64>,
-    /// When nothing more came of it.
+    /// When nothing more could come of it.
     pub over: u64,
-    /// When its lease was to end, as far as that was written down.
+    /// The end of its lease, as far as it was recorded.
     pub ends: u64,
-    /// It believed when it let go, and the store said before that lease was over that it was wrong:
-    /// when, and in which words.
+    /// The time and text of the store's answer that it was not the holder, if it still considered
+    /// itself the holder when it released, before the lease had ended.
     pub deceived: Option<(u64, String)>,
-    /// It believed no more when it let go: it was told, or its lease had ended.
+    /// True if it no longer considered itself the holder when it released: it was notified, or its
+    /// lease had ended.
     pub knew: bool,
 }
 
@@ -57,20 +57,20 @@ impl fmt::Display for Stay {
     }
 }
 
-/// From one guard to the next.
+/// The transition from one guard to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Handover {
-    /// Who had it.
+    /// The earlier holder.
     pub from: Stay,
-    /// Who had it next.
+    /// The later holder.
     pub to: Stay,
-    /// For how long nobody had it although somebody wanted it.
+    /// How long nobody held the lock although somebody wanted it.
     pub gap: Duration,
 }
 
 impl Handover {
-    /// Whether an instant falls between the beginnings of the two.
+    /// True if this time lies between the starts of the two guards.
     #[must_use]
     pub fn spans(&self, at: u64) -> bool {
         let begins = |stay: &Stay| stay.granted.map_or(0, |(at, _)| at);
@@ -88,30 +88,30 @@ impl fmt::Display for Handover {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Blow {
-    /// Which.
+    /// The process.
     pub process: u32,
-    /// When that began.
+    /// When that happened.
     pub at: u64,
-    /// When it went on; `None` for who was killed, or was not continued.
+    /// When it continued; `None` if it was killed or not continued.
     pub until: Option<u64>,
-    /// Whether the store said then that it held the lock.
+    /// True if it held the lock then, according to the store.
     pub had_it: bool,
 }
 
-/// A history, sorted out.
+/// The requests and faults of a history.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Account {
-    /// All requests, in the order in which they were asked.
+    /// All requests, in the order in which they were made.
     pub stays: Vec<Stay>,
-    /// Who was killed.
+    /// Processes that were killed.
     pub killed: Vec<Blow>,
-    /// Who was stopped.
+    /// Processes that were stopped.
     pub stopped: Vec<Blow>,
 }
 
 impl Account {
-    /// Sorts a history out.
+    /// Evaluates a history.
     #[must_use]
     pub fn of(history: &[Entry]) -> Self {
         let mut account = Self::default();
@@ -181,7 +181,7 @@ impl Account {
         account
     }
 
-    /// Guards that were believed at all, in the order in which they began.
+    /// The guards that were considered valid at all, by their start.
     #[must_use]
     pub fn beliefs(&self) -> Vec<&Stay> {
         let believed = |stay: &&Stay| stay.granted.is_some_and(|(at, _)| at < stay.believed_until);
@@ -190,7 +190,7 @@ impl Account {
         beliefs
     }
 
-    /// Two that believed at once, each time that happened.
+    /// Each pair of guards that were valid at the same time.
     #[must_use]
     pub fn two_at_once(&self) -> Vec<(&Stay, &Stay)> {
         let mut longest: Option<&Stay> = None;
@@ -218,7 +218,7 @@ impl Account {
             .collect()
     }
 
-    /// From each guard to the next.
+    /// The transition from each guard to the next.
     #[must_use]
     pub fn handovers(&self) -> Vec<Handover> {
         let beliefs = self.beliefs();
@@ -231,8 +231,8 @@ impl Account {
         beliefs.windows(2).map(handover).collect()
     }
 
-    /// Pairs of which the first knew that it stood in line before the second asked, and waited on
-    /// while the second was served.
+    /// Pairs of requests of which the first knew that it was queued before the second asked, and
+    /// still waited while the second was served.
     #[must_use]
     pub fn overtaken(&self) -> Vec<(&Stay, &Stay)> {
         let mut served: Vec<&Stay> = self.stays.iter().filter(|stay| stay.granted.is_some()).collect();
@@ -301,8 +301,8 @@ impl Stay {
             What::Renewed { until } => (self.believed_until, self.ends) = (*until, *until),
             What::Done => self.done = Some(at),
             What::LetsGo { held } => {
-                // Who believes then does so whatever was written of its lease's end, which may be
-                // old.
+                // A guard that is valid then is so whatever end was recorded, which may be out of
+                // date.
                 self.believed_until = if *held { at } else { self.believed_until.min(at) };
                 (self.over, self.knew) = (at, !held);
             }
@@ -311,7 +311,7 @@ impl Stay {
     }
 }
 
-/// Nanoseconds as seconds that a person can compare.
+/// Nanoseconds printed as seconds, so that a person can compare them.
 struct Millis(u64);
 
 impl fmt::Display for Millis {
@@ -372,7 +372,7 @@ mod tests {
     fn who_pushes_in_is_found() {
         let lines = ["1 1 1 asks", "2 1 1 stands", "3 2 1 asks", "4 2 1 granted 7 90", "5 1 1 granted 8 90"];
         assert_eq!(account(&lines).overtaken().len(), 1);
-        // Nobody knows who of these came first.
+        // It is unknown which of these came first.
         let lines = ["1 1 1 asks", "2 2 1 asks", "3 1 1 stands", "4 2 1 granted 7 90", "5 1 1 granted 8 90"];
         assert_eq!(account(&lines).overtaken().len(), 0);
     }

@@ -18,25 +18,25 @@ use crate::{
     pulse::Pulse,
 };
 
-/// Between two looks at whether something has come about.
+/// The time between two checks of a condition.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Workers at one lock. Dropping it kills them.
+/// Workers that share a lock, killed when this is dropped.
 #[derive(Debug)]
 pub struct Crowd {
-    /// With the number of tasks of each.
+    /// Each worker with the number of its tasks.
     workers: BTreeMap<u32, (Process, u32)>,
     plan: Plan,
     pen: Pen,
     pulse: Pulse,
     onlooker: Locks,
-    /// Asks for the onlooker, whose locks have a thread of their own.
+    /// Runs the crowd's own look at the locks, which have their own thread.
     runtime: Runtime,
 }
 
 impl Crowd {
-    /// Nobody yet. The crowd itself looks at the store by the URL of this plan, so no fault should
-    /// be in its way.
+    /// An empty crowd. The crowd itself observes the store at the plan's URL, so no fault should be
+    /// in the way.
     ///
     /// # Panics
     ///
@@ -50,13 +50,13 @@ impl Crowd {
         Self { workers: BTreeMap::new(), plan, pen, pulse: Pulse::begin(), onlooker, runtime }
     }
 
-    /// So many more workers, which do as the crowd's plan says.
+    /// Starts this many more workers, which follow the crowd's plan.
     pub fn add(&mut self, worker: &Path, workers: usize) {
         let plan = self.plan.clone();
         self.add_with(worker, workers, &plan);
     }
 
-    /// So many more workers, which do as a plan of their own says.
+    /// Starts this many more workers, which follow another plan.
     ///
     /// # Panics
     ///
@@ -68,34 +68,34 @@ impl Crowd {
         }
     }
 
-    /// Their process ids.
+    /// The process ids of the live workers.
     #[must_use]
     pub fn alive(&self) -> Vec<u32> {
         self.workers.keys().copied().collect()
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     ///
     /// # Panics
     ///
-    /// If it is none of the crowd.
+    /// If this is not a worker of the crowd.
     pub fn kill(&mut self, worker: u32) {
         let (mut process, _) = self.workers.remove(&worker).expect("it is one of the crowd");
         self.pen.note(now(), worker, 0, What::Killed);
         process.kill();
-        // The first answer is given when the server has read the end of the dead one's connection,
-        // or with that; so it has before it gives the second, and nothing is handed to the dead one
-        // any more.
+        // The server's first answer comes after, or together with, its noticing that the dead
+        // worker's connection is closed. So it has noticed before the second answer, and hands
+        // nothing to the dead worker any more.
         self.look();
         self.note_if_it_had_the_lock(worker);
     }
 
-    /// SIGSTOP. Not while it writes to a file, which would keep the file from everybody: of that
-    /// the file store has a test of its own.
+    /// Sends SIGSTOP. Not during a write to a file, which would block everybody: the file store has
+    /// a separate test for that.
     ///
     /// # Panics
     ///
-    /// If it is none of the crowd, or has ended.
+    /// If this is not a worker of the crowd, or has ended.
     pub fn stop(&mut self, worker: u32) {
         let (process, _) = self.workers.get_mut(&worker).expect("it is one of the crowd");
         self.pen.note(now(), worker, 0, What::Stopped);
@@ -107,7 +107,7 @@ impl Crowd {
         self.note_if_it_had_the_lock(worker);
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     ///
     /// # Panics
     ///
@@ -118,17 +118,17 @@ impl Crowd {
         process.cont().expect("it has not ended");
     }
 
-    /// Writes down that the network or the server is about to fail.
+    /// Records that the network or the server is about to fail.
     pub fn fault(&self, name: &str) {
         self.pen.note(now(), 0, 0, What::Fault(name.to_owned()));
     }
 
-    /// Writes down that it is whole again.
+    /// Records that it works again.
     pub fn healed(&self) {
         self.pen.note(now(), 0, 0, What::Healed);
     }
 
-    /// The process that has the lock, as the store says.
+    /// The process that holds the lock, according to the store.
     ///
     /// # Panics
     ///
@@ -141,7 +141,7 @@ impl Crowd {
         }
     }
 
-    /// Whether the store knows of nobody who holds or waits.
+    /// True if the store has no holder and no waiter.
     ///
     /// # Panics
     ///
@@ -152,40 +152,40 @@ impl Crowd {
         state.holders.is_empty() && state.waiters.is_empty()
     }
 
-    /// The longest that the machine left this process without a turn. Servers and workers are not
-    /// better off.
+    /// The longest time for which the machine gave this process no processor. Servers and workers
+    /// fare no better.
     #[must_use]
     pub fn longest_stall(&self) -> Duration {
         self.pulse.longest_stall()
     }
 
-    /// What happened so far.
+    /// The history so far.
     #[must_use]
     pub fn history(&self) -> Vec<Entry> {
         history::read(&self.plan.history)
     }
 
-    /// What that comes to.
+    /// The evaluation of the history so far.
     #[must_use]
     pub fn account(&self) -> Account {
         Account::of(&self.history())
     }
 
-    /// Waits until every task of every worker has had the lock since an instant. Says how long that
-    /// took.
+    /// Waits until every task of every worker has had the lock since this time. Returns how long
+    /// that took.
     ///
     /// # Panics
     ///
-    /// If somebody has not within the limit.
+    /// If it takes longer than the limit.
     pub fn wait_until_all_were_served_since(&self, since: u64, limit: Duration) -> Duration {
         self.wait_until_served_since(since, &self.alive(), limit)
     }
 
-    /// The same of some of them.
+    /// The same for some of the workers.
     ///
     /// # Panics
     ///
-    /// If somebody has not within the limit.
+    /// If it takes longer than the limit.
     pub fn wait_until_served_since(&self, since: u64, processes: &[u32], limit: Duration) -> Duration {
         let tasks = |process: u32| (1..=self.workers[&process].1).map(move |task| (process, task));
         let everybody: BTreeSet<_> = processes.iter().flat_map(|process| tasks(*process)).collect();
@@ -204,7 +204,7 @@ impl Crowd {
         }
     }
 
-    /// SIGTERM to all, side by side; returns when they have gone in good order.
+    /// Sends SIGTERM to all at once; returns when they have ended cleanly.
     pub fn dismiss(&mut self) {
         thread::scope(|scope| {
             for (process, _) in self.workers.values_mut() {
@@ -225,8 +225,8 @@ impl Crowd {
     }
 }
 
-/// Whether a process is in the middle of a transaction that writes to a file: the kernel lists the
-/// lock of that, the 120th byte of the file beside the log.
+/// True if a process is in the middle of a transaction that writes to a file: the kernel lists its
+/// lock on the 120th byte of the file next to the log.
 fn keeps_a_file(worker: u32) -> bool {
     let pid = worker.to_string();
     let locks = fs::read_to_string("/proc/locks").expect("the kernel lists the locks of files");
@@ -236,11 +236,11 @@ fn keeps_a_file(worker: u32) -> bool {
     })
 }
 
-/// Waits for something to come about.
+/// Waits until a condition is true.
 ///
 /// # Panics
 ///
-/// If it does not within the limit.
+/// If that takes longer than the limit.
 #[track_caller]
 pub fn until(what: &str, limit: Duration, mut has_come_about: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! The history of a run: the actions and beliefs of its workers and the faults, one line of a file
-//! each.
+//! The history of a run: one line of a file for each action and belief of a worker, and for each
+//! fault.
 
 use std::{
     fmt,
@@ -13,8 +13,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::sharing::Wish;
 
-/// Nanoseconds since the machine was booted: the clock that leases are counted by, one for all
-/// processes.
+/// Nanoseconds since the machine was booted: the clock that leases are counted by, which all
+/// processes share.
 #[must_use]
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
@@ -25,81 +25,81 @@ pub fn now() -> u64 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// When; see [`now`].
+    /// The time; see [`now`].
     pub at: u64,
-    /// To which process.
+    /// The process.
     pub process: u32,
-    /// To which of its tasks; 0 for the whole process.
+    /// The task in it; 0 for the whole process.
     pub task: u32,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
-/// What happens to tasks and processes.
+/// Events of tasks and processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an account of a history has to know them all")]
 pub enum What {
-    /// It is about to ask for the lock.
+    /// Just before it requests the lock.
     Asks,
-    /// It is about to ask for one of many locks, and says for which, and how.
+    /// Just before it requests one of several locks in a certain mode.
     AsksFor(Wish),
-    /// It was answered, and stands in line.
+    /// It was answered that it is queued.
     Stands,
     /// It has a guard.
     Granted {
-        /// Its number.
+        /// The fence.
         fence: u64,
-        /// Until when it is believed unless it is renewed.
+        /// The end of the lease unless it is renewed.
         until: u64,
     },
-    /// The guard is believed longer.
+    /// The lease was extended.
     Renewed {
-        /// Until when.
+        /// Its new end.
         until: u64,
     },
-    /// The store confirmed that what it took the lock for is noted as done.
+    /// The store confirmed that the job is marked as done.
     Done,
-    /// It is about to let go.
+    /// Just before it releases the lock.
     LetsGo {
-        /// Whether it believed in its guard a moment later.
+        /// True if it still considered itself the holder a moment later.
         held: bool,
     },
-    /// The store confirmed that it was held to the end.
+    /// The store confirmed that it was the holder to the end.
     Released,
-    /// The store says that it was not held to the end.
+    /// The store answered that it was not the holder to the end.
     Lost(String),
-    /// The store did not say what became of the release.
+    /// The store did not answer the release.
     Unconfirmed(String),
     /// The request was dropped.
     Cancelled,
     /// The request ended without a guard.
     Failed(String),
-    /// It is about to break somebody's lease, as an operator does.
+    /// Just before it breaks somebody's lease, as an operator does.
     Breaks {
-        /// Which it saw.
+        /// The fence that it saw.
         fence: u64,
-        /// Whose.
+        /// The holder.
         holder: u32,
-        /// Of which lock.
+        /// The key.
         key: String,
     },
-    /// The store says that it did.
+    /// The store confirmed the break.
     Broke,
-    /// The store says that there was no such lease any more.
+    /// The store answered that there was no such lease any more.
     BrokeNothing,
-    /// The store did not say whether it did.
+    /// The store did not answer the request to break it.
     MayHaveBroken(String),
-    /// The process is about to be killed.
+    /// Just before the process is killed.
     Killed,
-    /// The process was killed or stopped just now, and the store says that it held the lock.
+    /// The process has just been killed or stopped, and according to the store it held the lock.
     HadIt,
-    /// The process is about to be stopped.
+    /// Just before the process is stopped.
     Stopped,
-    /// The process was told to go on.
+    /// The process was told to continue.
     Continued,
-    /// The network or the server is about to fail so.
+    /// Just before this fault of the network or the server.
     Fault(String),
-    /// That is over.
+    /// The fault is over.
     Healed,
 }
 
@@ -184,15 +184,15 @@ impl FromStr for Entry {
     }
 }
 
-/// Writes a history. Each entry is handed to the kernel whole and at once, so that a killed process
-/// loses nothing.
+/// Writes a history. Each entry is passed to the kernel in one piece and at once, so that a killed
+/// process loses nothing.
 #[derive(Debug)]
 pub struct Pen {
     file: File,
 }
 
 impl Pen {
-    /// Goes on with the history in this file, or begins it.
+    /// Opens or creates the history in this file, for appending.
     ///
     /// # Errors
     ///
@@ -201,27 +201,27 @@ impl Pen {
         Ok(Self { file: File::options().append(true).create(true).open(path)? })
     }
 
-    /// Writes that something happened at an instant.
+    /// Writes an event and its time.
     ///
     /// # Panics
     ///
-    /// If it cannot be written: what is not in the history cannot be judged.
+    /// If it cannot be written: an event that is missing cannot be judged.
     pub fn note(&self, at: u64, process: u32, task: u32, what: What) {
-        // What is told over several lines is one entry all the same.
+        // An event with several lines is still one entry.
         let line = Entry { at, process, task, what }.to_string().replace(char::is_control, " ") + "\n";
         (&self.file).write_all(line.as_bytes()).expect("the history can be written");
     }
 }
 
-/// What the history in this file has so far, in the order of the clock.
+/// Reads the history in this file, ordered by time.
 ///
 /// # Panics
 ///
-/// If it cannot be read, or is none.
+/// If it cannot be read, or is not a history.
 #[must_use]
 pub fn read(path: &Path) -> Vec<Entry> {
     let text = fs::read_to_string(path).expect("the history can be read");
-    // The last line may be under way.
+    // The last line may be incomplete.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let mut entries: Vec<Entry> =
         whole.lines().map(|line| line.parse().unwrap_or_else(|error| panic!("{error}"))).collect();
@@ -229,7 +229,7 @@ pub fn read(path: &Path) -> Vec<Entry> {
     entries
 }
 
-/// How long the history in this file is, as far as it is whole: an entry may be under way.
+/// The length of the history in this file up to its last complete entry.
 pub(crate) fn length(path: &Path) -> io::Result<u64> {
     /// Longer than any entry.
     const TAIL: u64 = 65_536;
@@ -241,8 +241,7 @@ pub(crate) fn length(path: &Path) -> io::Result<u64> {
     Ok(from + bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1) as u64)
 }
 
-/// What was written to the history in this file since it was so long, as far as it is whole; from
-/// then on it is longer by that.
+/// Reads the complete entries after this length, and advances the length.
 pub(crate) fn read_on(path: &Path, length: &mut u64) -> io::Result<Vec<Entry>> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(*length))?;

@@ -6,34 +6,33 @@ use servers::{Reply, Server};
 
 use crate::{Account, Crowd, Handover};
 
-/// What a machine that is busy with other things may add to any bound, also one that leaves nobody
-/// without a turn for long.
+/// What a busy machine may add to any bound, even if it delays no process for long.
 pub(crate) const BUSY: Duration = Duration::from_millis(750);
 
 /// What the machine may have added to any bound in this run.
 #[must_use]
 pub fn slack(crowd: &Crowd) -> Duration {
-    // Of an exchange each of the two may have been left without a turn.
+    // In an exchange, each of the two sides may have been delayed.
     BUSY + 2 * crowd.longest_stall()
 }
 
-/// The long form of a test, or the one of every day.
+/// The duration of the test: in the everyday form, or in the long one.
 #[must_use]
 pub fn lasts(every_day: Duration, long: Duration) -> Duration {
     if is_long() { long } else { every_day }
 }
 
-/// Whether it is the long form.
+/// True for the long form.
 #[must_use]
 pub fn is_long() -> bool {
     env::var_os("LEASEHOLD_FAULTS_LONG").is_some()
 }
 
-/// No two believed at once, and the fences rose.
+/// Checks that no two guards were valid at once, and that fences rose.
 ///
 /// # Panics
 ///
-/// If that is not so, with who it was.
+/// With the guards that break this.
 #[track_caller]
 pub fn sound(account: &Account) {
     if let Some((one, other)) = account.two_at_once().first() {
@@ -44,7 +43,7 @@ pub fn sound(account: &Account) {
     }
 }
 
-/// From one guard to the next in more than that, the longest first.
+/// The transitions between guards that took longer than this, longest first.
 #[must_use]
 pub fn longer_than(account: &Account, bound: Duration) -> Vec<Handover> {
     let mut long: Vec<_> = account.handovers().into_iter().filter(|handover| handover.gap > bound).collect();
@@ -52,7 +51,7 @@ pub fn longer_than(account: &Account, bound: Duration) -> Vec<Handover> {
     long
 }
 
-/// Says how a run went.
+/// Prints how a run went.
 pub fn report(name: &str, crowd: &Crowd, account: &Account) {
     let mut gaps: Vec<_> = account.handovers().iter().map(|handover| handover.gap).collect();
     gaps.sort();
@@ -67,9 +66,9 @@ pub fn report(name: &str, crowd: &Crowd, account: &Account) {
     );
 }
 
-/// What there is at a server that should have gone with its writer. The last fence of an unused key
-/// stays, the mark of what was done, the record of a break, and of a member of a quorum the run
-/// that vouches for it; none of them for ever.
+/// Entries on a server that should be gone with their writer. The last fence of an unused key
+/// stays, as do the mark of a job, the record of a break, and at a member of a quorum the run id
+/// that vouches for it; none of them forever.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! Faults of the queue, on real processes.
+//! Faults of the queue, with real processes.
 //!
 //! A [`Crowd`] of workers waits for one lock, with several tasks in each. Each worker records what
 //! it believes in a [`history`] that outlives it, in which an [`Account`] searches for violations

@@ -7,42 +7,42 @@ use std::{
 
 use leasehold::{AnyStore, ConnectError, Locks, LocksBuilder};
 
-/// What each task of a worker does, round after round.
+/// The actions of each task of a worker, round after round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// Where the lock is: a store, or several with blanks between them, which are a quorum.
+    /// The store, or several separated by spaces, which are a quorum.
     pub url: String,
-    /// Where the history is written.
+    /// The file of the history.
     pub history: PathBuf,
-    /// How many tasks wait side by side.
+    /// The number of tasks that wait concurrently.
     pub tasks: u32,
-    /// How long a lease lasts.
+    /// The TTL.
     pub ttl: Duration,
-    /// How long it is mostly held.
+    /// The usual duration of a hold.
     pub hold: Duration,
-    /// How long it is held now and then.
+    /// The duration of an occasional long hold.
     pub long_hold: Duration,
-    /// How many of a hundred holds are long.
+    /// The percentage of holds that are long.
     pub long_percent: u32,
-    /// How long to wait at most before asking again; each time something between nothing and this.
+    /// The longest pause before the next request; each pause is random between zero and this.
     pub think: Duration,
     /// How long a request waits for stores that do not answer.
     pub outage_limit: Duration,
-    /// How many of a hundred requests are dropped at some await, and guards dropped instead of
-    /// released.
+    /// The percentage of requests that are dropped at some await, and of guards that are dropped
+    /// instead of released.
     pub dropped_percent: u32,
 }
 
 impl Plan {
-    /// The key that everybody wants.
+    /// The key that all workers want.
     pub const KEY: &str = "the lock";
 
-    /// The longest ttl of a quorum: as short as it may be, so that a member which forgot is soon
-    /// counted again.
+    /// The longest TTL of a quorum: as short as possible, so that a member that forgot something
+    /// soon counts again.
     pub const MAX_TTL: Duration = Duration::from_secs(5);
 
-    /// Ten tasks that hold for a millisecond, and ask again at once; leases of two seconds.
+    /// Ten tasks that hold for a millisecond and ask again at once; leases of two seconds.
     #[must_use]
     pub fn new(url: &str, history: &Path) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Plan {
         }
     }
 
-    /// The locks of the place that is meant.
+    /// Connects to the plan's store.
     pub(crate) async fn connect(&self, builder: LocksBuilder) -> Result<Locks, ConnectError> {
         let urls: Vec<&str> = self.url.split_whitespace().collect();
         if let [url] = *urls {
@@ -69,7 +69,7 @@ impl Plan {
         builder.quorum(stores?, Self::MAX_TTL)
     }
 
-    /// As the arguments of a worker.
+    /// The plan as the arguments of a worker.
     pub(crate) fn words(&self) -> Vec<String> {
         let millis = |time: Duration| time.as_millis().to_string();
         vec![
@@ -86,7 +86,7 @@ impl Plan {
         ]
     }
 
-    /// As [`Plan::words`] wrote it.
+    /// Parses the output of [`Plan::words`].
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
         let [url, history, tasks, ttl, hold, long_hold, long_percent, think, outage_limit, dropped_percent] =
             words

@@ -1,5 +1,5 @@
-//! Measures how long the machine gave this process no processor time: workers and servers suffer
-//! the same delays.
+//! Measures how long the machine kept this process waiting for a processor: workers and servers
+//! suffer the same delays.
 
 use std::{
     sync::{
@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two beats.
+/// The time between two wake-ups.
 const BEAT: Duration = Duration::from_millis(5);
 
-/// A thread that does nothing but look how late it is woken.
+/// A thread that only measures how late it is woken.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     longest: Arc<AtomicU64>,
@@ -38,7 +38,7 @@ impl Pulse {
         Self { longest, ends, thread: Some(thread) }
     }
 
-    /// The longest that it was late so far.
+    /// The longest delay so far.
     pub(crate) fn longest_stall(&self) -> Duration {
         Duration::from_nanos(self.longest.load(Ordering::Relaxed))
     }
@@ -48,7 +48,7 @@ impl Drop for Pulse {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It does nothing that could panic.
+            // The thread does nothing that could panic.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Processes that share locks, one or several at a time, each task in its own way.
+//! Processes that share locks, one or several at a time, each task in its own mode.
 
 mod judge;
 
@@ -23,35 +23,35 @@ use tokio::{
 
 use crate::history::now;
 
-/// Between two looks at a lease.
+/// The time between two checks of a lease.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long the last releases may take.
+/// The time limit for the last releases.
 const CLOSES_WITHIN: Duration = Duration::from_secs(3);
 
-/// How one task wants which keys: `read doc`, `write doc`, `permits 2/5 gpus`, `alone a,b`.
+/// The mode and keys that a task wants: `read doc`, `write doc`, `permits 2/5 gpus`, `alone a,b`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a wish has no more to it")]
 pub struct Wish {
-    /// How.
+    /// The mode.
     pub mode: Wanted,
-    /// Which.
+    /// The keys.
     pub keys: Vec<String>,
 }
 
-/// How keys are wanted.
+/// The mode in which keys are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "these are all that there are")]
 pub enum Wanted {
-    /// By nobody else.
+    /// Exclusive.
     Alone,
-    /// With other readers.
+    /// Shared with other readers.
     Read,
-    /// So many of so many.
+    /// This many of so many permits.
     Permits(u32, u32),
 }
 
-/// Whether two may hold a key at the same time, as far as there is room for both.
+/// True if both may hold a key at the same time, as far as there is room for both.
 pub(crate) fn can_be_together(one: Wanted, other: Wanted) -> bool {
     match (one, other) {
         (Wanted::Read, Wanted::Read) => true,
@@ -60,7 +60,7 @@ pub(crate) fn can_be_together(one: Wanted, other: Wanted) -> bool {
     }
 }
 
-/// Whether there are too few permits for one more beside these.
+/// True if there are too few permits for one more holder.
 pub(crate) fn is_over_full(others: impl Iterator<Item = Wanted>, mode: Wanted) -> bool {
     let Wanted::Permits(weight, of) = mode else { return false };
     let weight_of = |mode| if let Wanted::Permits(weight, _) = mode { weight } else { 0 };
@@ -108,28 +108,28 @@ impl Wish {
     }
 }
 
-/// What a process is to do: a task for each wish, round after round.
+/// The plan of a process: a task for each wish, round after round.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a plan has no more to it")]
 pub struct Plan {
-    /// Where the locks are.
+    /// The store.
     pub url: String,
-    /// Where the history is written.
+    /// The file of the history.
     pub history: PathBuf,
-    /// How long a lease lasts.
+    /// The TTL.
     pub ttl: Duration,
-    /// How long it is held.
+    /// The duration of a hold.
     pub hold: Duration,
-    /// As [`Wish`] reads them.
+    /// The wishes, as [`Wish`] parses them.
     pub wishes: Vec<String>,
 }
 
 impl Plan {
-    /// As the arguments of a process.
+    /// The plan as the arguments of a process.
     ///
     /// # Panics
     ///
-    /// If the path of the history is no text.
+    /// If the path of the history is not UTF-8.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let path = self.history.to_str().expect("a path of a test is text");
@@ -147,7 +147,7 @@ impl Plan {
     }
 }
 
-/// A process's whole life, until SIGTERM, by the words that it was started with.
+/// The main function of a process, which runs until SIGTERM, with its plan as arguments.
 #[must_use]
 pub fn run(words: &[String]) -> ExitCode {
     let Some(plan) = Plan::parse(words) else {
@@ -177,11 +177,11 @@ pub fn run(words: &[String]) -> ExitCode {
     })
 }
 
-/// Does as the plan says until `end`, and then lets go of everything.
+/// Follows the plan until `end`, and then releases everything.
 ///
 /// # Errors
 ///
-/// What kept it from that.
+/// The first failure.
 pub async fn work(plan: &Plan, locks: &Locks, end: impl Future<Output = ()>) -> Result<(), String> {
     let pen = Arc::new(Pen::at(&plan.history));
     let mut tasks = JoinSet::new();
@@ -201,7 +201,7 @@ pub async fn work(plan: &Plan, locks: &Locks, end: impl Future<Output = ()>) -> 
         () = end => None,
         ended = tasks.join_next() => ended.and_then(Result::ok),
     };
-    // Whoever is stopped in the middle lets go without a word of its own.
+    // A task that is stopped halfway releases its guard without recording it.
     for (number, wish) in plan.wishes.iter().enumerate() {
         pen.write(number, &wish.parse()?, "ends", 0, 0);
     }
@@ -226,12 +226,12 @@ async fn hold_on(guard: Guard, hold: Duration, tell: impl Fn(&str, u64, u64)) {
         }
     }
     tell("out", fence, 0);
-    // Whoever lost it let go of nothing.
+    // A guard that was lost has nothing to release.
     let _ = guard.release().await;
 }
 
-/// One write a line, so that those of several processes do not mix, and one that dies has said all
-/// that it believed.
+/// One write per line, so that lines of several processes do not mix, and a process that dies has
+/// recorded everything that it believed.
 #[derive(Debug)]
 struct Pen(File);
 

@@ -1,11 +1,11 @@
-//! The soak test: random faults of processes, networks and servers, all kinds of locks, every store
-//! and topology, and one report.
+//! The soak test: random faults of processes, networks and servers, on all kinds of locks and every
+//! store and topology, with one report.
 //!
 //! The topologies run one after the other. Several processes, of several tasks each, request locks
 //! of every kind in every way, and two injectors cause faults that a seed chooses: one kills and
 //! stops the processes, the other fails the store and the connections to it. Both continue until
 //! the time is over. Then all faults are repaired, every process must be served once more, and all
-//! end. Their beliefs are judged afterwards.
+//! end. Afterwards, the history is checked.
 
 mod broken;
 mod calls;
@@ -28,14 +28,14 @@ use ground::NAMES;
 use options::{Asked, Options};
 use report::Report;
 
-/// A turn is no longer than this: a soak of an hour comes to each topology several times, each time
+/// The longest turn of a topology. An hour's soak returns to each topology several times, each time
 /// with new servers.
 const LONGEST_TURN: Duration = Duration::from_secs(60);
 
 /// `EX_USAGE`.
 const USAGE: u8 = 64;
 
-/// The whole program; its own workers are started with the word `worker` first.
+/// The whole program. It starts its own workers with `worker` as the first argument.
 #[must_use]
 pub fn run(words: &[String]) -> ExitCode {
     if let Some(("worker", plan)) = words.split_first().map(|(first, rest)| (first.as_str(), rest)) {
@@ -79,8 +79,8 @@ fn one_turn(name: &str, seed: u64, end: Instant, options: &Options, report: &mut
         Ok(directory) => directory,
         Err(error) => return report.broke(name, printed, &error.to_string()),
     };
-    // What cannot be done to a server is a panic that says so; the other topologies have their
-    // turns all the same.
+    // A failure to control a server is a panic with a message; the other topologies still have
+    // their turns.
     let ran =
         catch_unwind(AssertUnwindSafe(|| slice::run(name, seed, end, &options.faults, directory.path())));
     let clean = match ran {

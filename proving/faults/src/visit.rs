@@ -1,4 +1,4 @@
-//! One use of a lock: waited for or given up, held, released, and recorded throughout.
+//! One use of a lock: requested, perhaps given up, held, released, and recorded throughout.
 
 use std::{future::poll_fn, pin::pin, process, sync::Arc, task::Poll, time::Duration};
 
@@ -8,10 +8,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::history::{Pen, What, now};
 
-/// Between two looks at the lease of a long hold.
+/// The time between two checks of the lease during a long hold.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Writes down what one task of this process does and believes.
+/// Records what one task of this process does and believes.
 #[derive(Clone, Debug)]
 pub(crate) struct Voice {
     pub(crate) pen: Arc<Pen>,
@@ -23,7 +23,7 @@ impl Voice {
         self.note_at(now(), what);
     }
 
-    /// Holds for so long, or until it is lost.
+    /// Holds the lock for this long, or until it is lost.
     pub(crate) async fn holds(&self, guard: &Guard, mut left: Duration) {
         let mut until = believed(guard);
         self.note(What::Granted { fence: guard.fence().get(), until });
@@ -32,8 +32,8 @@ impl Voice {
             sleep(nap).await;
             left -= nap;
             let longer = believed(guard);
-            // What is counted in another way may differ by some microseconds; and of what has ended
-            // nothing is left from now.
+            // Values computed in different ways may differ by microseconds, and for a lease that
+            // has ended, the end is computed from now.
             if longer > until + 1_000_000 && guard.is_held() {
                 until = longer;
                 self.note(What::Renewed { until });
@@ -41,7 +41,7 @@ impl Voice {
         }
     }
 
-    /// Releases it, or drops it without a release.
+    /// Releases the guard, or drops it without a release.
     pub(crate) async fn lets_go(&self, guard: Guard, dropped: bool) {
         let at = now();
         let held = guard.is_held();
@@ -61,11 +61,9 @@ impl Voice {
     }
 }
 
-/// Waits for an answer, but drops the request at some await; `None` if the answer had not come by
-/// then.
+/// Waits for an answer, but drops the request at some await; `None` if there was no answer by then.
 pub(crate) async fn for_some_polls<T>(request: impl Future<Output = T>, dice: &mut StdRng) -> Option<T> {
-    // Each of the first polls leaves it at another await; the later ones are those that a wake-up
-    // brings.
+    // The first polls leave it at different awaits; later ones are wake-ups.
     let polls = dice.random_range(1..=6);
     let patience = Duration::from_micros(dice.random_range(0..200_000));
     let mut request = pin!(request);
@@ -81,7 +79,7 @@ pub(crate) async fn for_some_polls<T>(request: impl Future<Output = T>, dice: &m
     timeout(patience, some_polls).await.ok().flatten()
 }
 
-/// Until when a guard is believed, and perhaps a moment longer.
+/// The time until which a guard is considered valid, and possibly a moment longer.
 fn believed(guard: &Guard) -> u64 {
     let now = now();
     now + u64::try_from(guard.remaining().as_nanos()).unwrap_or(0)

@@ -22,13 +22,13 @@ use crate::{
     visit::{Voice, for_some_polls},
 };
 
-/// Between two requests, when the store refused.
+/// The pause between two requests after the store refused.
 const REST: Duration = Duration::from_millis(20);
 
-/// How long the last releases may take.
+/// The time limit for the last releases.
 pub(crate) const CLOSES_WITHIN: Duration = Duration::from_secs(3);
 
-/// A worker's whole life, by the words that its [`Crowd`](crate::Crowd) started it with.
+/// The main function of a worker, with the arguments that its [`Crowd`](crate::Crowd) passes.
 #[must_use]
 pub fn run(words: &[String]) -> ExitCode {
     let Some(plan) = Plan::parse(words) else {
@@ -41,7 +41,7 @@ pub fn run(words: &[String]) -> ExitCode {
     })
 }
 
-/// The life of a process whose tasks go round until SIGTERM; then it lets go of everything.
+/// Runs the tasks of a process round after round until SIGTERM, then releases everything.
 pub(crate) fn live<Round>(plan: &Plan, task: impl Fn(Voice, &Locks) -> Round) -> ExitCode
 where
     Round: Future<Output = ()> + Send + 'static,
@@ -106,7 +106,7 @@ impl Task {
         }
     }
 
-    /// Asks; `None` if it was not to be waited for.
+    /// Requests the lock; `None` if the request was dropped.
     async fn ask(&mut self) -> Option<Result<Guard, LockError>> {
         let voice = self.voice.clone();
         let request = self.mutex.lock().on_wait(move |waiting| {

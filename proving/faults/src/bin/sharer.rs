@@ -1,4 +1,4 @@
-//! A process whose tasks hold locks together with others, until SIGTERM ends it.
+//! A process whose tasks share locks with others, until SIGTERM ends it.
 
 use std::process::ExitCode;
 

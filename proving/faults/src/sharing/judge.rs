@@ -1,4 +1,4 @@
-//! Checks whether the beliefs of all processes are compatible.
+//! Checks that all processes' beliefs are compatible.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,25 +9,25 @@ use std::{
 
 use super::{Wanted, can_be_together, is_over_full};
 
-/// One hold, as its holder believed in it.
+/// One hold, as its holder saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a hold has no more to it")]
 pub struct Hold {
     /// The process.
     pub process: u32,
-    /// Its task.
+    /// The task in it.
     pub task: u32,
-    /// How.
+    /// The mode.
     pub mode: Wanted,
-    /// What it held.
+    /// The keys.
     pub keys: Vec<String>,
-    /// Under which fence.
+    /// The fence.
     pub fence: u64,
-    /// When it had asked.
+    /// When it asked.
     pub asked: u64,
-    /// From when.
+    /// When it got the guard.
     pub from: u64,
-    /// Until when: it let go, or its lease was over.
+    /// When it released, or its lease ended.
     pub until: u64,
 }
 
@@ -36,17 +36,17 @@ pub struct Hold {
 pub struct Judge {
     holds: Vec<Hold>,
     tasks: BTreeSet<(u32, u32)>,
-    /// Who asked last, and was not served: since when.
+    /// Requests that were never served, with their time.
     waiting: BTreeMap<(u32, u32), u64>,
     end: u64,
 }
 
 impl Judge {
-    /// Reads what all have written.
+    /// Reads the history of all processes.
     ///
     /// # Panics
     ///
-    /// If that cannot be read.
+    /// If it cannot be read.
     #[must_use]
     pub fn of(history: &Path) -> Self {
         let text = fs::read_to_string(history).expect("a history");
@@ -62,7 +62,8 @@ impl Judge {
             let who = (number(process) as u32, number(task) as u32);
             judge.end = judge.end.max(at);
             judge.tasks.insert(who);
-            // It was stopped at once, and what it wrote meanwhile is not lasting.
+            // The process was stopped at once, and anything that it recorded meanwhile does not
+            // count.
             if ended.contains(&who) {
                 continue;
             }
@@ -100,14 +101,14 @@ impl Judge {
         judge
     }
 
-    /// All holds, in the order in which they began.
+    /// All holds, by their start.
     #[must_use]
     pub fn holds(&self) -> &[Hold] {
         &self.holds
     }
 
-    /// Who held a key beside somebody who could not be there; and of permits, the hold with which
-    /// there were too many.
+    /// Describes a holder that held a key next to an incompatible one, or with which more permits
+    /// were held than there are.
     #[must_use]
     pub fn too_many(&self) -> Option<String> {
         let mut inside = BTreeMap::<&str, Vec<&Hold>>::new();
@@ -125,8 +126,8 @@ impl Judge {
         None
     }
 
-    /// Two holds of one key with the same fence, or one alone whose fence is not above those that
-    /// ended before it began.
+    /// Describes two holds of one key with the same fence, or an exclusive one whose fence is not
+    /// greater than those that ended before it began.
     #[must_use]
     pub fn fence_out_of_order(&self) -> Option<String> {
         let mut highest = BTreeMap::<&str, (u64, &Hold)>::new();
@@ -148,8 +149,8 @@ impl Judge {
         None
     }
 
-    /// The longest that anybody waited, also who was not served in the end; and how often the least
-    /// served was.
+    /// The longest wait, including requests that were never served, and the number of grants of the
+    /// task that had the fewest.
     #[must_use]
     pub fn longest_wait(&self) -> (Duration, usize) {
         let served = self.holds.iter().map(|hold| hold.from - hold.asked);
@@ -160,7 +161,7 @@ impl Judge {
     }
 }
 
-/// As a [`Pen`](super::Pen) writes it.
+/// Parses a mode as [`Pen`](super::Pen) writes it.
 fn mode(word: &str) -> Option<Wanted> {
     match (word, word.split_once('/')) {
         ("alone", _) => Some(Wanted::Alone),

@@ -1,8 +1,8 @@
 //! Leases that an operator broke, and the promises to their holders and to later holders.
 //!
 //! A holder relies on its lease until it is notified, so another holder in the meantime is not a
-//! violation. But it is notified soon, it never outlasts its lease, and every later holder has a
-//! greater fence.
+//! violation. But the holder is notified soon, never considers itself the holder after its lease
+//! has ended, and every later holder has a greater fence.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,50 +16,50 @@ use crate::{
     sharing::Wanted,
 };
 
-/// Whose renewals and pushes a fault kept from arriving goes on as before within this.
+/// The time after a fault within which renewals and pushes work again.
 const RECOVERS: Duration = Duration::from_secs(1);
 
-/// Half of the holders to whom nothing else happens have heard of it by then: a push takes
-/// milliseconds, and a holder looks at its guard every 20 ms. The next renewal would come later for
-/// most.
+/// Half of the holders that suffer nothing else know of the break by then: a push takes
+/// milliseconds, and a holder checks its guard every 20 ms. For most, the next renewal would come
+/// later.
 const MOMENTS: Duration = Duration::from_millis(150);
 
-/// So many say something about half of them.
+/// The sample size from which the median means something.
 const ENOUGH: usize = 5;
 
-/// A lease that was to be broken, and may have been.
+/// An operator's request to break a lease, successful or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Break {
     key: String,
-    /// By which it was named.
+    /// The fence in the request.
     fence: u64,
-    /// The fence that its holder has.
+    /// The fence that the holder has.
     lease: u64,
-    /// The process that had it.
+    /// The process that held the lease.
     holder: u32,
-    /// When the store was about to be told.
+    /// When the request was sent.
     from: u64,
-    /// When it had said that it was done; `None` if it did not say.
+    /// When the store confirmed it; `None` if it did not.
     until: Option<u64>,
 }
 
-/// All of a run but those that came too late, when there was no such lease any more.
+/// All breaks of a run, except those that came too late for any lease.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Breaks {
     all: Vec<Break>,
-    /// By holder and fence, which may have been broken at several keys.
+    /// Breaks by holder and fence. A lease may have been broken at several keys.
     by_lease: HashMap<(u32, u64), Vec<usize>>,
 }
 
-/// How breaking went.
+/// The result of breaking leases.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Broken {
-    /// How many leases were.
+    /// The number of leases that were broken.
     pub(crate) leases: usize,
-    /// How many may have been.
+    /// The number of leases that may have been broken.
     pub(crate) unanswered: usize,
-    /// After how long those heard of it, while they held on, to whom nothing else happened; the
-    /// shortest first.
+    /// The times until holders that still held and suffered nothing else knew of it, in ascending
+    /// order.
     pub(crate) told_after: Vec<Duration>,
 }
 
@@ -80,7 +80,7 @@ impl Breaks {
                 }
             }
         }
-        // Of killed processes: nobody ever answered them.
+        // Requests of killed processes, which were never answered.
         open.into_values().for_each(|begun| breaks.add(begun));
         breaks
     }
@@ -90,9 +90,9 @@ impl Breaks {
         self.all.push(broken);
     }
 
-    /// The same where a lease may be shown by a greater fence than its holder has: of a quorum, a
-    /// member that was slow or forgot may have given it another since, and where no majority shows
-    /// the same, the greatest is shown.
+    /// Adapts the breaks to a quorum, where a lease may be shown with a greater fence than its
+    /// holder has: a member that was slow or forgot may have given it another fence since, and if
+    /// no majority agrees, the greatest fence is shown.
     pub(crate) fn at_members(self, by_key: &BTreeMap<&str, Vec<&Stay>>) -> Self {
         let mut named = Self::default();
         for mut broken in self.all {
@@ -116,25 +116,25 @@ impl Breaks {
         named.into_iter().flatten().map(|number| &self.all[*number]).filter(|broken| broken.is_of(stay))
     }
 
-    /// Whether this lease may have been broken at a key by then.
+    /// True if this lease may have been broken at a key by then.
     pub(crate) fn may_have_ended(&self, stay: &Stay, key: &str, at: u64) -> bool {
         self.of_stay(stay).any(|broken| broken.key == key && broken.from <= at)
     }
 
-    /// Whether this lease may have been broken at any of its keys.
+    /// True if this lease may have been broken at any of its keys.
     pub(crate) fn may_have_broken(&self, stay: &Stay) -> bool {
         self.of_stay(stay).next().is_some()
     }
 
-    /// Until when others were kept out by this lease at most: to its end in truth, whatever its
-    /// holder believes. Of several keys only that which is broken is free at once.
+    /// The latest time until which this lease kept others out: its real end, whatever its holder
+    /// believed. Of several keys, only the broken one is free at once.
     pub(crate) fn kept_out_until(&self, stay: &Stay) -> u64 {
         let alone = stay.wish.as_ref().is_none_or(|wish| wish.keys.len() == 1);
         let broken = self.of_stay(stay).filter(|_| alone).filter_map(|broken| broken.until).min();
         stay.believed_until.min(broken.unwrap_or(u64::MAX))
     }
 
-    /// Judges them.
+    /// Checks the promises about broken leases.
     pub(crate) fn judge(
         &self,
         circumstances: &Circumstances,
@@ -147,8 +147,8 @@ impl Breaks {
             let Some(until) = broken.until else { continue };
             let stays = by_key.get(broken.key.as_str()).map_or(&[][..], Vec::as_slice);
             fences_are_greater_after(broken, until, self, circumstances, stays, violations);
-            // More than one only where readers share a fence, and then it is not known which of
-            // them it was.
+            // More than one only if readers share a fence, and then it is unknown which of them it
+            // was.
             let its = stays.iter().filter(|stay| broken.is_of(stay));
             let Some(stay) = its.min_by_key(|stay| stay.believed_until) else { continue };
             let after = Duration::from_nanos(stay.believed_until.saturating_sub(until));
@@ -160,7 +160,7 @@ impl Breaks {
                     broken.key
                 ));
             }
-            // Who lets go, or whose lease ends, is told nothing.
+            // A holder that releases, or whose lease ends, is not notified.
             if at_peace && stay.knew && stay.believed_until < stay.ends && until <= stay.believed_until {
                 told_after.push(after);
             }
@@ -186,9 +186,9 @@ impl Break {
     }
 }
 
-/// Whoever holds a key after a break has a greater fence than what was broken, if one of the two
-/// holds alone; and whoever asked after it has, however they hold. Also where what was broken was
-/// never heard of by who had it.
+/// After a break, a holder of the key has a greater fence than the broken lease if one of the two
+/// is exclusive; and in any case if it asked after the break. This also holds if the broken lease's
+/// holder never heard of its grant.
 fn fences_are_greater_after(
     broken: &Break,
     until: u64,
@@ -201,7 +201,8 @@ fn fences_are_greater_after(
     for stay in stays.iter().filter(|stay| begins(stay) > until && fence(stay) <= broken.fence) {
         let alone = was_alone || mode(stay) == Wanted::Alone;
         let came_after = stay.asks > until && (alone || !circumstances.readers_share_fences);
-        // Granted before, and told late: it had been broken, or forgotten, itself.
+        // Granted before the break, and notified late because it had been broken or forgotten
+        // itself.
         let told_late = breaks.may_have_ended(stay, &broken.key, begins(stay))
             || circumstances.forgot_between(stay.asks.min(broken.from), begins(stay));
         if came_after || alone && !told_late {
@@ -214,7 +215,7 @@ fn fences_are_greater_after(
 }
 
 impl Circumstances {
-    /// Whether nothing befell a process and its store in this time, and shortly before.
+    /// True if neither a process nor its store suffered a fault in this period, or shortly before.
     fn were_quiet(&self, account: &Account, process: u32, from: u64, until: u64) -> bool {
         let met = |began: u64, ended: u64| began <= until && from <= ended.saturating_add(nanos(RECOVERS));
         let mut blows = account.stopped.iter().filter(|blow| blow.process == process);

@@ -1,10 +1,10 @@
-//! The faults that affected a call in flight.
+//! The calls that were in flight, to tell which faults affected one.
 
 use std::collections::HashMap;
 
 use crate::history::{Entry, What};
 
-/// From a request, a release or a break to its first answer.
+/// The time from a request, a release or a break to its first answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Call {
     process: u32,
@@ -12,8 +12,8 @@ struct Call {
     until: u64,
 }
 
-/// All calls of a run, as far as its history knows of them: what is said between the first answer
-/// and the grant is not in it.
+/// All calls of a run that its history shows: it does not record exchanges between the first answer
+/// and the grant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calls(Vec<Call>);
 
@@ -44,17 +44,17 @@ impl Calls {
                 _ => {}
             }
         }
-        // Of killed processes: nobody ever answered them.
+        // Calls of killed processes, which were never answered.
         calls.extend(open.into_iter().map(|((process, _), from)| Call { process, from, until: u64::MAX }));
         Self(calls)
     }
 
-    /// Whether some call of anybody's was under way in this time.
+    /// True if any call was in flight in this period.
     pub(crate) fn any_in(&self, from: u64, until: u64) -> bool {
         self.0.iter().any(|call| call.from <= until && from <= call.until)
     }
 
-    /// The same of one process.
+    /// The same for one process.
     pub(crate) fn any_of(&self, process: u32, at: u64) -> bool {
         self.0.iter().any(|call| call.process == process && call.from <= at && at <= call.until)
     }

@@ -14,31 +14,31 @@ use crate::{
     history::{self, Pen, What, now},
 };
 
-/// A stop that outlasts a lease, a window, and the time in which everybody asks again.
+/// Longer than a lease, a claim window, and the time within which every waiter asks again.
 const LONGEST_STOP: Duration = Duration::from_secs(6);
 
-/// Most stops are shorter.
+/// The length of most stops.
 const SHORT_STOP: Duration = Duration::from_millis(400);
 
-/// Between two blows.
+/// The time between two kills or stops.
 const REST: Duration = Duration::from_millis(1200);
 
-/// For a call that a blow is to meet.
+/// How long to wait for a call that a kill or stop should interrupt.
 const CALLS_WITHIN: Duration = Duration::from_millis(300);
 
-/// Worker processes. Dropping it kills them.
+/// Worker processes, killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Crew {
     plans: Vec<Plan>,
     pen: Pen,
     workers: BTreeMap<u32, Process>,
-    /// How many were started.
+    /// The number of workers started so far.
     started: u64,
     seed: u64,
 }
 
 impl Crew {
-    /// So many workers, which have these plans in turn.
+    /// Starts this many workers, which use the plans in turn.
     pub(crate) fn start(plans: Vec<Plan>, workers: usize, seed: u64) -> io::Result<Self> {
         let pen = Pen::at(&plans[0].history)?;
         let mut crew = Self { plans, pen, workers: BTreeMap::new(), started: 0, seed };
@@ -48,13 +48,13 @@ impl Crew {
         Ok(crew)
     }
 
-    /// All tasks of those that live.
+    /// All tasks of the live workers.
     pub(crate) fn tasks(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let tasks = 1..=self.plans[0].tasks;
         self.workers.keys().flat_map(move |process| tasks.clone().map(move |task| (*process, task)))
     }
 
-    /// Workers are killed and stopped, until that instant. All that live go on then.
+    /// Kills and stops workers until `end`. Then all that live are continued.
     pub(crate) fn endures(&mut self, end: Instant, dice: &mut StdRng) -> io::Result<()> {
         while Instant::now() < end {
             thread::sleep(REST.mul_f64(dice.random()));
@@ -72,7 +72,7 @@ impl Crew {
         Ok(())
     }
 
-    /// SIGTERM to all, side by side. Says who did not end in good order.
+    /// Sends SIGTERM to all at once. Returns those that did not end cleanly.
     pub(crate) fn dismiss(mut self) -> Vec<String> {
         thread::scope(|scope| {
             let ends: Vec<_> =
@@ -85,7 +85,7 @@ impl Crew {
         let number = usize::try_from(self.started).unwrap_or_default();
         let plan = &self.plans[number % self.plans.len()];
         self.started += 1;
-        // Each worker its own, with room for the number of a task.
+        // A seed per worker, with room for the number of a task.
         let seed = self.seed.wrapping_mul(1009).wrapping_add(self.started) % (1 << 56);
         let words = ["worker".to_owned(), seed.to_string()].into_iter().chain(plan.words());
         let process = Process::start(&env::current_exe()?, words)?;
@@ -93,8 +93,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Waits until a call of this worker's is under way, as far as its last entry tells; not for
-    /// long.
+    /// Waits briefly until a call of this worker is in flight, according to its last entry.
     fn until_it_calls(&self, worker: u32) -> io::Result<()> {
         let history = &self.plans[0].history;
         let mut read = history::length(history)?;

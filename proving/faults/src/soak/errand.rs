@@ -21,42 +21,42 @@ use crate::{
     worker::live,
 };
 
-/// The lock of one key.
+/// The key of a mutex.
 pub(crate) const MUTEX: &str = "mutex";
-/// The two that are taken alone and together; in a cluster they share a slot.
+/// Two keys that are acquired alone and together; in a cluster, they share a slot.
 pub(crate) const TWO: [&str; 2] = ["{two}a", "{two}b"];
-/// What is read and written.
+/// The key of a reader-writer lock.
 pub(crate) const DOC: &str = "doc";
-/// What there are five of.
+/// The key of a semaphore with five permits.
 pub(crate) const GPUS: &str = "gpus";
-/// Whose holder leads.
+/// The key of an election.
 pub(crate) const CHIEF: &str = "chief";
-/// What is done once in a [`PERIOD`].
+/// The key of a job that is done once in a [`PERIOD`].
 pub(crate) const EVERY: &str = "every";
-/// How the names of what is done once, ever, begin.
+/// The prefix of the keys of jobs that are done once, ever.
 pub(crate) const ONCE: &str = "once:";
 
-/// The shortest that there is.
+/// The shortest period allowed.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 
-/// All are after the same thing to be done once for so long, and then after another.
+/// How long all workers want the same `once` job before they want the next.
 const NEXT_ONCE: u64 = 700_000_000;
 
-/// Of the word that begins an answer that no fault explains.
+/// The first word of an answer that no fault explains.
 pub(crate) const UNEXPECTED: &str = "unexpected";
 
-/// A lease that is not renewed.
+/// The TTL of a lease that is not renewed.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Before an operator breaks what was seen.
+/// The pause before an operator breaks a lease that it saw.
 const THINKS: Duration = Duration::from_millis(50);
 
-/// Between two errands, when the store gave no answer.
+/// The pause between two requests if the store did not answer.
 const REST: Duration = Duration::from_millis(20);
 
 type Answer = Result<Option<Guard>, LockError>;
 
-/// A worker's whole life, by a seed and the words of its plan.
+/// The main function of a worker, which gets a seed and its plan as arguments.
 #[must_use]
 pub(crate) fn run(words: &[String]) -> ExitCode {
     let parsed = words.split_first().and_then(|(seed, plan)| seed.parse::<u64>().ok().zip(Plan::parse(plan)));
@@ -101,7 +101,7 @@ impl Errands {
             6 => alone(&if self.dice.random() { [a, b] } else { [b, a] }),
             7..9 => (Wanted::Read, vec![DOC.to_owned()]),
             9 => alone(&[DOC]),
-            // A quorum counts no permits.
+            // A quorum has no semaphores.
             _ if self.plan.url.contains(' ') => alone(&[MUTEX]),
             _ => (Wanted::Permits(self.dice.random_range(1..=4), 5), vec![GPUS.to_owned()]),
         };
@@ -125,7 +125,7 @@ impl Errands {
         }
     }
 
-    /// Tried once, waited for a while, or waited for.
+    /// Requests the lock in one of three ways: once, with a time limit, or without one.
     fn request(&mut self, wish: &Wish) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
         let (locks, wish) = (self.locks.clone(), wish.clone());
         if self.chance(15) {
@@ -142,7 +142,7 @@ impl Errands {
         let voice = self.voice.clone();
         let mut request = match &*wish.keys {
             [key] if key == CHIEF => locks.election(key).candidate(&process::id().to_string()).stand(),
-            // Nothing prolongs it, and it is over before a long hold is.
+            // Not renewed, so that it expires before a long hold ends.
             [key] if key == MUTEX && self.chance(20) => {
                 locks.mutex(key).ttl(SHORT).renewal(Renewal::Off).lock()
             }
@@ -167,7 +167,7 @@ impl Errands {
 
     async fn hold(&mut self, guard: Guard) {
         if self.chance(3) {
-            // Whether it was renewed or not, what it believes is in the history.
+            // Renewed or not: the history has what the guard considers to be its end.
             let _ = guard.renew(self.plan.ttl).await;
         }
         let time = if self.chance(self.plan.long_percent) { self.plan.long_hold } else { self.plan.hold };
@@ -199,15 +199,15 @@ impl Errands {
 
     async fn do_it(&mut self, doing: Doing) {
         self.voice.holds(doing.guard(), self.plan.hold).await;
-        // A part of what is begun fails, and is left to the next.
+        // Some of the jobs fail, and are left to the next worker.
         if !self.chance(20) && doing.mark().await.is_ok() {
             self.voice.note(What::Done);
         }
         self.voice.lets_go(doing.into_guard(), false).await;
     }
 
-    /// As an operator does who finds a lock held, perhaps by one that hangs, and perhaps thinks
-    /// about it for a while.
+    /// Acts like an operator who finds a lock held, perhaps by a process that hangs, and who may
+    /// think for a while before breaking it.
     async fn breaks_one(&mut self) {
         let Some(&key) = [MUTEX, TWO[0], TWO[1], DOC, GPUS, CHIEF, EVERY].choose(&mut self.dice) else {
             return;
@@ -265,7 +265,7 @@ impl Errands {
     }
 }
 
-/// The fence of a lease, and the process that has it.
+/// The fence of a lease, and the process that holds it.
 fn named(holding: &HolderInfo) -> Option<(Fence, u32)> {
     let Owner::Holder { label: Some(label), .. } = &holding.owner else { return None };
     Some((holding.fence?, label.as_str().parse().ok()?))

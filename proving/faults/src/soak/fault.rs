@@ -5,17 +5,17 @@ use std::fmt;
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
-    /// Connections are closed.
+    /// Closes connections.
     Cut,
-    /// Connections are closed with requests that never arrive.
+    /// Closes connections whose requests never arrive.
     CutBefore,
-    /// Connections are closed when requests are done, before their answers arrive.
+    /// Closes connections after their requests are executed and before the answers arrive.
     CutAfter,
-    /// Connections stay open, and nothing passes; later all of it does.
+    /// Keeps connections open and passes nothing; everything is delivered later.
     HalfOpen,
-    /// All that passes is late.
+    /// Delays all traffic.
     Delayed,
-    /// A request, or an answer, is broken off in the middle.
+    /// Cuts a request or an answer in the middle.
     Truncated,
     /// CLIENT KILL.
     ClientsKilled,
@@ -23,26 +23,26 @@ pub(crate) enum Kind {
     ScriptsFlushed,
     /// CLIENT PAUSE.
     Paused,
-    /// SIGSTOP, SIGCONT.
+    /// SIGSTOP, then SIGCONT.
     Stopped,
-    /// SIGKILL, and a start with what the append-only file has.
+    /// SIGKILL, and a restart with the data in the append-only file.
     RestartedWhole,
-    /// SIGKILL, and a start with nothing.
+    /// SIGKILL, and a restart without data.
     RestartedEmpty,
     /// FLUSHALL.
     Flushed,
-    /// The master is killed, and its replica takes its place.
+    /// Kills the master, so that its replica takes over.
     FailoverKilled,
-    /// The master is stopped until its replica has taken its place.
+    /// Stops the master until its replica has taken over.
     FailoverHung,
-    /// An operator has the replica take the place of its master.
+    /// An operator makes the replica take over from its master.
     FailoverOrdered,
-    /// A slot goes to another node.
+    /// Moves a slot to another node.
     SlotMoved,
 }
 
 impl Kind {
-    /// All that there are.
+    /// All kinds.
     pub(crate) const ALL: [Self; 17] = [
         Self::Cut,
         Self::CutBefore,
@@ -63,7 +63,7 @@ impl Kind {
         Self::SlotMoved,
     ];
 
-    /// Whether the store forgets leases over it.
+    /// True if the store forgets leases through it.
     pub(crate) const fn loses_state(self) -> bool {
         matches!(
             self,
@@ -75,7 +75,7 @@ impl Kind {
         )
     }
 
-    /// Whether nobody reaches the store, or a part of it, while it lasts.
+    /// True if the store, or a part of it, cannot be reached while it lasts.
     pub(crate) const fn is_outage(self) -> bool {
         matches!(
             self,
@@ -118,14 +118,14 @@ impl fmt::Display for Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: Kind,
-    /// When it was about to begin.
+    /// Just before it began.
     pub(crate) from: u64,
     /// When it was over.
     pub(crate) until: u64,
 }
 
 impl Fault {
-    /// A process was killed that had a store in its memory.
+    /// A process with a store in its memory was killed.
     pub(crate) const fn of_memory(at: u64) -> Self {
         Self { kind: Kind::RestartedEmpty, from: at, until: at }
     }

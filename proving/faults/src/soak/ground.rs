@@ -24,17 +24,17 @@ pub(crate) const NAMES: [&str; 10] = [
     "quorum",
 ];
 
-/// A store, and what may befall it.
+/// A store, and the faults that it can suffer.
 pub(crate) struct Ground {
     pub(crate) place: Place,
-    /// What its workers are told, in turn.
+    /// The URLs of the workers, which use them in turn.
     pub(crate) urls: Vec<String>,
-    /// How many workers there are.
+    /// The number of workers.
     pub(crate) workers: usize,
 }
 
 pub(crate) enum Place {
-    /// Of one process.
+    /// The memory of one process.
     Memory,
     File,
     Single(Box<Member>),
@@ -43,11 +43,11 @@ pub(crate) enum Place {
     Quorum(Vec<Member>),
 }
 
-/// A server, and a way to it that may fail.
+/// A server, and a connection to it that can fail.
 pub(crate) struct Member {
     server: Server,
     way: Proxy,
-    /// Whether it has its state again when it was killed.
+    /// True if it has its data again after it was killed.
     keeps: bool,
 }
 
@@ -60,7 +60,7 @@ impl Member {
 }
 
 impl Ground {
-    /// The topology of this name, in a directory for files.
+    /// The topology with this name, in a directory for files.
     pub(crate) fn prepare(name: &str, directory: &Path, dice: &mut StdRng) -> Self {
         let (place, urls) = match name {
             "memory" => return Self { place: Place::Memory, urls: vec!["memory:".into()], workers: 1 },
@@ -92,7 +92,7 @@ impl Ground {
                     _ => (Flavor::Valkey91, ""),
                 };
                 let member = Member::start(flavor, dice.random());
-                // Half of the workers go on while the network of the others fails.
+                // The network fails for half of the workers only.
                 let urls = [member.server.url(), member.way.url()].map(|url| url + parameters);
                 (Place::Single(Box::new(member)), urls.into())
             }
@@ -100,7 +100,7 @@ impl Ground {
         Self { place, urls, workers: 4 }
     }
 
-    /// What it is, where that is not told by its name.
+    /// A description of the topology, as far as its name does not give it.
     pub(crate) fn details(&self) -> String {
         match &self.place {
             Place::Memory | Place::File => String::new(),
@@ -115,7 +115,8 @@ impl Ground {
         }
     }
 
-    /// What may befall it; what is rarer by nature, or takes long, stands there less often.
+    /// The faults that it can suffer. Those that are rarer in practice, or take long, are listed
+    /// less often.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         use Kind::{
             ClientsKilled, Cut, CutAfter, CutBefore, Delayed, FailoverHung, FailoverKilled, FailoverOrdered,
@@ -145,13 +146,13 @@ impl Ground {
         }
     }
 
-    /// Whether what a store forgets makes it possible that two believe at once. A quorum that loses
-    /// a minority forgets nothing.
+    /// True if this fault lets a store forget so that two guards may be valid at once. A quorum
+    /// that loses a minority forgets nothing.
     pub(crate) fn forgives(&self, kind: Kind) -> bool {
         kind.loses_state() && !self.is_quorum()
     }
 
-    /// Whether nobody can be granted anything meanwhile.
+    /// True if nothing can be granted during this fault.
     pub(crate) fn is_down_by(&self, kind: Kind) -> bool {
         kind.is_outage() && !self.is_quorum()
     }
@@ -160,7 +161,7 @@ impl Ground {
         matches!(self.place, Place::Quorum(_))
     }
 
-    /// How long a process may take to be told where its store is now, once there is one again.
+    /// How long a process may take to find its store again, once there is one.
     pub(crate) const fn found_within(&self) -> Duration {
         match self.place {
             Place::Sentinel(_) | Place::Cluster(_) => Duration::from_secs(5),

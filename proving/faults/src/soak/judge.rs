@@ -16,52 +16,52 @@ use crate::{
     sharing::{Wanted, can_be_together, is_over_full},
 };
 
-/// Clocks of one machine that are set apart from each other, and what they round.
+/// The difference between clocks of one machine, and their rounding.
 pub(crate) const CLOCKS: Duration = Duration::from_millis(50);
 
-/// What was true of a run, beside its history.
+/// Facts about a run that its history does not contain.
 #[derive(Clone, Debug)]
 pub(crate) struct Circumstances {
     pub(crate) ttl: Duration,
-    /// When a store forgot leases, so that two could believe at once.
+    /// Faults by which a store forgot leases, so that two guards could be valid at once.
     pub(crate) forgotten: Vec<Fault>,
-    /// When a store, or a member of a quorum, forgot something: marks may be gone then, and of a
-    /// quorum what a bare majority had.
+    /// Faults by which a store, or a member of a quorum, forgot something: marks may be gone after
+    /// that, and in a quorum the grants of a bare majority.
     pub(crate) forgotten_somewhere: Vec<Fault>,
-    /// When nobody could be granted anything.
+    /// Periods in which nothing could be granted.
     pub(crate) down: Vec<Fault>,
-    /// All faults of the store and of the ways to it.
+    /// All faults of the store and of the connections to it.
     pub(crate) faults: Vec<Fault>,
-    /// How soon the holder of a broken lease hears of it, to whom nothing else happens: with its
-    /// next renewal, if not before.
+    /// The time within which the holder of a broken lease knows of it if it suffers nothing else:
+    /// by its next renewal at the latest.
     pub(crate) told_within: Duration,
-    /// What the machine may have added to the time in which two processes speak.
+    /// The delay that the machine may have added to an exchange between two processes.
     pub(crate) stall: Duration,
-    /// How long a key may be free at most while somebody wants it, and the store is there.
+    /// The longest time for which a key may be free while somebody wants it and the store is up.
     pub(crate) longest_gap: Duration,
-    /// Whether those who read together may have one fence.
+    /// True if concurrent readers may have the same fence.
     pub(crate) readers_share_fences: bool,
-    /// Whether a lease may be shown by a greater fence than its holder has.
+    /// True if a lease may be shown with a greater fence than its holder has.
     pub(crate) members_raise_fences: bool,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) violations: Vec<String>,
-    /// How many guards were believed beside others because a store had forgotten them.
+    /// The number of guards that were valid next to others because a store had forgotten them.
     pub(crate) excused: usize,
-    /// What was broken.
+    /// The broken leases.
     pub(crate) broken: Broken,
-    /// For how long a key was free while somebody wanted it, at most, without the time in which the
-    /// store was down.
+    /// The longest time for which a key was free while somebody wanted it, without the time in
+    /// which the store was down.
     pub(crate) longest_gap: Duration,
-    /// The longest that anybody waited who was granted something.
+    /// The longest wait of a request that was granted.
     pub(crate) longest_wait: Duration,
 }
 
 impl Circumstances {
-    /// Judges a run.
+    /// Checks a run.
     pub(crate) fn judge(&self, history: &[Entry], account: &Account) -> Verdict {
         let mut verdict = Verdict::default();
         let beliefs = account.beliefs();
@@ -102,14 +102,14 @@ impl Circumstances {
         let mut excused = BTreeSet::new();
         for stay in stays {
             inside.retain(|other| other.believed_until > begins(stay));
-            // Who was broken believes until it hears of it, and how soon that is is judged
-            // elsewhere.
+            // The holder of a broken lease relies on it until it is notified; how soon that is is
+            // checked elsewhere.
             if breaks.may_have_ended(stay, key, begins(stay)) {
                 continue;
             }
             inside.retain(|other| !breaks.may_have_ended(other, key, begins(stay)));
-            // The one who believes later may be the one that was forgotten: it was told late that
-            // it had been granted.
+            // The later guard may be the forgotten one: it may have been notified late of its
+            // grant.
             let late = self.was_forgotten(&self.forgotten, stay, begins(stay));
             let (forgotten, known): (Vec<&Stay>, Vec<_>) = inside
                 .iter()
@@ -132,9 +132,9 @@ impl Circumstances {
         verdict.excused += excused.len();
     }
 
-    /// Whether a store forgot this guard before an instant, and its holder could not know of it
-    /// yet. What was granted or renewed after that ends later, because nothing prolongs a lease
-    /// that its store has forgotten.
+    /// True if a store forgot this guard before `at`, and its holder could not know yet. A lease
+    /// that was granted or renewed after that ends later, because a store does not renew a lease
+    /// that it has forgotten.
     fn was_forgotten(&self, faults: &[Fault], stay: &Stay, at: u64) -> bool {
         let ttl = nanos(self.ttl + CLOCKS);
         faults
@@ -142,9 +142,10 @@ impl Circumstances {
             .any(|fault| stay.asks <= fault.until && fault.from <= at && stay.ends <= fault.until + ttl)
     }
 
-    /// Who asked after somebody had a guard has a greater fence. So has, of two of whom one holds
-    /// alone, the one who believes later, while nothing was forgotten and it was not broken before:
-    /// only then they were granted in the order in which they believed.
+    /// A request that was sent after another's guard was granted gets a greater fence. The same
+    /// holds for two guards of which one is exclusive, in the order in which their holders learned
+    /// of them, as long as nothing was forgotten or broken before: only then they were granted in
+    /// that order.
     fn fences_rise(&self, key: &str, stays: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
         let mut asking: Vec<&Stay> = stays.to_vec();
         asking.sort_by_key(|stay| stay.asks);
@@ -176,13 +177,14 @@ impl Circumstances {
         }
     }
 
-    /// Whether a store forgot leases in this time.
+    /// True if a store forgot leases in this period.
     pub(crate) fn forgot_between(&self, from: u64, until: u64) -> bool {
         self.forgotten.iter().any(|fault| from <= fault.until && fault.from <= until)
     }
 
-    /// What is noted as done is not begun again: never, or not within the period. But who was
-    /// broken before that may have looked before, and begin after the next has done it.
+    /// A job that is marked as done is not begun again: never, or not within the period. But a
+    /// process whose lease was broken may have looked before that, and begin after the next process
+    /// has done it.
     fn is_not_done_again(&self, key: &str, stays: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
         for pair in stays.windows(2) {
             let [first, second] = [pair[0], pair[1]];
@@ -198,8 +200,8 @@ impl Circumstances {
         }
     }
 
-    /// No lock is free for long while somebody wants it. Locks that are taken together count as
-    /// one: who waits for both holds up who came later for one.
+    /// No lock is free for long while somebody wants it. Locks that are acquired together count as
+    /// one: a request for both delays later requests for one of them.
     fn it_goes_on(&self, beliefs: &[&Stay], breaks: &Breaks, verdict: &mut Verdict) {
         let mut covered = BTreeMap::<&str, &Stay>::new();
         for stay in beliefs {
@@ -228,15 +230,15 @@ impl Circumstances {
         }
     }
 
-    /// Of this time, for how long the store was down.
+    /// How much of this period the store was down.
     fn down(&self, from: u64, until: u64) -> u64 {
         let within = |fault: &Fault| fault.until.min(until).saturating_sub(fault.from.max(from));
         self.down.iter().map(within).sum()
     }
 
-    /// Who believed to the last, and was told that it had been wrong, had a store that forgot
-    /// before it said so; or a majority of which one forgot; or it was broken, and had not heard of
-    /// it yet.
+    /// If a holder relied on its guard to the end and then learned that it had been wrong, one of
+    /// these is true: its store forgot before that, a member of its majority forgot, or its lease
+    /// was broken and it had not been notified yet.
     fn nobody_was_deceived(&self, account: &Account, breaks: &Breaks, verdict: &mut Verdict) {
         for stay in &account.stays {
             if let Some((at, how)) = &stay.deceived

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use super::{fault::Kind, ground::NAMES};
 use crate::history::now;
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub(crate) const HELP: &str = "\
 Random faults, every noun, every store and topology, and whether the promises held.
 
@@ -21,7 +21,7 @@ Usage: cargo xtask soak [--minutes N] [--seed SEED] [--only NAME]… [--fault KI
 It exits 0 if nothing was wrong, 1 if something was, with the seed and the place of the history, and 64 if it was called wrongly.
 ";
 
-/// How long it is, which faults it makes, and where.
+/// The duration, the kinds of faults, and the topologies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) length: Duration,
@@ -30,14 +30,14 @@ pub(crate) struct Options {
     pub(crate) faults: Vec<Kind>,
 }
 
-/// What the words come to.
+/// The parsed arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Help,
     Soak(Options),
 }
 
-/// Words that make no sense.
+/// An error in the arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nonsense(String);
 
@@ -82,7 +82,7 @@ impl Options {
 }
 
 impl Options {
-    /// The words that make the same choices again for one topology.
+    /// The arguments that repeat the same choices for one topology.
     pub(crate) fn again(&self, name: &str) -> String {
         let mut words = format!("--seed {} --only {name}", self.seed);
         if self.faults != Kind::ALL {
@@ -92,7 +92,7 @@ impl Options {
     }
 }
 
-/// Another one each time, and short enough to be typed.
+/// A new seed each time, short enough to be typed.
 fn any_seed() -> u64 {
     now() / 1000 % 1_000_000_000
 }

@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use super::{broken::Broken, options::Options, slice::Outcome};
 
-/// So many violations of one run are printed in full; the history has the others.
+/// The number of violations of a run that are printed in full; the history has the others.
 const PRINTED: usize = 5;
 
-/// Of all topologies together.
+/// The sums over all topologies.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     grants: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Prints how one went.
+    /// Prints the result of one topology.
     pub(crate) fn add(&mut self, name: &str, seed: u64, outcome: &Outcome) {
         let grants: usize = outcome.grants.values().sum();
         let verdict = &outcome.verdict;
@@ -56,19 +56,19 @@ impl Report {
         self.longest_gap = self.longest_gap.max(verdict.longest_gap);
     }
 
-    /// Prints that one broke down, which is no better than a violation.
+    /// Prints that one topology could not be run, which counts as a violation.
     pub(crate) fn broke(&mut self, name: &str, seed: u64, why: &str) {
         println!("{name}: VIOLATION (seed {seed}): it broke down: {why}");
         self.violations += 1;
     }
 
-    /// Prints where a history is kept, and how the same faults are made again.
+    /// Prints where the history is kept, and how to cause the same faults again.
     pub(crate) fn kept(name: &str, options: &Options, history: &Path) {
         println!("  the history is kept: {}", history.display());
         println!("  the same faults again: cargo xtask soak {}", options.again(name));
     }
 
-    /// Prints the sums. Whether all is well.
+    /// Prints the sums. Returns true if there was no violation.
     pub(crate) fn close(&self, seed: u64, took: Duration) -> bool {
         println!("\nall faults, and how many met a call:");
         for (kind, (all, met)) in &self.faults {

@@ -25,51 +25,52 @@ use crate::{
     pulse::Pulse,
 };
 
-/// Of each worker.
+/// The number of tasks of each worker.
 const TASKS: u32 = 10;
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// Everybody is served within this at the beginning, when a quorum may still abstain, and when the
-/// last fault is over.
+/// The time within which every task is served at the beginning, when a quorum may still abstain,
+/// and after the last fault.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// What the end of it takes: the last are served, peace, all go, and nothing is left.
+/// The duration of the end: the last are served, a period without faults, all workers end, and
+/// nothing is left.
 const AFTERWARDS: Duration = Duration::from_secs(8);
 
-/// Faults for as long as this at least, however long the beginning took.
+/// The shortest time with faults, however long the beginning took.
 const LEAST: Duration = Duration::from_secs(5);
 
-/// For what shows only where nothing fails: that the holder of a broken lease is told, and does not
-/// find out by itself.
+/// A period without faults, which shows that the holder of a broken lease is notified and does not
+/// have to find out itself.
 const PEACE: Duration = Duration::from_secs(3);
 
-/// Between two faults of stores.
+/// The time between two faults of stores.
 const REST: Duration = Duration::from_millis(500);
 
-/// So long a lock may be free: the lease of a holder that was killed, and a second; then the place
-/// in line of somebody who does not hear of it, up to when the others ask by themselves; and a
-/// window more, because what befalls one may befall the next.
+/// The longest time for which a lock may be free: the lease of a killed holder, and a second; then
+/// the turn of a waiter that does not hear of it, until the others ask anyway; and another claim
+/// window, because the next waiter may suffer the same.
 const GAP: Duration = Duration::from_secs(2 + 1 + 5 + 2);
 
-/// For a line that nobody asks about any more, and what stands in it.
+/// The time after which a queue that nobody asks about any more is gone.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(15 + 2);
 
-/// What one topology came to.
+/// The result of one topology.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) details: String,
-    /// For how long faults were made.
+    /// The time during which faults were caused.
     pub(crate) lasted: Duration,
     pub(crate) grants: BTreeMap<&'static str, usize>,
-    /// How many there were of each kind, and how many of them met a call.
+    /// The number of faults of each kind, and how many of them affected a call.
     pub(crate) faults: BTreeMap<String, (usize, usize)>,
     pub(crate) verdict: Verdict,
     pub(crate) bound: Duration,
     pub(crate) stall: Duration,
 }
 
-/// Faults of these kinds, until about that instant.
+/// Runs one topology with faults of these kinds, until about `end`.
 pub(crate) fn run(
     name: &str,
     seed: u64,
@@ -109,7 +110,7 @@ pub(crate) fn run(
     let bound = GAP + ground.found_within() + slack(&pulse);
     let mut circumstances = circumstances(&ground, &faults, bound, &pulse);
     if matches!(ground.place, Place::Memory) {
-        // What one process remembers goes with it.
+        // A store in memory is lost with its process.
         circumstances.forgotten_somewhere.extend(account.killed.iter().map(|blow| Fault::of_memory(blow.at)));
     }
     let mut verdict = circumstances.judge(&entries, &account);
@@ -140,7 +141,7 @@ fn plans(ground: &Ground, history: &Path) -> Vec<Plan> {
     ground.urls.iter().map(plan).collect()
 }
 
-/// Faults of the store, one after the other, of these kinds.
+/// Causes faults of the store, one after the other, of these kinds.
 fn strike(
     ground: &Ground,
     kinds: &[Kind],
@@ -248,7 +249,7 @@ fn counted(faults: &[Fault], account: &Account, calls: &Calls) -> BTreeMap<Strin
     counted
 }
 
-/// What the machine may have added to any bound.
+/// The delay that the machine may have added to any bound.
 fn slack(pulse: &Pulse) -> Duration {
     BUSY + 2 * pulse.longest_stall()
 }

@@ -1,4 +1,4 @@
-//! Whoever lets go asks again at once.
+//! A holder that releases asks again at once.
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
@@ -46,7 +46,7 @@ fn nobody_starves(scene: &Scene) {
     }
     let (least, most) = (turns.values().min().unwrap(), turns.values().max().unwrap());
     println!("each had it {least} to {most} times");
-    // In a line everybody has a turn before anybody has two; who joins between two looks differs by
-    // a round or two.
+    // In a queue, everybody has a turn before anybody has two; processes that join between two
+    // readings differ by a round or two.
     assert!(turns.len() == 32 && least * 4 >= *most - 2, "{turns:?}");
 }

@@ -1,4 +1,5 @@
-//! An operator breaks what a stopped process was handed, and the process goes on later.
+//! An operator breaks a lease that was handed to a stopped process, and the process continues
+//! later.
 
 use std::{thread, time::Duration};
 
@@ -24,16 +25,16 @@ fn who_is_granted_a_lock_after_a_break_does_not_lose_it_to_that_break_at_a_file(
     granted_after_a_break(&Scene::on_a_file());
 }
 
-/// A soak found it: a stopped process was handed a lock, and an operator broke that lease. When it
-/// went on, it asked anew under the same id and was granted the lock; then it read that its lease
-/// had been broken, and took the new one for lost.
+/// Found by a soak test: a stopped process was handed a lock, and an operator broke that lease.
+/// When it continued, it asked again under the same id and was granted the lock. Then it read that
+/// its lease had been broken, and took the new one for lost.
 fn granted_after_a_break(scene: &Scene) {
     let runtime = Runtime::new().unwrap();
     let locks = runtime.block_on(Locks::connect(&scene.url)).unwrap();
     let look = || runtime.block_on(locks.inspect(Plan::KEY)).unwrap();
     let before = runtime.block_on(locks.mutex(Plan::KEY).lock().into_future()).unwrap();
     let mut plan = scene.plan();
-    // Long enough to hear whatever was said meanwhile.
+    // Long enough to receive every message that was sent meanwhile.
     (plan.tasks, plan.hold) = (1, Duration::from_millis(500));
     let ttl = plan.ttl;
     let mut crowd = Crowd::new(plan);
@@ -46,11 +47,11 @@ fn granted_after_a_break(scene: &Scene) {
     let handed = look().holders[0].fence.unwrap();
     let broken = runtime.block_on(locks.break_lease(Plan::KEY, handed)).unwrap();
     assert!(matches!(broken.owner, Owner::Holder { .. }), "{broken:?}");
-    // What it was handed is over by its own clock then, so that it asks anew.
+    // By its own clock, the lease that it was handed is over then, so it asks again.
     thread::sleep(WINDOW + Duration::from_millis(100));
     let since = now();
     crowd.cont(process);
-    // Once, and once more: then it has let go of what it was granted first.
+    // Served once, and once more: then it has released its first grant.
     crowd.wait_until_served_since(since, &[process], Duration::from_secs(10));
     crowd.wait_until_served_since(now(), &[process], Duration::from_secs(10));
     crowd.dismiss();

@@ -1,4 +1,4 @@
-//! The master fails under sentinels: it is killed, it hangs, it is replaced in good order; and it
+//! The master fails under sentinels: it is killed, hangs, or is replaced in good order; and it
 //! comes back as a replica.
 
 use std::time::{Duration, Instant};
@@ -8,15 +8,15 @@ use servers::{Flavor, Watched};
 
 use crate::scene::{Scene, longer_than, report, slack, worker};
 
-/// No wait is longer than this because of a failover, of which the sentinels take about two seconds
-/// for themselves.
+/// The longest wait that a failover may cause. The sentinels themselves take about two seconds of
+/// it.
 const FAILOVER: Duration = Duration::from_secs(5);
 
-/// What is added to the time that the sentinels take, where that is longer: votes that are split
-/// between them are held again after twice their `failover-timeout`.
+/// The time beyond that of the sentinels, if they take longer: after a split vote, they vote again
+/// after twice their `failover-timeout`.
 const AFTER: Duration = Duration::from_secs(2);
 
-/// How the master fails.
+/// The way in which the master fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
     Killed,
@@ -34,8 +34,8 @@ fn masters_of_valkey_fail_and_are_followed() {
     fail(Flavor::Valkey91);
 }
 
-/// What the old master had not sent to its replica is lost, so that others may be granted what
-/// somebody still believes in; but the fences rise, and all who waited find the line again.
+/// Data that the old master had not sent to its replica is lost, so others may be granted locks
+/// whose holders still rely on them; but fences rise, and all waiters find the queue again.
 fn fail(flavor: Flavor) {
     let watched = Watched::start(flavor);
     let scene = Scene::under(watched.url());

@@ -1,4 +1,4 @@
-//! One who holds for long is stopped or killed.
+//! A process that holds for long is stopped or killed.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn a_holder_that_is_stopped_past_its_lease_at_a_file_knows_it_when_it_goes_on() 
     is_stopped_past_its_lease(&Scene::on_a_file());
 }
 
-/// The next in line are of the same process, and die with it.
+/// The next waiters are in the same process, and die with it.
 #[test]
 fn a_holder_dies_with_those_who_would_have_asked_next() {
     let scene = Scene::on(Flavor::Redis70);
@@ -63,8 +63,7 @@ fn is_stopped_past_its_lease(scene: &Scene) {
     let mut crowd = Crowd::new(plan);
     crowd.add_with(worker(), 1, &for_long);
     let holder = crowd.alive()[0];
-    // A renewal is in its history when it is past the first of them, and so believes in its whole
-    // ttl.
+    // Once the history has a second renewal, the guard's lease began anew with a full TTL.
     until("it holds and has renewed", Duration::from_secs(10), || {
         crowd.history().iter().any(|entry| matches!(entry.what, What::Renewed { .. }))
     });

@@ -26,8 +26,8 @@ fn ten_of_twenty_processes_are_killed_at_a_valkey() {
     holders_were_among(&ten_of_twenty_are_killed(&Scene::on(Flavor::Valkey91)));
 }
 
-/// There a dead holder costs no more than a dead waiter, because the lock of a dead process is seen
-/// to be free.
+/// On a file, a dead holder costs no more than a dead waiter, because the lock of a dead process is
+/// seen to be free.
 #[test]
 fn ten_of_twenty_processes_are_killed_at_a_file() {
     let account = ten_of_twenty_are_killed(&Scene::on_a_file());
@@ -51,7 +51,7 @@ fn ten_of_twenty_are_killed(scene: &Scene) -> Account {
             &mut dice,
             lasts * killed / KILLED - begun.elapsed().min(lasts * killed / KILLED),
         ));
-        // Some should be holders; they may have let go by the time they die.
+        // Some should be holders; they may have released the lock by the time they die.
         let alive = crowd.alive();
         let holder = crowd.has_the_lock().filter(|holder| killed % 3 == 0 && alive.contains(holder));
         crowd.kill(holder.unwrap_or_else(|| one_of(&mut dice, &alive)));
@@ -71,8 +71,8 @@ fn holders_were_among(account: &Account) {
     assert!(account.killed.iter().any(|blow| blow.had_it), "no holder was killed");
 }
 
-/// A dead holder may cost a lease and a little, and so may the next one, if it dies too; whatever
-/// else happens, next to nothing.
+/// A dead holder may cost a lease and a little more, and so may the next one if it dies, too;
+/// everything else costs almost nothing.
 fn only_the_dead_cost_time(account: &Account, dead_holder: Duration, slack: Duration) {
     for handover in longer_than(account, DEAD_WAITER + slack) {
         let died = account.killed.iter().filter(|blow| blow.had_it && handover.spans(blow.at)).count();

@@ -1,4 +1,4 @@
-//! One lock, many processes that wait for it, and what befalls them.
+//! One lock, many processes that wait for it, and the faults that they suffer.
 
 mod at_once;
 mod broken;

@@ -1,4 +1,4 @@
-//! The network of half the processes fails, again and again: cut, silent, mute.
+//! The network of half the processes fails again and again: it is cut, silent, or mute.
 
 use std::{
     thread,
@@ -13,7 +13,7 @@ use crate::scene::{
     DEAD_HOLDER, Scene, WINDOW, dice, is_long, lasts, longer_than, report, slack, some_of, worker,
 };
 
-/// How long the network is away at most, each time.
+/// The longest failure of the network.
 const AWAY: Duration = Duration::from_millis(600);
 
 #[test]
@@ -35,7 +35,7 @@ fn half_the_connections_fail(scene: &Scene, parameters: &str) {
     let mut plan = scene.plan();
     plan.url += parameters;
     (plan.tasks, plan.think, plan.dropped_percent) = (4, Duration::from_millis(3), 20);
-    // Longer than a third of a window: it is renewed.
+    // Longer than a third of a claim window, so the lease is renewed.
     (plan.long_hold, plan.long_percent) = (Duration::from_millis(800), 1);
     let ttl = plan.ttl;
     let proxy = Proxy::before(scene.server.as_ref().unwrap());
@@ -67,8 +67,8 @@ fn half_the_connections_fail(scene: &Scene, parameters: &str) {
                 thread::sleep(some_of(&mut dice, AWAY));
             }
             _ => {
-                // Until some request has been done of which nobody will hear; then its answer is
-                // lost for good.
+                // Waits until some request was executed whose answer is held back; cutting the
+                // connection then loses the answer for good.
                 crowd.fault("mute");
                 proxy.mute();
                 let mute = Instant::now();
@@ -90,8 +90,8 @@ fn half_the_connections_fail(scene: &Scene, parameters: &str) {
     let account = crowd.account();
     report("network", &crowd, &account);
     scene.is_clean(&crowd, &account, ttl);
-    // A holder that is away costs its lease, a waiter that seems to be there a window, each after
-    // the network was away.
+    // A holder that is cut off costs its lease, and a waiter that seems to be present a claim
+    // window, each counted after the failure.
     let bound = WINDOW.max(ttl) + DEAD_HOLDER + AWAY + slack(&crowd);
     let long = longer_than(&account, bound);
     assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);

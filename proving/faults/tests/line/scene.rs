@@ -1,4 +1,4 @@
-//! Where it takes place, and what must hold however it went.
+//! The scene of the tests, and what must hold in any case.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,16 +16,16 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use servers::{Flavor, Server};
 use tempfile::TempDir;
 
-/// A dead waiter costs the line this much at most.
+/// The most time that a dead waiter costs the queue.
 pub(crate) const DEAD_WAITER: Duration = Duration::from_millis(250);
 
-/// A dead holder costs it this much more than the lease.
+/// The most time that a dead holder costs the queue beyond its lease.
 pub(crate) const DEAD_HOLDER: Duration = Duration::from_secs(1);
 
 /// How long a lock that was handed over may remain unclaimed.
 pub(crate) const WINDOW: Duration = Duration::from_secs(2);
 
-/// How long a process goes without asking at most, when it hears nothing.
+/// The longest time for which a process does not ask if it hears nothing.
 pub(crate) const RE_ASK: Duration = Duration::from_secs(5);
 
 /// A store, and a directory for the history.
@@ -42,7 +42,7 @@ impl Scene {
         Self { server: Some(server), url, directory: TempDir::new().unwrap() }
     }
 
-    /// Where the servers belong to somebody else.
+    /// A scene whose servers belong to the caller.
     pub(crate) fn under(url: String) -> Self {
         Self { server: None, url, directory: TempDir::new().unwrap() }
     }
@@ -61,13 +61,13 @@ impl Scene {
         self.directory.path().join("history")
     }
 
-    /// What must hold of every run, when all are gone and have let go.
+    /// What must hold for every run, after all processes have released and ended.
     pub(crate) fn is_clean(&self, crowd: &Crowd, account: &Account, ttl: Duration) {
         self.is_forgotten(crowd, ttl);
         sound(account);
     }
 
-    /// Nothing is left of holders and waiters.
+    /// Waits until nothing is left of holders and waiters.
     pub(crate) fn is_forgotten(&self, crowd: &Crowd, ttl: Duration) {
         until("nobody holds or waits", ttl + slack(crowd), || crowd.is_forgotten());
         if let Some(server) = &self.server {
@@ -76,7 +76,7 @@ impl Scene {
     }
 }
 
-/// The history of a run that went wrong is kept.
+/// Keeps the history of a failed run.
 impl Drop for Scene {
     fn drop(&mut self) {
         if thread::panicking() {
@@ -101,7 +101,7 @@ pub(crate) fn dice(seed: u64) -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
-/// Something between nothing and `most`.
+/// A random duration between zero and `most`.
 pub(crate) fn some_of(dice: &mut StdRng, most: Duration) -> Duration {
     most.mul_f64(dice.random())
 }

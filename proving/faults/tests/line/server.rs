@@ -1,4 +1,4 @@
-//! The server fails: it is killed and comes back empty, forgets its scripts, drops its clients,
+//! The server fails: it is killed and restarts empty, forgets its scripts, drops its clients,
 //! pauses.
 
 use std::{
@@ -62,8 +62,8 @@ fn bad_moments(scene: &Scene) {
     assert!(long.is_empty(), "longer than {bound:?}: {}", long[0]);
 }
 
-/// Its holders believed on while it was away, so others may be granted what they hold; but the
-/// fences rise, and all who waited find the line again.
+/// Holders kept relying on their leases while it was down, so others may be granted the same locks;
+/// but fences rise, and all waiters find the queue again.
 fn comes_back_empty(scene: &Scene) {
     let mut plan = scene.plan();
     plan.tasks = 5;
@@ -105,7 +105,7 @@ fn comes_back_empty(scene: &Scene) {
 
 fn back(server: &Server) {
     let begun = Instant::now();
-    // Long enough for everybody to find that nobody is there.
+    // Long enough for all processes to notice that the server is down.
     thread::sleep(Duration::from_millis(200));
     server.restart();
     println!("the server was away for {:?}", begun.elapsed());

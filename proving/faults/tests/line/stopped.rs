@@ -1,5 +1,5 @@
-//! Processes are stopped while they wait and hold: their connections stay, and nothing is heard
-//! from them.
+//! Processes are stopped while they wait and hold: their connections stay open, and nothing is
+//! heard from them.
 
 use std::{
     thread,
@@ -30,8 +30,8 @@ fn a_stopped_process_costs_a_window_at_a_file() {
 fn some_are_stopped(scene: &Scene) {
     let (processes, stopped) = if is_long() { (20, 10) } else { (8, 2) };
     let mut plan = scene.plan();
-    // Those of a process must not stand together, as they do who all began at once: each stopped
-    // process should meet the line as one of many.
+    // A process's tasks must not be next to each other in the queue, as they would be if all
+    // started at once: each stopped process should be one of many in the queue.
     (plan.think, plan.tasks) = (Duration::from_millis(5), 5);
     let ttl = plan.ttl;
     let mut crowd = Crowd::new(plan);
@@ -44,7 +44,8 @@ fn some_are_stopped(scene: &Scene) {
         thread::sleep(some_of(&mut dice, Duration::from_millis(400)));
         crowd.stop(*process);
     }
-    // They have cost what they may cost when everybody else has been served twice over.
+    // The stopped processes have caused all the delay that they may cause once everybody else has
+    // been served twice.
     let patience = (WINDOW + DEAD_HOLDER) * u32::try_from(stopped).unwrap() + Duration::from_secs(10);
     let going: Vec<u32> = crowd.alive().into_iter().filter(|process| !some.contains(process)).collect();
     for _ in 0..2 {
@@ -65,8 +66,8 @@ fn some_are_stopped(scene: &Scene) {
     stopped_holders_knew_that_they_lost(&account);
 }
 
-/// Each costs what was left of its lease, or a window, once; and if those who could ask at the end
-/// of it stand in the same process, the time until somebody else asks.
+/// Each costs the rest of its lease, or a claim window, once; and, if the waiters that could ask at
+/// the end of it are in the same process, the time until another process asks.
 fn only_the_stopped_cost_time(account: &Account, ttl: Duration, slack: Duration) {
     let dear = WINDOW.max(ttl) + DEAD_HOLDER + slack;
     let allowed: Duration = account.stopped.iter().map(|_| dear).sum();
@@ -84,7 +85,7 @@ fn only_the_stopped_cost_time(account: &Account, ttl: Duration, slack: Duration)
     assert!(cost <= allowed, "{cost:?} for {} stopped processes", account.stopped.len());
 }
 
-/// Whoever was stopped may have been passed over.
+/// A stopped process may have been overtaken, but no other.
 fn nobody_who_went_on_was_overtaken(account: &Account) {
     for (one, other) in account.overtaken() {
         let until = one.granted.map_or(one.over, |(at, _)| at);
@@ -95,7 +96,8 @@ fn nobody_who_went_on_was_overtaken(account: &Account) {
     }
 }
 
-/// Who was stopped past the end of its lease believes nothing when it goes on.
+/// A process that was stopped past the end of its lease does not consider itself the holder when it
+/// continues.
 fn stopped_holders_knew_that_they_lost(account: &Account) {
     for blow in &account.stopped {
         let Some(until) = blow.until else { continue };

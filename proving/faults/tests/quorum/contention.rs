@@ -1,5 +1,5 @@
-//! Eight processes want one lock while a minority of the members fails. No two believe at once, the
-//! fences rise, and it goes on.
+//! Eight processes compete for one lock while a minority of the members fails. No two guards are
+//! valid at once, fences rise, and grants continue.
 
 use std::{
     thread,
@@ -19,19 +19,19 @@ const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// Everybody is served within this, whatever befalls a minority.
+/// The time within which every task is served, whatever a minority suffers.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long nobody may have the lock at most while three members are up: a member that comes back
-/// has handed the lock to somebody who could not be told, and keeps it for a window; those who wait
-/// for each other at different members come apart in that time too. A second is for what it takes
-/// to find out who is silent.
+/// The longest time for which nobody may hold the lock while three members are up: a member that
+/// comes back has handed the lock to a waiter that could not be notified, and keeps it for a claim
+/// window; waiters that wait for each other at different members separate in that time, too. One
+/// second is for finding out which members are silent.
 const GAP: Duration = Duration::from_secs(3);
 
-/// What befalls members, again and again.
+/// A fault of members that is repeated.
 struct Blow {
     name: &'static str,
-    /// How many at once.
+    /// The number of members that fail at once.
     members: usize,
     begin: fn(&Member),
     end: End,
@@ -40,9 +40,9 @@ struct Blow {
 enum End {
     /// They do not come back.
     Never,
-    /// When everybody was served without them, they are mended so.
+    /// They are repaired in this way once every task was served without them.
     Mended(fn(&Member)),
-    /// It is over at once.
+    /// The fault is over at once.
     AtOnce,
 }
 
@@ -82,7 +82,8 @@ fn all_five_forget_their_scripts_again_and_again() {
     );
 }
 
-/// Each time it abstains until all that it forgot has ended; only then the next one is restarted.
+/// Each time, the member abstains until everything that it forgot has ended; only then is the next
+/// one restarted.
 #[test]
 fn one_of_five_comes_back_empty_again_and_again() {
     let begin = |member: &Member| {
@@ -108,8 +109,8 @@ const fn stopped(name: &'static str, members: usize) -> Blow {
     }
 }
 
-/// The first of them, in whose line all wait, is stopped, and everybody goes away meanwhile: what
-/// they said at last it hears when it goes on, or never.
+/// The first member, whose queue everybody waits in, is stopped, and all processes end meanwhile.
+/// It receives their last messages when it continues, or never.
 #[test]
 fn a_stopped_member_forgets_in_time_who_went_away_meanwhile_and_holds_nobody_up() {
     let scene = Scene::that_forgets_nothing();
@@ -128,7 +129,7 @@ fn a_stopped_member_forgets_in_time_who_went_away_meanwhile_and_holds_nobody_up(
     println!("who comes then is served within {took:?}");
     crowd.dismiss();
     sound(&crowd.account());
-    // Of a line that nobody asks about the server keeps what it has for 15 s.
+    // The server keeps a queue that nobody asks about for 15 s.
     scene.is_forgotten(0..scene.members.len(), &crowd, Duration::from_secs(15));
 }
 
@@ -181,7 +182,8 @@ fn endures(scene: &Scene, blow: &Blow) {
     assert!(in_flight >= if is_long() { blows } else { 1 }, "{in_flight} calls were in flight");
 }
 
-/// The first one, in whose line all wait, is among them every other time.
+/// Chooses the members that fail. Every other time, they include the first one, whose queue
+/// everybody waits in.
 fn struck(scene: &Scene, blow: &Blow, blows: usize, dice: &mut StdRng) -> Vec<usize> {
     let others: Vec<usize> = (1..scene.members.len()).collect();
     if blows.is_multiple_of(2) || blow.members > others.len() {

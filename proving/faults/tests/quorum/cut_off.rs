@@ -1,5 +1,5 @@
-//! One process loses its way to members: it is in the minority, or does not hear what was done for
-//! it.
+//! One process loses its connections to members: it is in the minority, or does not receive the
+//! answers to its requests.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn quorum(builder: LocksBuilder, urls: impl Iterator<Item = String>) -> Locks {
     builder.ttl(TTL).quorum(stores.unwrap(), Plan::MAX_TTL).unwrap()
 }
 
-/// Locks of whoever has good ways, and of whoever has these.
+/// Locks with direct connections, and locks whose connections can fail.
 fn with_ways(servers: &[Server]) -> (Locks, Locks, Vec<Proxy>) {
     let ways: Vec<_> = servers.iter().map(Proxy::before).collect();
     let good = quorum(Locks::builder(), servers.iter().map(Server::url));
@@ -25,8 +25,8 @@ fn with_ways(servers: &[Server]) -> (Locks, Locks, Vec<Proxy>) {
     (good, cut_off, ways)
 }
 
-/// It holds the lock, and then reaches two of five. It stops believing before the others can have
-/// the lock; asks in vain, and is told in time; and the others go on.
+/// It holds the lock, and then reaches only two of five members. Its guard ends before the others
+/// can acquire the lock; it asks in vain, and gets an error in time; and the others continue.
 #[tokio::test]
 async fn whoever_is_in_the_minority_stops_believing_before_the_majority_goes_on() {
     let servers = servers(5);
@@ -47,7 +47,7 @@ async fn whoever_is_in_the_minority_stops_believing_before_the_majority_goes_on(
     assert!(lost <= left + SECOND / 2, "{lost:?} after it was cut off, with {left:?} left then");
     let next = waits.await.unwrap().unwrap();
     assert!(!guard.is_held() && next.fence() > guard.fence());
-    // What it sends at last must not touch the other's lock.
+    // Its last requests must not affect the other's lock.
     drop(guard);
     ways.iter().for_each(Proxy::heal);
     sleep(SECOND / 2).await;
@@ -56,8 +56,8 @@ async fn whoever_is_in_the_minority_stops_believing_before_the_majority_goes_on(
     until_nothing_is_left(servers.iter(), TTL);
 }
 
-/// All five do what it asks, and it hears of nothing. It gives up, and all five are told so when
-/// they can be.
+/// All five members grant its request, and it receives no answer. It gives up, and releases the
+/// lock at all five as soon as it can reach them.
 #[tokio::test]
 async fn what_was_granted_and_never_heard_of_is_given_back_at_every_member() {
     let servers = servers(5);

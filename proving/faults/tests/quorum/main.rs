@@ -1,4 +1,4 @@
-//! One lock in a majority of five servers, processes that want it, and what befalls the servers.
+//! One lock in a quorum of five servers, processes that compete for it, and faults of the servers.
 
 mod contention;
 mod cut_off;

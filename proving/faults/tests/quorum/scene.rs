@@ -1,4 +1,4 @@
-//! Where it takes place: five servers, and a way to each of them that can fail.
+//! The scene of the tests: five servers, and a connection to each of them that can fail.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,15 +17,15 @@ use tempfile::TempDir;
 const FLAVORS: [Flavor; 5] =
     [Flavor::Redis70, Flavor::Valkey91, Flavor::Redis82, Flavor::Valkey91, Flavor::Redis62];
 
-/// How many processes want the lock.
+/// The number of processes that want the lock.
 const PROCESSES: usize = 8;
 
-/// Some call is mostly under way; on a machine that is busy nobody may get to make one for so long.
+/// A call is in flight most of the time, but on a busy machine there may be none for this long.
 const CALLS_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// A server, and the only way to it that workers know.
+/// A server, and the only connection to it that workers know.
 pub(crate) struct Member {
     pub(crate) server: Server,
     pub(crate) way: Proxy,
@@ -35,12 +35,12 @@ pub(crate) struct Member {
 pub(crate) struct Scene {
     pub(crate) members: Vec<Member>,
     directory: TempDir,
-    /// What stands behind each URL.
+    /// The parameters at the end of each URL.
     parameters: &'static str,
 }
 
 impl Scene {
-    /// Members that count from the first moment on: none of them forgets anything here.
+    /// Members that vote from the start: none of them forgets anything here.
     pub(crate) fn that_forgets_nothing() -> Self {
         Self::with("?quarantine=no")
     }
@@ -58,15 +58,15 @@ impl Scene {
         Self { members: FLAVORS.map(member).into(), directory: TempDir::new().unwrap(), parameters }
     }
 
-    /// Eight processes, of which each has two tasks that want the lock again at once, and now and
-    /// then hold it until it is renewed.
+    /// Eight processes with two tasks each, which request the lock again at once, and sometimes
+    /// hold it until it is renewed.
     pub(crate) fn crowd(&self, outage_limit: Duration) -> Crowd {
         let mut crowd = Crowd::new(self.plan(|member| member.server.url(), outage_limit));
         crowd.add_with(worker(), PROCESSES, &self.plan(|member| member.way.url(), outage_limit));
         crowd
     }
 
-    /// One more process.
+    /// Adds a process.
     pub(crate) fn adds_one_to(&self, crowd: &mut Crowd, outage_limit: Duration) {
         crowd.add_with(worker(), 1, &self.plan(|member| member.way.url(), outage_limit));
     }
@@ -80,7 +80,8 @@ impl Scene {
         plan
     }
 
-    /// Waits until a call is under way to each of these members. Says how many are.
+    /// Waits until a call to each of these members is in flight. Returns the number of such
+    /// members.
     pub(crate) fn in_flight(&self, members: &[usize]) -> usize {
         let begun = Instant::now();
         loop {
@@ -93,7 +94,7 @@ impl Scene {
         }
     }
 
-    /// Whether its members abstain after a restart.
+    /// True if its members abstain after a restart.
     pub(crate) fn forgets(&self) -> bool {
         self.parameters.is_empty()
     }
@@ -107,7 +108,7 @@ impl Scene {
         until("it counts again", Plan::MAX_TTL + CALLS_WITHIN + SECOND, || members.iter().all(counts));
     }
 
-    /// Nothing is left at these members, within a ttl of now.
+    /// Waits until nothing is left at these members, at most one TTL.
     pub(crate) fn is_forgotten(&self, members: impl Iterator<Item = usize>, crowd: &Crowd, ttl: Duration) {
         let members: Vec<_> = members.collect();
         let left = || members.iter().map(|member| (*member, left_behind(&self.members[*member].server)));
@@ -125,7 +126,7 @@ impl Scene {
     }
 }
 
-/// The history of a run that went wrong is kept.
+/// Keeps the history of a failed run.
 impl Drop for Scene {
     fn drop(&mut self) {
         if thread::panicking() {
@@ -135,12 +136,12 @@ impl Drop for Scene {
     }
 }
 
-/// Servers without a proxy before them, for tests of which each makes its own locks.
+/// Servers without a proxy, for tests that make their own locks.
 pub(crate) fn servers(count: usize) -> Vec<Server> {
     FLAVORS.into_iter().take(count).map(Server::start).collect()
 }
 
-/// Waits until nothing is left at any of these.
+/// Waits until nothing is left at any of these servers.
 #[track_caller]
 pub(crate) fn until_nothing_is_left<'a>(servers: impl Iterator<Item = &'a Server> + Clone, limit: Duration) {
     until("nothing is left", limit, || servers.clone().all(|server| left_behind(server).is_empty()));

@@ -1,5 +1,5 @@
-//! An even number of members, of which each of two has half when the other half is found to be
-//! taken.
+//! An even number of members, of which each of two callers has acquired half before it finds the
+//! other half taken.
 
 use std::{
     thread,
@@ -13,10 +13,10 @@ use tokio::runtime::Builder;
 
 use crate::scene::{SECOND, servers, until_nothing_is_left};
 
-/// How often the two meet.
+/// The number of times that the two meet.
 const MEETINGS: usize = 12;
 
-/// One of the two, with a way of its own to each member.
+/// One of the two callers, with its own connection to each member.
 struct Caller {
     locks: Locks,
     ways: Vec<Proxy>,
@@ -32,14 +32,13 @@ impl Caller {
     }
 }
 
-/// Each of the two does this at once. Neither gets through to the other's half before it has its
-/// own.
+/// Both callers do this at once. Neither reaches the other's half before it has its own.
 fn split<Done: Send>(
     servers: &[Server],
     callers: &[Caller; 2],
     does: impl Fn(&Locks) -> Done + Sync,
 ) -> [Done; 2] {
-    // Connections are there, and nobody has found out yet who is slow.
+    // The connections exist, and no member is known to be slow yet.
     callers.iter().for_each(|caller| {
         block_on(async { caller.locks.mutex("before").lock().await.unwrap().release().await.unwrap() });
     });
@@ -63,7 +62,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// redlock 5 hangs here for ever: neither has a majority, and neither gives its half up.
+/// redlock 5 hangs forever here: neither has a majority, and neither gives up its half.
 #[test]
 fn of_two_who_wait_both_are_served_and_the_first_within_three_rounds() {
     for members in [2, 4] {
@@ -92,8 +91,8 @@ fn of_two_who_wait_both_are_served_and_the_first_within_three_rounds() {
     }
 }
 
-/// Both have an answer at once, and one of them has the lock: whoever finds the first member taken
-/// lets go.
+/// Both are answered at once, and one of them has the lock: the caller that finds the first member
+/// taken releases its half.
 #[test]
 fn of_two_who_try_both_have_an_answer_and_one_has_the_lock() {
     for members in [2, 4] {
@@ -101,7 +100,7 @@ fn of_two_who_try_both_have_an_answer_and_one_has_the_lock() {
         let callers = [Caller::at(&servers), Caller::at(&servers)];
         let mut won = 0;
         for meeting in 0..MEETINGS {
-            // Nobody lets go before both have their answer.
+            // Neither releases before both have an answer.
             let guards = split(&servers, &callers, |locks| {
                 block_on(async { locks.mutex("k").try_lock().await.unwrap() })
             });
@@ -113,7 +112,7 @@ fn of_two_who_try_both_have_an_answer_and_one_has_the_lock() {
             }
         }
         println!("{members} members: one of two who tried had the lock {won} times of {MEETINGS}");
-        // On a machine that is busy, what the other let go may be free only after three asks.
+        // On a busy machine, the released half may be free only after three requests.
         assert!(won * 4 >= MEETINGS * 3, "{members} members: {won} of {MEETINGS}");
         until_nothing_is_left(servers.iter(), 2 * SECOND);
     }

@@ -1,5 +1,5 @@
-//! Three of five members are gone while eight processes want one lock: everybody is told so in time
-//! and in words, and nothing is left.
+//! Three of five members fail while eight processes want one lock: all get an error in time that
+//! says why, and nothing is left.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -17,10 +17,10 @@ const TTL: Duration = Duration::from_secs(2);
 /// How long requests wait for stores that do not answer.
 const OUTAGE_LIMIT: Duration = Duration::from_secs(3);
 
-/// Who waits in line asks nobody; so long it may take until it finds that its member is gone.
+/// A queued waiter asks nobody; this is how long it may take to notice that its member is gone.
 const FINDS_OUT: Duration = Duration::from_secs(5);
 
-/// Two are up: the others.
+/// The members that fail; the other two stay up.
 const GONE: [usize; 3] = [0, 2, 3];
 
 #[test]
@@ -52,7 +52,8 @@ fn are_told(scene: &Scene, begin: fn(&Member)) -> Crowd {
     GONE.iter().for_each(|member| begin(&scene.members[*member]));
     let gone = now();
     let tasks = crowd.alive().len() * 2;
-    // Twice: those who waited when it happened, and those who asked when it had happened.
+    // Twice: once for requests that were waiting when it happened, once for those that were made
+    // afterwards.
     let patience = 2 * OUTAGE_LIMIT + FINDS_OUT + Duration::from_secs(5);
     until("everybody was told twice", patience, || {
         told(&crowd, gone).values().filter(|told| told.len() >= 2).count() == tasks
@@ -62,7 +63,7 @@ fn are_told(scene: &Scene, begin: fn(&Member)) -> Crowd {
         let stood = asked < gone;
         let most = OUTAGE_LIMIT + slack(&crowd) + if stood { FINDS_OUT } else { Duration::ZERO };
         assert!(waited < most, "told after {waited:?}: {why}");
-        // Which members these are, and why, is said of each.
+        // Each error names these members, with the reason of each.
         let of_each = GONE.iter().all(|member| why.contains(&scene.members[*member].way.port().to_string()));
         assert!(why.starts_with(Plan::KEY) && why.contains("3 needed") && of_each, "{why}");
         longest[usize::from(stood)] = longest[usize::from(stood)].max(waited);
@@ -72,21 +73,21 @@ fn are_told(scene: &Scene, begin: fn(&Member)) -> Crowd {
         "while {in_flight} calls were in flight; told after {:?} at most, who stood in line then after {:?}: {example}",
         longest[0], longest[1]
     );
-    // Whoever was granted it before may have kept it until its lease's end.
+    // A process that was granted the lock before may have kept it until its lease ended.
     let last = crowd.account().beliefs().last().and_then(|stay| stay.granted).map_or(0, |(at, _)| at);
     assert!(last < gone + 1_000_000_000, "granted {} ns after they were gone", last - gone);
     crowd
 }
 
-/// That there is no majority.
+/// An error that says that there is no majority.
 struct Told {
     asked: u64,
-    /// Since it asked, or since they were gone.
+    /// The time since the request, or since the members failed.
     waited: Duration,
     why: String,
 }
 
-/// What each task was told since they were gone.
+/// The errors of each task since the members failed.
 fn told(crowd: &Crowd, gone: u64) -> HashMap<(u32, u32), Vec<Told>> {
     let mut asks: HashMap<(u32, u32), u64> = HashMap::new();
     let mut told: HashMap<_, Vec<_>> = HashMap::new();

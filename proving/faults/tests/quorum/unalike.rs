@@ -1,4 +1,4 @@
-//! Users who name members in ways that do not fit together.
+//! Users whose lists of members contradict each other or themselves.
 
 use faults::Plan;
 use leasehold::{AnyStore, LockError, Locks};
@@ -11,7 +11,7 @@ fn quorum(urls: &[String]) -> Locks {
     Locks::builder().ttl(2 * SECOND).quorum(stores.unwrap(), Plan::MAX_TTL).unwrap()
 }
 
-/// By its name it seems to be another; the run that the server tells gives it away.
+/// Two names look like two servers; the run id that the server reports shows that they are one.
 #[tokio::test]
 async fn one_server_under_two_names_is_refused_before_anything_is_granted() {
     let servers = servers(2);

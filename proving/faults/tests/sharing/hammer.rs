@@ -8,7 +8,7 @@ use servers::{Flavor, Process, Server};
 
 use crate::place::{BUSY, Place, lasts};
 
-/// What each of four processes wants, with eight tasks: readers and writers of one lock, and
+/// The wishes of each of four processes with eight tasks: readers and writers of one lock, and
 /// permits of another.
 const WISHES: [&str; 8] = [
     "read doc",
@@ -21,7 +21,7 @@ const WISHES: [&str; 8] = [
     "permits 4/5 gpus",
 ];
 
-/// Longer than any of them waits: each of the 32 holds for a millisecond or some.
+/// Longer than any of them waits: each of the 32 holds for a few milliseconds.
 const IN_TURN: Duration = Duration::from_secs(2);
 
 fn for_a_while() -> Duration {
@@ -34,7 +34,7 @@ fn readers_writers_and_permits_of_one_process() {
     let plan = place.plan(&WISHES.repeat(4));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let locks = runtime.block_on(async { Locks::builder().ttl(plan.ttl).connect(&place.url).await }).unwrap();
-    // What is left is seen by the locks themselves: nobody else sees this process's memory.
+    // The locks themselves see what is left: nobody else sees this process's memory.
     let while_it_lasts = async { tokio::time::sleep(for_a_while()).await };
     runtime.block_on(work(&plan, &locks, while_it_lasts)).unwrap();
     place.is_forgotten(&locks, &["doc", "gpus"]);
@@ -57,7 +57,7 @@ fn readers_writers_and_permits_of_four_processes_at_a_redis() {
     }
 }
 
-/// Each takes its keys in one order, however they are named.
+/// Each acquires its keys in one order, in whatever order they are named.
 #[test]
 fn takers_of_several_keys_at_a_file() {
     several_keys(&Place::on_a_file());

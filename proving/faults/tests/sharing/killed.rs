@@ -1,4 +1,4 @@
-//! What a killed process shared is back with the others soon.
+//! A killed process's share is soon available to the others.
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ fn what_a_killed_process_shared_at_a_redis_is_back_after_its_ttl() {
     the_share_of_a_killed_process_is_back(&Place::on(Server::start(Flavor::Redis70)), TTL);
 }
 
-/// One process has four of five permits, and reads; another has one, and reads on. The first is
-/// killed.
+/// One process has four of five permits, and reads; another has one permit, and keeps reading. The
+/// first is killed.
 fn the_share_of_a_killed_process_is_back(place: &Place, within: Duration) {
     let mut plan = place.plan(&["permits 4/5 gpus", "read doc"]);
     (plan.ttl, plan.hold) = (TTL, Duration::from_secs(600));

@@ -1,4 +1,4 @@
-//! Where it takes place.
+//! The scene of the tests.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,7 +11,7 @@ use leasehold::Locks;
 use servers::{Process, Reply, Server};
 use tempfile::TempDir;
 
-/// What a machine that is busy with other things may add to any bound.
+/// What a busy machine may add to any bound.
 pub(crate) const BUSY: Duration = Duration::from_secs(2);
 
 pub(crate) struct Place {
@@ -54,7 +54,7 @@ impl Place {
             .expect("a sharer can be started")
     }
 
-    /// What must hold of every run.
+    /// What must hold for every run.
     pub(crate) fn is_sound(&self) -> Judge {
         let judge = Judge::of(&self.history());
         if let Some(together) = judge.too_many() {
@@ -66,7 +66,7 @@ impl Place {
         judge
     }
 
-    /// Nobody holds or waits any more, and no more is left than fences that end.
+    /// Waits until nobody holds or waits any more, and only fences that expire are left.
     pub(crate) fn is_forgotten(&self, locks: &Locks, keys: &[&str]) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         for key in keys {
@@ -100,7 +100,7 @@ pub(crate) fn until(what: &str, within: Duration, mut condition: impl FnMut() ->
     }
 }
 
-/// The long form of a test, or the one of every day.
+/// The duration of the test: in the everyday form, or in the long one.
 pub(crate) fn lasts(every_day: Duration, long: Duration) -> Duration {
     if std::env::var_os("LEASEHOLD_FAULTS_LONG").is_some() { long } else { every_day }
 }

@@ -1,8 +1,8 @@
-//! Processes of this build and of an older one at the same servers, for the same lock.
+//! Processes of this build and of an older one compete for the same lock on the same servers.
 //!
-//! The older one knows the line and quorums, and nothing of keys that several hold together. Where
-//! its worker is says the environment: `cargo xtask upgrade` builds it from the history, and runs
-//! these.
+//! The older build has queues and quorums, but no keys that several holders share. `cargo xtask
+//! upgrade` builds its worker from the history, and passes its path to these tests in the
+//! environment.
 
 use std::{
     env,
@@ -21,13 +21,13 @@ use leasehold::Locks;
 use servers::{Flavor, Server};
 use tempfile::TempDir;
 
-/// Of each build.
+/// The number of processes of each build.
 const PROCESSES: usize = 3;
 
-/// Whoever is killed in line costs the others this much at most, whichever build finds out.
+/// The most that a waiter killed in the queue costs the others, whichever build notices.
 const DEAD_WAITER: Duration = Duration::from_millis(250);
 
-/// How long a process goes without asking at most, when it hears nothing.
+/// The longest time for which a process does not ask if it hears nothing.
 const RE_ASK: Duration = Duration::from_secs(5);
 
 const SOON: Duration = Duration::from_secs(30);
@@ -50,7 +50,7 @@ impl Scene {
         plan
     }
 
-    /// What must hold however it went, when all have gone.
+    /// What must hold in any case, after all processes have ended.
     fn is_clean(&self, name: &str, crowd: &Crowd, ttl: Duration) -> Account {
         let account = crowd.account();
         report(name, crowd, &account);
@@ -71,8 +71,8 @@ fn older_one() -> PathBuf {
     env::var_os("LEASEHOLD_OLDER_WORKER").expect("cargo xtask upgrade says where it is").into()
 }
 
-/// Processes of both builds contend for a while, all of them are served to the end, and then they
-/// go.
+/// Processes of both builds compete for a while; all of them are served to the end, and then they
+/// end.
 fn of_both_builds(plan: Plan) -> Crowd {
     let mut crowd = Crowd::new(plan);
     crowd.add(this_one(), PROCESSES);
@@ -84,8 +84,7 @@ fn of_both_builds(plan: Plan) -> Crowd {
     crowd
 }
 
-/// Everybody is served, again and again, in the order in which they came, and nobody waits for
-/// long.
+/// All are served, again and again, in the order in which they came, and nobody waits for long.
 fn stand_in_line_together(scene: &Scene) {
     let plan = scene.plan();
     let ttl = plan.ttl;
@@ -111,8 +110,8 @@ fn two_builds_stand_in_one_line_at_a_valkey() {
     stand_in_line_together(&Scene::at(&[Flavor::Valkey91]));
 }
 
-/// As in a rolling upgrade: one after the other goes, and one of the new build comes in its place;
-/// the last of each is killed.
+/// As in a rolling upgrade: processes of the old build end one by one, and processes of the new
+/// build replace them; the last of each build is killed.
 #[test]
 #[ignore = "wants an older build: cargo xtask upgrade"]
 fn one_build_takes_the_others_place_under_load() {
@@ -146,9 +145,9 @@ fn two_builds_share_a_majority_of_three() {
     scene.is_clean("two builds in a quorum", &crowd, ttl);
 }
 
-/// The older build knows no readers: what stands at the key then is somebody else's lock to it,
-/// which it waits for. And it takes a reader that waits for one that is gone; so readers come in
-/// when nobody of that build hands the key on.
+/// The older build does not know readers: it takes the data of a reader for another program's lock,
+/// and waits for it. And it takes a waiting reader for a dead process; so readers are served when
+/// no process of that build hands the key on.
 #[test]
 #[ignore = "wants an older build: cargo xtask upgrade"]
 fn readers_and_an_older_build_keep_each_other_out() {
@@ -177,7 +176,7 @@ fn readers_and_an_older_build_keep_each_other_out() {
         }
         locks.close(Duration::from_secs(3)).await.expect("all is given back");
     });
-    // A marker goes without a word to those who take it for another program's lock.
+    // A process that takes a marker for another program's lock is not notified when it goes.
     crowd.wait_until_all_were_served_since(now(), SOON);
     crowd.dismiss();
     let account = scene.is_clean("readers beside an older build", &crowd, ttl);

@@ -11,12 +11,12 @@ use tokio::runtime::Builder;
 use super::{Ground, Place};
 use crate::{judge::left_behind, worker::CLOSES_WITHIN};
 
-/// A store that is dropped goes in a thread of its own.
+/// A dropped store ends on its own thread.
 const GOES_WITHIN: Duration = Duration::from_secs(1);
 
 impl Ground {
-    /// All that is left of holders and waiters, on servers and in files. That of a process's memory
-    /// is gone with it.
+    /// Everything that is left of holders and waiters, on servers and in files. A store in memory
+    /// is gone with its process.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         match &self.place {
             Place::Memory => Vec::new(),
@@ -29,13 +29,13 @@ impl Ground {
     }
 }
 
-/// Rows that name a holder or a waiter; and what the dead have left beside the file, which the next
-/// one clears up who comes.
+/// Rows that name a holder or a waiter, and files that dead processes left next to the database,
+/// which the next process removes.
 fn at_file(url: &str) -> Vec<String> {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let states = runtime.block_on(async {
         let locks = Locks::connect(url).await?;
-        // A look does not make it one of those who have locks there; this does.
+        // Looking at a lock does not register this process at the file; acquiring one does.
         if let Some(guard) = locks.mutex("the last").try_lock().await? {
             guard.release().await?;
         }
@@ -43,7 +43,7 @@ fn at_file(url: &str) -> Vec<String> {
         locks.close(CLOSES_WITHIN).await?;
         Ok::<_, Box<dyn std::error::Error>>(states)
     });
-    // With it go the tasks that hold on to the store.
+    // Ends the tasks that keep the store alive.
     drop(runtime);
     let states = match states {
         Ok(states) => states,

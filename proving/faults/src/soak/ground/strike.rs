@@ -18,24 +18,24 @@ use crate::{
     until,
 };
 
-/// How long a call is waited for that a fault is to meet.
+/// How long to wait for a call that a fault should interrupt.
 const MEETS_WITHIN: Duration = Duration::from_millis(300);
 
-/// Half of it is more than a call may take; all of it, more than a lease lasts.
+/// Half of it is longer than a call may take, and all of it is longer than a lease.
 const SILENCE: Duration = Duration::from_millis(2500);
 
-/// Shorter than after which a cluster's nodes take each other for dead.
+/// Shorter than the time after which a cluster's nodes consider each other dead.
 const HICCUP: Duration = Duration::from_millis(1000);
 
-/// For sentinels, whose votes may be split several times on a machine that is busy.
+/// The time limit for sentinels, whose votes may be split several times on a busy machine.
 const AGREE_WITHIN: Duration = Duration::from_secs(60);
 
-/// A failover that was ordered takes a second or two, and is given up after two for each of its
+/// A requested failover takes a second or two, and is abandoned after two seconds in each of its
 /// steps.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(8);
 
 impl Ground {
-    /// Lets it happen; when this returns, it is over.
+    /// Causes a fault; returns when it is over.
     pub(crate) fn strike(&self, kind: Kind, dice: &mut StdRng) {
         match &self.place {
             Place::Memory | Place::File => unreachable!("no store that could fail by itself"),
@@ -84,7 +84,7 @@ impl Member {
         way.heal();
     }
 
-    /// Whether it votes again, after it may have forgotten something.
+    /// True if the member votes again after it may have forgotten something.
     fn counts(&self) -> bool {
         let said = self.server.text(&["GET", "leasehold:member"]);
         said.as_text().is_some_and(|run| !run.contains(' '))
@@ -126,13 +126,13 @@ fn watched_fails(watched: &Watched, kind: Kind) {
         Kind::FailoverKilled => server.kill_9(),
         Kind::FailoverHung => server.stop(),
         Kind::FailoverOrdered => watched.fail_over(),
-        // Nothing that takes time: the sentinels would replace the master.
+        // Only faults that take no time: otherwise the sentinels would replace the master.
         _ => return fails(server, kind, Duration::ZERO, &mut rand::SeedableRng::seed_from_u64(0)),
     }
     let mut ordered = Instant::now();
     until("the sentinels have replaced it", AGREE_WITHIN, || {
         let replaced = (0..watched.sentinels.len()).all(|sentinel| watched.master_by(sentinel) != master);
-        // What was ordered they may have given up, because the replica was slow.
+        // The sentinels may have abandoned the failover because the replica was slow.
         if !replaced && kind == Kind::FailoverOrdered && ordered.elapsed() > GIVEN_UP_AFTER {
             let _ = watched.try_fail_over();
             ordered = Instant::now();
@@ -165,8 +165,8 @@ fn node_fails(cluster: &Cluster, kind: Kind, dice: &mut StdRng) {
     });
 }
 
-/// The same befalls some members, but always fewer than half. Those that forgot are waited for
-/// until they count again.
+/// Causes the same fault at some members, but always at fewer than half. Waits until those that
+/// forgot something count again.
 fn minority_fails(members: &[Member], kind: Kind, dice: &mut StdRng) {
     let count = dice.random_range(1..=(members.len() - 1) / 2);
     let struck: Vec<_> = members.sample(dice, count).collect();
@@ -177,7 +177,7 @@ fn minority_fails(members: &[Member], kind: Kind, dice: &mut StdRng) {
         }
     });
     if kind.loses_state() {
-        // It abstains for the longest ttl and a second, from when it is asked first.
+        // It abstains for the longest TTL and a second, counted from the first request to it.
         until("it counts again", 3 * Plan::MAX_TTL, || struck.iter().all(|member| member.counts()));
     }
 }
@@ -186,7 +186,7 @@ fn sleep_up_to(most: Duration, dice: &mut StdRng) {
     thread::sleep(most.mul_f64(dice.random()));
 }
 
-/// Waits for what need not come about.
+/// Waits for a condition that need not come true.
 fn wait(mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() && begun.elapsed() < MEETS_WITHIN {
@@ -194,7 +194,7 @@ fn wait(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// An answer that is none to our question would go by unnoticed.
+/// Drops an expected reply. An answer to another question would otherwise go unnoticed.
 fn drop(reply: Reply) {
     assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
 }

@@ -20,7 +20,7 @@ fn circumstances(forgotten: &[Fault]) -> Circumstances {
     }
 }
 
-/// A history told in milliseconds.
+/// The verdict on a history whose times are in milliseconds.
 fn judged(circumstances: &Circumstances, lines: &[&str]) -> Verdict {
     let history: Vec<Entry> = lines
         .iter()
@@ -41,7 +41,7 @@ fn violations(lines: &[&str]) -> Vec<String> {
     judged(&circumstances(&NONE), lines).violations
 }
 
-/// Two who have a key, one from 10 to 100 and the other from 50 to 150.
+/// Two holders of a key, one from 10 to 100 and the other from 50 to 150.
 fn at_once(one: &str, other: &str) -> Vec<String> {
     let asks = [format!("1 1 1 asks {one}"), format!("20 2 1 asks {other}")];
     let lines = [
@@ -92,7 +92,7 @@ fn a_holder_that_was_forgotten_is_excused_for_as_long_as_its_lease_and_no_longer
     };
     let verdict = judged(&at(50, 51), &lines("71 1 1 renewed 2040"));
     assert_eq!((verdict.violations.len(), verdict.excused), (0, 1));
-    // Renewed by a store that had forgotten it, however early it is let go.
+    // Renewed by a store that had forgotten it, although it is released early.
     assert_eq!(judged(&at(50, 51), &lines("71 1 1 renewed 2900")).violations.len(), 1);
     let early = [
         "1 1 1 asks alone a",
@@ -102,14 +102,14 @@ fn a_holder_that_was_forgotten_is_excused_for_as_long_as_its_lease_and_no_longer
         "75 1 1 lets-go true",
     ];
     assert_eq!(judged(&at(50, 51), &early).violations.len(), 1);
-    // Forgotten before it asked, and after the other had it.
+    // Forgotten before it asked, and after the other was granted it.
     assert_eq!(judged(&at(0, 0), &lines("71 1 1 renewed 2040")).violations.len(), 1);
     assert_eq!(judged(&at(75, 76), &lines("71 1 1 renewed 2040")).violations.len(), 1);
 }
 
-/// A process was handed the lock and stopped at that moment, the server was flushed, somebody else
-/// was granted the lock, and then the stopped one went on: it believed later, and under the lower
-/// fence.
+/// A process was handed the lock and stopped at that moment, the server was flushed, and somebody
+/// else was granted the lock. Then the stopped process was continued: its guard began later, with
+/// the lower fence.
 #[test]
 fn a_holder_that_was_forgotten_before_it_heard_of_its_grant_is_excused_too() {
     let lines = [
@@ -126,8 +126,8 @@ fn a_holder_that_was_forgotten_before_it_heard_of_its_grant_is_excused_too() {
     assert!(!violations(&lines).is_empty());
 }
 
-/// A release lay in the socket of a stopped server; when that went on it was flushed first, and
-/// then it had the release.
+/// A release was in the socket of a stopped server. When the server was continued, it was flushed
+/// first and then read the release.
 #[test]
 fn who_lets_go_of_what_is_forgotten_before_the_store_has_the_release_was_not_deceived() {
     let lines = [
@@ -210,8 +210,8 @@ fn whoever_was_told_wrongly_or_answered_oddly_is_found() {
     let lines =
         ["1 1 1 asks alone a", "10 1 1 granted 7 2000", "20 1 1 lets-go true", "21 1 1 lost not yours"];
     assert_eq!(violations(&lines).len(), 1);
-    // A member of a quorum forgot, and with it there was no majority any more: nobody else could
-    // have it meanwhile, but it had ended.
+    // A member of a quorum forgot, and with it the majority was gone: nobody else could have the
+    // lock meanwhile, but the lease had ended.
     let mut quorum = circumstances(&NONE);
     quorum.forgotten_somewhere.push(Fault { kind: Kind::Flushed, from: 15_000_000, until: 16_000_000 });
     assert_eq!(judged(&quorum, &lines).violations, [""; 0]);

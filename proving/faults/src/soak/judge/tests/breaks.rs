@@ -1,8 +1,9 @@
-//! What may come of a lease that was broken.
+//! The possible consequences of breaking a lease.
 
 use super::*;
 
-/// Process 3 breaks what process 1 has from 10 on, at 30, and process 2 has it next, at 40.
+/// Process 1 holds a key from 10 on, process 3 breaks that lease at 30, and process 2 holds the key
+/// from 40 on.
 fn broken<'a>(next: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
     let lines = [
         "1 1 1 asks alone a",
@@ -25,11 +26,11 @@ fn a_broken_holder_may_believe_beside_the_next_one_until_it_hears_of_it() {
     assert_eq!((verdict.violations.as_slice(), verdict.excused), (&[][..], 0));
     let Broken { leases, unanswered, told_after } = verdict.broken;
     assert_eq!((leases, unanswered, told_after), (1, 0, vec![Duration::from_millis(18)]));
-    // Nobody knows whether it was.
+    // Without the store's confirmation, it is unknown whether the lease was broken.
     let unsure: Vec<_> = lines.iter().copied().filter(|line| !line.ends_with("broke")).collect();
     let verdict = judged(&circumstances(&NONE), &unsure);
     assert_eq!((verdict.violations.as_slice(), verdict.broken.unanswered), (&[][..], 1));
-    // Another lease was broken, or another key's, or another's, or none.
+    // The break was of another lease, key or holder, or of none.
     for (from, to) in [
         ("30 3 1 breaks 7 1 a", "30 3 1 breaks 6 1 a"),
         ("30 3 1 breaks 7 1 a", "30 3 1 breaks 7 1 b"),
@@ -72,7 +73,7 @@ fn a_release_that_a_break_was_faster_than_deceived_nobody() {
     assert_eq!(violations(&lines), [""; 0]);
 }
 
-/// A member that was slow gave it that one after a majority had agreed on another.
+/// A slow member gave the lease that fence after a majority had agreed on another.
 #[test]
 fn a_lease_in_a_quorum_may_be_broken_by_a_greater_fence_than_its_holder_has() {
     let lines = |named| {
@@ -100,10 +101,10 @@ fn a_lease_in_a_quorum_may_be_broken_by_a_greater_fence_than_its_holder_has() {
 fn who_hears_too_late_that_it_was_broken_is_found() {
     let late = ["1040 1 1 lets-go false", "1041 1 1 lost broken"];
     assert_eq!(violations(&broken(NEXT, &late)).len(), 1);
-    // It could not hear of it.
+    // The holder could not be notified.
     let stopped = ["41 1 0 stopped", "1030 1 0 continued", late[0], late[1]];
     assert_eq!(violations(&broken(NEXT, &stopped)), [""; 0]);
-    // But a lease that was broken is not made longer.
+    // But a broken lease cannot be renewed.
     let renewed = ["41 1 0 stopped", "1030 1 0 continued", "1031 1 1 renewed 3000"];
     assert_eq!(violations(&broken(NEXT, &renewed)).len(), 1);
 }
@@ -114,7 +115,7 @@ fn a_fence_that_is_not_greater_than_what_was_broken_is_found() {
     for fence in [6, 7] {
         let next = format!("40 2 1 granted {fence} 2040");
         assert_ne!(violations(&broken(&next, &heard)).len(), 0);
-        // Also where nobody ever heard of the grant that was broken.
+        // Also if nobody ever heard of the grant that was broken.
         let lines = ["20 2 1 asks alone a", "30 3 1 breaks 7 1 a", "31 3 1 broke", &next];
         assert_eq!(violations(&lines).len(), 1);
     }
@@ -168,7 +169,7 @@ fn who_was_broken_before_the_next_had_done_it_may_begin_after_that() {
         "46 1 1 lost broken",
     ];
     assert_eq!(violations(&lines), [""; 0]);
-    // It was another lease; or it was broken only after that.
+    // It was another lease, or it was broken only after that.
     let elsewhere = |line| if line == "30 3 1 breaks 7 1 every" { "30 3 1 breaks 6 1 every" } else { line };
     let later = |line| match line {
         "30 3 1 breaks 7 1 every" => "42 3 1 breaks 7 1 every",
