@@ -133,8 +133,8 @@ async fn ask(wanted: &Wanted, locks: &Locks, started: Instant) -> Result<Guard, 
 fn request(wanted: &Wanted, locks: &Locks) -> Acquire {
     let keys = wanted.keys.iter();
     match wanted.mode {
-        Mode::Shared => locks.rw_lock_all(keys).read(),
-        Mode::Permits { weight, of } => locks.semaphore_all(keys, of).acquire_many(weight),
+        Mode::Shared => locks.rw_lock_all(keys).read().untyped(),
+        Mode::Permits { weight, of } => locks.semaphore_all(keys, of).acquire_many(weight).untyped(),
         _ => locks.mutex_all(keys).lock(),
     }
 }

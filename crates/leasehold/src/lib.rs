@@ -71,7 +71,9 @@ pub use leasehold_core::{
 };
 #[cfg(feature = "redis")]
 pub use leasehold_redis::RedisStore;
-pub use lock::{Acquire, Guard, Held, Unlocked, WaitStatus};
+pub use lock::{
+    Acquire, Guard, Held, RwLockReadGuard, RwLockWriteGuard, SemaphorePermit, Unlocked, WaitStatus,
+};
 pub use locks::Locks;
 pub use memory::MemoryStore;
 pub use mutex::Mutex;

@@ -7,7 +7,7 @@ use leasehold_core::{Claim, Key, Label, Misuse, Renewal, Ttl};
 
 use crate::defaults::Defaults;
 use crate::error::{InspectError, LockError};
-use crate::lock::{Acquire, Guard};
+use crate::lock::{Acquire, RwLockReadGuard, RwLockWriteGuard};
 use crate::locks::Askers;
 
 /// A lock that is shared by readers and exclusive for a writer: it describes what to acquire.
@@ -79,7 +79,7 @@ impl RwLock {
     /// # Errors
     ///
     /// Awaiting it may return a [`LockError`].
-    pub fn read(&self) -> Acquire {
+    pub fn read(&self) -> Acquire<RwLockReadGuard> {
         self.request(Claim::shared)
     }
 
@@ -93,7 +93,7 @@ impl RwLock {
     /// # Cancel safety
     ///
     /// As [`Acquire`].
-    pub async fn try_read(&self) -> Result<Option<Guard>, LockError> {
+    pub async fn try_read(&self) -> Result<Option<RwLockReadGuard>, LockError> {
         self.read().once().await
     }
 
@@ -102,7 +102,7 @@ impl RwLock {
     /// # Errors
     ///
     /// Awaiting it may return a [`LockError`].
-    pub fn write(&self) -> Acquire {
+    pub fn write(&self) -> Acquire<RwLockWriteGuard> {
         self.request(Claim::exclusive_all)
     }
 
@@ -115,7 +115,7 @@ impl RwLock {
     /// # Cancel safety
     ///
     /// As [`Acquire`].
-    pub async fn try_write(&self) -> Result<Option<Guard>, LockError> {
+    pub async fn try_write(&self) -> Result<Option<RwLockWriteGuard>, LockError> {
         self.write().once().await
     }
 
@@ -139,7 +139,7 @@ impl RwLock {
         Ok(false)
     }
 
-    fn request(&self, claim: impl FnOnce(Vec<Key>) -> Result<Claim, Misuse>) -> Acquire {
+    fn request<G>(&self, claim: impl FnOnce(Vec<Key>) -> Result<Claim, Misuse>) -> Acquire<G> {
         let claim = self.keys.clone().and_then(claim);
         Acquire::new(self.askers.clone(), self.defaults.terms(claim))
     }

@@ -7,7 +7,7 @@ use leasehold_core::{Claim, Key, Label, Misuse, Mode, Renewal, Ttl};
 
 use crate::defaults::Defaults;
 use crate::error::{InspectError, LockError};
-use crate::lock::{Acquire, Guard};
+use crate::lock::{Acquire, SemaphorePermit};
 use crate::locks::Askers;
 
 /// A number of permits, each with one holder at a time: it describes what to acquire. Making and
@@ -89,7 +89,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// Awaiting it may return a [`LockError`].
-    pub fn acquire(&self) -> Acquire {
+    pub fn acquire(&self) -> Acquire<SemaphorePermit> {
         self.acquire_many(1)
     }
 
@@ -99,7 +99,7 @@ impl Semaphore {
     ///
     /// Awaiting it may return a [`LockError`], and returns a [`Misuse`] if the number is zero or
     /// greater than the number of all permits.
-    pub fn acquire_many(&self, permits: u32) -> Acquire {
+    pub fn acquire_many(&self, permits: u32) -> Acquire<SemaphorePermit> {
         let claim = self.keys.clone().and_then(|keys| Claim::permits(keys, permits, self.permits));
         Acquire::new(self.askers.clone(), self.defaults.terms(claim))
     }
@@ -114,7 +114,7 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// As [`Acquire`].
-    pub async fn try_acquire(&self) -> Result<Option<Guard>, LockError> {
+    pub async fn try_acquire(&self) -> Result<Option<SemaphorePermit>, LockError> {
         self.try_acquire_many(1).await
     }
 
@@ -129,7 +129,7 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// As [`Acquire`].
-    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard>, LockError> {
+    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<SemaphorePermit>, LockError> {
         self.acquire_many(permits).once().await
     }
 

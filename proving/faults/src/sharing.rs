@@ -101,9 +101,9 @@ impl Wish {
     pub(crate) fn request(&self, locks: &Locks) -> Acquire {
         match self.mode {
             // A writer of a reader-writer lock is a mutex.
-            Wanted::Alone => locks.rw_lock_all(&self.keys).write(),
-            Wanted::Read => locks.rw_lock_all(&self.keys).read(),
-            Wanted::Permits(weight, of) => locks.semaphore_all(&self.keys, of).acquire_many(weight),
+            Wanted::Alone => locks.rw_lock_all(&self.keys).write().untyped(),
+            Wanted::Read => locks.rw_lock_all(&self.keys).read().untyped(),
+            Wanted::Permits(weight, of) => locks.semaphore_all(&self.keys, of).acquire_many(weight).untyped(),
         }
     }
 }

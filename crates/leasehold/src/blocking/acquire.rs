@@ -1,41 +1,53 @@
 //! The request for a lock, for callers that block.
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::guard::Guard;
 use super::wait;
+use crate::lock::GuardKind;
 use crate::{Backoff, LockError, WaitStatus};
 
-/// A request for a lock. It does nothing until [`wait`](Self::wait) is called.
+/// A request for a lock. It does nothing until [`wait`](Self::wait) is called. `G` is the type of
+/// the guard.
 #[derive(Debug)]
 #[must_use = "a request does nothing until it is waited for"]
-pub struct Acquire(pub(super) crate::Acquire);
+pub struct Acquire<G = Guard>(crate::Acquire, PhantomData<fn() -> G>);
 
-impl Acquire {
+impl<G> Acquire<G> {
+    pub(super) fn new<Async>(request: crate::Acquire<Async>) -> Self {
+        Self(request.untyped(), PhantomData)
+    }
+
+    /// The same request for a plain [`Guard`], for code that acquires locks of all kinds.
+    pub fn untyped(self) -> Acquire {
+        Acquire(self.0, PhantomData)
+    }
+
     /// Limits the wait for a holder; zero is one try, whose error says who holds the lock. Without
     /// a limit, the request waits for as long as it takes.
     ///
     /// The wait for a store that does not answer never exceeds the outage limit.
     #[doc(alias = "timeout")]
     pub fn within(self, limit: Duration) -> Self {
-        Self(self.0.within(limit))
+        Self(self.0.within(limit), PhantomData)
     }
 
     /// Limits the queue: if that many requests wait already, this one ends at once with
     /// [`LockError::LineFull`].
     pub fn line_limit(self, waiters: u64) -> Self {
-        Self(self.0.line_limit(waiters))
+        Self(self.0.line_limit(waiters), PhantomData)
     }
 
     /// Sets the pauses between retries, for stores without a queue.
     pub fn backoff(self, backoff: Backoff) -> Self {
-        Self(self.0.backoff(backoff))
+        Self(self.0.backoff(backoff), PhantomData)
     }
 
     /// Calls this function each time the store has refused and the request keeps waiting, for
     /// example to print who holds the lock. It is called on the waiting thread.
     pub fn on_wait(self, tell: impl Fn(&WaitStatus) + Send + Sync + 'static) -> Self {
-        Self(self.0.on_wait(tell))
+        Self(self.0.on_wait(tell), PhantomData)
     }
 
     /// Blocks until the lock is acquired.
@@ -44,7 +56,10 @@ impl Acquire {
     ///
     /// [`LockError`]: the lock was not free within the limit, the store did not answer or refuses,
     /// or the request is invalid.
-    pub fn wait(self) -> Result<Guard, LockError> {
-        wait(self.0).map(Guard)
+    pub fn wait(self) -> Result<G, LockError>
+    where
+        G: GuardKind<Guard>,
+    {
+        wait(self.0).map(Guard).map(G::of)
     }
 }

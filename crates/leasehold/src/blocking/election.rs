@@ -57,7 +57,7 @@ impl Candidate {
     /// The request to be elected. Its guard is the leadership: releasing it is resigning, and the
     /// guard says when its holder must stop leading.
     pub fn stand(&self) -> Acquire {
-        Acquire(self.0.stand())
+        Acquire::new(self.0.stand())
     }
 }
 

@@ -33,7 +33,7 @@ impl Mutex {
 
     /// A request for the lock; [`Acquire::wait`] waits for it, as long as it takes.
     pub fn lock(&self) -> Acquire {
-        Acquire(self.0.lock())
+        Acquire::new(self.0.lock())
     }
 
     /// Acquires the lock if it is free; `None` if somebody else holds it. Blocks for one answer of

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::acquire::Acquire;
 use super::guard::Guard;
+use super::kinds::{RwLockReadGuard, RwLockWriteGuard};
 use super::wait;
 use crate::{InspectError, LockError, Renewal};
 
@@ -33,8 +34,8 @@ impl RwLock {
     }
 
     /// A request for shared access; [`Acquire::wait`] waits for it, for as long as it takes.
-    pub fn read(&self) -> Acquire {
-        Acquire(self.0.read())
+    pub fn read(&self) -> Acquire<RwLockReadGuard> {
+        Acquire::new(self.0.read())
     }
 
     /// Acquires shared access if no writer holds the lock or waits for it; `None` otherwise. Blocks
@@ -44,13 +45,13 @@ impl RwLock {
     ///
     /// [`LockError`] if the store did not answer within the outage limit or refuses, or the request
     /// is invalid. A writer that holds the lock or waits for it is not an error.
-    pub fn try_read(&self) -> Result<Option<Guard>, LockError> {
-        Ok(wait(self.0.try_read())?.map(Guard))
+    pub fn try_read(&self) -> Result<Option<RwLockReadGuard>, LockError> {
+        Ok(wait(self.0.try_read())?.map(|guard| RwLockReadGuard(Guard(guard.into()))))
     }
 
     /// A request for exclusive access; [`Acquire::wait`] waits for it, for as long as it takes.
-    pub fn write(&self) -> Acquire {
-        Acquire(self.0.write())
+    pub fn write(&self) -> Acquire<RwLockWriteGuard> {
+        Acquire::new(self.0.write())
     }
 
     /// Acquires exclusive access if nobody holds the lock; `None` if a reader or a writer does.
@@ -59,8 +60,8 @@ impl RwLock {
     /// # Errors
     ///
     /// [`LockError`], as [`try_read`](Self::try_read).
-    pub fn try_write(&self) -> Result<Option<Guard>, LockError> {
-        Ok(wait(self.0.try_write())?.map(Guard))
+    pub fn try_write(&self) -> Result<Option<RwLockWriteGuard>, LockError> {
+        Ok(wait(self.0.try_write())?.map(|guard| RwLockWriteGuard(Guard(guard.into()))))
     }
 
     /// Returns whether a reader or a writer holds the lock, or one of its keys, in this or another

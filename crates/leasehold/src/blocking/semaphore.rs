@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::acquire::Acquire;
 use super::guard::Guard;
+use super::kinds::SemaphorePermit;
 use super::wait;
 use crate::{InspectError, LockError, Renewal};
 
@@ -33,14 +34,14 @@ impl Semaphore {
     }
 
     /// A request for a permit; [`Acquire::wait`] waits for it, as long as it takes.
-    pub fn acquire(&self) -> Acquire {
-        Acquire(self.0.acquire())
+    pub fn acquire(&self) -> Acquire<SemaphorePermit> {
+        Acquire::new(self.0.acquire())
     }
 
     /// A request for several permits together. Waiting for it returns a [`Misuse`](crate::Misuse)
     /// if the number is zero or greater than the number of all permits.
-    pub fn acquire_many(&self, permits: u32) -> Acquire {
-        Acquire(self.0.acquire_many(permits))
+    pub fn acquire_many(&self, permits: u32) -> Acquire<SemaphorePermit> {
+        Acquire::new(self.0.acquire_many(permits))
     }
 
     /// Acquires a permit if one is free and nobody waits for one; `None` otherwise. Blocks for one
@@ -50,7 +51,7 @@ impl Semaphore {
     ///
     /// [`LockError`] if the store did not answer within the outage limit or refuses, or the request
     /// is invalid. That no permit is free is not an error.
-    pub fn try_acquire(&self) -> Result<Option<Guard>, LockError> {
+    pub fn try_acquire(&self) -> Result<Option<SemaphorePermit>, LockError> {
         self.try_acquire_many(1)
     }
 
@@ -61,8 +62,8 @@ impl Semaphore {
     ///
     /// [`LockError`], as [`try_acquire`](Self::try_acquire); a [`Misuse`](crate::Misuse) if the
     /// number is zero or greater than the number of all permits.
-    pub fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard>, LockError> {
-        Ok(wait(self.0.try_acquire_many(permits))?.map(Guard))
+    pub fn try_acquire_many(&self, permits: u32) -> Result<Option<SemaphorePermit>, LockError> {
+        Ok(wait(self.0.try_acquire_many(permits))?.map(|guard| SemaphorePermit(Guard(guard.into()))))
     }
 
     /// Returns how many permits nobody holds: of several keys, the number at the key that has the

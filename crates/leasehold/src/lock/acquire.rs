@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::pending;
+use std::marker::PhantomData;
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,13 +14,14 @@ use leasehold_core::{Backoff, BoxFuture, HolderInfo, Misuse};
 use super::drive::{OnWait, Terms, acquire};
 use super::guard::Guard;
 use super::holding::Held;
+use super::kinds::GuardKind;
 use crate::error::{HoldError, LockError};
 use crate::locks::Askers;
 
 /// A request for a lock. It does nothing until it is awaited or polled.
 ///
 /// It is a future that owns everything it needs, so `tokio::spawn(mutex.lock())` compiles. Its
-/// settings have no effect after the first poll.
+/// settings have no effect after the first poll. `G` is the type of the guard.
 ///
 /// # Cancel safety
 ///
@@ -27,7 +29,7 @@ use crate::locks::Askers;
 /// left behind. If the store is unreachable, a lock may be left that expires with its TTL. A new
 /// request starts from the beginning.
 #[must_use = "a request does nothing until it is awaited"]
-pub struct Acquire(State);
+pub struct Acquire<G = Guard>(State, PhantomData<fn() -> G>);
 
 enum State {
     /// Boxed, because there may be very many requests that wait.
@@ -44,9 +46,14 @@ struct Asked {
     terms: Result<Box<Terms>, Misuse>,
 }
 
-impl Acquire {
+impl<G> Acquire<G> {
     pub(crate) fn new(askers: Arc<Askers>, terms: Result<Terms, Misuse>) -> Self {
-        Self(State::Asked(Box::new(Asked { askers, terms: terms.map(Box::new) })))
+        Self(State::Asked(Box::new(Asked { askers, terms: terms.map(Box::new) })), PhantomData)
+    }
+
+    /// The same request for a plain [`Guard`], for code that acquires locks of all kinds.
+    pub fn untyped(self) -> Acquire {
+        Acquire(self.0, PhantomData)
     }
 
     /// Changes a valid request that has not been polled.
@@ -113,7 +120,7 @@ impl Acquire {
     where
         Work: Future<Output = T>,
     {
-        let guard = self.await.map_err(HoldError::NotTaken)?;
+        let guard = self.untyped().await.map_err(HoldError::NotTaken)?;
         let done = tokio::select! {
             biased;
             done = work(guard.held()) => done,
@@ -126,9 +133,11 @@ impl Acquire {
             _ => Ok(done),
         }
     }
+}
 
+impl<G: GuardKind> Acquire<G> {
     /// One try: `None` if somebody else holds the lock.
-    pub(crate) async fn once(self) -> Result<Option<Guard>, LockError> {
+    pub(crate) async fn once(self) -> Result<Option<G>, LockError> {
         match self.within(Duration::ZERO).await {
             Ok(guard) => Ok(Some(guard)),
             Err(LockError::TimedOut { .. }) => Ok(None),
@@ -147,8 +156,8 @@ pub struct WaitStatus {
     pub place: Option<u64>,
 }
 
-impl Future for Acquire {
-    type Output = Result<Guard, LockError>;
+impl<G: GuardKind> Future for Acquire<G> {
+    type Output = Result<G, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if matches!(self.0, State::Asked(_))
@@ -162,13 +171,13 @@ impl Future for Acquire {
             }
         }
         match &mut self.0 {
-            State::UnderWay(acquiring) => acquiring.as_mut().poll(context),
+            State::UnderWay(acquiring) => acquiring.as_mut().poll(context).map_ok(G::of),
             State::Asked(_) => unreachable!("it was replaced above"),
         }
     }
 }
 
-impl fmt::Debug for Acquire {
+impl<G> fmt::Debug for Acquire<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             State::Asked(asked) => f.debug_tuple("Acquire").field(&asked.terms).finish(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use leasehold::{Guard, LockError, Mode, Owner, Ttl};
+use leasehold::{LockError, Mode, Owner, Ttl};
 use leasehold_core::{Attempt, Claim, Family, HoldAnswer, Label, Store};
 use servers::Reply;
 use tokio::task::JoinHandle;
@@ -30,7 +30,7 @@ fn with_permits(weight: u32, of: u32, ttl: Duration) -> Attempt {
     one
 }
 
-async fn served(task: JoinHandle<Result<Guard, LockError>>) -> Guard {
+async fn served<G>(task: JoinHandle<Result<G, LockError>>) -> G {
     timeout(IN_TIME, task).await.expect("served in time").unwrap().unwrap()
 }
 
@@ -127,7 +127,7 @@ pub async fn all_readers_in_front_are_let_in_together(venue: &Venue) {
     assert!(!next.is_finished() && !last.is_finished());
     // They hold on, past the window in which what is handed over must be claimed.
     tokio::time::sleep(leasehold_core::WaitQueue::CLAIM_WINDOW + SHORT).await;
-    assert!(guards.iter().all(Guard::is_held) && !next.is_finished());
+    assert!(guards.iter().all(|guard| guard.is_held()) && !next.is_finished());
     for guard in guards {
         guard.release().await.unwrap();
     }
@@ -231,7 +231,7 @@ pub async fn a_writer_is_alone_under_contention(venue: &Venue) {
         let weight = if n % 4 == 0 { WRITER } else { 1 };
         tasks.push(tokio::spawn(async move {
             for _ in 0..8 {
-                let request = if weight == WRITER { lock.write() } else { lock.read() };
+                let request = if weight == WRITER { lock.write().untyped() } else { lock.read().untyped() };
                 let guard = request.within(LONG).await.unwrap();
                 let others = inside.fetch_add(weight, Ordering::SeqCst);
                 assert!(if weight == WRITER { others == 0 } else { others < WRITER }, "{others} were inside");
@@ -336,7 +336,11 @@ pub async fn the_permits_of_a_dead_holder_come_back(venue: &Venue) {
 pub async fn who_counts_other_permits_is_kept_out_and_told(venue: &Venue) {
     let locks = locks(venue);
     let guard = locks.semaphore("k", 2).acquire().await.unwrap();
-    for request in [locks.semaphore("k", 3).acquire(), locks.rw_lock("k").read(), locks.mutex("k").lock()] {
+    for request in [
+        locks.semaphore("k", 3).acquire().untyped(),
+        locks.rw_lock("k").read().untyped(),
+        locks.mutex("k").lock(),
+    ] {
         let error = request.within(Duration::ZERO).await.unwrap_err().to_string();
         assert!(error.contains("with 1 of 2 permits"), "{error}");
     }

@@ -132,9 +132,10 @@ impl Errands {
             return Box::pin(async move {
                 match wish.mode {
                     Wanted::Alone => locks.mutex_all(&wish.keys).try_lock().await,
-                    Wanted::Read => locks.rw_lock_all(&wish.keys).try_read().await,
+                    Wanted::Read => Ok(locks.rw_lock_all(&wish.keys).try_read().await?.map(Guard::from)),
                     Wanted::Permits(weight, of) => {
-                        locks.semaphore_all(&wish.keys, of).try_acquire_many(weight).await
+                        let permits = locks.semaphore_all(&wish.keys, of);
+                        Ok(permits.try_acquire_many(weight).await?.map(Guard::from))
                     }
                 }
             });

@@ -30,17 +30,17 @@ fn the_share_of_a_killed_process_is_back(place: &Place, within: Duration) {
     let holds = |key| runtime.block_on(locks.inspect(key)).unwrap().holders.len();
     until("it holds both", Duration::from_secs(5) + BUSY, || holds("gpus") == 1 && holds("doc") == 1);
     let (gpus, doc) = (locks.semaphore("gpus", 5), locks.rw_lock("doc"));
-    let beside = runtime.block_on(gpus.acquire().into_future()).unwrap();
+    let beside = runtime.block_on(gpus.acquire().untyped()).unwrap();
     let reading = runtime.block_on(doc.read().into_future()).unwrap();
     assert!(runtime.block_on(gpus.try_acquire()).unwrap().is_none());
     dying.kill();
     let killed = Instant::now();
     let back =
         |request: Acquire| runtime.block_on(request.within(TTL + within + BUSY).into_future()).unwrap();
-    let four = back(gpus.acquire_many(4));
+    let four = back(gpus.acquire_many(4).untyped());
     assert!(killed.elapsed() < within + BUSY, "the permits came back after {:?}", killed.elapsed());
     runtime.block_on(reading.release()).unwrap();
-    let writing = back(doc.write());
+    let writing = back(doc.write().untyped());
     assert!(killed.elapsed() < within + BUSY, "the lock came back after {:?}", killed.elapsed());
     assert!(beside.is_held());
     for guard in [four, writing, beside] {
