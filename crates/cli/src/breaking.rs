@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use crate::args::BreakArgs;
 use crate::exit::{End, Failure, REACH};
+use crate::json::KeyText;
 use crate::keys::{key, naming};
 use crate::label::default_label;
 use crate::lock_json::HolderJson;
 use crate::print::{plain, print};
 use crate::say;
-use crate::status::KeyText;
 use crate::store_location::StoreLocation;
 
 /// Breaks the lease if it has the given fence.

@@ -19,11 +19,6 @@ pub(crate) const LABEL: &str = "LEASEHOLD_LABEL";
 pub(crate) const STORE: &str = "LEASEHOLD_STORE";
 pub(crate) const MAX_TTL: &str = "LEASEHOLD_MAX_TTL";
 
-/// The variable that replaces a missing option: LEASEHOLD_TTL for --ttl.
-pub(crate) fn name(option: &str) -> String {
-    format!("LEASEHOLD_{}", option.trim_start_matches('-').replace('-', "_").to_uppercase())
-}
-
 /// The label from the environment, unless an outer run set it for its own use.
 pub(crate) fn label() -> Option<String> {
     env::var(LABEL).ok().filter(|_| !is_nested())

@@ -11,11 +11,12 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::args::WatchArgs;
 use crate::exit::{End, Failure};
+use crate::json::{KeyText, millis};
 use crate::keys::{beginning, naming};
 use crate::lock_json::{HolderJson, WaiterJson};
 use crate::mark::{BreakJson, broken};
 use crate::print::plain;
-use crate::status::{KeyText, VERSION, millis};
+use crate::status::VERSION;
 use crate::store_location::StoreLocation;
 use crate::time;
 

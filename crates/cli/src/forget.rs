@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use crate::args::ForgetArgs;
 use crate::exit::{End, Failure};
+use crate::json::KeyText;
 use crate::keys::{key, naming};
 use crate::mark::{MarkJson, begun};
 use crate::print::{plain, print};
-use crate::status::KeyText;
 use crate::store_location::StoreLocation;
 
 /// Deletes the mark; the exit code says whether there was one.

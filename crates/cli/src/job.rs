@@ -1,7 +1,7 @@
 //! `leasehold once` and `leasehold every`: run the command if it is due, and mark it as done.
 
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use leasehold::{BeginError, Doing, Locks, Mark, MarkError, Misuse, NotDue};
 
@@ -9,17 +9,18 @@ use crate::args::{EveryArgs, OnceArgs, WaitingArgs};
 use crate::command::end_as;
 use crate::environment::Around;
 use crate::exit::{End, Failure, REACH};
+use crate::options::{exit_code, time_of};
 use crate::run::work;
 use crate::say;
 use crate::settings::{Settings, program_of};
 use crate::signals::Signals;
-use crate::skip::{Skip, begun_at, due_at, tell_skipped};
+use crate::skip::{Skip, When, begun_at, due_at, tell_skipped};
 use crate::status::Event;
 use crate::take::{
     FOR_EVER, LastWords, Return, give_back, had, not_taken, reach, undo, unless_told_to_end, with,
 };
 use crate::waiting::Telling;
-use crate::wanted::{Wanted, exit_code, time_of};
+use crate::wanted::Wanted;
 
 /// A job with all settings validated.
 #[derive(Clone, Debug)]
@@ -28,13 +29,6 @@ pub(crate) struct Job {
     pub(crate) when: When,
     /// The exit code if there is nothing to do.
     pub(crate) skipped: u8,
-}
-
-/// When the job is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
-    Once,
-    Every { period: Duration, now: bool },
 }
 
 impl Job {
@@ -97,7 +91,7 @@ pub(crate) async fn perform(job: Job) -> Result<End, Failure> {
         Ok(Ok(doing)) => doing,
         Ok(Err(skip)) => {
             undo(&locks, &mut signals).await;
-            tell_skipped(&job, &skip);
+            tell_skipped(wanted, job.when, job.skipped, &skip);
             return Ok(End::Code(job.skipped));
         }
         Err(error) => {

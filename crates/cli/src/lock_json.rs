@@ -5,8 +5,8 @@ use std::time::Duration;
 use leasehold::{BreakRecord, Fence, HolderInfo, KeyState, Mark, Mode, Owner, Waiter};
 use serde::Serialize;
 
+use crate::json::{KeyText, millis};
 use crate::mark::{BreakJson, MarkJson};
-use crate::status::{KeyText, millis};
 
 /// Everything that is known of a lock.
 #[derive(Debug, Serialize)]

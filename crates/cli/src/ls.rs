@@ -11,12 +11,12 @@ use crate::exit::{End, Failure};
 use crate::keys::{beginning, naming};
 use crate::lock_json::LockJson;
 use crate::mark;
+use crate::options::time_of;
 use crate::print::print;
 use crate::say;
 use crate::store_location::StoreLocation;
 use crate::table::table;
 use crate::time;
-use crate::wanted::time_of;
 
 /// Lists the locks.
 ///

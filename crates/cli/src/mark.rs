@@ -3,8 +3,8 @@
 use leasehold::{BreakRecord, Key, Label, Mark, Marked};
 use serde::Serialize;
 
+use crate::json::{KeyText, millis};
 use crate::print::plain;
-use crate::status::{KeyText, millis};
 use crate::time;
 
 /// A mark of `once` or `every`.

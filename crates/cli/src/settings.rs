@@ -7,7 +7,8 @@ use leasehold::Ttl;
 
 use crate::args::{RunArgs, RunningArgs};
 use crate::exit::Failure;
-use crate::wanted::{Wanted, default_time};
+use crate::options::default_time;
+use crate::wanted::Wanted;
 
 /// A run with all settings validated.
 #[derive(Clone, Debug)]

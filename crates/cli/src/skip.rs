@@ -1,13 +1,21 @@
-//! Why there was nothing to do, for people and for programs.
+//! When a job is due, and why there was nothing to do, for people and for programs.
 
 use std::time::Duration;
 
 use leasehold::{HolderInfo, Label, Mark};
 
-use crate::job::{Job, When};
+use crate::json::millis;
 use crate::say;
-use crate::status::{Event, millis};
+use crate::status::Event;
 use crate::time;
+use crate::wanted::Wanted;
+
+/// When the job is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    Once,
+    Every { period: Duration, now: bool },
+}
 
 /// Why there was nothing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,17 +29,15 @@ pub(crate) enum Skip {
 }
 
 /// Reports why nothing was run: to people at a terminal or with `-v`, and to programs.
-pub(crate) fn tell_skipped(job: &Job, skip: &Skip) {
-    let wanted = &job.settings.wanted;
+pub(crate) fn tell_skipped(wanted: &Wanted, when: When, code: u8, skip: &Skip) {
     if wanted.is_aloud() {
-        say::line(format_args!("{}: {}: not run", wanted.keys, said(job, skip)));
+        say::line(format_args!("{}: {}: not run", wanted.keys, said(when, skip)));
     }
-    let code = job.skipped;
     let mark = skip.mark();
     let begun_at = mark.map(begun_at);
     let by = mark.and_then(by);
     let fence = mark.map(|mark| mark.fence.get());
-    let due_at = mark.and_then(|mark| due_at(mark, job.when));
+    let due_at = mark.and_then(|mark| due_at(mark, when));
     let held_by = skip.held_by().map(|held_by| held_by.owner.to_string());
     let held_by = held_by.as_deref();
     wanted.status.tell(match skip {
@@ -41,11 +47,11 @@ pub(crate) fn tell_skipped(job: &Job, skip: &Skip) {
     });
 }
 
-fn said(job: &Job, skip: &Skip) -> String {
+fn said(when: When, skip: &Skip) -> String {
     match skip {
         Skip::Done { mark } => format!("already done, {}", begun(mark)),
         Skip::Until { left, mark } => {
-            let due = due_at(mark, job.when).map(time::moment).unwrap_or_default();
+            let due = due_at(mark, when).map(time::moment).unwrap_or_default();
             format!("not due until {due}, in {}, as it was last {}", time::shown(*left), begun(mark))
         }
         Skip::Underway { .. } => {

@@ -15,6 +15,7 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 use serde::Serialize;
 
 use crate::exit::Failure;
+use crate::json::{KeyText, millis};
 use crate::keys::Keys;
 
 /// The receiver of events, if there is one.
@@ -122,22 +123,6 @@ struct Line<'a> {
 
 /// The version of the lines: it changes when an existing field changes its meaning or is removed.
 pub(crate) const VERSION: u32 = 1;
-
-/// A key in JSON. If it is not UTF-8, its text is ambiguous, because it contains escapes; its
-/// hexadecimal digits are not.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct KeyText {
-    key: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key_hex: Option<String>,
-}
-
-impl From<&Key> for KeyText {
-    fn from(key: &Key) -> Self {
-        let hex = || key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { key: text_of(key), key_hex: str::from_utf8(key.as_bytes()).is_err().then(hex) }
-    }
-}
 
 /// The lock that the lines are about, and the state of our request for it.
 #[derive(Debug)]
@@ -325,15 +310,6 @@ fn refused(line: String) -> Failure {
     Failure::usage(line).about("--status-fd")
 }
 
-/// A key as a JSON string.
-pub(crate) fn text_of(key: &Key) -> String {
-    str::from_utf8(key.as_bytes()).map_or_else(|_| key.to_string(), Into::into)
-}
-
-pub(crate) fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -369,11 +345,5 @@ mod tests {
         assert_eq!(released, format!(r#"{{"event":"released",{rest}"#));
         let done = Event::AlreadyDone { begun_at: None, by: None, fence: Some(5), code: 0 };
         assert!(Line::of(done, &subject, 42, 7).contains(r#""fence":5,"#));
-    }
-
-    #[test]
-    fn a_key_that_is_not_utf8_is_shown_with_its_bytes() {
-        assert_eq!(text_of(&Key::new("ä b").unwrap()), "ä b");
-        assert_eq!(text_of(&Key::new(b"a\xff").unwrap()), "a\\xff");
     }
 }

@@ -9,14 +9,12 @@ use leasehold::{AnyStore, ConnectError, Locks, LocksBuilder, Ttl};
 use tokio::time::timeout;
 
 use crate::args::PlaceArgs;
-
 use crate::default_store::{self, default_store};
 use crate::environment;
 use crate::exit::Failure;
+use crate::options::{default_time, time_of};
 use crate::say;
 use crate::stores::Stores;
-use crate::waiting::SILENCE;
-use crate::wanted::{default_time, time_of};
 
 /// The store of the locks.
 #[derive(Clone, Debug)]
@@ -41,6 +39,9 @@ pub(crate) const OUTAGE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The same for tasks that only look, or try once: they should answer soon.
 pub(crate) const SHORT_OUTAGE_LIMIT: Duration = Duration::from_secs(2);
+
+/// A store that has not answered after this time is reported.
+pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
 impl StoreLocation {
     /// The store of `--store`, otherwise of the environment, otherwise the default.

@@ -10,9 +10,10 @@ use rustix::process::Signal;
 use tokio::time::sleep;
 
 use crate::exit::Failure;
+use crate::json::millis;
 use crate::say;
 use crate::signals::Signals;
-use crate::status::{Event, Status, millis};
+use crate::status::{Event, Status};
 use crate::time;
 use crate::waiting::{Telling, since};
 use crate::wanted::{Patience, Wanted};

@@ -11,8 +11,10 @@ use rustix::termios::tcgetwinsize;
 use tokio::time::{sleep_until, timeout};
 
 use crate::cut::cut_amid;
+use crate::json::millis;
 use crate::say;
-use crate::status::{Event, millis};
+use crate::status::Event;
+use crate::store_location::SILENCE;
 use crate::time;
 use crate::wanted::Wanted;
 
@@ -21,9 +23,6 @@ const FRAME: Duration = Duration::from_secs(1);
 
 /// How often a line is written where there is no terminal, as in a log.
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
-
-/// A store that has not answered for so long is worth a word.
-pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
 /// What is known of the wait.
 #[derive(Clone, Debug)]

@@ -12,9 +12,9 @@ use crate::environment;
 use crate::exit::{End, Failure};
 use crate::keys::{Keys, naming};
 use crate::label::default_label;
+use crate::options::{default_time, exit_code, time_of, variable};
 use crate::status::Status;
 use crate::store_location::{OUTAGE_LIMIT, SHORT_OUTAGE_LIMIT, StoreLocation};
-use crate::time;
 
 /// A lock that is wanted, with everything settled.
 #[derive(Clone, Debug)]
@@ -160,8 +160,7 @@ fn ttl(asked: Option<Duration>, max_hold: Option<Duration>) -> Result<Ttl, Failu
         (None, _) => {
             let default = default_time("--ttl", None)?;
             let default = default.map_or(Ok(Ttl::DEFAULT), Ttl::new);
-            let default =
-                default.map_err(|misuse| Failure::from(misuse).about(environment::name("--ttl")))?;
+            let default = default.map_err(|misuse| Failure::from(misuse).about(variable("--ttl")))?;
             match max_hold {
                 Some(max_hold) if max_hold < default.duration() => Ttl::new(max_hold).map_err(|_| {
                     Failure::usage(format!(
@@ -172,38 +171,4 @@ fn ttl(asked: Option<Duration>, max_hold: Option<Duration>) -> Result<Ttl, Failu
             }
         }
     }
-}
-
-/// An option's length of time, or else what the environment has in its place: LEASEHOLD_TTL for
-/// --ttl.
-pub(crate) fn default_time(option: &str, text: Option<String>) -> Result<Option<Duration>, Failure> {
-    if text.is_some() {
-        return time_of(option, text);
-    }
-    let name = environment::name(option);
-    let text = std::env::var_os(&name).map(|text| text.to_string_lossy().into_owned());
-    time_of(&name, text)
-}
-
-/// An option's length of time.
-pub(crate) fn time_of(option: &str, text: Option<String>) -> Result<Option<Duration>, Failure> {
-    let time = text.as_deref().map(time::parse).transpose();
-    time.map_err(|error| Failure::usage(error.to_string()).about(option))
-}
-
-/// An option's exit code, or else what the environment has in its place.
-pub(crate) fn exit_code(option: &str, text: Option<String>) -> Result<Option<u8>, Failure> {
-    let name = environment::name(option);
-    let (option, text) = match text {
-        Some(text) => (option, text),
-        None => match std::env::var_os(&name) {
-            Some(text) => (&*name, text.to_string_lossy().into_owned()),
-            None => return Ok(None),
-        },
-    };
-    // Only digits: what reads `+5` or ` 5` as five hides a slip.
-    let digits = Some(&text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    digits.and_then(|digits| digits.parse().ok()).map(Some).ok_or_else(|| {
-        Failure::usage(format!("{option}: {text:?} is no exit code: write a number from 0 to 255"))
-    })
 }

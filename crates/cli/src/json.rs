@@ -1,0 +1,43 @@
+//! Keys and times in JSON, for all output of the command.
+
+use std::time::Duration;
+
+use leasehold::Key;
+use serde::Serialize;
+
+/// A key in JSON. If it is not UTF-8, its text is ambiguous, because it contains escapes; its
+/// hexadecimal digits are not.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct KeyText {
+    key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_hex: Option<String>,
+}
+
+impl From<&Key> for KeyText {
+    fn from(key: &Key) -> Self {
+        let hex = || key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { key: text_of(key), key_hex: str::from_utf8(key.as_bytes()).is_err().then(hex) }
+    }
+}
+
+/// A key as a JSON string.
+pub(crate) fn text_of(key: &Key) -> String {
+    str::from_utf8(key.as_bytes()).map_or_else(|_| key.to_string(), Into::into)
+}
+
+/// A time in milliseconds.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_not_utf8_is_shown_with_its_bytes() {
+        assert_eq!(text_of(&Key::new("ä b").unwrap()), "ä b");
+        assert_eq!(text_of(&Key::new(b"a\xff").unwrap()), "a\\xff");
+    }
+}
